@@ -1,0 +1,1 @@
+"""Access control.  Empty until it lands; every route already states its resource and action."""

@@ -1,0 +1,1 @@
+"""The broker: where the protocol meets the store."""

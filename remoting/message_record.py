@@ -1,0 +1,73 @@
+"""The message record: how a message lies in the CommitLog and travels in the body of a PULL response.
+
+Source: RocketMQ 5.3.3, `MessageDecoder.decode`, `MessageExtEncoder`, `MessageSysFlag`, `MessageVersion`.
+All integers are big-endian.  A record is, in order::
+
+    total_size         i32   bytes of the whole record, this field included
+    magic              i32   MAGIC_V1 (topic length is 1 byte) or MAGIC_V2 (topic length is 2 bytes)
+    body_crc           i32   CRC-32 of the body with the top bit cleared
+    queue_id           i32
+    flag               i32   the application's own
+    queue_offset       i64   index in the ConsumeQueue
+    physical_offset    i64   where total_size lies in the log
+    sys_flag           i32   SysFlag bits
+    born_timestamp     i64   ms, producer's clock
+    born_host          4 or 16 bytes address (SysFlag.BORN_HOST_V6), then i32 port
+    store_timestamp    i64   ms, broker's clock
+    store_host         4 or 16 bytes address (SysFlag.STORE_HOST_V6), then i32 port
+    reconsume_times    i32
+    prepared_transaction_offset i64
+    body_length        i32, then the body
+    topic_length       u8 (V1) or i16 (V2), then the topic, UTF-8
+    properties_length  i16, then name 0x01 value 0x02 ..., UTF-8
+
+It is declared here because the client decodes it too; `store.layout` derives its numpy types from it.
+"""
+
+import struct
+from enum import IntFlag
+from typing import Final
+
+MAGIC_V1: Final = -626843481
+MAGIC_V2: Final = -626843477
+# Fills the end of a segment: total_size and this magic, the rest is undefined.
+MAGIC_BLANK: Final = -875286124
+BLANK_MIN_BYTES: Final = 8
+
+NAME_VALUE_SEPARATOR: Final = b"\x01"
+PROPERTY_SEPARATOR: Final = b"\x02"
+CRC_MASK: Final = 0x7FFFFFFF
+
+
+class SysFlag(IntFlag):
+    """Bits of `sys_flag`."""
+
+    COMPRESSED = 0x1
+    MULTI_TAGS = 0x2
+    TRANSACTION_PREPARED = 0x4
+    TRANSACTION_COMMIT = 0x8
+    TRANSACTION_ROLLBACK = 0xC  # also the mask of the three transaction states
+    BORN_HOST_V6 = 0x10
+    STORE_HOST_V6 = 0x20
+    NEED_UNWRAP = 0x40
+    INNER_BATCH = 0x80
+    COMPRESSION_LZ4 = 0x100
+    COMPRESSION_ZSTD = 0x200
+    COMPRESSION_ZLIB = 0x300  # also, with 0x400, the mask; COMPRESSED without a type means zlib
+
+
+COMPRESSION_MASK: Final = 0x700
+
+# The fields before the born host, then those between the hosts, then those after them.
+HEAD: Final = struct.Struct(">iiiiiqqiq")
+STORE_TIMESTAMP: Final = struct.Struct(">q")
+TAIL: Final = struct.Struct(">iqi")
+# With two IPv4 hosts everything up to the body is one struct: (address 4s, port i) twice.
+FIXED_IPV4: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")
+assert FIXED_IPV4.size == 88
+
+
+def record_size(sys_flag: int, body_bytes: int, topic_bytes: int, properties_bytes: int, version: int = 1) -> int:
+    """Bytes of a whole record (`MessageExtEncoder.calMsgLength`)."""
+    hosts = (20 if sys_flag & SysFlag.BORN_HOST_V6 else 8) + (20 if sys_flag & SysFlag.STORE_HOST_V6 else 8)
+    return HEAD.size + STORE_TIMESTAMP.size + TAIL.size + hosts + body_bytes + version + topic_bytes + 2 + properties_bytes

@@ -1,0 +1,54 @@
+"""Small files that are replaced whole: a reader sees the old content or the new, never a mixture."""
+
+import os
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace `path` durably: temporary file, fsync, rename, fsync of the directory.
+
+    The previous content is kept as ``<name>.bak``, as RocketMQ keeps it.  Raises OSError; the old
+    file is then untouched.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    _write_synced(temporary, content)
+    try:
+        previous = path.read_bytes()
+    except FileNotFoundError:
+        previous = None
+    if previous is not None:
+        backup = path.with_name(path.name + ".bak")
+        backup_temporary = path.with_name(path.name + ".bak.tmp")
+        _write_synced(backup_temporary, previous)
+        os.replace(backup_temporary, backup)
+    os.replace(temporary, path)
+    sync_directory(path.parent)
+
+
+def read_whole(path: Path) -> bytes | None:
+    """Content of `path`, else of its ``.bak``; None if neither exists or both are empty."""
+    for candidate in (path, path.with_name(path.name + ".bak")):
+        try:
+            content = candidate.read_bytes()
+        except FileNotFoundError:
+            continue
+        if content:
+            return content
+    return None
+
+
+def sync_directory(path: Path) -> None:
+    """Make the directory's entries durable: a rename or a creation survives a power cut after this."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,26 @@
+"""Every bound on what a peer can make us hold, in one place.
+
+A limit is checked before anything is allocated.  Defaults follow RocketMQ where it has one.
+"""
+
+# A frame's length field counts everything after itself (`com.rocketmq.remoting.frameMaxLength`).
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+# A header's length has 24 bits on the wire; real headers stay far below this.
+MAX_HEADER_BYTES = 1024 * 1024
+# Entries of a header's extFields map.
+MAX_EXT_FIELDS = 512
+# What a body may inflate to: 4 times a whole frame.
+MAX_INFLATED_BYTES = 64 * 1024 * 1024
+# Unsent response bytes at which a connection's reads are paused, and at which it is closed.
+WRITE_PAUSE_BYTES = 4 * 1024 * 1024
+WRITE_CLOSE_BYTES = 64 * 1024 * 1024
+# A peer that stays paused this long is closed.
+WRITE_STALL_S = 30.0
+# A partly received frame must be complete within this time.
+FRAME_DEADLINE_S = 30.0
+
+# `maxMessageSize` and the length fields of a record.
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+MAX_PROPERTIES_BYTES = 32767
+MAX_TOPIC_CHARS = 127
+MAX_GROUP_CHARS = 255

@@ -1,0 +1,1 @@
+"""The message store: records and files.  Knows CommitLog and ConsumeQueue; knows no socket."""

@@ -1,0 +1,100 @@
+"""Every byte layout of the store, declared once: numpy types, sizes and magic numbers.
+
+Source: RocketMQ 5.3.3, `CommitLog`, `ConsumeQueue`, `IndexFile`, `IndexHeader`, `StoreCheckpoint`.
+All integers on disk are big-endian.  Files of a log or queue are named by their first byte's offset
+in that log or queue: 20 decimal digits, zero-padded.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from remoting.message_record import HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_TIMESTAMP, TAIL
+
+__all__ = [
+    "CHECKPOINT_BYTES",
+    "CHECKPOINT_DTYPE",
+    "COMMIT_LOG_FILE_BYTES",
+    "CONSUME_QUEUE_DTYPE",
+    "CONSUME_QUEUE_ENTRIES_PER_FILE",
+    "CONSUME_QUEUE_UNIT_BYTES",
+    "FILE_NAME_DIGITS",
+    "HEAD",
+    "INDEX_HEADER_DTYPE",
+    "INDEX_SLOT_BYTES",
+    "INDEX_UNIT_DTYPE",
+    "MAGIC_BLANK",
+    "MAGIC_V1",
+    "MAGIC_V2",
+    "RECORD_FIXED_DTYPE",
+    "STORE_TIMESTAMP",
+    "TAIL",
+    "file_name",
+]
+
+FILE_NAME_DIGITS: Final = 20
+COMMIT_LOG_FILE_BYTES: Final = 1024 * 1024 * 1024  # mappedFileSizeCommitLog
+CONSUME_QUEUE_ENTRIES_PER_FILE: Final = 300_000  # mappedFileSizeConsumeQueue / 20
+
+# The fields of a record that stand at the same place whatever its flags are: offset 0 to the born host.
+RECORD_FIXED_DTYPE: Final = np.dtype(
+    [
+        ("total_size", ">i4"),
+        ("magic", ">i4"),
+        ("body_crc", ">i4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("physical_offset", ">i8"),
+        ("sys_flag", ">i4"),
+        ("born_timestamp", ">i8"),  # ms
+    ]
+)
+
+# One entry of consumequeue/<topic>/<queueId>/; entry k of a queue lies at byte 20 * k of the queue.
+CONSUME_QUEUE_DTYPE: Final = np.dtype(
+    [
+        ("physical_offset", ">i8"),  # of the record in the CommitLog
+        ("size", ">i4"),  # bytes of the record
+        ("tags_code", ">i8"),  # Java hashCode of the tag; for SCHEDULE_TOPIC_XXXX the delivery time in ms
+    ]
+)
+CONSUME_QUEUE_UNIT_BYTES: Final = CONSUME_QUEUE_DTYPE.itemsize
+
+# checkpoint: one 4 KiB page, of which the first fields are used.
+CHECKPOINT_BYTES: Final = 4096
+CHECKPOINT_DTYPE: Final = np.dtype(
+    [
+        ("physic_msg_timestamp", ">i8"),  # ms, store timestamp of the last flushed record
+        ("logics_msg_timestamp", ">i8"),  # ms, the same for the ConsumeQueue
+        ("index_msg_timestamp", ">i8"),  # ms, the same for the index
+        ("master_flushed_offset", ">i8"),
+        ("confirm_phy_offset", ">i8"),
+    ]
+)
+
+# index/<yyyyMMddHHmmssSSS>: header, then hash slots of i32, then units.
+INDEX_HEADER_DTYPE: Final = np.dtype(
+    [
+        ("begin_timestamp", ">i8"),
+        ("end_timestamp", ">i8"),
+        ("begin_physical_offset", ">i8"),
+        ("end_physical_offset", ">i8"),
+        ("hash_slot_count", ">i4"),
+        ("index_count", ">i4"),  # starts at 1
+    ]
+)
+INDEX_SLOT_BYTES: Final = 4
+INDEX_UNIT_DTYPE: Final = np.dtype(
+    [
+        ("key_hash", ">i4"),
+        ("physical_offset", ">i8"),
+        ("time_diff_s", ">i4"),  # seconds after begin_timestamp
+        ("previous_index", ">i4"),  # next older unit of the same slot; 0 ends the chain
+    ]
+)
+
+
+def file_name(offset: int) -> str:
+    """Name of the file that begins at `offset`: ``00000000001073741824``."""
+    return f"{offset:0{FILE_NAME_DIGITS}d}"
