@@ -1,0 +1,1 @@
+"""The broker in a user's tests."""

@@ -1,0 +1,1 @@
+"""The pytest plugin of Sprocket; pytest loads it by its entry point."""
