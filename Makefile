@@ -1,0 +1,55 @@
+# Everything a developer or a visitor types.  `make help` lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+STAMP := $(VENV)/.setup-done
+# Later arguments for pytest, as in `make test ARGS="tests/store -q"`.
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test demo bench lint docs lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv with pinned dependencies, the project and a Java for Spark
+
+$(STAMP): setup.cfg pyproject.toml requirements.lock
+	@command -v $(PYTHON) > /dev/null || { \
+	  echo "Sprocket needs Python 3.11 or newer; '$(PYTHON)' is not on PATH. Try: make setup PYTHON=/path/to/python3.12" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Sprocket needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make setup PYTHON=python3.12" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing pinned dependencies into $(VENV) (the first time, a few minutes)"
+	@$(PIP) install --quiet --constraint requirements.lock setuptools
+	@$(PIP) install --quiet --constraint requirements.lock --no-build-isolation --editable '.[spark,demo,dev]'
+	@$(BIN)/python -m spark.java_home requirements.lock
+	@touch $@
+
+test: setup ## Run all tests (ARGS="tests/store -q" for some)
+	$(BIN)/python -m pytest $(ARGS)
+
+demo: setup ## Real flights through a real cluster, a SIGKILL, and a Spark report
+	$(BIN)/python -m examples.flights
+
+bench: setup ## Run the benchmarks
+	$(BIN)/python -m benchmarks
+
+lint: setup ## ruff, mypy --strict, import-linter, tidy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/tidy
+
+docs: setup ## Write docs/configuration.md from the declared keys
+	$(BIN)/python -m sprocket.cli.configuration_page docs/configuration.md
+
+lock: setup ## Write requirements.lock from what .venv holds now
+	@{ grep '^#' requirements.lock; $(PIP) freeze --all --exclude pip --exclude sprocket-mq --exclude-editable | grep '==' | sort -f; } > requirements.lock.new
+	@mv requirements.lock.new requirements.lock
+
+clean: ## Remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks *.egg-info
