@@ -1,0 +1,128 @@
+"""The rules of tidiness as pure functions over source text; `test_tidy` applies them to the project."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+
+# Seam -> dotted names that reach past it.  A name ending in ".*" stands for the whole module.
+SEAMS: dict[str, tuple[str, ...]] = {
+    "clock": (
+        "time.time",
+        "time.time_ns",
+        "time.monotonic",
+        "time.monotonic_ns",
+        "time.sleep",
+        "datetime.datetime.now",
+        "datetime.datetime.utcnow",
+        "datetime.datetime.today",
+        "datetime.date.today",
+    ),
+    "disk": ("open", "io.open", "os.open", "os.fdopen", "os.fsync", "os.fdatasync"),
+    "network": ("socket.*",),
+    "randomness": ("random.*", "secrets.*", "os.urandom", "uuid.uuid1", "uuid.uuid4", "numpy.random.*"),
+    "sleep": ("asyncio.sleep",),
+}
+# Methods of pathlib.Path that open a file; their names belong to nothing else.
+DISK_METHODS = frozenset({"read_bytes", "read_text", "write_bytes", "write_text"})
+
+FORBIDDEN_NAME = re.compile(
+    r"(?i)\b(utils?|helpers?)\b|(^|_)(utils?|helpers?)(_|$)|Manager|(^|_)manager(_|$)|Helper|Utils?$"
+)
+MACHINE_PATH = re.compile("/" + r"(?:work|root|Users|home/\w+|tmp/scratch)" + "/")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One breach: where, which rule, and what was found."""
+
+    line: int
+    rule: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.rule}: {self.what}"
+
+
+def seam_uses(source: str) -> Iterator[Finding]:
+    """Every use of a clock, disk, network, randomness or sleep that goes past its seam."""
+    tree = ast.parse(source)
+    names = _imported_names(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            dotted = _dotted(node, names)
+            seam = _seam_of(dotted) if dotted else None
+            if dotted and seam:
+                yield Finding(node.lineno, seam, dotted)
+            elif isinstance(node, ast.Attribute) and node.attr in DISK_METHODS:
+                yield Finding(node.lineno, "disk", f".{node.attr}")
+
+
+def long_functions(source: str) -> Iterator[Finding]:
+    """Functions of more than `MAX_FUNCTION_LINES` lines, docstring included."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > MAX_FUNCTION_LINES:
+                yield Finding(node.lineno, "function length", f"{node.name} has {lines} lines")
+
+
+def long_file(source: str) -> Iterator[Finding]:
+    """The file itself, if it has more than `MAX_FILE_LINES` lines."""
+    lines = source.count("\n")
+    if lines > MAX_FILE_LINES:
+        yield Finding(1, "file length", f"{lines} lines")
+
+
+def forbidden_names(module: str, source: str) -> Iterator[Finding]:
+    """Module and class names that say nothing about what is inside."""
+    if FORBIDDEN_NAME.search(module):
+        yield Finding(1, "name", module)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef) and FORBIDDEN_NAME.search(node.name):
+            yield Finding(node.lineno, "name", node.name)
+
+
+def machine_paths(text: str) -> Iterator[Finding]:
+    """Absolute paths of one particular machine."""
+    for number, line in enumerate(text.splitlines(), 1):
+        match = MACHINE_PATH.search(line)
+        if match:
+            yield Finding(number, "machine path", match.group())
+
+
+def _imported_names(tree: ast.AST) -> dict[str, str]:
+    """Local name -> the dotted name that it was imported from."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                names[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return names
+
+
+def _dotted(node: ast.expr, names: dict[str, str]) -> str | None:
+    """`node` as the dotted name it stands for; None if it does not start at an import or at ``open``."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    root = names.get(node.id, "open" if node.id == "open" and not parts else None)
+    return None if root is None else ".".join([root, *reversed(parts)])
+
+
+def _seam_of(dotted: str) -> str | None:
+    for seam, banned in SEAMS.items():
+        for name in banned:
+            if dotted == name or (name.endswith(".*") and dotted.startswith(name[:-1])):
+                return seam
+    return None

@@ -1,0 +1,80 @@
+"""Each rule finds what it is for, and leaves its look-alikes alone."""
+
+import pytest
+
+from tests.tidy import rules
+
+
+@pytest.mark.parametrize(
+    ("source", "seam"),
+    [
+        ("import time\ntime.time()", "clock"),
+        ("from time import monotonic as now\nnow()", "clock"),
+        ("import datetime as dt\ndt.datetime.now()", "clock"),
+        ("from datetime import datetime\ndatetime.utcnow()", "clock"),
+        ("open('x')", "disk"),
+        ("reader = open", "disk"),
+        ("import os\nos.fdatasync(3)", "disk"),
+        ("def f(path): return path.read_bytes()", "disk"),
+        ("import socket\nsocket.create_connection(('a', 1))", "network"),
+        ("from socket import AF_INET\nprint(AF_INET)", "network"),
+        ("import random\nrandom.randint(1, 2)", "randomness"),
+        ("import numpy as np\nnp.random.default_rng()", "randomness"),
+        ("import uuid\nuuid.uuid4()", "randomness"),
+        ("import asyncio\nasync def f(): await asyncio.sleep(1)", "sleep"),
+    ],
+)
+def test_seam_use_is_found(source: str, seam: str) -> None:
+    assert [finding.rule for finding in rules.seam_uses(source)] == [seam]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time\ntime.strftime('%Y')",
+        "def f(clock): return clock.time()",
+        "def f(disk): return disk.open('x')",
+        "import asyncio\nasyncio.get_running_loop()",
+        "import os\nos.path.join('a', 'b')",
+        "self.random = 1",
+    ],
+)
+def test_look_alike_is_no_seam_use(source: str) -> None:
+    assert list(rules.seam_uses(source)) == []
+
+
+def test_function_of_61_lines_is_long_and_of_60_is_not() -> None:
+    body = "    pass\n"
+    assert list(rules.long_functions("def f():\n" + body * 59)) == []
+    assert [finding.what for finding in rules.long_functions("async def f():\n" + body * 60)] == ["f has 61 lines"]
+
+
+def test_file_of_401_lines_is_long_and_of_400_is_not() -> None:
+    assert list(rules.long_file("x = 1\n" * 400)) == []
+    assert len(list(rules.long_file("x = 1\n" * 401))) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("utils", ""),
+        ("string_util", ""),
+        ("helpers", ""),
+        ("topic_manager", ""),
+        ("x", "class TopicConfigManager: ..."),
+        ("x", "class TestHelper: ..."),
+        ("x", "class StringUtils: ..."),
+    ],
+)
+def test_forbidden_name_is_found(module: str, source: str) -> None:
+    assert len(list(rules.forbidden_names(module, source))) == 1
+
+
+@pytest.mark.parametrize("name", ["topics", "utility_bill", "commit_log", "futile"])
+def test_other_name_is_allowed(name: str) -> None:
+    assert list(rules.forbidden_names(name, "class CommitLog: ...")) == []
+
+
+def test_machine_path_is_found() -> None:
+    found = list(rules.machine_paths("fine /usr/bin\n" + "see /" + "work/main\n/" + "home/joe/x"))
+    assert [finding.line for finding in found] == [2, 3]
