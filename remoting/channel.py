@@ -1,0 +1,307 @@
+"""One connection, at either end: the edge between asyncio and the pure framing and routing.
+
+A read is handled as a batch: all whole frames are cut out at once, runs of requests whose route has a
+batch handler go to it together, and everything that was answered leaves in one write.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Buffer, ReceivedResponse, Request, Response
+from remoting.frames import encode_request, encode_response
+from remoting.framing import JSON, Frame, FrameDecoder
+from remoting.headers.base import Header
+from remoting.pending import PendingRequests
+from remoting.routes import BatchHandler, RouteTable, UnroutableRequest
+from sprocket.common import limits
+from sprocket.common.errors import InvariantError, ProtocolError, RequestError, SprocketError
+
+logger = logging.getLogger(__name__)
+
+_channel_ids = count(1)
+# Below this, joining costs less than a list of buffers does in the kernel.
+_JOIN_BYTES = 64 * 1024
+
+
+@dataclass(slots=True)
+class ChannelCounters:
+    """What the channels of one server or client have seen."""
+
+    opened: int = 0
+    frames: int = 0
+    received_bytes: int = 0
+    stalled: int = 0
+    idle_closed: int = 0
+    protocol_errors: dict[str, int] = field(default_factory=dict)
+
+    def count_protocol_error(self, kind: str) -> None:
+        self.protocol_errors[kind] = self.protocol_errors.get(kind, 0) + 1
+
+
+class RemotingChannel(asyncio.Protocol):
+    """A connection that serves the requests of its peer and can send requests of its own.
+
+    `on_close` is called once when the connection is gone.  `on_bug` gets an InvariantError of a handler.
+    """
+
+    def __init__(
+        self,
+        table: RouteTable,
+        counters: ChannelCounters,
+        *,
+        on_open: Callable[["RemotingChannel"], None] | None = None,
+        on_close: Callable[["RemotingChannel"], None] | None = None,
+        on_bug: Callable[[InvariantError], None] | None = None,
+        max_frame_bytes: int = limits.MAX_FRAME_BYTES,
+    ) -> None:
+        self.id = next(_channel_ids)
+        self.peer: tuple[str, int] = ("", 0)
+        self.local: tuple[str, int] = ("", 0)
+        self.is_closed = False
+        self.read_at = 0.0  # loop time of the last read
+        self.stalled_at: float | None = None  # loop time since when the peer does not read
+        self.partial_at: float | None = None  # loop time since when a frame is incomplete
+        self.attributes: dict[str, Any] = {}  # what a server remembers of this peer
+        self._table = table
+        self._counters = counters
+        self._on_open = on_open
+        self._on_close = on_close
+        self._on_bug = on_bug
+        self._decoder = FrameDecoder(max_frame_bytes)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._pending = PendingRequests(self._loop)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._backlog: deque[Frame] = deque()
+        self._out: list[Buffer] = []
+        self._out_bytes = 0
+        self._reading = False
+        self._flush_scheduled = False
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=limits.WRITE_PAUSE_BYTES)
+        self.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self.local = (transport.get_extra_info("sockname") or ("", 0))[:2]
+        self.read_at = self._loop.time()
+        self._counters.opened += 1
+        if self._on_open is not None:
+            self._on_open(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_closed = True
+        self._out.clear()
+        self._backlog.clear()
+        for task in self._tasks:
+            task.cancel()
+        self._pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
+        if self._on_close is not None:
+            self._on_close(self)
+
+    def pause_writing(self) -> None:
+        # A peer that does not read its responses sends no more requests either.
+        self.stalled_at = self._loop.time()
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.stalled_at = None
+        if self._backlog:
+            self._handle(())
+        if self.stalled_at is None and self._transport is not None:
+            self._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        self.read_at = self._loop.time()
+        self._counters.received_bytes += len(data)
+        try:
+            frames = self._decoder.feed(data)
+        except ProtocolError as error:
+            self._fail(error)
+            return
+        if not self._decoder.pending_bytes:
+            self.partial_at = None
+        elif frames or self.partial_at is None:
+            self.partial_at = self.read_at
+        self._counters.frames += len(frames)
+        if frames:
+            self._handle(frames)
+
+    # Requests of the peer
+
+    def _handle(self, frames: list[Frame] | tuple[()]) -> None:
+        self._reading = True
+        try:
+            if self._backlog:
+                self._backlog.extend(frames)
+                frames = list(self._backlog)
+                self._backlog.clear()
+            done = self._serve(frames)
+            self._backlog.extend(frames[done:])
+        except ProtocolError as error:
+            self._fail(error)
+        finally:
+            self._reading = False
+        self._flush()
+
+    def _serve(self, frames: list[Frame] | tuple[()]) -> int:
+        """Serve `frames` in order until the peer stalls; how many were served."""
+        decode = self._table.decode
+        run: list[Request[Any]] = []
+        run_batch: BatchHandler | None = None
+        for index, frame in enumerate(frames):
+            try:
+                decoded = decode(frame)
+            except UnroutableRequest as error:
+                error.request.channel = self
+                self.reply(error.request, Response(error.code, error.remark))
+                continue
+            if isinstance(decoded, ReceivedResponse):
+                self._pending.resolve(decoded)
+                continue
+            entry, request = decoded
+            request.channel = self
+            batch = entry.batch
+            if run_batch is not None and batch is not run_batch:
+                self._serve_run(run_batch, run)
+                run = []
+            run_batch = batch
+            if batch is not None:
+                run.append(request)
+            else:
+                self._serve_one(entry.route.handle, request)
+                if self._out_bytes > limits.WRITE_PAUSE_BYTES:
+                    self._flush()
+                    if self.stalled_at is not None or self.is_closed:
+                        return index + 1
+        if run_batch is not None:
+            self._serve_run(run_batch, run)
+        return len(frames)
+
+    def _serve_one(self, handle: Any, request: Request[Any]) -> None:
+        try:
+            answer = handle(request)
+        except Exception as error:
+            answer = self._refusal(request, error)
+        if answer is None:
+            return
+        if isinstance(answer, Response):
+            self.reply(request, answer)
+            return
+        task = self._loop.create_task(self._finish(answer, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, answer: Awaitable[Response | None], request: Request[Any]) -> None:
+        try:
+            response = await answer
+        except Exception as error:
+            response = self._refusal(request, error)
+        if response is not None:
+            self.reply(request, response)
+
+    def _serve_run(self, batch: BatchHandler, run: list[Request[Any]]) -> None:
+        try:
+            batch(run)
+        except Exception as error:
+            for request in run:
+                self.reply(request, self._refusal(request, error))
+
+    def _refusal(self, request: Request[Any], error: Exception) -> Response:
+        if isinstance(error, RequestError):
+            return Response(error.code, error.remark)
+        if isinstance(error, InvariantError) and self._on_bug is not None:
+            self._on_bug(error)
+        if isinstance(error, SprocketError):
+            return Response(error.response_code, str(error))
+        logger.error("event=handler_failed code=%s peer=%s:%s", request.code, *self.peer, exc_info=error)
+        return Response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+    def _fail(self, error: ProtocolError) -> None:
+        self._counters.count_protocol_error(error.kind)
+        logger.warning("event=protocol_error peer=%s:%s kind=%s detail=%r", *self.peer, error.kind, error.detail)
+        self._flush()
+        self.close()
+
+    # Writing
+
+    def reply(self, request: Request[Any], response: Response) -> None:
+        if not request.is_oneway:
+            self.write(*encode_response(response, request.opaque, request.serialization))
+
+    def write(self, *buffers: Buffer) -> None:
+        if self.is_closed:
+            return
+        for buffer in buffers:
+            self._out.append(buffer)
+            self._out_bytes += len(buffer)
+        if not self._reading and not self._flush_scheduled:
+            # Whatever else is written in this turn of the loop leaves with it in one system call.
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        out, size = self._out, self._out_bytes
+        transport = self._transport
+        if not out or transport is None or self.is_closed:
+            return
+        self._out, self._out_bytes = [], 0
+        if len(out) == 1:
+            transport.write(out[0])
+        elif size <= _JOIN_BYTES:
+            transport.write(b"".join(out))
+        else:
+            transport.writelines(out)
+        if transport.get_write_buffer_size() > limits.WRITE_CLOSE_BYTES:
+            self.abort("unsent_limit")
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        if not self.is_closed and self._transport is not None:
+            self._flush()
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close at once; what is unsent is dropped."""
+        if not self.is_closed and self._transport is not None:
+            self._counters.stalled += 1
+            logger.warning("event=channel_aborted peer=%s:%s reason=%s", *self.peer, reason)
+            self._transport.abort()
+
+    # Requests of our own
+
+    def notify(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
+        """Send a oneway request."""
+        prefix = encode_request(RequestCode(code), self._pending.next_opaque(), header, len(body), oneway=True)
+        self.write(prefix, body)
+
+    def request(
+        self,
+        code: int,
+        header: Header | None = None,
+        body: Buffer = b"",
+        *,
+        timeout_s: float,
+        serialization: int = JSON,
+    ) -> "asyncio.Future[ReceivedResponse]":
+        """Send a request; the future gets its response, or RemotingTimeout or ConnectionLost."""
+        future, opaque = self._pending.register(timeout_s, f"{code} at {self.peer[0]}:{self.peer[1]}")
+        if self.is_closed:
+            self._pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
+            return future
+        prefix = encode_request(code, opaque, header, len(body), serialization=serialization)
+        if len(body):
+            self.write(prefix, body)
+        else:
+            self.write(prefix)
+        return future

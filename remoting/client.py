@@ -1,0 +1,118 @@
+"""The calling side: connections to servers by address, opened on first use and shared."""
+
+import asyncio
+import ssl
+
+from remoting.channel import ChannelCounters, RemotingChannel
+from remoting.command import Buffer, ReceivedResponse
+from remoting.framing import JSON
+from remoting.headers.base import Header
+from remoting.pending import ConnectionLost, RemotingTimeout
+from remoting.routes import Route, RouteTable
+from sprocket.common.errors import ClientError
+
+__all__ = ["ConnectFailed", "ConnectionLost", "RemotingClient", "RemotingTimeout", "split_address"]
+
+CONNECT_TIMEOUT_S = 3.0
+
+
+class ConnectFailed(ClientError):
+    """No connection to an address; nothing was sent."""
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """``host:port`` in two; an IPv6 host may stand in brackets.  Raises ValueError."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{address!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+class RemotingClient:
+    """Sends requests to any number of servers; `routes` serve what they ask in turn."""
+
+    def __init__(
+        self,
+        routes: list[Route] | None = None,
+        *,
+        serialization: int = JSON,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._table = RouteTable(routes or [])
+        self._serialization = serialization
+        self._connect_timeout_s = connect_timeout_s
+        self._ssl = ssl_context
+        self._channels: dict[str, RemotingChannel] = {}
+        self._connecting: dict[str, asyncio.Task[RemotingChannel]] = {}
+        self._closed = False
+        self.counters = ChannelCounters()
+
+    async def channel(self, address: str) -> RemotingChannel:
+        """An open connection to `address`.  Raises ConnectFailed."""
+        channel = self._channels.get(address)
+        if channel is not None and not channel.is_closed:
+            return channel
+        if self._closed:
+            raise ConnectFailed(f"{address}: the client is closed")
+        task = self._connecting.get(address)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._connect(address))
+            self._connecting[address] = task
+            task.add_done_callback(lambda _: self._connecting.pop(address, None))
+        # One caller's cancellation must not end the attempt that others wait for.
+        return await asyncio.shield(task)
+
+    def open_channel(self, address: str) -> RemotingChannel | None:
+        """The connection to `address` if it is open now."""
+        channel = self._channels.get(address)
+        return None if channel is None or channel.is_closed else channel
+
+    async def _connect(self, address: str) -> RemotingChannel:
+        try:
+            host, port = split_address(address)
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, channel = await asyncio.get_running_loop().create_connection(
+                    lambda: RemotingChannel(self._table, self.counters), host, port, ssl=self._ssl
+                )
+        except TimeoutError:
+            raise ConnectFailed(f"connect to {address}: no answer in {self._connect_timeout_s} s") from None
+        except (OSError, ValueError) as error:
+            raise ConnectFailed(f"connect to {address}: {error}") from None
+        self._channels[address] = channel
+        return channel
+
+    async def invoke(
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        body: Buffer = b"",
+        *,
+        timeout_s: float = 3.0,
+    ) -> ReceivedResponse:
+        """Send a request and wait for its response, whatever its code.
+
+        Raises ConnectFailed (nothing was sent), ConnectionLost or RemotingTimeout (the outcome is unknown).
+        """
+        channel = await self.channel(address)
+        return await channel.request(code, header, body, timeout_s=timeout_s, serialization=self._serialization)
+
+    async def notify(self, address: str, code: int, header: Header | None = None, body: bytes = b"") -> None:
+        """Send a oneway request.  Raises ConnectFailed."""
+        channel = await self.channel(address)
+        channel.notify(code, header, body)
+
+    async def close(self) -> None:
+        """Close every connection; waiting requests get ConnectionLost."""
+        self._closed = True
+        for task in list(self._connecting.values()):
+            task.cancel()
+        for channel in self._channels.values():
+            channel.close()
+        for _ in range(50):
+            if all(channel.is_closed for channel in self._channels.values()):
+                break
+            await asyncio.sleep(0.01)
+        for channel in self._channels.values():
+            channel.abort("client_close")

@@ -1,0 +1,1 @@
+"""Typed headers: the extFields of a command, one struct per request or response."""

@@ -1,0 +1,123 @@
+"""Headers of requests and responses about administration.
+
+Names, types and which fields are required: RocketMQ 5.3.3, package `remoting.protocol.header`.
+"""
+
+from remoting.headers.base import Header, Int, Long
+
+
+class CreateTopicRequestHeader(Header, kw_only=True):
+    """UPDATE_AND_CREATE_TOPIC."""
+
+    topic: str
+    default_topic: str
+    read_queue_nums: Int
+    write_queue_nums: Int
+    perm: Int
+    topic_filter_type: str
+    topic_sys_flag: Int | None = None
+    order: bool = False
+    attributes: str | None = None
+    force: bool = False
+
+
+class DeleteTopicRequestHeader(Header, kw_only=True):
+    """DELETE_TOPIC_IN_BROKER."""
+
+    topic: str
+
+
+class GetTopicConfigRequestHeader(Header, kw_only=True):
+    """GET_TOPIC_CONFIG."""
+
+    topic: str
+
+
+class GetTopicStatsInfoRequestHeader(Header, kw_only=True):
+    """GET_TOPIC_STATS_INFO."""
+
+    topic: str
+
+
+class GetConsumeStatsRequestHeader(Header, kw_only=True):
+    """GET_CONSUME_STATS."""
+
+    consumer_group: str
+    topic: str | None = None
+    topic_list: str | None = None
+
+
+class DeleteSubscriptionGroupRequestHeader(Header, kw_only=True):
+    """DELETE_SUBSCRIPTIONGROUP."""
+
+    group_name: str
+    clean_offset: bool = False
+
+
+class GetSubscriptionGroupConfigRequestHeader(Header, kw_only=True):
+    """GET_SUBSCRIPTIONGROUP_CONFIG."""
+
+    group: str
+
+
+class GetBrokerConfigResponseHeader(Header, kw_only=True):
+    """Version of the configuration."""
+
+    version: str
+
+
+class QueryTopicConsumeByWhoRequestHeader(Header, kw_only=True):
+    """QUERY_TOPIC_CONSUME_BY_WHO."""
+
+    topic: str
+
+
+class QueryTopicsByConsumerRequestHeader(Header, kw_only=True):
+    """QUERY_TOPICS_BY_CONSUMER."""
+
+    group: str
+
+
+class QuerySubscriptionByConsumerRequestHeader(Header, kw_only=True):
+    """QUERY_SUBSCRIPTION_BY_CONSUMER."""
+
+    group: str
+    topic: str | None = None
+
+
+class QueryConsumeTimeSpanRequestHeader(Header, kw_only=True):
+    """QUERY_CONSUME_TIME_SPAN."""
+
+    topic: str
+    group: str
+
+
+class QueryMessageRequestHeader(Header, kw_only=True):
+    """QUERY_MESSAGE: by key."""
+
+    topic: str
+    key: str
+    max_num: Int
+    begin_timestamp: Long
+    end_timestamp: Long
+
+
+class QueryMessageResponseHeader(Header, kw_only=True):
+    """How far the index has come."""
+
+    index_last_update_timestamp: Long
+    index_last_update_phyoffset: Long
+
+
+class ViewMessageRequestHeader(Header, kw_only=True):
+    """VIEW_MESSAGE_BY_ID: by physical offset."""
+
+    topic: str | None = None
+    offset: Long
+
+
+class GetBrokerMemberGroupRequestHeader(Header, kw_only=True):
+    """GET_BROKER_MEMBER_GROUP."""
+
+    cluster_name: str
+    broker_name: str

@@ -1,0 +1,184 @@
+"""Routes: one record per request code beside its handler, and the table that a server is built from.
+
+A record says everything that the server needs to know of a request before it calls the handler: the
+type of its header, what access control protects, and which lane carries it.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from remoting import codec_binary, codec_json
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import FLAG_RESPONSE, ReceivedResponse, Request, Response
+from remoting.framing import JSON, Frame
+from remoting.headers.base import Header
+from sprocket.common.errors import RequestError
+from sprocket.common.invariant import invariant
+
+
+class Resource(Enum):
+    """What a request touches.  Source: RocketMQ 5.3.3, `ResourceType`."""
+
+    NONE = "none"
+    CLUSTER = "cluster"
+    TOPIC = "topic"
+    GROUP = "group"
+
+
+class Action(Enum):
+    """What a request does to it.  Source: RocketMQ 5.3.3, `Action`."""
+
+    NONE = "none"
+    PUB = "pub"
+    SUB = "sub"
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    GET = "get"
+    LIST = "list"
+
+
+class Lane(Enum):
+    """Classes of requests that overload protection treats apart."""
+
+    SEND = "send"
+    PULL = "pull"
+    CLIENT = "client"
+    ADMIN = "admin"
+
+
+class NoHeader(Header):
+    """The header of a request that has none; fields that a peer sends all the same are ignored."""
+
+
+Answer = Response | None | Awaitable[Response | None]
+Handler = Callable[[Request[Any]], Answer]
+BatchHandler = Callable[[list[Request[Any]]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How one request code is served.
+
+    `handle` answers one request: with a `Response`, with None when it has replied or will reply itself
+    through ``request.channel.reply`` (or never, for a oneway code), or with an awaitable.  `batch`, where
+    present, gets the run of consecutive requests of this code that one read brought, all of one channel,
+    and replies itself.
+    """
+
+    code: RequestCode
+    header: type[Header]
+    handle: Handler | None
+    resource: Resource
+    action: Action
+    lane: Lane = Lane.ADMIN
+    batch: BatchHandler | None = None
+
+
+class _Entry:
+    """A route with its decoder."""
+
+    __slots__ = ("batch", "code", "decode", "header", "route")
+
+    def __init__(self, route: Route) -> None:
+        invariant((route.handle is None) != (route.batch is None), f"{route.code.name}: one of handle and batch")
+        self.route = route
+        self.code = int(route.code)
+        self.header = route.header
+        self.batch = route.batch
+        request_type = Request[route.header | None]  # type: ignore[name-defined] # a type made at run time
+        self.decode: Callable[[bytes], Request[Any]] = msgspec.json.Decoder(request_type, strict=False).decode
+
+
+class RouteTable:
+    """All routes of one server or client.  Decodes frames into requests for them."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.entries: dict[int, _Entry] = {}
+        # JSON headers of the usual clients begin with the code: the first 12 bytes name the route,
+        # and the header is decoded once, straight into its typed struct.
+        self._by_prefix: dict[bytes, _Entry] = {}
+        for route in routes:
+            invariant(route.code not in self.entries, f"{route.code.name} is routed twice")
+            entry = self.entries[int(route.code)] = _Entry(route)
+            prefix = b'{"code":%d,"' % route.code
+            if len(prefix) >= _PREFIX_BYTES:
+                self._by_prefix[prefix[:_PREFIX_BYTES]] = entry
+
+    @property
+    def routes(self) -> list[Route]:
+        return [entry.route for entry in self.entries.values()]
+
+    def decode(self, frame: Frame) -> tuple[_Entry, Request[Any]] | ReceivedResponse:
+        """A request with its route, or a response.
+
+        Raises ProtocolError when the header is no header, and `UnroutableRequest` when the code or the
+        fields of the header are not served.
+        """
+        serialization, header, body = frame
+        if serialization == JSON:
+            entry = self._by_prefix.get(header[:_PREFIX_BYTES])
+            if entry is not None:
+                try:
+                    request = entry.decode(header)
+                except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                    return self._decode_slowly(frame)
+                if request.code == entry.code and not request.flag & FLAG_RESPONSE and request.header is not None:
+                    request.body = body
+                    return entry, request
+        return self._decode_slowly(frame)
+
+    def _decode_slowly(self, frame: Frame) -> tuple[_Entry, Request[Any]] | ReceivedResponse:
+        serialization, header, body = frame
+        if serialization == JSON:
+            envelope = codec_json.decode_envelope(header)
+            ext_fields = codec_json.decode_ext_fields(envelope.ext_fields)
+            language = envelope.language
+            code, flag = envelope.code, envelope.flag
+            opaque, version, remark = envelope.opaque, envelope.version, envelope.remark
+        else:
+            binary = codec_binary.decode_header(header)
+            ext_fields, language = binary.ext_fields, str(binary.language)
+            code, flag = binary.code, binary.flag
+            opaque, version, remark = binary.opaque, binary.version, binary.remark
+        if flag & FLAG_RESPONSE:
+            return ReceivedResponse(
+                code=code, opaque=opaque, version=version, remark=remark, ext_fields=ext_fields, body=body
+            )
+        request: Request[Any] = Request(
+            code=code, opaque=opaque, flag=flag, version=version, language=language, remark=remark
+        )
+        request.body = body
+        request.serialization = serialization
+        entry = self.entries.get(code)
+        if entry is None:
+            raise UnroutableRequest(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, _unsupported(code))
+        try:
+            request.header = msgspec.convert(ext_fields, entry.header, strict=False)
+        except msgspec.ValidationError as error:
+            remark = f"header of {entry.route.code.name}: {error}"
+            raise UnroutableRequest(request, ResponseCode.SYSTEM_ERROR, remark) from None
+        return entry, request
+
+
+_PREFIX_BYTES = 12
+
+
+class UnroutableRequest(RequestError):
+    """A whole and well-formed request that no handler can be called for; `request` is answered with it."""
+
+    def __init__(self, request: Request[Any], code: int, remark: str) -> None:
+        super().__init__(code, remark)
+        self.request = request
+
+
+def _unsupported(code: int) -> str:
+    try:
+        name = f" ({RequestCode(code).name})"
+    except ValueError:
+        name = ""
+    return f" request type {code}{name} not supported"

@@ -1,0 +1,136 @@
+"""The listening side: accepts connections, serves them from one table of routes, and keeps them honest."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from remoting.channel import ChannelCounters, RemotingChannel
+from remoting.routes import RouteTable
+from sprocket.common import limits
+from sprocket.common.errors import InvariantError
+
+logger = logging.getLogger(__name__)
+
+_SWEEP_S = 1.0
+# serverChannelMaxIdleTimeSeconds
+IDLE_S = 120.0
+
+
+class RemotingServer:
+    """A server of the remoting protocol on one port.
+
+    `on_close` callbacks get every channel that ends.  Idle channels, peers that stop reading and peers
+    that leave a frame unfinished are closed by a sweep; others are unharmed.
+    """
+
+    def __init__(
+        self,
+        table: RouteTable,
+        *,
+        host: str = "0.0.0.0",
+        port: int = 0,
+        idle_s: float = IDLE_S,
+        max_frame_bytes: int = limits.MAX_FRAME_BYTES,
+        on_bug: Callable[[InvariantError], None] | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        backlog: int = 1024,
+    ) -> None:
+        self._table = table
+        self._host = host
+        self._requested_port = port
+        self._idle_s = idle_s
+        self._max_frame_bytes = max_frame_bytes
+        self._on_bug = on_bug
+        self._ssl = ssl_context
+        self._backlog = backlog
+        self._server: asyncio.Server | None = None
+        self._sweep_task: asyncio.Task[None] | None = None
+        self.counters = ChannelCounters()
+        self.channels: dict[int, RemotingChannel] = {}
+        self.on_close: list[Callable[[RemotingChannel], None]] = []
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; the one the system chose when 0 was asked for."""
+        assert self._server is not None, "the server is not started"
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def start(self) -> None:
+        """Listen.  Raises OSError when the port cannot be had."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._make_channel,
+            self._host,
+            self._requested_port,
+            ssl=self._ssl,
+            backlog=self._backlog,
+            reuse_address=True,
+        )
+        self._sweep_task = loop.create_task(self._sweep_forever())
+
+    async def stop_accepting(self) -> None:
+        """Take no new connections; those that are open go on."""
+        if self._server is not None:
+            self._server.close()
+
+    async def stop(self) -> None:
+        """Stop listening and close every connection after its queued responses."""
+        await self.stop_accepting()
+        if self._sweep_task is not None:
+            self._sweep_task.cancel()
+        for channel in list(self.channels.values()):
+            channel.close()
+        # Closing connections are given a turn to leave; a peer that does not read cannot hold us.
+        for _ in range(50):
+            if not self.channels:
+                break
+            await asyncio.sleep(0.01)
+        for channel in list(self.channels.values()):
+            channel.abort("server_stop")
+
+    def _make_channel(self) -> RemotingChannel:
+        return RemotingChannel(
+            self._table,
+            self.counters,
+            on_open=self._opened,
+            on_close=self._closed,
+            on_bug=self._on_bug,
+            max_frame_bytes=self._max_frame_bytes,
+        )
+
+    def _opened(self, channel: RemotingChannel) -> None:
+        self.channels[channel.id] = channel
+
+    def _closed(self, channel: RemotingChannel) -> None:
+        self.channels.pop(channel.id, None)
+        for callback in self.on_close:
+            callback(channel)
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            self.sweep(asyncio.get_running_loop().time())
+
+    def sweep(self, now: float) -> None:
+        """Close what has been idle, stalled or half received for too long at loop time `now`."""
+        for channel in list(self.channels.values()):
+            if channel.stalled_at is not None:
+                if now - channel.stalled_at > limits.WRITE_STALL_S:
+                    channel.abort("peer_does_not_read")
+            elif channel.partial_at is not None and now - channel.partial_at > limits.FRAME_DEADLINE_S:
+                self.counters.count_protocol_error("frame_deadline")
+                channel.abort("frame_not_finished")
+            elif now - channel.read_at > self._idle_s:
+                self.counters.idle_closed += 1
+                channel.close()
+
+    def status(self) -> dict[str, Any]:
+        """Figures for the runtime information of a server."""
+        return {
+            "connections": len(self.channels),
+            "frames": self.counters.frames,
+            "protocolErrors": dict(self.counters.protocol_errors),
+        }
