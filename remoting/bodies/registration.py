@@ -1,0 +1,103 @@
+"""The body of REGISTER_BROKER, plain or compressed.
+
+Source: RocketMQ 5.3.3, `RegisterBrokerBody`.  Compressed, it is one zlib stream of length-prefixed (i32)
+pieces: the data version's JSON; the count of topics and each topic's line; the filter servers' JSON; from
+peers of version 5.0.0 on, the count of queue mappings and each one's JSON.
+"""
+
+import struct
+import zlib
+
+import msgspec
+
+from remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
+from remoting.fastjson import dumps, loads
+from sprocket.common import limits
+from sprocket.common.errors import ProtocolError
+
+VERSION_5_0_0 = 413  # ordinal of V5_0_0 in `MQVersion`
+_I32 = struct.Struct(">i")
+
+
+class TopicConfigAndMapping(msgspec.Struct, rename="camel"):
+    """Topics of a broker with the version of the whole table."""
+
+    topic_config_table: dict[str, TopicConfig] = {}
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] = {}
+    topic_queue_mapping_detail_map: dict[str, msgspec.Raw] = {}
+    mapping_data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+
+
+class RegisterBrokerBody(msgspec.Struct, rename="camel"):
+    """What a broker tells a name server about itself."""
+
+    topic_config_serialize_wrapper: TopicConfigAndMapping = msgspec.field(default_factory=TopicConfigAndMapping)
+    filter_server_list: list[str] = []
+
+    def encode(self, compressed: bool) -> bytes:
+        if not compressed:
+            return dumps(self)
+        wrapper = self.topic_config_serialize_wrapper
+        pieces = [_sized(dumps(wrapper.data_version)), _I32.pack(len(wrapper.topic_config_table))]
+        pieces += [_sized(config.encode().encode()) for config in wrapper.topic_config_table.values()]
+        pieces.append(_sized(dumps(self.filter_server_list)))
+        pieces.append(_I32.pack(len(wrapper.topic_queue_mapping_info_map)))
+        pieces += [_sized(dumps(info)) for info in wrapper.topic_queue_mapping_info_map.values()]
+        return zlib.compress(b"".join(pieces), 9)
+
+    @classmethod
+    def decode(cls, body: bytes, compressed: bool, peer_version: int) -> "RegisterBrokerBody":
+        """Raises ProtocolError, also for a body that inflates beyond the limit."""
+        if not compressed:
+            return loads(body, cls)
+        reader = _Pieces(inflate(body))
+        wrapper = TopicConfigAndMapping(data_version=loads(reader.piece(), DataVersion))
+        for _ in range(reader.count()):
+            config = TopicConfig.decode(reader.piece().decode(errors="replace"))
+            wrapper.topic_config_table[config.topic_name] = config
+        filter_servers = loads(reader.piece(), list[str])
+        if peer_version >= VERSION_5_0_0:
+            for _ in range(reader.count()):
+                info = loads(reader.piece(), TopicQueueMappingInfo)
+                wrapper.topic_queue_mapping_info_map[info.topic or ""] = info
+        return cls(wrapper, filter_servers)
+
+
+def inflate(body: bytes, limit_bytes: int = limits.MAX_INFLATED_BYTES) -> bytes:
+    """A zlib stream, inflated up to `limit_bytes`.  Raises ProtocolError beyond it or for bad data."""
+    inflater = zlib.decompressobj()
+    try:
+        inflated = inflater.decompress(body, limit_bytes)
+    except zlib.error as error:
+        raise ProtocolError("body", f"zlib: {error}") from None
+    if inflater.unconsumed_tail or not inflater.eof:
+        raise ProtocolError("body", f"zlib stream is cut short or inflates beyond {limit_bytes} bytes")
+    return inflated
+
+
+def _sized(piece: bytes) -> bytes:
+    return _I32.pack(len(piece)) + piece
+
+
+class _Pieces:
+    """Reads length-prefixed pieces, never past the end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def count(self) -> int:
+        if self._at + 4 > len(self._data):
+            raise ProtocolError("body", "ends inside a length")
+        (number,) = _I32.unpack_from(self._data, self._at)
+        self._at += 4
+        if not 0 <= number <= len(self._data) - self._at:
+            raise ProtocolError("body", f"length {number} with {len(self._data) - self._at} bytes left")
+        return int(number)
+
+    def piece(self) -> bytes:
+        size = self.count()
+        start = self._at
+        self._at += size
+        return self._data[start : self._at]

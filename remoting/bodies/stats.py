@@ -1,0 +1,61 @@
+"""Figures about topics, groups and brokers.
+
+Source: RocketMQ 5.3.3, `TopicStatsTable`, `ConsumeStats`, `KVTable`, `QueueTimeSpan`.
+"""
+
+import msgspec
+
+from remoting.bodies.client import MessageQueue
+
+
+class KVTable(msgspec.Struct, rename="camel"):
+    """Answer to GET_BROKER_RUNTIME_INFO and GET_KVLIST_BY_NAMESPACE."""
+
+    table: dict[str, str] = {}
+
+
+class TopicOffset(msgspec.Struct, rename="camel"):
+    """Extent of one queue."""
+
+    min_offset: int
+    max_offset: int
+    last_update_timestamp: int  # ms, store time of the last message; 0 for none
+
+
+class TopicStatsTable(msgspec.Struct, rename="camel"):
+    """Answer to GET_TOPIC_STATS_INFO; encode with `remoting.fastjson.dumps`, the keys are objects."""
+
+    offset_table: dict[MessageQueue, TopicOffset] = {}
+    topic_put_tps: float = 0.0
+
+
+class OffsetWrapper(msgspec.Struct, rename="camel"):
+    """How far a group is in one queue."""
+
+    broker_offset: int
+    consumer_offset: int
+    pull_offset: int
+    last_timestamp: int  # ms, store time of the last consumed message; 0 for none
+
+
+class ConsumeStats(msgspec.Struct, rename="camel"):
+    """Answer to GET_CONSUME_STATS; encode with `remoting.fastjson.dumps`, the keys are objects."""
+
+    offset_table: dict[MessageQueue, OffsetWrapper] = {}
+    consume_tps: float = 0.0
+
+
+class QueueTimeSpan(msgspec.Struct, rename="camel"):
+    """Time range of one queue, ms."""
+
+    message_queue: MessageQueue
+    min_time_stamp: int
+    max_time_stamp: int
+    consume_time_stamp: int
+    delay_time: int
+
+
+class QueryConsumeTimeSpanBody(msgspec.Struct, rename="camel"):
+    """Answer to QUERY_CONSUME_TIME_SPAN."""
+
+    consume_time_span_set: list[QueueTimeSpan] = []
