@@ -21,8 +21,8 @@ def write_whole(path: Path, content: bytes) -> None:
         backup = path.with_name(path.name + ".bak")
         backup_temporary = path.with_name(path.name + ".bak.tmp")
         _write_synced(backup_temporary, previous)
-        os.replace(backup_temporary, backup)
-    os.replace(temporary, path)
+        backup_temporary.replace(backup)
+    temporary.replace(path)
     sync_directory(path.parent)
 
 
@@ -48,7 +48,7 @@ def sync_directory(path: Path) -> None:
 
 
 def _write_synced(path: Path, content: bytes) -> None:
-    with open(path, "wb") as file:
+    with path.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -1,0 +1,197 @@
+"""What a broker can be told, beside what its store can: names, addresses and behaviour.
+
+Source of names and defaults: RocketMQ 5.3.3, `BrokerConfig`, `BrokerIdentity`, `NettyServerConfig`, and of
+brokerRole, haListenPort and flushDelayOffsetInterval `MessageStoreConfig`.
+"""
+
+import os
+import re
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from broker.local_address import host_name, local_address
+from sprocket.common.errors import ConfigError
+
+_ADDRESS = re.compile(r"(?:[^\s:;\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
+
+
+class BrokerRole(StrEnum):
+    """What a broker is to the others of its name."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+def _int(
+    key: str, default: int, doc: str, *, minimum: int, maximum: int | None = None, unit: str = "", mutable: bool = False
+) -> int:
+    metadata = {"key": key, "doc": doc, "minimum": minimum, "maximum": maximum, "unit": unit, "mutable": mutable}
+    return field(default=default, metadata=metadata)
+
+
+def _bool(key: str, default: bool, doc: str, *, mutable: bool = False) -> bool:
+    return field(default=default, metadata={"key": key, "doc": doc, "mutable": mutable})
+
+
+def _str(key: str, default: str, doc: str) -> str:
+    return field(default=default, metadata={"key": key, "doc": doc})
+
+
+@dataclass(frozen=True)
+class BrokerConfig:
+    """The broker's part of its configuration."""
+
+    broker_name: str = field(
+        default_factory=host_name,
+        metadata={
+            "key": "brokerName",
+            "doc": "Name of the master and its slaves; queues belong to it.",
+            "default_text": "the host name",
+        },
+    )
+    broker_cluster_name: str = _str("brokerClusterName", "DefaultCluster", "Cluster that the broker belongs to.")
+    broker_id: int = _int("brokerId", 0, "0 is the master, others are slaves.", minimum=0)
+    broker_role: BrokerRole = field(
+        default=BrokerRole.ASYNC_MASTER,
+        metadata={
+            "key": "brokerRole",
+            "doc": "ASYNC_MASTER answers without waiting for slaves; the others need replication.",
+            "allowed": (BrokerRole.ASYNC_MASTER,),
+        },
+    )
+    namesrv_addr: str = field(
+        default_factory=lambda: os.environ.get("NAMESRV_ADDR", ""),
+        metadata={
+            "key": "namesrvAddr",
+            "doc": "Name servers to register with: `host:port`, several separated by `;`.",
+            "default_text": "$NAMESRV_ADDR",
+        },
+    )
+    broker_ip1: str = field(
+        default_factory=local_address,
+        metadata={
+            "key": "brokerIP1",
+            "doc": "Address that clients are told to connect to.",
+            "default_text": "the local address",
+        },
+    )
+    broker_ip2: str = field(
+        default_factory=local_address,
+        metadata={
+            "key": "brokerIP2",
+            "doc": "Address that slaves are told to replicate from.",
+            "default_text": "the local address",
+        },
+    )
+    bind_address: str = _str("bindAddress", "0.0.0.0", "Address to listen on.")
+    listen_port: int = _int("listenPort", 10911, "Port for clients; 0 takes a free one.", minimum=0, maximum=65535)
+    ha_listen_port: int = _int(
+        "haListenPort", 0, "Port that is registered for slaves; 0 means listenPort + 1.", minimum=0, maximum=65535
+    )
+    server_channel_max_idle_time_seconds: int = _int(
+        "serverChannelMaxIdleTimeSeconds", 120, "A connection that is silent this long is closed.", minimum=1, unit="s"
+    )
+    broker_permission: int = _int(
+        "brokerPermission",
+        6,
+        "What clients may do: 4 read, 2 write, 6 both.",
+        minimum=0,
+        maximum=6,
+        mutable=True,
+    )
+    default_topic_queue_nums: int = _int(
+        "defaultTopicQueueNums",
+        8,
+        "Queues of a topic that is created on first use, at most.",
+        minimum=1,
+        maximum=1024,
+        mutable=True,
+    )
+    auto_create_topic_enable: bool = _bool(
+        "autoCreateTopicEnable", True, "A send to an unknown topic creates it.", mutable=True
+    )
+    cluster_topic_enable: bool = _bool(
+        "clusterTopicEnable", True, "Offer the topic named after the cluster, which new topics may be modelled on."
+    )
+    broker_topic_enable: bool = _bool(
+        "brokerTopicEnable", True, "Offer the topic named after the broker, with one queue."
+    )
+    auto_create_subscription_group: bool = _bool(
+        "autoCreateSubscriptionGroup", True, "A pull of an unknown group creates it.", mutable=True
+    )
+    trace_topic_enable: bool = _bool("traceTopicEnable", False, "Offer the topic for message traces.")
+    msg_trace_topic_name: str = _str("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC", "Name of the topic for traces.")
+    trace_on: bool = _bool("traceOn", True, "Tell producers that this broker wants traces.", mutable=True)
+    region_id: str = _str("regionId", "DefaultRegion", "Region that a send's answer names, for traces.")
+    long_polling_enable: bool = _bool(
+        "longPollingEnable", True, "Hold a pull that finds nothing until something comes.", mutable=True
+    )
+    short_polling_time_mills: int = _int(
+        "shortPollingTimeMills",
+        1_000,
+        "How long a pull is held when longPollingEnable is false.",
+        minimum=1,
+        unit="ms",
+        mutable=True,
+    )
+    notify_consumer_ids_changed_enable: bool = _bool(
+        "notifyConsumerIdsChangedEnable", True, "Tell the consumers of a group when one joins or leaves.", mutable=True
+    )
+    channel_expired_timeout: int = _int(
+        "channelExpiredTimeout", 120_000, "A client that sends no heartbeat this long is dropped.", minimum=1, unit="ms"
+    )
+    reject_transaction_message: bool = _bool(
+        "rejectTransactionMessage", False, "Refuse transactional messages.", mutable=True
+    )
+    flush_consumer_offset_interval: int = _int(
+        "flushConsumerOffsetInterval", 5_000, "How often consumerOffset.json is written.", minimum=1, unit="ms"
+    )
+    flush_delay_offset_interval: int = _int(
+        "flushDelayOffsetInterval", 10_000, "How often delayOffset.json is written.", minimum=1, unit="ms"
+    )
+    register_name_server_period: int = _int(
+        "registerNameServerPeriod",
+        30_000,
+        "How often the broker registers anew; taken as 10 to 60 seconds.",
+        minimum=1,
+        unit="ms",
+    )
+    register_broker_timeout_mills: int = _int(
+        "registerBrokerTimeoutMills", 24_000, "How long a registration may take.", minimum=1, unit="ms"
+    )
+    force_register: bool = _bool(
+        "forceRegister", True, "Register each time; if false, only when the data version differs.", mutable=True
+    )
+    compressed_register: bool = _bool("compressedRegister", False, "Compress the body of a registration.", mutable=True)
+    validate_system_topic_when_update_topic: bool = _bool(
+        "validateSystemTopicWhenUpdateTopic", True, "Refuse to change system topics.", mutable=True
+    )
+    clear_retry_topic_when_delete_topic: bool = _bool(
+        "clearRetryTopicWhenDeleteTopic", True, "Deleting a topic deletes its pop retry topics.", mutable=True
+    )
+    broker_heartbeat_interval: int = _int(
+        "brokerHeartbeatInterval", 1_000, "How often a BROKER_HEARTBEAT is sent.", minimum=1, unit="ms"
+    )
+
+    @property
+    def name_servers(self) -> list[str]:
+        """The addresses in `namesrv_addr`, in their order."""
+        return [address for address in (part.strip() for part in self.namesrv_addr.split(";")) if address]
+
+    def with_ports(self, listen_port: int) -> "BrokerConfig":
+        """The same with the ports that are really listened on; slaves are told the next one if none was given."""
+        return replace(self, listen_port=listen_port, ha_listen_port=self.ha_listen_port or listen_port + 1)
+
+    def check(self) -> None:
+        """Raise ConfigError for what cannot be started with."""
+        for address in self.name_servers:
+            if not _ADDRESS.fullmatch(address):
+                raise ConfigError(
+                    f"namesrvAddr = {self.namesrv_addr!r}: allowed is host:port, several separated by ; "
+                    "as in 127.0.0.1:9876;192.168.0.1:9876"
+                )
+        if self.broker_role is not BrokerRole.SLAVE and self.broker_id != 0:
+            raise ConfigError(f"brokerId = {self.broker_id}: a broker of role {self.broker_role} has brokerId 0")
+        if not self.broker_name or not self.broker_cluster_name:
+            raise ConfigError("brokerName and brokerClusterName: allowed is text that is not empty")

@@ -1,0 +1,134 @@
+"""Java's ``.properties`` grammar, with the line of every entry.
+
+Source: Java SE 17, `java.util.Properties.load(InputStream)`, which RocketMQ reads its files with.
+In short: ``#`` and ``!`` start a comment line; ``=``, ``:`` or white space ends a key; a backslash at
+the end of a line continues it; ``\\uXXXX``, ``\\t``, ``\\n``, ``\\r``, ``\\f`` and ``\\`` before any other
+character are escapes; lines end in LF, CR or CRLF.  Bytes are ISO-8859-1, as they are in Java.
+White space at the end of a value belongs to the value.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from sprocket.common.errors import ConfigError
+
+_BLANKS = " \t\f"
+_LINE_ENDS = "\r\n"
+_ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "f": "\f"}
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+
+
+class Entry(NamedTuple):
+    """One key and its value; `line` counts from 1 and is where the key starts."""
+
+    key: str
+    value: str
+    line: int
+
+
+def parse(content: bytes | str, source: str = "properties") -> list[Entry]:
+    """Entries in the order of the file; a key may come twice (in Java the last one holds).
+
+    `source` names the file in errors.  Raises ConfigError for a malformed ``\\uXXXX``.
+    """
+    text = content.decode("iso-8859-1") if isinstance(content, bytes) else content
+    return [_split(line, number, source) for line, number in _logical_lines(text)]
+
+
+def render(values: Mapping[str, str]) -> str:
+    """``key=value`` lines that `parse` reads back as they are; nothing is escaped that need not be."""
+    return "".join(f"{_escape(key, '=: ')}={_escape_value(value)}\n" for key, value in values.items())
+
+
+def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
+    """Lines with continuations joined, comments and blank lines dropped, and where each started."""
+    pending = ""
+    pending_line = 0
+    continued = False
+    for number, natural in enumerate(_natural_lines(text), 1):
+        line = natural.lstrip(_BLANKS)
+        if not pending and (not line or line[0] in "#!"):
+            # A comment is never continued; nor does it end a continuation that has gathered nothing yet.
+            continued = False
+            continue
+        if not pending and not continued:
+            pending_line = number
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending += line[:-1]
+            continued = True
+        else:
+            yield pending + line, pending_line
+            pending, continued = "", False
+    if pending:  # A lone backslash at the very end is no entry here; Java makes an empty key of it.
+        yield pending, pending_line
+
+
+def _natural_lines(text: str) -> Iterator[str]:
+    """Split at LF, CR and CRLF only; `str.splitlines` knows more line ends than Java does."""
+    return iter(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+
+
+def _split(line: str, number: int, source: str) -> Entry:
+    """Cut a logical line at its first unescaped separator."""
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _BLANKS:
+        end += 2 if line[end] == "\\" else 1
+    end = min(end, len(line))
+    start = end
+    while start < len(line) and line[start] in _BLANKS:
+        start += 1
+    if start < len(line) and line[start] in "=:":
+        start += 1
+        while start < len(line) and line[start] in _BLANKS:
+            start += 1
+    return Entry(_unescape(line[:end], number, source), _unescape(line[start:], number, source), number)
+
+
+def _unescape(text: str, number: int, source: str) -> str:
+    if "\\" not in text:
+        return text
+    out: list[str] = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character == "\\" and position < len(text):
+            escaped = text[position]
+            position += 1
+            if escaped == "u":
+                digits = text[position : position + 4]
+                if len(digits) < 4 or not _HEX_DIGITS.issuperset(digits):
+                    raise ConfigError(f"{source}:{number}: \\u{digits} is malformed: allowed are 4 hexadecimal digits")
+                character = chr(int(digits, 16))
+                position += 4
+            else:
+                character = _ESCAPES.get(escaped, escaped)
+        out.append(character)
+    return _join_surrogates("".join(out))
+
+
+def _join_surrogates(text: str) -> str:
+    """Two escapes that are a UTF-16 pair are one character, as they are in a Java string."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def _escape_value(value: str) -> str:
+    """A value needs its first blank escaped, else it would be taken for white space before the value."""
+    escaped = _escape(value, "")
+    return "\\" + escaped if escaped[:1] == " " else escaped
+
+
+def _escape(text: str, specials: str) -> str:
+    out: list[str] = []
+    for position, character in enumerate(text):
+        if character == "\\" or character in specials or (not position and character in "#!=:" and specials):
+            out.append("\\" + character)
+        elif character in _LINE_ENDS + "\t\f":
+            out.append({"\t": "\\t", "\f": "\\f", "\r": "\\r", "\n": "\\n"}[character])
+        elif " " <= character <= "~":
+            out.append(character)
+        else:
+            units = character.encode("utf-16-be", "surrogatepass")
+            out += [f"\\u{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2)]
+    return "".join(out)
