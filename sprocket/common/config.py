@@ -153,7 +153,7 @@ def read(
             values[setting.owner][setting.field] = convert(setting, entry.value, place, environment)
     objects = tuple(declaration(**values[declaration]) for declaration in declarations)
     for held in objects:
-        _check(held, source)
+        _check(held, source, {key: place for key, (place, _) in last.items()})
     return Configuration(objects, tuple(notices))
 
 
@@ -230,7 +230,7 @@ def updated(configuration: Configuration, text: bytes | str) -> tuple[Configurat
             value = convert(setting, entry.value, source, {})
             if value != getattr(held, setting.field):
                 after = replace(held, **{setting.field: value})
-                _check(after, source)
+                _check(after, source, {})
                 configuration = configuration.with_object(after)
                 changed[entry.key] = value_text(value)
     return configuration, changed
@@ -245,14 +245,17 @@ def _keys(configuration: Configuration) -> set[str]:
     return {setting.key for held in configuration.objects for setting in settings_of(type(held))}
 
 
-def _check(held: _Declaration, source: str) -> None:
+def _check(held: _Declaration, source: str, places: Mapping[str, str]) -> None:
+    """Call the object's own `check`; its error begins with a key, whose place in the file is put before it."""
     check = getattr(held, "check", None)
     if check is None:
         return
     try:
         check()
     except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from None
+        key = re.match(r"\w*", str(error))
+        place = places.get(key.group(), source) if key else source
+        raise ConfigError(f"{place}: {error}") from None
 
 
 def _notices(entry: Entry, source: str, known: set[str], earlier: tuple[str, Entry] | None) -> Iterator[str]:
