@@ -82,6 +82,7 @@ class RemotingChannel(asyncio.Protocol):
         self._out: list[Buffer] = []
         self._out_bytes = 0
         self._reading = False
+        self._failed = False
         self._flush_scheduled = False
 
     # asyncio.Protocol
@@ -123,11 +124,7 @@ class RemotingChannel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.read_at = self._loop.time()
         self._counters.received_bytes += len(data)
-        try:
-            frames = self._decoder.feed(data)
-        except ProtocolError as error:
-            self._fail(error)
-            return
+        frames = self._decoder.feed(data)
         if not self._decoder.pending_bytes:
             self.partial_at = None
         elif frames or self.partial_at is None:
@@ -135,6 +132,8 @@ class RemotingChannel(asyncio.Protocol):
         self._counters.frames += len(frames)
         if frames:
             self._handle(frames)
+        if self._decoder.error is not None:
+            self._fail(self._decoder.error)
 
     # Requests of the peer
 
@@ -227,6 +226,9 @@ class RemotingChannel(asyncio.Protocol):
         return Response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
     def _fail(self, error: ProtocolError) -> None:
+        if self._failed:
+            return
+        self._failed = True
         self._counters.count_protocol_error(error.kind)
         logger.warning("event=protocol_error peer=%s:%s kind=%s detail=%r", *self.peer, error.kind, error.detail)
         self._flush()

@@ -33,12 +33,12 @@ def frame_prefix(serialization: int, header_bytes: int, body_bytes: int) -> byte
 class FrameDecoder:
     """Cuts whole frames out of a stream that arrives in pieces of any size.
 
-    Pure: fed with bytes, answers with frames.  After a `ProtocolError` the stream has no meaning any
-    more and the connection must be closed.  `pending_bytes` are held for a frame that is not whole yet;
-    they never exceed the limit by more than one read.
+    Pure: fed with bytes, answers with frames.  Once `error` is set the stream has no meaning any more:
+    the frames that came before are good, and the connection must be closed.  `pending_bytes` are held for
+    a frame that is not whole yet; they never exceed the limit by more than one read.
     """
 
-    __slots__ = ("_missing", "_pieces", "max_frame_bytes", "max_header_bytes", "pending_bytes")
+    __slots__ = ("_missing", "_pieces", "error", "max_frame_bytes", "max_header_bytes", "pending_bytes")
 
     def __init__(
         self, max_frame_bytes: int = limits.MAX_FRAME_BYTES, max_header_bytes: int = limits.MAX_HEADER_BYTES
@@ -46,11 +46,14 @@ class FrameDecoder:
         self.max_frame_bytes = max_frame_bytes
         self.max_header_bytes = max_header_bytes
         self.pending_bytes = 0
+        self.error: ProtocolError | None = None
         self._pieces: list[bytes] = []
         self._missing = 0  # bytes until the pending frame, or its length field, is whole
 
     def feed(self, data: bytes) -> list[Frame]:
-        """All frames that `data` completes, in order.  Raises ProtocolError."""
+        """All frames that `data` completes, in order; see `error`."""
+        if self.error is not None:
+            return []
         if self._pieces:
             self._pieces.append(data)
             self.pending_bytes += len(data)
@@ -62,7 +65,11 @@ class FrameDecoder:
             self._pieces.clear()
             self.pending_bytes = 0
         frames: list[Frame] = []
-        position = self._cut(data, frames)
+        try:
+            position = self._cut(data, frames)
+        except ProtocolError as error:
+            self.error = error
+            return frames
         if position < len(data):
             rest = data[position:] if position else data
             self._pieces.append(rest)
@@ -95,7 +102,7 @@ class FrameDecoder:
 
     def _check_partial_prefix(self, data: bytes, position: int, end: int) -> None:
         """Refuse a bad length as soon as it is there, also when the header word is not."""
-        self._missing = 8 - (end - position)
+        self._missing = (8 if end - position >= 4 else 4) - (end - position)
         if end - position >= 4:
             (length,) = _LENGTH.unpack_from(data, position)
             if not 4 <= length <= self.max_frame_bytes:

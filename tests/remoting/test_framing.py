@@ -1,0 +1,88 @@
+"""Frames: cut the same however the bytes are split; refused before anything is allocated."""
+
+import struct
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoting.framing import JSON, ROCKETMQ, FrameDecoder, frame_prefix
+
+
+def encode(serialization: int, header: bytes, body: bytes) -> bytes:
+    return frame_prefix(serialization, len(header), len(body)) + header + body
+
+
+def refusal(decoder: FrameDecoder, data: bytes) -> str | None:
+    assert decoder.feed(data) == []
+    return decoder.error and decoder.error.kind
+
+
+FRAMES = [(JSON, b'{"code":1}', b""), (ROCKETMQ, b"h" * 21, b"body"), (JSON, b"", b""), (JSON, b"{}", b"x" * 70_000)]
+STREAM = b"".join(encode(*frame) for frame in FRAMES)
+
+
+def test_one_read_with_many_frames() -> None:
+    assert FrameDecoder().feed(STREAM) == FRAMES
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=12))
+def test_result_does_not_depend_on_how_the_stream_is_split(cuts: list[int]) -> None:
+    decoder = FrameDecoder()
+    edges = [0, *sorted(cuts), len(STREAM)]
+    frames = []
+    for start, stop in pairwise(edges):
+        frames += decoder.feed(STREAM[start:stop])
+    assert frames == FRAMES
+    assert decoder.pending_bytes == 0
+
+
+def test_byte_by_byte() -> None:
+    decoder = FrameDecoder()
+    small = encode(*FRAMES[0]) + encode(*FRAMES[1])
+    frames = [frame for at in range(len(small)) for frame in decoder.feed(small[at : at + 1])]
+    assert frames == FRAMES[:2]
+
+
+@pytest.mark.parametrize("length", [0, -1, 3, 2**31 - 1, -(2**31), 16 * 1024 * 1024 + 1])
+def test_a_bad_length_is_refused_from_its_four_bytes_alone(length: int) -> None:
+    assert refusal(FrameDecoder(), struct.pack(">i", length)) == "frame_length"
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        (2 << 24 | 2, "serialization"),
+        (255 << 24 | 2, "serialization"),
+        (0xFFFFFF, "header_length"),
+        (97, "header_length"),
+    ],
+)
+def test_a_bad_header_word_is_refused(word: int, kind: str) -> None:
+    assert refusal(FrameDecoder(), struct.pack(">iI", 100, word)) == kind
+
+
+def test_a_header_over_its_own_limit_is_refused() -> None:
+    assert refusal(FrameDecoder(max_header_bytes=10), frame_prefix(JSON, 11, 0)) == "header_length"
+
+
+def test_a_frame_of_exactly_the_limit_passes() -> None:
+    decoder = FrameDecoder(max_frame_bytes=104)
+    assert decoder.feed(frame_prefix(JSON, 0, 100) + bytes(100)) == [(JSON, b"", bytes(100))]
+    assert refusal(decoder, frame_prefix(JSON, 0, 101)) == "frame_length"
+
+
+def test_frames_before_a_bad_one_are_good_and_nothing_follows_it() -> None:
+    decoder = FrameDecoder()
+    assert decoder.feed(encode(*FRAMES[0]) + struct.pack(">i", -1) + encode(*FRAMES[0])) == FRAMES[:1]
+    assert decoder.error is not None
+    assert decoder.feed(encode(*FRAMES[0])) == []
+
+
+def test_pending_bytes_are_what_is_held() -> None:
+    decoder = FrameDecoder()
+    assert decoder.feed(frame_prefix(JSON, 2, 100) + b"{}abc") == []
+    assert decoder.pending_bytes == 13
+    assert decoder.feed(bytes(97)) == [(JSON, b"{}", b"abc" + bytes(97))]
+    assert decoder.pending_bytes == 0
