@@ -1,0 +1,187 @@
+"""The CommitLog: all messages of the broker in the order of their arrival.
+
+Source: RocketMQ 5.3.3, `CommitLog`, `DefaultAppendMessageCallback`.
+"""
+
+import logging
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from remoting.message_record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from sprocket.common.errors import DiskFailed, StoreError
+from store.config import StoreConfig
+from store.disk import Disk, DiskFile
+from store.file_allocator import FileAllocator
+from store.mapped_file_queue import MappedFileQueue, zero_quietly
+from store.record import MIN_RECORD_BYTES, Record, decode, store_timestamp_of
+
+_log = logging.getLogger(__name__)
+_SIZE_AND_MAGIC: Final = struct.Struct(">ii")
+_SIZE: Final = struct.Struct(">i")
+
+
+class CommitLog:
+    """The segments and the position of the next record.
+
+    Invariant: bytes from `wrote_offset` on are no part of the log, whatever they hold; a record and the
+    blank behind the last record of a segment never cross a segment's end.
+    """
+
+    def __init__(self, config: StoreConfig, disk: Disk) -> None:
+        self.segment_bytes = config.mapped_file_size_commit_log
+        self._files = MappedFileQueue(disk, config.commit_log_path, self.segment_bytes, preallocate=True)
+        self._allocator = FileAllocator(disk)
+        self._prepared_offset = -1
+        self.wrote_offset = 0
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first byte that is kept."""
+        return self._files.first_offset
+
+    def load(self) -> None:
+        """Open the segments; `wrote_offset` is then their end until recovery cuts it.  Raises `StoreError`."""
+        self._files.load()
+        self.wrote_offset = self._files.end_offset
+
+    def segment_end(self, offset: int) -> int:
+        """End of the segment that holds `offset`."""
+        return offset - offset % self.segment_bytes + self.segment_bytes
+
+    def write(self, chunks: list[tuple[int, bytes]], end_offset: int) -> None:
+        """Write byte runs, none of which crosses a segment's end; then the log ends at `end_offset`.
+
+        Raises `DiskFull` with the log as it was before, or `DiskFailed` if its bytes are now unknown.
+        """
+        try:
+            for offset, content in chunks:
+                file, position = self._writable(offset)
+                file.write(position, content)
+        except DiskFailed:
+            raise
+        except StoreError as error:
+            self.erase(chunks, error)
+            raise
+        self.wrote_offset = end_offset
+
+    def erase(self, chunks: list[tuple[int, bytes]], cause: StoreError) -> None:
+        """Zero what was written of `chunks`, so that a later recovery cannot take it for records."""
+        for offset, content in reversed(chunks):
+            if offset < self._files.end_offset and not zero_quietly(self._files, offset, offset + len(content)):
+                raise DiskFailed(f"cannot take back a failed write at physical offset {offset}") from cause
+        self.wrote_offset = chunks[0][0] if chunks else self.wrote_offset
+
+    def _writable(self, offset: int) -> tuple[DiskFile, int]:
+        files = self._files
+        located = files.locate(offset)
+        if located is None:
+            if offset != files.end_offset:
+                raise StoreError(f"physical offset {offset} is not the log's end {files.end_offset}")
+            files.files.append(self._allocator.take(files.path_at(offset), self.segment_bytes))
+            return files.files[-1], 0
+        next_offset = files.end_offset
+        if self._prepared_offset != next_offset and next_offset - offset < self.segment_bytes // 2:
+            # Reserving blocks takes long: have the next segment ready before it is needed.
+            self._prepared_offset = next_offset
+            self._allocator.prepare(files.path_at(next_offset), self.segment_bytes)
+        return located
+
+    def slice_at(self, offset: int, size_bytes: int) -> memoryview | None:
+        """`size_bytes` bytes at `offset`, without copying; None if not all of them are in one segment of the log."""
+        if size_bytes <= 0 or offset + size_bytes > self.wrote_offset:
+            return None
+        located = self._files.locate(offset)
+        if located is None or located[1] + size_bytes > self.segment_bytes:
+            return None
+        return located[0].view[located[1] : located[1] + size_bytes]
+
+    def record_at(self, offset: int, size_bytes: int | None = None) -> memoryview | None:
+        """The record at `offset`; its size is read from the log if not given.  None if there is none."""
+        if size_bytes is None:
+            head = self.slice_at(offset, 4)
+            if head is None:
+                return None
+            size_bytes = int(_SIZE.unpack(head)[0])
+        if size_bytes < MIN_RECORD_BYTES:
+            return None
+        return self.slice_at(offset, size_bytes)
+
+    def store_time_at(self, offset: int, size_bytes: int) -> int:
+        """Store timestamp, ms, of the record; -1 if it is not in the log."""
+        record = self.record_at(offset, size_bytes)
+        return -1 if record is None else store_timestamp_of(record)
+
+    def first_store_time(self) -> int:
+        """Store timestamp, ms, of the oldest record; -1 if the log is empty."""
+        record = self.record_at(self.min_offset)
+        return -1 if record is None else store_timestamp_of(record)
+
+    def next_segment(self, offset: int) -> int:
+        """Start of the segment after the one that holds `offset`."""
+        return self.segment_end(offset)
+
+    def files_between(self, start: int, end: int) -> list[DiskFile]:
+        """The segments that hold any of the bytes `start` to `end`, for a sync in another thread."""
+        if end <= start:
+            return []
+        first = max(0, (start - self.min_offset) // self.segment_bytes)
+        last = (end - 1 - self.min_offset) // self.segment_bytes
+        return self._files.files[first : last + 1]
+
+    def cut(self, offset: int) -> None:
+        """Make `offset` the log's end, with zeros behind it, synced.  Raises `DiskFull` or `DiskFailed`."""
+        self._files.cut(offset)
+        located = self._files.locate(offset)
+        if located is not None:
+            located[0].sync()
+        self.wrote_offset = offset
+
+    def close(self) -> None:
+        """Close the segments and drop the one prepared ahead."""
+        self._allocator.close()
+        self._files.close()
+
+
+class LogScan:
+    """Walks the records from `offset` on and stops at the first byte that is none.
+
+    After the walk `end_offset` is one past the last valid record (or past the blank of a last segment)
+    and `reason` says in a few words why it stopped.
+    """
+
+    def __init__(self, log: CommitLog, offset: int, *, check_crc: bool) -> None:
+        self._log = log
+        self._check_crc = check_crc
+        self.end_offset = offset
+        self.reason = ""
+
+    def __iter__(self) -> Iterator[Record]:
+        log = self._log
+        while True:
+            offset = self.end_offset
+            remaining = log.segment_end(offset) - offset
+            head = log.slice_at(offset, BLANK_MIN_BYTES)
+            if head is None:
+                self.reason = "end of the last segment" if log.slice_at(offset, 1) is None else "no room for a blank"
+                return
+            size, magic = _SIZE_AND_MAGIC.unpack(head)
+            if magic == MAGIC_BLANK and size == remaining:
+                self.end_offset = offset + remaining
+                continue
+            if magic not in (MAGIC_V1, MAGIC_V2):
+                self.reason = "zeros" if size == magic == 0 else f"unknown magic number {magic}"
+                return
+            if not MIN_RECORD_BYTES <= size <= remaining - BLANK_MIN_BYTES:
+                self.reason = f"size {size} does not fit the segment"
+                return
+            view = log.slice_at(offset, size)
+            record = "record leaves the log" if view is None else decode(view, check_crc=self._check_crc)
+            if isinstance(record, str):
+                self.reason = record
+                return
+            if record.physical_offset != offset:
+                self.reason = f"record says physical offset {record.physical_offset}"
+                return
+            self.end_offset = offset + size
+            yield record

@@ -1,0 +1,174 @@
+"""What the store can be told: the keys of RocketMQ's `MessageStoreConfig` that it honours.
+
+Each field's metadata names RocketMQ's key, says what it does and what is allowed.
+Source of names and defaults: RocketMQ 5.3.3, `MessageStoreConfig`.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from sprocket.common.errors import ConfigError
+from sprocket.common.limits import MAX_MESSAGE_BYTES
+from store.layout import COMMIT_LOG_FILE_BYTES, CONSUME_QUEUE_ENTRIES_PER_FILE, CONSUME_QUEUE_UNIT_BYTES
+
+# `MessageExtEncoder`: a record may exceed maxMessageSize by this much for all that is not its body.
+RECORD_OVERHEAD_BYTES: Final = 64 * 1024
+DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class FlushDiskType(StrEnum):
+    """When a send is answered: after the write, or after the write is on the disk."""
+
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+    SYNC_FLUSH = "SYNC_FLUSH"
+
+
+def _int(key: str, default: int, doc: str, minimum: int, unit: str = "", maximum: int | None = None) -> int:
+    metadata = {"key": key, "doc": doc, "minimum": minimum, "maximum": maximum, "unit": unit, "mutable": False}
+    return field(default=default, metadata=metadata)
+
+
+def _bool(key: str, default: bool, doc: str) -> bool:
+    return field(default=default, metadata={"key": key, "doc": doc, "mutable": False})
+
+
+@dataclass(frozen=True)
+class StoreConfig:
+    """The store's part of a broker's configuration; checked when the store starts."""
+
+    store_path_root_dir: Path = field(
+        default_factory=lambda: Path.home() / "store",
+        metadata={"key": "storePathRootDir", "doc": "Root directory of everything the broker keeps."},
+    )
+    store_path_commit_log: Path | None = field(
+        default=None,
+        metadata={
+            "key": "storePathCommitLog",
+            "doc": "Directory of the CommitLog; storePathRootDir/commitlog if unset.",
+        },
+    )
+    mapped_file_size_commit_log: int = _int(
+        "mappedFileSizeCommitLog", COMMIT_LOG_FILE_BYTES, "Size of one CommitLog file.", 4096, "bytes", (1 << 31) - 1
+    )
+    mapped_file_size_consume_queue: int = _int(
+        "mappedFileSizeConsumeQueue",
+        CONSUME_QUEUE_ENTRIES_PER_FILE * CONSUME_QUEUE_UNIT_BYTES,
+        "Size of one ConsumeQueue file; rounded up to whole entries of 20 bytes.",
+        CONSUME_QUEUE_UNIT_BYTES,
+        "bytes",
+        (1 << 31) - 1,
+    )
+    flush_disk_type: FlushDiskType = field(
+        default=FlushDiskType.ASYNC_FLUSH,
+        metadata={
+            "key": "flushDiskType",
+            "doc": "ASYNC_FLUSH answers a send after the write; SYNC_FLUSH after the write is on the disk.",
+            "allowed": tuple(FlushDiskType),
+        },
+    )
+    flush_interval_commit_log: int = _int(
+        "flushIntervalCommitLog", 500, "ASYNC_FLUSH: how often the CommitLog may be flushed.", 1, "ms"
+    )
+    flush_commit_log_least_pages: int = _int(
+        "flushCommitLogLeastPages", 4, "ASYNC_FLUSH: flush only if so many pages of 4 KiB are unflushed.", 0, "pages"
+    )
+    flush_commit_log_thorough_interval: int = _int(
+        "flushCommitLogThoroughInterval", 10_000, "ASYNC_FLUSH: flush whatever there is this often.", 1, "ms"
+    )
+    flush_interval_consume_queue: int = _int(
+        "flushIntervalConsumeQueue", 1_000, "How often ConsumeQueues may be flushed.", 1, "ms"
+    )
+    flush_consume_queue_least_pages: int = _int(
+        "flushConsumeQueueLeastPages", 2, "Flush a ConsumeQueue only if so many pages of it are unflushed.", 0, "pages"
+    )
+    flush_consume_queue_thorough_interval: int = _int(
+        "flushConsumeQueueThoroughInterval",
+        60_000,
+        "Flush every ConsumeQueue and write the checkpoint this often.",
+        1,
+        "ms",
+    )
+    max_message_size: int = _int("maxMessageSize", MAX_MESSAGE_BYTES, "Largest body of a message.", 1, "bytes")
+    sync_flush_timeout: int = _int(
+        "syncFlushTimeout", 5_000, "SYNC_FLUSH: a send that waits longer is answered FLUSH_DISK_TIMEOUT.", 1, "ms"
+    )
+    check_crc_on_recover: bool = _bool(
+        "checkCRCOnRecover", True, "Recovery checks each body against its CRC before it trusts a record."
+    )
+    max_filter_message_size: int = _int(
+        "maxFilterMessageSize", 16_000, "Bytes of ConsumeQueue that one pull may look through.", 20, "bytes"
+    )
+    max_transfer_bytes_on_message_in_memory: int = _int(
+        "maxTransferBytesOnMessageInMemory", 256 * 1024, "Bytes of one pull near the log's end.", 1, "bytes"
+    )
+    max_transfer_count_on_message_in_memory: int = _int(
+        "maxTransferCountOnMessageInMemory", 32, "Messages of one pull near the log's end.", 1
+    )
+    max_transfer_bytes_on_message_in_disk: int = _int(
+        "maxTransferBytesOnMessageInDisk", 64 * 1024, "Bytes of one pull far behind the log's end.", 1, "bytes"
+    )
+    max_transfer_count_on_message_in_disk: int = _int(
+        "maxTransferCountOnMessageInDisk", 8, "Messages of one pull far behind the log's end.", 1
+    )
+    access_message_in_memory_max_ratio: int = _int(
+        "accessMessageInMemoryMaxRatio",
+        40,
+        "Share of physical memory within which the log's end counts as in memory.",
+        1,
+        "percent",
+        100,
+    )
+    message_delay_level: str = field(
+        default=DEFAULT_DELAY_LEVELS,
+        metadata={"key": "messageDelayLevel", "doc": "The delay of each level from 1 on; units s, m, h, d."},
+    )
+
+    @property
+    def commit_log_path(self) -> Path:
+        """Directory of the CommitLog."""
+        return self.store_path_commit_log or self.store_path_root_dir / "commitlog"
+
+    @property
+    def consume_queue_path(self) -> Path:
+        """Directory of all ConsumeQueues."""
+        return self.store_path_root_dir / "consumequeue"
+
+    @property
+    def consume_queue_file_bytes(self) -> int:
+        """`mapped_file_size_consume_queue` rounded up to whole entries, as RocketMQ rounds it."""
+        unit = CONSUME_QUEUE_UNIT_BYTES
+        return -(-self.mapped_file_size_consume_queue // unit) * unit
+
+    @property
+    def max_record_bytes(self) -> int:
+        """Largest record: what maxMessageSize gives, and what fits a CommitLog file before its blank."""
+        return min(self.max_message_size + RECORD_OVERHEAD_BYTES, self.mapped_file_size_commit_log - 8)
+
+    def check(self) -> None:
+        """Raise `ConfigError` naming the key whose value is out of bounds."""
+        for name, declared in self.__dataclass_fields__.items():
+            value = getattr(self, name)
+            minimum, maximum = declared.metadata.get("minimum"), declared.metadata.get("maximum")
+            if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
+                raise ConfigError(f"{declared.metadata['key']}={value}: allowed are {minimum} to {maximum or 'any'}")
+            allowed = declared.metadata.get("allowed")
+            if allowed is not None and value not in allowed:
+                raise ConfigError(f"{declared.metadata['key']}={value}: allowed are {', '.join(allowed)}")
+        parse_delay_levels(self.message_delay_level)
+
+
+def parse_delay_levels(text: str) -> list[int]:
+    """Delay in ms of each level, level 1 first.
+
+    Raises `ConfigError`.  Source: RocketMQ 5.3.3, `DefaultMessageStore.parseDelayLevel`.
+    """
+    delays = []
+    for word in text.split():
+        number, unit = word[:-1], _UNIT_MS.get(word[-1:])
+        if unit is None or not number.isascii() or not number.isdigit():
+            raise ConfigError(f"messageDelayLevel: {word!r} is not a number with a unit of s, m, h or d")
+        delays.append(int(number) * unit)
+    return delays

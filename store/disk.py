@@ -1,0 +1,312 @@
+"""The disk seam: every access of the store to files goes through a `Disk`.
+
+Facts that shape it (Linux, CPython): `mmap.flush` holds the GIL, so files are synced with
+`os.fdatasync` on a descriptor that stays open.  A store through a mapping of a sparse file kills the
+process with SIGBUS when the disk is full, so mappings here are read-only and all writes are `pwrite`,
+which reports ENOSPC as an error.  The page cache makes a write visible in the mapping at once.
+"""
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+import struct
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+from sprocket.common.atomic_file import sync_directory
+from sprocket.common.errors import DiskFailed, DiskFull, StoreError
+
+Content: TypeAlias = bytes | bytearray | memoryview
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+# Read-only, whole file, from the start: struct flock of fcntl(2), l_pid must be 0 for F_OFD_SETLK.
+_WHOLE_FILE_WRITE_LOCK: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+
+
+class DiskFile(Protocol):
+    """One file of fixed size.  `view` shows every write at once; slices of it stay valid after `close`."""
+
+    path: Path
+    size_bytes: int
+
+    @property
+    def view(self) -> memoryview:
+        """The whole file, read-only."""
+        ...
+
+    def write(self, position: int, content: Content) -> None:
+        """Write all of `content`.  Raises `DiskFull` or `DiskFailed`; then any part of it may be written."""
+        ...
+
+    def sync(self) -> None:
+        """Return when everything written is on the disk.  Raises `DiskFailed`.  May run in any thread."""
+        ...
+
+    def cut(self, position: int) -> None:
+        """Make all bytes from `position` on zero.  Not synced.  Raises `DiskFull` or `DiskFailed`."""
+        ...
+
+    def close(self) -> None:
+        """Release the descriptor."""
+        ...
+
+
+class DiskLock(Protocol):
+    """A held lock; `release` gives it up."""
+
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """Directories and files.  Paths are absolute."""
+
+    def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> DiskFile:
+        """Make a zero-filled file, its directories included.
+
+        With `preallocate` its blocks are reserved.  The first `sync` of the file makes its directory entry
+        durable too.  Raises `DiskFull` or `DiskFailed`; the file is then not there.
+        """
+        ...
+
+    def open(self, path: Path, *, preallocate: bool) -> DiskFile:
+        """Open an existing file for reading and writing.  Raises `DiskFailed`."""
+        ...
+
+    def names(self, directory: Path) -> list[str]:
+        """Names in `directory`, sorted; empty if it does not exist."""
+        ...
+
+    def is_directory(self, path: Path) -> bool: ...
+
+    def size(self, path: Path) -> int | None:
+        """Bytes of a file; None if there is none."""
+        ...
+
+    def read(self, path: Path) -> bytes | None:
+        """Content of a small file; None if there is none."""
+        ...
+
+    def write_small(self, path: Path, content: bytes) -> None:
+        """Write a small file in place and sync it and its directory.  Raises `DiskFull` or `DiskFailed`."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, durably; one that does not exist is fine."""
+        ...
+
+    def remove_tree(self, directory: Path) -> None:
+        """Remove a directory and all in it; one that does not exist is fine."""
+        ...
+
+    def lock(self, path: Path) -> DiskLock:
+        """Take the lock file.  Raises `StoreError` if another process or store holds it."""
+        ...
+
+    def used_ratio(self, path: Path) -> float:
+        """Used share, 0 to 1, of the file system that holds `path`; -1 if unknown."""
+        ...
+
+
+class RealFile:
+    """A `DiskFile` on the operating system."""
+
+    __slots__ = ("_descriptor", "_preallocate", "_unsynced_directories", "_view", "path", "size_bytes")
+
+    def __init__(self, path: Path, descriptor: int, size_bytes: int, preallocate: bool) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self._descriptor = descriptor
+        self._preallocate = preallocate
+        self._unsynced_directories: list[Path] = []
+        self._view: memoryview | None = None
+
+    def created_in(self, directories: list[Path]) -> None:
+        """Remember that the entries in `directories` are new and need a sync of their own."""
+        self._unsynced_directories = directories
+
+    @property
+    def view(self) -> memoryview:
+        if self._view is None:
+            # A mapping keeps a descriptor of its own, so files that nobody reads are not mapped.
+            self._view = memoryview(mmap.mmap(self._descriptor, self.size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
+        return self._view
+
+    def write(self, position: int, content: Content) -> None:
+        try:
+            written = os.pwrite(self._descriptor, content, position)
+            view = memoryview(content)
+            if written == view.nbytes:
+                return
+            view = view.cast("B")
+            while written < len(view):
+                written += os.pwrite(self._descriptor, view[written:], position + written)
+        except OSError as error:
+            raise _as_store_error(error, "write", self.path) from error
+
+    def sync(self) -> None:
+        try:
+            os.fdatasync(self._descriptor)
+            if self._unsynced_directories:
+                for directory in self._unsynced_directories:
+                    sync_directory(directory)
+                self._unsynced_directories = []
+        except OSError as error:
+            # Whatever the cause, the kernel may have marked the failed pages clean: never retry.
+            raise DiskFailed(f"sync {self.path}: {error}") from error
+
+    def cut(self, position: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, position)
+            _extend(self._descriptor, self.size_bytes, self._preallocate)
+        except OSError as error:
+            raise _as_store_error(error, "cut", self.path) from error
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        self._view = None
+
+
+class _RealLock:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealDisk:
+    """The operating system's files."""
+
+    def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> RealFile:
+        descriptor = -1
+        try:
+            changed = _make_directories(path.parent)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            _extend(descriptor, size_bytes, preallocate)
+        except OSError as error:
+            if descriptor >= 0:
+                os.close(descriptor)
+                with contextlib.suppress(OSError):
+                    path.unlink()
+            raise _as_store_error(error, "create", path) from error
+        file = RealFile(path, descriptor, size_bytes, preallocate)
+        file.created_in(changed)
+        return file
+
+    def open(self, path: Path, *, preallocate: bool) -> RealFile:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            return RealFile(path, descriptor, os.fstat(descriptor).st_size, preallocate)
+        except OSError as error:
+            raise _as_store_error(error, "open", path) from error
+
+    def names(self, directory: Path) -> list[str]:
+        try:
+            return sorted(entry.name for entry in directory.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise _as_store_error(error, "list", directory) from error
+
+    def is_directory(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def size(self, path: Path) -> int | None:
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def read(self, path: Path) -> bytes | None:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _as_store_error(error, "read", path) from error
+
+    def write_small(self, path: Path, content: bytes) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            created = not path.exists()
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.pwrite(descriptor, content, 0)
+                os.ftruncate(descriptor, len(content))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if created:
+                sync_directory(path.parent)
+        except OSError as error:
+            raise _as_store_error(error, "write", path) from error
+
+    def remove(self, path: Path) -> None:
+        try:
+            path.unlink()
+            sync_directory(path.parent)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _as_store_error(error, "remove", path) from error
+
+    def remove_tree(self, directory: Path) -> None:
+        try:
+            shutil.rmtree(directory)
+            sync_directory(directory.parent)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _as_store_error(error, "remove", directory) from error
+
+    def lock(self, path: Path) -> DiskLock:
+        # An open-file-description lock: it conflicts with the POSIX lock that a Java broker takes on the
+        # same byte, and, unlike a POSIX lock, with a second store in this very process.
+        descriptor = -1
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _WHOLE_FILE_WRITE_LOCK)
+        except OSError as error:
+            if descriptor >= 0:
+                os.close(descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES) and descriptor >= 0:
+                raise StoreError(f"{path}: the store is in use by another broker") from error
+            raise _as_store_error(error, "lock", path) from error
+        return _RealLock(descriptor)
+
+    def used_ratio(self, path: Path) -> float:
+        try:
+            usage = shutil.disk_usage(path)
+        except OSError:
+            return -1.0
+        return usage.used / max(1, usage.used + usage.free)
+
+
+def _make_directories(directory: Path) -> list[Path]:
+    """Make `directory` and its parents; return the directories in which an entry is or will be new."""
+    changed = [directory]
+    missing = directory
+    while not missing.exists():
+        missing = missing.parent
+        changed.append(missing)
+    directory.mkdir(parents=True, exist_ok=True)
+    return changed
+
+
+def _extend(descriptor: int, size_bytes: int, preallocate: bool) -> None:
+    if preallocate:
+        os.posix_fallocate(descriptor, 0, size_bytes)
+    else:
+        os.ftruncate(descriptor, size_bytes)
+
+
+def _as_store_error(error: OSError, action: str, path: Path) -> StoreError:
+    kind = DiskFull if error.errno in _FULL else DiskFailed
+    return kind(f"{action} {path}: {error.strerror or error}")

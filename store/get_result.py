@@ -1,0 +1,44 @@
+"""What a read of a queue answers.  Source: RocketMQ 5.3.3, `GetMessageStatus`, `GetMessageResult`."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class GetStatus(Enum):
+    """Outcome of `MessageStore.get`, with RocketMQ's names."""
+
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+    OFFSET_OVERFLOW_BADLY = 4
+    OFFSET_OVERFLOW_ONE = 5
+    OFFSET_TOO_SMALL = 6
+    NO_MATCHED_LOGIC_QUEUE = 7
+    NO_MESSAGE_IN_QUEUE = 8
+    OFFSET_RESET = 9
+
+
+class Boundary(Enum):
+    """Which end of a run of equal or missing times is meant (`BoundaryType`)."""
+
+    LOWER = "lower"
+    UPPER = "upper"
+
+
+@dataclass(slots=True)
+class GetResult:
+    """Messages of one read.
+
+    `slices` are parts of the log's mapping, in order; adjacent records are one slice.  They stay valid
+    as long as they are referenced.  `suggest_slave`: the reader is further behind than memory holds.
+    """
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    slices: list[memoryview]
+    message_count: int
+    size_bytes: int
+    suggest_slave: bool

@@ -1,0 +1,120 @@
+"""Flushes the CommitLog in a thread of its own, one sync for all who wait.
+
+Source: RocketMQ 5.3.3, `CommitLog.GroupCommitService` (SYNC_FLUSH), `FlushRealTimeService` (ASYNC_FLUSH).
+"""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from sprocket.common.clock import Clock
+from sprocket.common.errors import DiskFailed, StoreError
+from store.config import FlushDiskType, StoreConfig
+from store.disk import DiskFile
+
+_log = logging.getLogger(__name__)
+_PAGE_BYTES: Final = 4096
+_STOP: Final = -1
+_WAKE: Final = 0
+
+Notify = Callable[[Callable[[], None]], None]
+
+
+class FlushSchedule:
+    """Decides when ASYNC_FLUSH flushes: enough pages, or long enough since the last thorough flush."""
+
+    def __init__(self, least_pages: int, thorough_interval_ms: int, now: float) -> None:
+        self._least_bytes = least_pages * _PAGE_BYTES
+        self._thorough_interval_s = thorough_interval_ms / 1000
+        self._last_thorough = now
+
+    def is_due(self, now: float, unflushed_bytes: int) -> bool:
+        """Whether to flush now; `now` in monotonic seconds."""
+        if now - self._last_thorough >= self._thorough_interval_s:
+            self._last_thorough = now
+            return unflushed_bytes > 0
+        return unflushed_bytes > 0 and unflushed_bytes >= self._least_bytes
+
+
+class GroupCommit:
+    """The flush thread.
+
+    `pending` is called in the thread and says what is to be synced: the flushed offset, the written
+    offset, and the files between them.  `done` is called in the owner thread with the offset up to which
+    the log is now on the disk, or with the error.  After an error the thread has ended: a failed sync is
+    never tried again, because the kernel may have marked the lost pages clean.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        notify: Notify,
+        pending: Callable[[], tuple[int, int, list[DiskFile]]],
+        done: Callable[[int, DiskFailed | None], None],
+    ) -> None:
+        self._clock = clock
+        self._notify = notify
+        self._pending = pending
+        self._done = done
+        self._is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._interval_s = config.flush_interval_commit_log / 1000
+        self._schedule = FlushSchedule(
+            config.flush_commit_log_least_pages, config.flush_commit_log_thorough_interval, clock.monotonic()
+        )
+        self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._is_awake = False
+        self._thread: threading.Thread | None = None
+        self.syncs = 0
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="store-flush", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """SYNC_FLUSH: somebody waits for what was written.  Cheap when the thread is awake already."""
+        if not self._is_awake:
+            self._is_awake = True
+            self._signals.put(_WAKE)
+
+    def stop(self) -> None:
+        """End the thread; what is unflushed stays so."""
+        if self._thread is not None:
+            self._signals.put(_STOP)
+            self._thread.join()
+            self._thread = None
+
+    def flush(self) -> tuple[int, DiskFailed | None]:
+        """Sync everything written so far; return the offset reached, or the error."""
+        flushed, wrote, files = self._pending()
+        try:
+            for file in files:
+                file.sync()
+        except StoreError as error:
+            failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
+            return flushed, failure
+        self.syncs += 1
+        return wrote, None
+
+    def _run(self) -> None:
+        while self._wait():
+            # Cleared before the offsets are read: who writes after this wakes the thread again.
+            self._is_awake = False
+            flushed, wrote, _ = self._pending()
+            due = wrote > flushed if self._is_sync else self._schedule.is_due(self._clock.monotonic(), wrote - flushed)
+            if not due:
+                continue
+            reached, error = self.flush()
+            self._notify(lambda reached=reached, error=error: self._done(reached, error))  # type: ignore[misc]
+            if error is not None:
+                return
+
+    def _wait(self) -> bool:
+        try:
+            timeout = None if self._is_sync else self._interval_s
+            return self._signals.get(timeout=timeout) != _STOP
+        except queue.Empty:
+            return True

@@ -1,0 +1,363 @@
+"""The message store: what the broker appends to and reads from.
+
+Threads: the thread that calls is the owner; nothing here may be called from two threads at a time.
+Syncs and preallocation run in threads of their own and report back through `notify`.
+
+Offsets: ``confirm_offset <= wrote_offset`` and ``flushed_offset <= wrote_offset``.  Consumers see what
+lies before `confirm_offset`, no more.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sprocket.common.clock import Clock
+from sprocket.common.errors import DiskFailed, StoreError
+from store.appender import Appender, Batch
+from store.checkpoint import Checkpoint, load_checkpoint
+from store.commit_log import CommitLog
+from store.config import FlushDiskType, StoreConfig
+from store.consume_queue import ConsumeQueue
+from store.consume_queue_table import ConsumeQueueTable
+from store.disk import Disk, DiskFile, DiskLock, RealDisk
+from store.get_result import Boundary, GetResult, GetStatus
+from store.group_commit import GroupCommit, Notify
+from store.queue_flush import QueueFlush
+from store.queue_reader import QueueReader, TagsFilter, physical_memory_bytes
+from store.record import Appended, PendingMessage, TagsCodes
+from store.recovery import Recovery, RecoveryReport
+from store.statistics import StoreStatistics
+from store.time_search import offset_by_time
+
+__all__ = ["Appended", "Boundary", "GetResult", "GetStatus", "MessageStore", "PendingMessage", "TagsFilter"]
+
+_log = logging.getLogger(__name__)
+# (topic, queue_id, max_offset, first_offset): messages first_offset .. max_offset - 1 can now be read.
+ArrivalListener: TypeAlias = Callable[[str, int, int, int], None]
+ConfirmListener: TypeAlias = Callable[[StoreError | None], None]
+
+
+class MessageStore:
+    """CommitLog, ConsumeQueues and the threads that flush them."""
+
+    def __init__(self, config: StoreConfig, *, clock: Clock, notify: Notify, disk: Disk | None = None) -> None:
+        self.config = config
+        self._clock = clock
+        self._disk: Disk = RealDisk() if disk is None else disk
+        self._tags_codes = TagsCodes(config.message_delay_level)
+        self._commit_log = CommitLog(config, self._disk)
+        self._table = ConsumeQueueTable(config, self._disk)
+        self._appender = Appender(config, self._commit_log, self._table, self._tags_codes)
+        self._reader = QueueReader(config, self._commit_log, physical_memory_bytes())
+        self._group_commit = GroupCommit(config, clock, notify, self._unflushed, self._on_flushed)
+        self._queue_flush = QueueFlush(
+            config, clock, self._table, self._snapshot, self._write_checkpoint, notify, self._fail
+        )
+        self.statistics = StoreStatistics(clock, self._reader)
+        self._queue_flush.on_tick = self.statistics.sample
+        self.on_arrival: list[ArrivalListener] = []
+        self.on_failure: list[Callable[[DiskFailed], None]] = []
+        self.recovery: RecoveryReport | None = None
+        self._is_sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._flushed_offset = 0
+        self._last_store_timestamp = 0
+        self._flushed_timestamp = 0
+        self._syncing_timestamp = 0
+        self._failure: DiskFailed | None = None
+        self._lock: DiskLock | None = None
+        # Batches that are written and not yet confirmed: (end in the log, [(queue, first offset, end offset)]).
+        self._unconfirmed: deque[tuple[int, list[tuple[ConsumeQueue, int, int]]]] = deque()
+        self._waiters: deque[tuple[int, ConfirmListener]] = deque()
+
+    # Life
+
+    @property
+    def store_host(self) -> bytes:
+        """The broker's own address, 4 or 16 bytes, and port in 4, as records carry it."""
+        return self._appender.store_host
+
+    @store_host.setter
+    def store_host(self, host: bytes) -> None:
+        self._appender.store_host = host
+
+    def start(self) -> None:
+        """Load or recover, then start the flush threads.
+
+        Raises `ConfigError`, or `StoreError` naming the file and what is wrong with it.
+        """
+        self.config.check()
+        root = self.config.store_path_root_dir
+        self._lock = self._disk.lock(root / "lock")
+        try:
+            self._recover()
+        except BaseException:
+            self._close()
+            raise
+        self._group_commit.start()
+        self._queue_flush.start(self._flushed_offset)
+
+    def _recover(self) -> None:
+        root = self.config.store_path_root_dir
+        clean = self._disk.read(root / "abort") is None
+        checkpoint = load_checkpoint(self._disk, root / "checkpoint")
+        self._commit_log.load()
+        usable = self._table.load()
+        # From here until a clean stop the files may be out of step.
+        self._disk.write_small(root / "abort", b"")
+        check_crc = self.config.check_crc_on_recover
+        recovery = Recovery(self._commit_log, self._table, checkpoint, self._tags_codes, check_crc)
+        report = recovery.run(clean=clean, usable=usable)
+        self.recovery = report
+        self._flushed_offset = self._commit_log.wrote_offset
+        self._last_store_timestamp = max(report.last_store_timestamp, checkpoint.physic_msg_timestamp)
+        self._flushed_timestamp = self._last_store_timestamp
+        _log.info(
+            "state=started clean=%s log_min=%d log_max=%d walked_from=%d records=%d rebuilt=%s",
+            clean, self._commit_log.min_offset, report.end_offset, report.start_offset, report.records, report.rebuilt,
+        )  # fmt: skip
+
+    def shutdown(self) -> None:
+        """Flush everything, write the checkpoint, remove `abort`.  After a disk failure only close."""
+        self._group_commit.stop()
+        self._queue_flush.stop()
+        if self._lock is not None and self._failure is None:
+            reached, error = self._group_commit.flush()
+            self._on_flushed(reached, error)
+            if error is None:
+                self._queue_flush.flush_all()
+                self._disk.remove(self.config.store_path_root_dir / "abort")
+        self._answer_waiters(self._failure or StoreError("the store is shut down"))
+        self._close()
+        _log.info("state=stopped log_max=%d failed=%s", self._commit_log.wrote_offset, self._failure is not None)
+
+    def _close(self) -> None:
+        self._commit_log.close()
+        self._table.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # Appending
+
+    def append(self, messages: Sequence[PendingMessage]) -> list[Appended]:
+        """Append all of `messages` as one batch; return (queue_offset, physical_offset, size_bytes) of each.
+
+        Raises, with nothing of the batch visible: `RequestError` for a message over a limit, `DiskFull`,
+        `DiskFailed` (from then on always).
+        """
+        if self._failure is not None:
+            raise DiskFailed(str(self._failure))
+        started = self._clock.monotonic()
+        store_timestamp = self._clock.wall_ms()
+        try:
+            batch = self._appender.append(messages, store_timestamp)
+        except DiskFailed as error:
+            self._fail(error)
+            raise
+        except StoreError:
+            self.statistics.put_failed(len(messages))
+            raise
+        self._last_store_timestamp = store_timestamp
+        self._confirm_batch(batch)
+        self.statistics.put(len(messages), batch.size_bytes, self._clock.monotonic() - started)
+        return batch.appended
+
+    def _confirm_batch(self, batch: Batch) -> None:
+        touched = [(queue, first, queue.next_offset) for queue, first in batch.touched]
+        if not self._unconfirmed and self.confirm_offset >= batch.end_offset:
+            self._publish(touched)
+        else:
+            self._unconfirmed.append((batch.end_offset, touched))
+
+    def _publish(self, touched: list[tuple[ConsumeQueue, int, int]]) -> None:
+        for queue, _, end in touched:
+            queue.max_offset = end
+        for listener in self.on_arrival:
+            for queue, first, end in touched:
+                try:
+                    listener(queue.topic, queue.queue_id, end, first)
+                except Exception:
+                    # The messages are stored: a listener's error must not turn into a failed send.
+                    _log.exception("topic=%s queue=%d listener failed", queue.topic, queue.queue_id)
+
+    # Offsets and syncs
+
+    @property
+    def min_physical_offset(self) -> int:
+        """Offset of the first byte the log keeps."""
+        return self._commit_log.min_offset
+
+    @property
+    def wrote_offset(self) -> int:
+        """End of the log."""
+        return self._commit_log.wrote_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """The log is on the disk up to here."""
+        return self._flushed_offset
+
+    @property
+    def confirm_offset(self) -> int:
+        """Consumers may see what lies before this.  The one place that decides it."""
+        return self._flushed_offset if self._is_sync_flush else self._commit_log.wrote_offset
+
+    def when_confirmed(self, physical_offset: int, callback: ConfirmListener) -> None:
+        """Call `callback(None)` in the owner thread once ``confirm_offset >= physical_offset``.
+
+        Pass a record's end (physical offset plus size).  At once if it holds already.  With SYNC_FLUSH all
+        who wait share one sync; if it fails each gets `DiskFailed`.
+        """
+        if self._failure is not None:
+            callback(self._failure)
+        elif self.confirm_offset >= physical_offset:
+            callback(None)
+        else:
+            self._waiters.append((physical_offset, callback))
+            self._group_commit.wake()
+
+    def _unflushed(self) -> tuple[int, int, list[DiskFile]]:
+        # In the flush thread.  The time is read first: it is then that of a record before `wrote`, or older.
+        self._syncing_timestamp = self._last_store_timestamp
+        flushed, wrote = self._flushed_offset, self._commit_log.wrote_offset
+        return flushed, wrote, self._commit_log.files_between(flushed, wrote)
+
+    def _on_flushed(self, reached: int, error: DiskFailed | None) -> None:
+        if error is not None:
+            self._fail(error)
+            return
+        if self._failure is not None or reached <= self._flushed_offset:
+            return
+        self._flushed_offset = reached
+        self._flushed_timestamp = self._syncing_timestamp
+        self._advance()
+
+    def _advance(self) -> None:
+        """Publish and answer what the confirm offset now covers."""
+        confirm = self.confirm_offset
+        unconfirmed, waiters = self._unconfirmed, self._waiters
+        while unconfirmed and unconfirmed[0][0] <= confirm:
+            self._publish(unconfirmed.popleft()[1])
+        while waiters and waiters[0][0] <= confirm:
+            waiters.popleft()[1](None)
+
+    def _fail(self, error: DiskFailed) -> None:
+        """Latch a failure of the disk: reads go on, nothing more is acknowledged."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        _log.error("state=disk-failed reason=%r", str(error))
+        self._answer_waiters(error)
+        for listener in self.on_failure:
+            listener(error)
+
+    def _answer_waiters(self, error: StoreError) -> None:
+        while self._waiters:
+            self._waiters.popleft()[1](error)
+
+    @property
+    def failure(self) -> DiskFailed | None:
+        """The latched failure of the disk, if there was one."""
+        return self._failure
+
+    def _snapshot(self) -> Checkpoint:
+        timestamp, flushed = self._flushed_timestamp, self._flushed_offset
+        return Checkpoint(timestamp, timestamp, 0, 0, flushed)
+
+    def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        self._disk.write_small(self.config.store_path_root_dir / "checkpoint", checkpoint.encode())
+
+    # Reading
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int,
+        max_bytes: int,
+        matches: TagsFilter | None = None,
+    ) -> GetResult:
+        """Messages of a queue from `offset` on, those that `matches` where given, within the transfer limits."""
+        queue = self._table.by_key.get((topic, queue_id))
+        if queue is None:
+            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [], 0, 0, False)
+        return self._reader.get(queue, offset, max_messages, max_bytes, matches)
+
+    def record_at(self, physical_offset: int, size_bytes: int | None = None) -> memoryview | None:
+        """The record at `physical_offset`, without copying; None if there is none or it is not confirmed."""
+        record = self._commit_log.record_at(physical_offset, size_bytes)
+        if record is None or physical_offset + len(record) > self.confirm_offset:
+            return None
+        return record
+
+    def tags_codes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> npt.NDArray[np.int64]:
+        """Tags codes of the queue's entries `first_offset` to before `end_offset`, within one ConsumeQueue file."""
+        queue = self._table.by_key.get((topic, queue_id))
+        if queue is None:
+            return np.empty(0, np.int64)
+        return queue.entries(first_offset, end_offset - first_offset)["tags_code"].astype(np.int64)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Offset of the oldest message; 0 for an unknown queue."""
+        queue = self._table.by_key.get((topic, queue_id))
+        return 0 if queue is None else queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """One past the newest confirmed message; 0 for an unknown queue."""
+        queue = self._table.by_key.get((topic, queue_id))
+        return 0 if queue is None else queue.max_offset
+
+    def entry(self, topic: str, queue_id: int, offset: int) -> tuple[int, int, int] | None:
+        """(physical_offset, size_bytes, tags_code) of a message; None if it is not there."""
+        queue = self._table.by_key.get((topic, queue_id))
+        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+            return None
+        return queue.entry(offset)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
+        """Offset of a time, see `store.time_search`; 0 for an unknown queue."""
+        queue = self._table.by_key.get((topic, queue_id))
+        return 0 if queue is None else offset_by_time(queue, self._commit_log, timestamp_ms, boundary)
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """Store timestamp, ms, of a message; -1 if it is not there."""
+        entry = self.entry(topic, queue_id, offset)
+        return -1 if entry is None else self._commit_log.store_time_at(entry[0], entry[1])
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """Store timestamp, ms, of the queue's oldest message; -1 if it has none."""
+        return self.store_time(topic, queue_id, self.min_offset(topic, queue_id))
+
+    def queues(self) -> list[tuple[str, int]]:
+        """(topic, queue_id) of every queue."""
+        return list(self._table.by_key)
+
+    def delete_topic(self, topic: str) -> int:
+        """Remove the ConsumeQueues of `topic`; return how many there were.  Raises `DiskFailed`.
+
+        The log keeps the messages until it expires.  The checkpoint is written at once, so that recovery
+        does not bring the queues back.
+        """
+        removed = self._table.delete_topic(topic)
+        if removed and self._failure is None:
+            reached, error = self._group_commit.flush()
+            self._on_flushed(reached, error)
+            self._queue_flush.flush_all()
+        return removed
+
+    def runtime_info(self) -> dict[str, str]:
+        """Figures of GET_BROKER_RUNTIME_INFO that the store knows, under RocketMQ's names."""
+        commit_log = self._commit_log
+        info = self.statistics.runtime_info()
+        info["commitLogMinOffset"] = str(commit_log.min_offset)
+        info["commitLogMaxOffset"] = str(commit_log.wrote_offset)
+        info["commitLogDiskRatio"] = str(self._disk.used_ratio(self.config.commit_log_path))
+        info[f"commitLogDiskRatio_{self.config.commit_log_path}"] = info["commitLogDiskRatio"]
+        info["consumeQueueDiskRatio"] = str(self._disk.used_ratio(self.config.store_path_root_dir))
+        info["earliestMessageTimeStamp"] = str(commit_log.first_store_time())
+        return info

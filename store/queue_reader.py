@@ -1,0 +1,212 @@
+"""Reads messages of a queue.  Source: RocketMQ 5.3.3, `DefaultMessageStore.getMessage`, `isTheBatchFull`."""
+
+import os
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from store.commit_log import CommitLog
+from store.config import StoreConfig
+from store.consume_queue import BLANK_SIZE, ENTRY, UNIT, ConsumeQueue
+from store.get_result import GetResult, GetStatus
+
+# Given the tags codes (int64) of some entries, says which match.
+TagsFilter: TypeAlias = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]]
+
+_MIN_PULL_BYTES: Final = 100
+_MAX_PULL_BYTES: Final = 128 * 1024 * 1024
+_FAST_MAX_MESSAGES: Final = 1024
+_FOUND: Final = GetStatus.FOUND
+
+
+@cache
+def _sizes_of(count: int) -> struct.Struct:
+    return struct.Struct(">" + "8xi8x" * count)
+
+
+def physical_memory_bytes() -> int:
+    """Memory of this machine, bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+class QueueReader:
+    """Answers reads from the mappings.  Counts what it found, for the runtime figures."""
+
+    def __init__(self, config: StoreConfig, log: CommitLog, memory_bytes: int) -> None:
+        self._log = log
+        self._memory_limit = memory_bytes * config.access_message_in_memory_max_ratio // 100
+        self._max_scan_bytes = config.max_filter_message_size
+        self._near = (
+            config.max_transfer_count_on_message_in_memory,
+            config.max_transfer_bytes_on_message_in_memory,
+        )
+        self._far = (
+            config.max_transfer_count_on_message_in_disk,
+            config.max_transfer_bytes_on_message_in_disk,
+        )
+        self.found_times = 0
+        self.missed_times = 0
+        self.transferred_messages = 0
+
+    def get(
+        self, queue: ConsumeQueue, offset: int, max_messages: int, max_bytes: int, matches: TagsFilter | None
+    ) -> GetResult:
+        """Messages from `offset` on, within one ConsumeQueue file and within the configured limits."""
+        min_offset, max_offset = queue.min_offset, queue.max_offset
+        if not min_offset <= offset < max_offset:
+            self.missed_times += 1
+            return _outside(offset, min_offset, max_offset)
+        found = queue.view_at(offset)
+        if found is None:
+            # No file where the bounds promise one: skip to the next that may exist.
+            self.missed_times += 1
+            next_offset = max(offset + 1, queue.first_offset)
+            return GetResult(GetStatus.OFFSET_FOUND_NULL, next_offset, min_offset, max_offset, [], 0, 0, False)
+        view, position, available = found
+        log = self._log
+        wrote_offset = log.wrote_offset
+        if matches is None:
+            # The common case: neighbours in the queue that are neighbours in the log, all within the limits.
+            first_physical, _, _ = ENTRY.unpack_from(view, position)
+            is_near = wrote_offset - first_physical <= self._memory_limit
+            most, most_bytes = self._near if is_near else self._far
+            count = min(max_messages, most, available, max_offset - offset, _FAST_MAX_MESSAGES)
+            if count > 0:
+                sizes = _sizes_of(count).unpack_from(view, position)
+                total = sum(sizes)
+                last_physical, last_size, _ = ENTRY.unpack_from(view, position + (count - 1) * UNIT)
+                if last_physical + last_size - first_physical == total and total <= min(max_bytes, most_bytes):
+                    piece = log.slice_at(first_physical, total)
+                    if piece is not None:
+                        self.found_times += 1
+                        self.transferred_messages += count
+                        return GetResult(
+                            _FOUND,
+                            offset + count,
+                            min_offset,
+                            max_offset,
+                            [piece],
+                            count,
+                            total,
+                            wrote_offset - last_physical > self._memory_limit,
+                        )
+        return self._walk(queue, offset, max_messages, max_bytes, matches, available)
+
+    def _walk(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        max_messages: int,
+        max_bytes: int,
+        matches: TagsFilter | None,
+        available: int,
+    ) -> GetResult:
+        # Source: the loop of `getMessage`; here numpy picks the matching entries before any is looked at alone.
+        limit = max(1, max_messages)
+        count = min(max(self._max_scan_bytes // UNIT, limit), available, queue.max_offset - offset)
+        entries = queue.entries(offset, count)
+        if matches is None:
+            indexes: list[int] = list(range(min(count, limit)))
+            rows = entries[:limit].tolist()
+        else:
+            chosen = np.flatnonzero(matches(entries["tags_code"].astype(np.int64)))
+            indexes = chosen[:limit].tolist()
+            rows = entries[chosen[:limit]].tolist()
+            if len(chosen) <= limit:
+                # The end of what was looked through, so that a miss moves on behind it.
+                indexes.append(count)
+        collected = _Collected(self._log, max(max_bytes, _MIN_PULL_BYTES))
+        next_index = 0
+        for index, (physical_offset, size, _) in zip(indexes, rows, strict=False):
+            is_near = self._log.wrote_offset - physical_offset <= self._memory_limit
+            most, most_bytes = self._near if is_near else self._far
+            if collected.is_full(size, min(limit, most), most_bytes):
+                next_index = index
+                break
+            collected.add(physical_offset, size)
+            next_index = index + 1
+        else:
+            if len(indexes) > len(rows) and collected.count < limit:
+                next_index = count
+        return self._answer(queue, offset + next_index, collected)
+
+    def _answer(self, queue: ConsumeQueue, next_offset: int, collected: "_Collected") -> GetResult:
+        suggest_slave = self._log.wrote_offset - collected.last_physical_offset > self._memory_limit
+        if collected.count:
+            status = _FOUND
+            self.found_times += 1
+            self.transferred_messages += collected.count
+        else:
+            status = GetStatus.MESSAGE_WAS_REMOVING if collected.missing else GetStatus.NO_MATCHED_MESSAGE
+            self.missed_times += 1
+        return GetResult(
+            status,
+            next_offset,
+            queue.min_offset,
+            queue.max_offset,
+            collected.slices(),
+            collected.count,
+            collected.size_bytes,
+            suggest_slave,
+        )
+
+
+class _Collected:
+    """Records of one read, neighbours in the log joined to one run."""
+
+    def __init__(self, log: CommitLog, max_bytes: int) -> None:
+        self._log = log
+        self._max_bytes = max_bytes
+        # (start, end) in the log; runs do not cross a segment's end, for a segment ends with a blank.
+        self._runs: list[tuple[int, int]] = []
+        self._skip_until = -1
+        self.count = 0
+        self.size_bytes = 0
+        self.missing = False
+        self.last_physical_offset = 0
+
+    def is_full(self, size: int, max_messages: int, max_bytes: int) -> bool:
+        """Whether a record of `size` is one too many; the first never is."""
+        if not self.count:
+            return False
+        return self.count >= max_messages or self.size_bytes + size > min(max_bytes, self._max_bytes)
+
+    def add(self, physical_offset: int, size: int) -> None:
+        """Take the record if the log has it, else remember that it is gone."""
+        self.last_physical_offset = physical_offset
+        if size == BLANK_SIZE or physical_offset < self._skip_until:
+            self.missing = True
+            return
+        if self._log.slice_at(physical_offset, size) is None:
+            self.missing = True
+            self._skip_until = self._log.segment_end(physical_offset)
+            return
+        self._skip_until = -1
+        self.count += 1
+        self.size_bytes += size
+        if self._runs and self._runs[-1][1] == physical_offset:
+            self._runs[-1] = (self._runs[-1][0], physical_offset + size)
+        else:
+            self._runs.append((physical_offset, physical_offset + size))
+
+    def slices(self) -> list[memoryview]:
+        """The runs as parts of the mapping."""
+        pieces = (self._log.slice_at(start, end - start) for start, end in self._runs)
+        return [piece for piece in pieces if piece is not None]
+
+
+def _outside(offset: int, min_offset: int, max_offset: int) -> GetResult:
+    """The answer for an offset at which the queue has no message."""
+    if max_offset == 0:
+        status, next_offset = GetStatus.NO_MESSAGE_IN_QUEUE, 0
+    elif offset < min_offset:
+        status, next_offset = GetStatus.OFFSET_TOO_SMALL, min_offset
+    elif offset == max_offset:
+        status, next_offset = GetStatus.OFFSET_OVERFLOW_ONE, offset
+    else:
+        status, next_offset = GetStatus.OFFSET_OVERFLOW_BADLY, max_offset
+    return GetResult(status, next_offset, min_offset, max_offset, [], 0, 0, False)

@@ -1,0 +1,199 @@
+"""Brings log and ConsumeQueues into agreement when the store starts.
+
+Recovery is total: whatever a crash left, the log ends behind its last valid record with zeros behind it,
+and each ConsumeQueue says exactly what the log says.  It verifies by offset: an entry counts if the
+record it points to is there and says the same topic, queue and queue offset.
+
+How far to trust comes from the last run: after a clean stop everything is on the disk; after a crash the
+checkpoint names the offset up to which log and queues are.  Entries beyond that are dropped and made
+anew by walking the log.  If the walk meets a queue that lacks older entries, all queues are rebuilt.
+
+Source of the cases: RocketMQ 5.3.3, `CommitLog.recoverNormally`, `recoverAbnormally`,
+`ConsumeQueue.recover`, `correctMinOffset`.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sprocket.common.errors import RequestError
+from store.checkpoint import Checkpoint
+from store.commit_log import CommitLog, LogScan
+from store.consume_queue import BLANK_SIZE, ConsumeQueue
+from store.consume_queue_table import ConsumeQueueTable
+from store.record import MIN_RECORD_BYTES, Record, TagsCodes, decode
+
+_log = logging.getLogger(__name__)
+_WRITE_AT: Final = 3 * 128
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What recovery found; `reason` says why the walk stopped at `end_offset`."""
+
+    start_offset: int
+    end_offset: int
+    records: int
+    reason: str
+    rebuilt: bool
+    last_store_timestamp: int
+
+
+class _QueueIncomplete(Exception):
+    """A queue lacks entries that the walk does not bring back."""
+
+
+class Recovery:
+    """One recovery.  `usable` is False when queues were removed because their files could not be used."""
+
+    def __init__(
+        self, log: CommitLog, table: ConsumeQueueTable, checkpoint: Checkpoint, tags_codes: TagsCodes, check_crc: bool
+    ) -> None:
+        self._log = log
+        self._table = table
+        self._checkpoint = checkpoint
+        self._tags_codes = tags_codes
+        self._check_crc = check_crc
+
+    def run(self, *, clean: bool, usable: bool) -> RecoveryReport:
+        """Recover.  Raises `DiskFull` or `DiskFailed` if the disk does not let us."""
+        if self._log.wrote_offset == self._log.min_offset:
+            # As RocketMQ: without a log the queues mean nothing.
+            self._table.destroy()
+            return RecoveryReport(0, self._log.wrote_offset, 0, "no log", False, 0)
+        bound = self._log.wrote_offset if clean else self._trusted_offset()
+        rebuilt = not usable
+        if usable:
+            try:
+                report = self._walk(bound, clean)
+            except _QueueIncomplete as error:
+                _log.warning("action=rebuild-all reason=%r", str(error))
+                rebuilt = True
+        if rebuilt:
+            self._table.destroy()
+            report = self._walk(self._log.min_offset, clean)
+        report.rebuilt = rebuilt
+        self._cut_log(report, clean)
+        return report
+
+    def _trusted_offset(self) -> int:
+        """Offset before which log and queues are on the disk."""
+        log, checkpoint = self._log, self._checkpoint
+        if checkpoint.confirm_phy_offset > 0:
+            return checkpoint.confirm_phy_offset
+        # A store whose last writer names no offset: its times, as RocketMQ does, by whole segments.
+        trusted = offset = log.min_offset
+        while offset < log.wrote_offset:
+            timestamp = log.store_time_at(offset, MIN_RECORD_BYTES)
+            if not 0 < timestamp <= checkpoint.min_timestamp():
+                break
+            trusted = offset
+            offset += log.segment_bytes
+        return trusted
+
+    def _walk(self, bound: int, clean: bool) -> RecoveryReport:
+        start = self._log.min_offset
+        for queue in self._table:
+            last = self._verify_queue(queue, bound, clean)
+            start = max(start, last)
+        scan = LogScan(self._log, start, check_crc=self._check_crc)
+        records = last_store_timestamp = 0
+        is_whole = start == self._log.min_offset
+        for record in scan:
+            records += 1
+            last_store_timestamp = record.store_timestamp
+            if record.in_consume_queue:
+                self._dispatch(record, is_whole)
+        for queue in self._table:
+            if queue.pending:
+                queue.write_pending()
+            queue.max_offset = queue.next_offset
+        return RecoveryReport(start, scan.end_offset, records, scan.reason, False, last_store_timestamp)
+
+    def _verify_queue(self, queue: ConsumeQueue, bound: int, clean: bool) -> int:
+        """Keep the entries that hold; return where the record of the last one begins, -1 without one."""
+        first = queue.first_offset
+        end = first_false(first, queue.capacity_offset, lambda offset: self._holds(queue, offset, bound))
+        start = first_false(first, end, lambda offset: self._is_gone(queue, offset))
+        behind = queue.entry(end)
+        queue.set_range(start, end, cut=not clean or (behind is not None and behind != (0, 0, 0)))
+        last = queue.entry(end - 1) if end > start else None
+        return -1 if last is None else last[0]
+
+    def _holds(self, queue: ConsumeQueue, offset: int, bound: int) -> bool:
+        """Whether entry `offset` is one to keep: true for a prefix of the entries, false behind it."""
+        entry = queue.entry(offset)
+        if entry is None:
+            return False
+        physical_offset, size, _ = entry
+        if self._is_gone(queue, offset):
+            return True
+        if size < MIN_RECORD_BYTES or physical_offset >= bound:
+            return False
+        view = self._log.slice_at(physical_offset, size)
+        record = None if view is None else decode(view, check_crc=False)
+        return (
+            isinstance(record, Record)
+            and record.physical_offset == physical_offset
+            and record.queue_offset == offset
+            and record.queue_id == queue.queue_id
+            and record.topic == queue.topic
+        )
+
+    def _is_gone(self, queue: ConsumeQueue, offset: int) -> bool:
+        """Whether entry `offset` stands for a message that the log no longer holds."""
+        entry = queue.entry(offset)
+        if entry is None or entry[1] <= 0 or entry[0] < 0:
+            return False
+        return entry[1] == BLANK_SIZE or entry[0] < self._log.min_offset
+
+    def _dispatch(self, record: Record, is_whole: bool) -> None:
+        try:
+            queue = self._table.get_or_create(record.topic, record.queue_id)
+        except RequestError as error:
+            _log.warning("physical_offset=%d action=not-dispatched reason=%r", record.physical_offset, str(error))
+            return
+        offset, expected = record.queue_offset, queue.next_offset
+        if offset < expected and not queue.pending:
+            entry = queue.entry(offset)
+            if entry is not None and entry[0] == record.physical_offset:
+                return
+        if offset > expected and not is_whole:
+            raise _QueueIncomplete(f"{record.topic} queue {record.queue_id} ends at {expected}, log has {offset}")
+        properties = bytes(record.properties)
+        tags_code = self._tags_codes.of(record.topic, properties, record.store_timestamp)
+        if offset == expected and (offset or queue.written_offset == 0):
+            queue.pending += (record.physical_offset, record.size_bytes, tags_code)
+            queue.next_offset = offset + 1
+            if len(queue.pending) >= _WRITE_AT:
+                queue.write_pending()
+            return
+        # Rare: the queue was made anew at a lower offset (its topic deleted and created), or has a gap.
+        if queue.pending:
+            queue.write_pending()
+        queue.put(offset, record.physical_offset, record.size_bytes, tags_code)
+
+    def _cut_log(self, report: RecoveryReport, clean: bool) -> None:
+        log = self._log
+        is_last = log.wrote_offset - report.end_offset <= log.segment_bytes
+        if clean and is_last and report.reason == "zeros":
+            log.wrote_offset = report.end_offset
+            return
+        wrote = log.wrote_offset
+        log.cut(report.end_offset)
+        # A killed process leaves records in the page cache that no sync has covered yet.
+        for file in log.files_between(report.start_offset, report.end_offset):
+            file.sync()
+        _log.info("log_end=%d was=%d reason=%r", report.end_offset, wrote, report.reason)
+
+
+def first_false(start: int, end: int, holds: Callable[[int], bool]) -> int:
+    """First number of ``[start, end)`` for which `holds` is false, `end` if none; before it all are true."""
+    while start < end:
+        middle = (start + end) // 2
+        if holds(middle):
+            start = middle + 1
+        else:
+            end = middle
+    return start
