@@ -1,0 +1,219 @@
+"""How far each consumer group has come in each queue, kept in ``config/consumerOffset.json``.
+
+Source: RocketMQ 5.3.3, `ConsumerOffsetManager`.
+"""
+
+import logging
+from collections.abc import Callable
+from copy import copy
+
+import msgspec
+
+from broker.config_file import ConfigFile, pretty
+from remoting.bodies.topic import DataVersion
+from remoting.fastjson import dumps
+from sprocket.common.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+SEPARATOR = "@"
+# consumerOffsetUpdateVersionStep
+_VERSION_STEP = 500
+
+
+class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
+    """The content of consumerOffset.json, and the answer to GET_ALL_CONSUMER_OFFSET."""
+
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    offset_table: dict[str, dict[int, int]] = {}  # topic@group -> queue id -> offset
+
+
+class ConsumerOffsets:
+    """``topic@group`` -> queue id -> the next offset to consume.
+
+    A reset offset hides the committed one, and holds off commits, until a pull of the group has been told
+    of it (`take_reset`).
+    """
+
+    def __init__(self, file: ConfigFile[ConsumerOffsetTable], clock: Clock) -> None:
+        self._file = file
+        self._clock = clock
+        self._offsets: dict[str, dict[int, int]] = {}
+        self._resets: dict[str, dict[int, int]] = {}
+        self._pulls: dict[str, dict[int, int]] = {}
+        self._commits = 0
+        self._is_dirty = False
+        self.data_version = DataVersion(timestamp=clock.wall_ms())
+
+    def load(self) -> None:
+        """Take what the file holds.  Raises `StoreError` if the file is broken beyond its backup."""
+        content = self._file.load()
+        if content is not None:
+            self._offsets = content.offset_table
+            self.data_version = content.data_version
+            logger.info("event=consumer_offsets_loaded count=%d", len(self._offsets))
+
+    # Committed offsets
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, peer: str = "") -> None:
+        """Set the offset; one below the last commit is taken too, and logged."""
+        key = topic + SEPARATOR + group
+        queues = self._offsets.get(key)
+        if queues is None:
+            queues = self._offsets[key] = {}
+        before = queues.get(queue_id)
+        queues[queue_id] = offset
+        self._is_dirty = True
+        if before is not None and offset < before:
+            logger.warning(
+                "event=offset_goes_back group=%s topic=%s queue=%d from=%d to=%d peer=%s",
+                group, topic, queue_id, before, offset, peer,
+            )  # fmt: skip
+        self._commits += 1
+        if self._commits % _VERSION_STEP == 0:
+            self.data_version.next(self._clock.wall_ms())
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The reset offset if there is one, else the committed one, else -1."""
+        key = topic + SEPARATOR + group
+        reset = self._resets.get(key)
+        if reset is not None and queue_id in reset:
+            return reset[queue_id]
+        queues = self._offsets.get(key)
+        return -1 if queues is None else queues.get(queue_id, -1)
+
+    def queues(self, group: str, topic: str) -> dict[int, int]:
+        """Queue id -> committed offset; a copy."""
+        return dict(self._offsets.get(topic + SEPARATOR + group, {}))
+
+    def assign(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set the offset without the doubts that a commit raises: an operator says so."""
+        self._offsets.setdefault(topic + SEPARATOR + group, {})[queue_id] = offset
+        self._is_dirty = True
+
+    # Offsets of pulls: what was handed out, committed or not
+
+    def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Remember where the group pulls next."""
+        key = topic + SEPARATOR + group
+        queues = self._pulls.get(key)
+        if queues is None:
+            queues = self._pulls[key] = {}
+        queues[queue_id] = offset
+
+    def query_pull(self, group: str, topic: str, queue_id: int) -> int:
+        """Where the group pulls next; the committed offset where it has not pulled."""
+        queues = self._pulls.get(topic + SEPARATOR + group)
+        offset = None if queues is None else queues.get(queue_id)
+        return self.query(group, topic, queue_id) if offset is None else offset
+
+    # Resets
+
+    @property
+    def has_resets(self) -> bool:
+        """Whether any reset waits for its pull: a pull asks this before it looks further."""
+        return bool(self._resets)
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Send the group to `offset` with its next pull of the queue."""
+        key = topic + SEPARATOR + group
+        self._resets.setdefault(key, {})[queue_id] = offset
+        self._offsets.setdefault(key, {})[queue_id] = offset
+        self._pulls.pop(key, None)
+        self._is_dirty = True
+
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a reset of the queue still waits for its pull."""
+        return queue_id in self._resets.get(topic + SEPARATOR + group, ())
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The reset offset, which is then done with; None if there is none."""
+        key = topic + SEPARATOR + group
+        queues = self._resets.get(key)
+        if queues is None:
+            return None
+        offset = queues.pop(queue_id, None)
+        if not queues:
+            del self._resets[key]
+        return offset
+
+    # Who consumes what
+
+    def topics_of(self, group: str) -> set[str]:
+        """Topics that the group has offsets in."""
+        return {topic for topic, owner in map(_split, self._offsets) if owner == group}
+
+    def groups_of(self, topic: str) -> set[str]:
+        """Groups that have offsets in the topic."""
+        return {group for owned, group in map(_split, self._offsets) if owned == topic}
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget every group's offsets in a topic that is deleted."""
+        self._remove(lambda owned, _: owned == topic)
+
+    def remove_group(self, group: str) -> None:
+        """Forget the offsets of a group that is deleted."""
+        self._remove(lambda _, owner: owner == group)
+
+    def _remove(self, matches: Callable[[str, str], bool]) -> None:
+        for table in (self._offsets, self._resets, self._pulls):
+            for key in [key for key in table if matches(*_split(key))]:
+                del table[key]
+                self._is_dirty = True
+
+    def clone(self, source_group: str, target_group: str, topic: str) -> None:
+        """Give one group the offsets of another."""
+        offsets = self._offsets.get(topic + SEPARATOR + source_group)
+        if offsets is not None:
+            self._offsets[topic + SEPARATOR + target_group] = dict(offsets)
+            self._is_dirty = True
+
+    def clamp(self, max_offset: Callable[[str, int], int]) -> None:
+        """Take back what points past a queue's end: after a crash the log may be shorter than the commits."""
+        for key, queues in self._offsets.items():
+            topic, group = _split(key)
+            for queue_id, offset in queues.items():
+                end = max_offset(topic, queue_id)
+                if offset > end:
+                    logger.warning(
+                        "event=offset_clamped group=%s topic=%s queue=%d from=%d to=%d",
+                        group, topic, queue_id, offset, end,
+                    )  # fmt: skip
+                    queues[queue_id] = end
+                    self._is_dirty = True
+
+    # The file
+
+    def snapshot(self) -> ConsumerOffsetTable:
+        """The table as it is now, for reading at once."""
+        return ConsumerOffsetTable(copy(self.data_version), self._offsets)
+
+    def encode(self) -> bytes:
+        """The answer to GET_ALL_CONSUMER_OFFSET."""
+        return dumps(self.snapshot())
+
+    def take_unsaved(self) -> bytes | None:
+        """The file's next content, which the caller must `save`; None if nothing changed since the last one."""
+        if not self._is_dirty:
+            return None
+        self._is_dirty = False
+        return pretty(self.snapshot())
+
+    def save(self, content: bytes) -> None:
+        """Write the file; may run in another thread.  Raises `StoreError`; the change is then still unsaved."""
+        try:
+            self._file.write(content)
+        except Exception:
+            self._is_dirty = True
+            raise
+
+    def persist(self) -> None:
+        """Write the file now if anything changed.  Raises `StoreError`."""
+        content = self.take_unsaved()
+        if content is not None:
+            self.save(content)
+
+
+def _split(key: str) -> tuple[str, str]:
+    topic, _, group = key.partition(SEPARATOR)
+    return topic, group

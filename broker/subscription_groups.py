@@ -1,0 +1,116 @@
+"""The consumer groups of this broker, kept in ``config/subscriptionGroup.json``.
+
+Source: RocketMQ 5.3.3, `SubscriptionGroupManager`.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from copy import copy
+
+from broker.config_file import ConfigFile, pretty
+from broker.live_config import LiveConfig
+from broker.names import SYSTEM_GROUPS, illegal_group
+from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from remoting.bodies.topic import DataVersion
+from remoting.codes import ResponseCode
+from sprocket.common.clock import Clock
+from sprocket.common.errors import RequestError
+
+logger = logging.getLogger(__name__)
+
+
+class SubscriptionGroups:
+    """Name -> `SubscriptionGroupConfig`.  Every change is in the file before the call returns."""
+
+    def __init__(self, config: LiveConfig, file: ConfigFile[SubscriptionGroupTable], clock: Clock) -> None:
+        self._config = config
+        self._file = file
+        self._clock = clock
+        self.by_name: dict[str, SubscriptionGroupConfig] = {
+            name: SubscriptionGroupConfig(name) for name in SYSTEM_GROUPS
+        }
+        self._forbidden: dict[str, dict[str, int]] = {}
+        self.data_version = DataVersion(timestamp=clock.wall_ms())
+
+    def load(self) -> None:
+        """Add what the file holds.  Raises `StoreError` if the file is broken beyond its backup."""
+        content = self._file.load()
+        if content is not None:
+            self.by_name.update(content.subscription_group_table)
+            self._forbidden.update(content.forbidden_table)
+            self.data_version = content.data_version
+            logger.info("event=subscription_groups_loaded count=%d", len(content.subscription_group_table))
+
+    def get(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group's configuration; None if there is no such group."""
+        return self.by_name.get(group)
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group's configuration, made if it is new and autoCreateSubscriptionGroup allows it.
+
+        Raises `StoreError` if the file cannot be written.
+        """
+        existing = self.by_name.get(group)
+        if existing is not None:
+            return existing
+        if not self._config.broker.auto_create_subscription_group or illegal_group(group):
+            return None
+        created = SubscriptionGroupConfig(group)
+        self._put([created])
+        return created
+
+    def __contains__(self, group: str) -> bool:
+        return group in self.by_name
+
+    def forbidden(self, group: str, topic: str) -> int:
+        """Bits that forbid a group things on a topic; bit 0 is consuming."""
+        return self._forbidden.get(group, {}).get(topic, 0)
+
+    def snapshot(self) -> SubscriptionGroupTable:
+        """The table as it is answered."""
+        forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
+        return SubscriptionGroupTable(dict(self.by_name), forbidden, copy(self.data_version))
+
+    def update(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
+        """Create or change groups, all or none.
+
+        Raises RequestError for attributes, of which groups have none, and `StoreError` if the file cannot
+        be written.
+        """
+        checked = []
+        for config in configs:
+            if config.attributes:
+                keys = ", ".join(key[1:] for key in config.attributes)
+                raise RequestError(ResponseCode.INVALID_PARAMETER, f"unsupported key: {keys}")
+            after = copy(config)
+            existing = self.by_name.get(config.group_name)
+            after.attributes = dict(existing.attributes) if existing is not None else {}
+            checked.append(after)
+        if checked:
+            self._put(checked)
+
+    def delete(self, group: str) -> bool:
+        """Forget a group; whether it was there.  Raises `StoreError` if the file cannot be written."""
+        if group not in self.by_name:
+            return False
+        self._forbidden.pop(group, None)
+        self._replace({name: config for name, config in self.by_name.items() if name != group})
+        logger.info("event=subscription_group_deleted group=%s", group)
+        return True
+
+    def _put(self, configs: list[SubscriptionGroupConfig]) -> None:
+        self._replace(self.by_name | {config.group_name: config for config in configs})
+        for config in configs:
+            logger.info("event=subscription_group_changed group=%s config=%s", config.group_name, config)
+
+    def _replace(self, table: Mapping[str, SubscriptionGroupConfig]) -> None:
+        version = copy(self.data_version)
+        version.next(self._clock.wall_ms())
+        self._file.write(pretty(SubscriptionGroupTable(dict(table), self._forbidden, version)))
+        self.by_name.clear()
+        self.by_name.update(table)
+        self.data_version = version
+
+    def persist(self) -> None:
+        """Write the file as it is now.  Raises `StoreError`."""
+        self._file.write(pretty(self.snapshot()))

@@ -1,0 +1,234 @@
+"""The topics of this broker, kept in ``config/topics.json``.
+
+Source: RocketMQ 5.3.3, `TopicConfigManager`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+
+from broker.attributes import MESSAGE_TYPE, altered
+from broker.config_file import ConfigFile, pretty
+from broker.live_config import LiveConfig
+from broker.names import (
+    AUTO_CREATE_TOPIC,
+    BENCHMARK_TOPIC,
+    OFFSET_MOVED_EVENT,
+    REPLY_TOPIC_POSTFIX,
+    REVIVE_TOPIC_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYNC_BROKER_MEMBER_GROUP_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
+from remoting.bodies.topic import PERM_INHERIT, PERM_READ, PERM_WRITE, DataVersion, TopicConfig, TopicConfigTable
+from sprocket.common.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+PERM_READ_WRITE = PERM_READ | PERM_WRITE
+# `TopicConfigManager.SCHEDULE_TOPIC_QUEUE_NUM`
+SCHEDULE_QUEUE_NUMS = 18
+# `reviveQueueNum`
+_REVIVE_QUEUE_NUMS = 8
+
+TopicsChanged = Callable[[list[TopicConfig]], None]
+
+
+class TopicTable:
+    """Name -> `TopicConfig`.  Every change is in the file before the call returns.
+
+    `on_change` is called after that with the topics that changed (empty after a deletion), so that name
+    servers hear of it at once.  The table's configs must not be changed by others.
+    """
+
+    def __init__(self, config: LiveConfig, file: ConfigFile[TopicConfigTable], clock: Clock) -> None:
+        self._config = config
+        self._file = file
+        self._clock = clock
+        self.by_name: dict[str, TopicConfig] = {}
+        self.data_version = DataVersion(timestamp=clock.wall_ms())
+        self.system_topics: set[str] = set(SYSTEM_TOPICS)
+        self.on_change: TopicsChanged = lambda _: None
+        for topic in self._system_configs():
+            self.by_name[topic.topic_name] = topic
+            self.system_topics.add(topic.topic_name)
+
+    def _system_configs(self) -> Iterable[TopicConfig]:
+        config = self._config.broker
+        cluster, name = config.broker_cluster_name, config.broker_name
+        yield _fixed(SELF_TEST_TOPIC, 1)
+        if config.auto_create_topic_enable:
+            yield _fixed(AUTO_CREATE_TOPIC, config.default_topic_queue_nums, PERM_READ_WRITE | PERM_INHERIT)
+        yield _fixed(BENCHMARK_TOPIC, 1024)
+        yield _fixed(cluster, 16, PERM_INHERIT | (PERM_READ_WRITE if config.cluster_topic_enable else 0))
+        yield _fixed(name, 1, PERM_INHERIT | (PERM_READ_WRITE if config.broker_topic_enable else 0))
+        yield _fixed(OFFSET_MOVED_EVENT, 1)
+        yield _fixed(SCHEDULE_TOPIC, SCHEDULE_QUEUE_NUMS)
+        if config.trace_topic_enable:
+            yield _fixed(config.msg_trace_topic_name, 1)
+        yield _fixed(f"{cluster}_{REPLY_TOPIC_POSTFIX}", 1)
+        yield _fixed(REVIVE_TOPIC_PREFIX + cluster, _REVIVE_QUEUE_NUMS)
+        yield _fixed(SYNC_BROKER_MEMBER_GROUP_PREFIX + name, 1, PERM_INHERIT)
+        yield _fixed(TRANS_HALF_TOPIC, 1)
+        yield _fixed(TRANS_OP_HALF_TOPIC, 1)
+
+    # Reading
+
+    def load(self) -> None:
+        """Add what the file holds.  Raises `StoreError` if the file is broken beyond its backup."""
+        content = self._file.load()
+        if content is not None:
+            self.by_name.update(content.topic_config_table)
+            self.data_version = content.data_version
+            logger.info("event=topics_loaded count=%d", len(content.topic_config_table))
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """The topic's configuration, None if there is no such topic."""
+        return self.by_name.get(topic)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self.by_name
+
+    def is_system(self, topic: str) -> bool:
+        """Whether the topic is the system's: never deleted, and changed only with force."""
+        return topic in self.system_topics or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+    def is_order(self, topic: str) -> bool:
+        config = self.by_name.get(topic)
+        return config is not None and config.order
+
+    def message_type(self, topic: str) -> str:
+        """The attribute message.type of a topic; NORMAL where it is not set."""
+        config = self.by_name.get(topic)
+        return "NORMAL" if config is None else config.attributes.get(MESSAGE_TYPE, "NORMAL")
+
+    def snapshot(self) -> TopicConfigTable:
+        """The table as it is answered and registered."""
+        return TopicConfigTable(dict(self.by_name), copy(self.data_version))
+
+    # Changing
+
+    def create_on_send(
+        self, topic: str, default_topic: str, queue_nums: int, *, topic_sys_flag: int = 0, peer: str = ""
+    ) -> TopicConfig | None:
+        """The topic, made after the model of `default_topic` if it is new; None if that forbids it.
+
+        `queue_nums` is what the producer wants; the model's write queues are the most it gets.
+        Raises `StoreError` if the file cannot be written; the topic is then not created.
+        """
+        existing = self.by_name.get(topic)
+        if existing is not None:
+            return existing
+        model = self.by_name.get(default_topic)
+        if model is not None and default_topic == AUTO_CREATE_TOPIC and not self._config.broker.auto_create_topic_enable:
+            model = None
+        if model is None or not model.perm & PERM_INHERIT:
+            logger.warning("event=topic_not_created topic=%s model=%s peer=%s", topic, default_topic, peer)
+            return None
+        count = max(0, min(queue_nums, model.write_queue_nums))
+        created = TopicConfig(
+            topic,
+            read_queue_nums=count,
+            write_queue_nums=count,
+            perm=model.perm & ~PERM_INHERIT,
+            topic_filter_type=model.topic_filter_type,
+            topic_sys_flag=topic_sys_flag,
+        )
+        self._put([created])
+        return created
+
+    def create_on_send_back(
+        self,
+        topic: str,
+        queue_nums: int,
+        *,
+        perm: int = PERM_READ_WRITE,
+        order: bool | None = None,
+        topic_sys_flag: int = 0,
+    ) -> TopicConfig:
+        """A retry or dead-letter topic, made if it is new.  `order` is set on one that exists, unless None.
+
+        Raises `StoreError` if the file cannot be written.
+        """
+        existing = self.by_name.get(topic)
+        if existing is not None:
+            if order is not None and order != existing.order:
+                changed = copy(existing)
+                changed.order = order
+                self._put([changed])
+                return changed
+            return existing
+        created = TopicConfig(
+            topic, queue_nums, queue_nums, perm, topic_sys_flag=topic_sys_flag, order=bool(order), attributes={}
+        )
+        self._put([created])
+        return created
+
+    def update(self, configs: Iterable[TopicConfig]) -> bool:
+        """Create or change topics; their `attributes` hold changes (``+name``: value, ``-name``).
+
+        All or nothing; returns whether anything differs from before.  Raises RequestError for a bad change
+        of attributes, `StoreError` if the file cannot be written.
+        """
+        changed = []
+        for config in configs:
+            existing = self.by_name.get(config.topic_name)
+            after = copy(config)
+            after.attributes = altered(None if existing is None else existing.attributes, config.attributes)
+            if after != existing:
+                changed.append(after)
+        if changed:
+            self._put(changed)
+        return bool(changed)
+
+    def update_order(self, order_topics: Iterable[str]) -> None:
+        """Mark topics as ordered: a name server says that they have an order configuration."""
+        changed = []
+        for topic in order_topics:
+            config = self.by_name.get(topic)
+            if config is not None and not config.order:
+                ordered = copy(config)
+                ordered.order = True
+                changed.append(ordered)
+        if changed:
+            self._put(changed)
+
+    def delete(self, topic: str) -> bool:
+        """Forget a topic; whether it was there.  Raises `StoreError` if the file cannot be written."""
+        if topic not in self.by_name:
+            return False
+        self._replace({name: config for name, config in self.by_name.items() if name != topic})
+        logger.info("event=topic_deleted topic=%s", topic)
+        self.on_change([])
+        return True
+
+    def _put(self, configs: list[TopicConfig]) -> None:
+        self._replace(self.by_name | {config.topic_name: config for config in configs})
+        for config in configs:
+            logger.info(
+                "event=topic_changed topic=%s read_queues=%d write_queues=%d perm=%d order=%s attributes=%s",
+                config.topic_name, config.read_queue_nums, config.write_queue_nums, config.perm, config.order,
+                config.attributes,
+            )  # fmt: skip
+        self.on_change(configs)
+
+    def _replace(self, table: Mapping[str, TopicConfig]) -> None:
+        """The file first: what it does not hold, memory does not hold."""
+        version = copy(self.data_version)
+        version.next(self._clock.wall_ms())
+        self._file.write(pretty(TopicConfigTable(dict(table), version)))
+        self.by_name.clear()
+        self.by_name.update(table)
+        self.data_version = version
+
+    def persist(self) -> None:
+        """Write the file as it is now.  Raises `StoreError`."""
+        self._file.write(pretty(self.snapshot()))
+
+
+def _fixed(topic: str, queue_nums: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
+    return TopicConfig(topic, queue_nums, queue_nums, perm)
