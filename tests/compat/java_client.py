@@ -1,0 +1,108 @@
+"""Runs the Java scenarios and RocketMQ's mqadmin as child processes."""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.compat import maven
+
+RUN_LIMIT_S = 240
+ADMIN_LIMIT_S = 60
+SCENARIOS = (
+    "async-send",
+    "auto-create-topic",
+    "batch-send",
+    "broadcasting",
+    "compressed-body",
+    "concurrent-push",
+    "consume-later",
+    "dead-letter",
+    "delay-level-1",
+    "delay-level-2",
+    "join-and-leave",
+    "lite-pull-assign",
+    "lite-pull-subscribe",
+    "long-polling",
+    "offset-over-restart",
+    "offsets",
+    "oneway",
+    "orderly-push",
+    "pull-consumer",
+    "queue-selector",
+    "refused-sends",
+    "sync-send",
+    "tag-filter",
+    "unicode",
+)
+_AT_ONCE = 6
+# Stock clients rebalance every 20 s unless a broker tells them to; scenarios only wait less for it.
+_REBALANCE_MS = 2_000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one scenario reported."""
+
+    passed: bool
+    duration_ms: int
+    message: str
+
+
+def run_scenarios(
+    name_servers: str, version: str, serialization: str, home: Path, scenarios: tuple[str, ...] = ("all",)
+) -> dict[str, Outcome]:
+    """Runs scenarios in one JVM with this client; a scenario that never reported is missing in the answer.
+
+    `home` takes the client's logs and local offsets.  Raises maven.JavaMissingError.
+    """
+    run = f"{version.replace('.', '')}-{serialization.lower()}-{home.name}"
+    command = [
+        maven.java(),
+        "-Xmx384m",
+        f"-Duser.home={home}",
+        f"-Drocketmq.client.logRoot={home}",
+        f"-Drocketmq.serialize.type={serialization}",
+        f"-Drocketmq.client.rebalance.waitInterval={_REBALANCE_MS}",
+        "-cp",
+        maven.client_classpath(version),
+        "compat.Main",
+        name_servers,
+        run,
+        str(_AT_ONCE),
+        *scenarios,
+    ]
+    output = home / "scenarios.txt"
+    home.mkdir(parents=True, exist_ok=True)
+    with output.open("wb") as file:
+        try:
+            subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, timeout=RUN_LIMIT_S, check=False)
+        except subprocess.TimeoutExpired:
+            file.write(f"\nthe JVM was not done in {RUN_LIMIT_S} s\n".encode())
+    return _outcomes(output.read_text(errors="replace"))
+
+
+def _outcomes(output: str) -> dict[str, Outcome]:
+    outcomes: dict[str, Outcome] = {}
+    for line in output.splitlines():
+        if line.startswith("RESULT\t"):
+            _, name, verdict, millis, message = line.split("\t", 4)
+            outcomes[name] = Outcome(verdict == "PASS", int(millis), message)
+    return outcomes
+
+
+def mqadmin(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """RocketMQ's own mqadmin.  Raises maven.JavaMissingError."""
+    home.mkdir(parents=True, exist_ok=True)
+    command = [
+        maven.java(),
+        "-Xmx128m",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        f"-Duser.home={home}",
+        f"-Drocketmq.home.dir={home}",
+        "-cp",
+        maven.apache_classpath(),
+        "org.apache.rocketmq.tools.command.MQAdminStartup",
+        *arguments,
+    ]
+    return subprocess.run(command, capture_output=True, text=True, timeout=ADMIN_LIMIT_S, check=False)

@@ -1,0 +1,66 @@
+"""What is built from Maven Central for these tests: the scenarios per client version, and Apache RocketMQ itself.
+
+Everything goes to `build/compat` (ignored by git) and is built once per content of its pom and sources.
+"""
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+JAVA_SOURCES = Path(__file__).resolve().parent / "java"
+BUILD = ROOT / "build" / "compat"
+CLIENT_VERSIONS = ("4.9.8", "5.3.3")
+APACHE_VERSION = "5.3.3"
+_BUILD_LIMIT_S = 480
+
+
+class JavaMissingError(Exception):
+    """Java or Maven is not here, or Maven could not fetch what is needed; the text says which."""
+
+
+def java() -> str:
+    """The path of `java`.  Raises JavaMissingError."""
+    return _tool("java")
+
+
+def client_classpath(version: str) -> str:
+    """Scenarios compiled against this version of rocketmq-client, and its jars."""
+    target = BUILD / f"client-{version}"
+    sources = [JAVA_SOURCES / "pom.xml", *sorted((JAVA_SOURCES / "src").rglob("*.java"))]
+    _build(JAVA_SOURCES / "pom.xml", target, sources, f"-Dclient.version={version}")
+    return f"{target / 'classes'}:{target / 'lib'}/*"
+
+
+def apache_classpath() -> str:
+    """Apache RocketMQ's name server, broker and tools."""
+    target = BUILD / f"apache-{APACHE_VERSION}"
+    pom = JAVA_SOURCES / "apache" / "pom.xml"
+    _build(pom, target, [pom], f"-Drocketmq.version={APACHE_VERSION}")
+    return f"{target / 'lib'}/*"
+
+
+def _build(pom: Path, target: Path, sources: list[Path], *arguments: str) -> None:
+    stamp = target / "stamp"
+    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
+    java()
+    if stamp.exists() and stamp.read_text() == digest:
+        return
+    command = [_tool("mvn"), "-q", "-B", "-f", str(pom), f"-Dout.directory={target}", *arguments, "process-classes"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired as late:
+        raise JavaMissingError(f"maven was not done in {_BUILD_LIMIT_S} s: {pom}") from late
+    if done.returncode != 0:
+        if "COMPILATION ERROR" in done.stdout:
+            raise RuntimeError(f"scenarios do not compile:\n{done.stdout}")
+        raise JavaMissingError(f"maven failed for {pom}:\n{done.stdout}{done.stderr}")
+    stamp.write_text(digest)
+
+
+def _tool(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        raise JavaMissingError(f"{name} is not on PATH")
+    return path

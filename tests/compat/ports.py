@@ -1,0 +1,33 @@
+"""Free ports for servers under test."""
+
+import random
+import socket
+
+_TAKEN: set[int] = set()
+_LOW, _HIGH = 20_000, 32_000  # below the ephemeral range, so that outgoing connections do not take them
+
+
+def free_broker_port() -> int:
+    """A port p with p - 2 (fast listener) and p + 1 (replication) free beside it."""
+    for _ in range(1000):
+        port = random.randrange(_LOW, _HIGH)
+        wanted = range(port - 2, port + 2)
+        if not _TAKEN.intersection(wanted) and all(_is_free(one) for one in wanted):
+            _TAKEN.update(wanted)
+            return port
+    raise OSError("no four free ports in a row")
+
+
+def free_port() -> int:
+    """A port that nobody listens on and that was not handed out before."""
+    return free_broker_port()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

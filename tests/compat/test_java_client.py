@@ -1,0 +1,22 @@
+"""Every scenario with both stock clients and both header serializations."""
+
+import pytest
+
+from tests.compat.conftest import Runs
+from tests.compat.java_client import SCENARIOS
+from tests.compat.maven import CLIENT_VERSIONS
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+
+
+@pytest.mark.parametrize("serialization", ["JSON", "ROCKETMQ"])
+@pytest.mark.parametrize("version", CLIENT_VERSIONS)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_scenario(runs: Runs, version: str, serialization: str, scenario: str) -> None:
+    outcome = runs(version, serialization).get(scenario)
+    assert outcome is not None, "the scenario never reported"
+    assert outcome.passed, outcome.message
+
+
+def test_every_scenario_is_listed(runs: Runs) -> None:
+    assert set(runs(CLIENT_VERSIONS[-1], "JSON")) == set(SCENARIOS)

@@ -1,0 +1,101 @@
+"""RocketMQ's own admin tool against the cluster: exit status, and what an operator looks for in its output."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.compat import wire
+from tests.compat.cluster import CLUSTER_NAME, Cluster
+from tests.compat.java_client import mqadmin, run_scenarios
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+
+Admin = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("admin")
+
+
+@pytest.fixture(scope="module")
+def admin(cluster: Cluster, home: Path) -> Admin:
+    """Runs a command against the cluster and returns what it printed."""
+
+    def run(command: str, *arguments: str) -> str:
+        done = mqadmin(home, command, "-n", cluster.name_server_address, *arguments)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        assert "Exception" not in done.stdout + done.stderr, f"{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def consumed(cluster: Cluster, home: Path) -> tuple[str, str]:
+    """A topic and the group that has read its 40 messages and committed."""
+    outcomes = run_scenarios(cluster.name_server_address, "5.3.3", "JSON", home, ("offset-over-restart",))
+    assert outcomes["offset-over-restart"].passed, outcomes["offset-over-restart"].message
+    suffix = f"533-json-{home.name}-offset-over-restart"
+    return f"T-{suffix}", f"G-{suffix}"
+
+
+def rows(output: str, first: str) -> list[list[str]]:
+    """The words of the lines that begin with the word `first`; the tool's logging may print others."""
+    return [words for words in (line.split() for line in output.splitlines()) if words and words[0] == first]
+
+
+def test_cluster_list(admin: Admin, cluster: Cluster) -> None:
+    broker = cluster.brokers[0]
+    (row,) = rows(admin("clusterList"), CLUSTER_NAME)
+    assert row[1] == broker.name
+    assert broker.address in row
+    assert any(word.startswith("V") for word in row), "the broker's version"
+
+
+def test_update_topic_then_list_route_and_status(admin: Admin, cluster: Cluster) -> None:
+    created = admin("updateTopic", "-c", CLUSTER_NAME, "-t", "AdminTopic", "-r", "6", "-w", "5")
+    assert "create topic to" in created
+    assert "AdminTopic" in admin("topicList").split()
+    route = admin("topicRoute", "-t", "AdminTopic")
+    assert cluster.brokers[0].address in route
+    assert '"readQueueNums":6' in route.replace(" ", "")
+    assert '"writeQueueNums":5' in route.replace(" ", "")
+    status = rows(admin("topicStatus", "-t", "AdminTopic"), cluster.brokers[0].name)
+    assert [row[1:4] for row in status] == [[str(queue), "0", "0"] for queue in range(6)], "the larger of both numbers"
+
+
+def test_topic_status_counts_messages(admin: Admin, cluster: Cluster, consumed: tuple[str, str]) -> None:
+    status = rows(admin("topicStatus", "-t", consumed[0]), cluster.brokers[0].name)
+    assert sum(int(row[3]) for row in status) == 40
+
+
+def test_delete_topic(admin: Admin, cluster: Cluster) -> None:
+    admin("updateTopic", "-b", cluster.brokers[0].address, "-t", "DoomedTopic", "-r", "2", "-w", "2")
+    assert "DoomedTopic" in admin("topicList").split()
+    assert "success" in admin("deleteTopic", "-c", CLUSTER_NAME, "-t", "DoomedTopic")
+    assert "DoomedTopic" not in admin("topicList").split()
+    route = wire.invoke(cluster.name_servers[0].address, wire.GET_ROUTEINFO_BY_TOPIC, {"topic": "DoomedTopic"})
+    assert route.code == 17, "TOPIC_NOT_EXIST"
+
+
+def test_broker_status(admin: Admin, cluster: Cluster) -> None:
+    for target in (("-b", cluster.brokers[0].address), ("-c", CLUSTER_NAME)):
+        output = admin("brokerStatus", *target)
+        for word in ("bootTimestamp", "brokerVersionDesc", "putTps", "msgPutTotalTodayNow", "commitLogMaxOffset"):
+            assert word in output, f"{word} is missing in\n{output}"
+
+
+def test_consumer_progress_of_one_group(admin: Admin, consumed: tuple[str, str]) -> None:
+    topic, group = consumed
+    progress = admin("consumerProgress", "-g", group)
+    queues = rows(progress, topic)
+    assert sum(int(row[3]) for row in queues) == 40, progress
+    assert sum(int(row[4]) for row in queues) == 40, progress
+    assert "Diff Total: 0" in " ".join(progress.split())
+
+
+def test_consumer_progress_of_all_groups(admin: Admin, consumed: tuple[str, str]) -> None:
+    # The table cuts names at 64 characters.
+    assert consumed[1][:60] in admin("consumerProgress")
