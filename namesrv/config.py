@@ -47,14 +47,6 @@ class NamesrvConfig:
             "unit": "ms",
         },
     )
-    un_register_broker_queue_capacity: int = field(
-        default=3_000,
-        metadata={
-            "key": "unRegisterBrokerQueueCapacity",
-            "doc": "Unregistrations that may wait; more are refused.",
-            "minimum": 1,
-        },
-    )
     order_message_enable: bool = _bool(
         "orderMessageEnable", False, "Routes carry the order configuration of their topic.", mutable=True
     )
@@ -76,4 +68,26 @@ class NamesrvConfig:
     enable_all_topic_list: bool = _bool("enableAllTopicList", True, "Answer requests for all topics.", mutable=True)
     enable_topic_list: bool = _bool(
         "enableTopicList", True, "Answer requests for the topics of a cluster, of the system or of units.", mutable=True
+    )
+    notify_min_broker_id_changed: bool = _bool(
+        "notifyMinBrokerIdChanged",
+        False,
+        "Brokers of a group are told when the smallest broker id of the group changes.",
+        mutable=True,
+    )
+    need_wait_for_service: bool = _bool(
+        "needWaitForService",
+        False,
+        "Routes are refused for a while after the start, until brokers have registered.",
+        mutable=True,
+    )
+    wait_seconds_for_service: int = field(
+        default=45,
+        metadata={
+            "key": "waitSecondsForService",
+            "doc": "How long routes are refused with needWaitForService.",
+            "minimum": 0,
+            "unit": "s",
+            "mutable": True,
+        },
     )

@@ -3,6 +3,8 @@
 Names, types and which fields are required: RocketMQ 5.3.3, package `remoting.protocol.header`.
 """
 
+import msgspec
+
 from remoting.headers.base import Header, Int, Long
 
 
@@ -18,6 +20,7 @@ class RegisterBrokerRequestHeader(Header, kw_only=True):
     enable_acting_master: bool | None = None
     compressed: bool = False
     body_crc32: Int = 0
+    zone_name: str | None = msgspec.field(name="__ZONE_NAME", default=None)  # `MixAll.ZONE_NAME`
 
 
 class RegisterBrokerResponseHeader(Header, kw_only=True):
@@ -70,6 +73,8 @@ class GetRouteInfoRequestHeader(Header, kw_only=True):
 
     topic: str
     accept_standard_json_only: bool | None = None
+    zone_mode: str | None = msgspec.field(name="__ZONE_MODE", default=None)  # `MixAll.ZONE_MODE`
+    zone_name: str | None = msgspec.field(name="__ZONE_NAME", default=None)
 
 
 class RegisterTopicRequestHeader(Header, kw_only=True):

@@ -1,0 +1,1 @@
+"""One file per kind of request: each makes the routes that it serves."""

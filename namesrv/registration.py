@@ -1,0 +1,218 @@
+"""How brokers come, and how they stay: registration, data version, heartbeat.
+
+Source: RocketMQ 5.3.3, `RouteInfoManager.registerBroker`, `isBrokerTopicConfigChanged`,
+`updateBrokerInfoUpdateTimestamp`.
+"""
+
+import logging
+from dataclasses import dataclass, field
+
+from namesrv.config import NamesrvConfig
+from namesrv.route_table import (
+    DEFAULT_BROKER_TIMEOUT_MS,
+    LiveBroker,
+    MinBrokerIdChange,
+    RouteInfo,
+    min_broker_id_change,
+)
+from namesrv.unregistration import remove
+from remoting.bodies.registration import RegisterBrokerBody
+from remoting.bodies.route import MASTER_ID, BrokerData, QueueData
+from remoting.bodies.topic import PERM_WRITE, DataVersion, TopicConfig
+from remoting.headers.namesrv import RegisterBrokerRequestHeader
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Registered:
+    """What a registration answers to its broker, and what the group must hear of it."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+    changes: list[MinBrokerIdChange] = field(default_factory=list)
+
+
+def register(
+    table: RouteInfo,
+    header: RegisterBrokerRequestHeader,
+    body: RegisterBrokerBody,
+    channel_id: int,
+    config: NamesrvConfig,
+    now_ms: int,
+) -> Registered | None:
+    """Enter a broker and, if it is the master or stands in for it, its topics.
+
+    None: refused, since a single topic came from a broker that is not registered.  An empty answer: the
+    place is held by a broker with a newer state, and the one that asked is no longer known.
+    """
+    name, addr, broker_id = header.broker_name, header.broker_addr, header.broker_id
+    group = table.brokers.get(name)
+    if group is not None and _is_held_by_newer(table, group, header, body):
+        return Registered(changes=_reject(table, header))
+    first = group is None or broker_id not in group.broker_addrs
+    if first and len(body.topic_config_serialize_wrapper.topic_config_table) == 1:
+        logger.warning("event=registration_refused broker=%s id=%d addr=%s reason=one_topic", name, broker_id, addr)
+        return None
+    answer = Registered()
+    previous = table.live.get((header.cluster_name, addr))
+    if previous is not None and previous.broker_name != name:
+        # An address serves one broker: under its former name it is gone.
+        answer.changes += remove(table, previous, "renamed")
+        previous = None
+    group = _enter_group(table, header, answer)
+    if broker_id == MASTER_ID or _is_prime_slave(group, header):
+        changed = first or previous is None or previous.data_version != body.topic_config_serialize_wrapper.data_version
+        _enter_topics(table, group, header, body, changed, config)
+    _enter_live(table, header, body, previous, channel_id, now_ms)
+    if broker_id != MASTER_ID:
+        _find_master(table, group, header.cluster_name, answer)
+    return answer
+
+
+def is_changed(table: RouteInfo, cluster_name: str, broker_addr: str, version: DataVersion) -> bool:
+    """Whether a broker must register: its tables are not known here, or in another version."""
+    live = table.live.get((cluster_name, broker_addr))
+    if live is None or live.data_version != version:
+        return True
+    # A broker whose place was taken by another, which has left since, is to come back.
+    group = table.brokers.get(live.broker_name)
+    return group is None or live.broker_id not in group.broker_addrs
+
+
+def heard_of(table: RouteInfo, cluster_name: str, broker_addr: str, channel_id: int, now_ms: int) -> None:
+    """A sign of life over connection `channel_id`; one that is newer than the known one takes its place."""
+    live = table.live.get((cluster_name, broker_addr))
+    if live is not None:
+        live.last_update_ms = now_ms
+        live.channel_id = max(live.channel_id, channel_id)
+
+
+def _is_held_by_newer(
+    table: RouteInfo, group: BrokerData, header: RegisterBrokerRequestHeader, body: RegisterBrokerBody
+) -> bool:
+    holder_addr = group.broker_addrs.get(header.broker_id)
+    if holder_addr is None or holder_addr == header.broker_addr:
+        return False
+    holder = table.live.get((header.cluster_name, holder_addr))
+    version = body.topic_config_serialize_wrapper.data_version
+    return holder is not None and holder.data_version.state_version > version.state_version
+
+
+def _reject(table: RouteInfo, header: RegisterBrokerRequestHeader) -> list[MinBrokerIdChange]:
+    logger.warning(
+        "event=registration_rejected cluster=%s broker=%s id=%d addr=%s reason=place_held_by_newer_state",
+        header.cluster_name,
+        header.broker_name,
+        header.broker_id,
+        header.broker_addr,
+    )
+    known = table.live.get((header.cluster_name, header.broker_addr))
+    return [] if known is None else remove(table, known, "rejected")
+
+
+def _enter_group(table: RouteInfo, header: RegisterBrokerRequestHeader, answer: Registered) -> BrokerData:
+    """Make the broker a member of its group under this id only."""
+    name, addr, broker_id = header.broker_name, header.broker_addr, header.broker_id
+    table.clusters.setdefault(header.cluster_name, set()).add(name)
+    group = table.brokers.get(name)
+    if group is None:
+        group = table.brokers[name] = BrokerData(header.cluster_name, name)
+    group.enable_acting_master = bool(header.enable_acting_master)
+    group.zone_name = header.zone_name
+    previous_min = min(group.broker_addrs, default=0)
+    # A slave that became the master comes with the same address and another id.
+    for other_id in [i for i, a in group.broker_addrs.items() if a == addr and i != broker_id]:
+        del group.broker_addrs[other_id]
+    group.broker_addrs[broker_id] = addr
+    if broker_id < previous_min:
+        answer.changes.append(min_broker_id_change(group, ha_broker_addr=header.ha_server_addr))
+    return group
+
+
+def _is_prime_slave(group: BrokerData, header: RegisterBrokerRequestHeader) -> bool:
+    """Whether the broker is the slave that stands in for a lost master; an old one never says if it may."""
+    return header.enable_acting_master is not None and header.broker_id == min(group.broker_addrs)
+
+
+def _enter_topics(
+    table: RouteInfo,
+    group: BrokerData,
+    header: RegisterBrokerRequestHeader,
+    body: RegisterBrokerBody,
+    changed: bool,
+    config: NamesrvConfig,
+) -> None:
+    wrapper = body.topic_config_serialize_wrapper
+    name = header.broker_name
+    acts = header.broker_id != MASTER_ID and group.enable_acting_master
+    if config.delete_topic_with_broker_registration and not wrapper.topic_queue_mapping_info_map:
+        for topic in [topic for topic, _ in table.topics_of(name) if topic not in wrapper.topic_config_table]:
+            table.drop_queues(topic, name)
+            logger.info("event=topic_dropped topic=%s broker=%s reason=not_registered", topic, name)
+    for topic_config in wrapper.topic_config_table.values():
+        if changed or name not in table.topics.get(topic_config.topic_name, ()):
+            _enter_topic(table, name, topic_config, acts)
+    if changed:
+        for topic, mapping in wrapper.topic_queue_mapping_info_map.items():
+            table.mappings.setdefault(topic, {})[mapping.bname or name] = mapping
+
+
+def _enter_topic(table: RouteInfo, broker_name: str, config: TopicConfig, acts: bool) -> None:
+    # A slave that stands in for the master serves reads only.
+    perm = config.perm & ~PERM_WRITE if acts else config.perm
+    queues = QueueData(broker_name, config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
+    if table.put_queues(config.topic_name, queues):
+        logger.info(
+            "event=topic_route topic=%s broker=%s read=%d write=%d perm=%d",
+            config.topic_name,
+            broker_name,
+            queues.read_queue_nums,
+            queues.write_queue_nums,
+            queues.perm,
+        )
+
+
+def _enter_live(
+    table: RouteInfo,
+    header: RegisterBrokerRequestHeader,
+    body: RegisterBrokerBody,
+    previous: LiveBroker | None,
+    channel_id: int,
+    now_ms: int,
+) -> None:
+    timeout_ms = header.heartbeat_timeout_millis
+    live = LiveBroker(
+        header.cluster_name,
+        header.broker_name,
+        header.broker_id,
+        header.broker_addr,
+        # What arrives late over an older connection does not make that one the live one again.
+        channel_id if previous is None else max(channel_id, previous.channel_id),
+        now_ms,
+        DEFAULT_BROKER_TIMEOUT_MS if timeout_ms is None else timeout_ms,
+        body.topic_config_serialize_wrapper.data_version,
+        header.ha_server_addr,
+    )
+    table.live[live.key] = live
+    if body.filter_server_list:
+        table.filter_servers[live.key] = body.filter_server_list
+    else:
+        table.filter_servers.pop(live.key, None)
+    if previous is None:
+        logger.info(
+            "event=broker_registered cluster=%s broker=%s id=%d addr=%s ha=%s",
+            live.cluster_name,
+            live.broker_name,
+            live.broker_id,
+            live.broker_addr,
+            live.ha_server_addr,
+        )
+
+
+def _find_master(table: RouteInfo, group: BrokerData, cluster_name: str, answer: Registered) -> None:
+    master_addr = group.broker_addrs.get(MASTER_ID)
+    master = None if master_addr is None else table.live.get((cluster_name, master_addr))
+    if master is not None:
+        answer.master_addr = master.broker_addr
+        answer.ha_server_addr = master.ha_server_addr

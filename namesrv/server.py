@@ -1,0 +1,141 @@
+"""The name server: one table of routes over one remoting server, and a scan for brokers that fell silent."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from namesrv import unregistration
+from namesrv.config import NamesrvConfig
+from namesrv.kv_config import KVConfig
+from namesrv.processors.brokers import BrokerProcessor
+from namesrv.processors.configuration import ConfigurationProcessor
+from namesrv.processors.topics import TopicProcessor
+from namesrv.route_table import MinBrokerIdChange, RouteInfo
+from namesrv.settings import Settings
+from remoting.channel import RemotingChannel
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode
+from remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
+from remoting.routes import RouteTable
+from remoting.server import RemotingServer
+from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.errors import ClientError, InvariantError
+
+logger = logging.getLogger(__name__)
+
+# The first scan comes this long after the start (`NamesrvController.startScheduleService`).
+_SCAN_DELAY_S = 0.005
+# How long a broker may take to accept a connection for news of its group.
+_NOTIFY_TIMEOUT_S = 0.3
+
+
+class NameServer:
+    """Keeps what brokers report and answers who asks.  `on_bug` gets an InvariantError of a handler."""
+
+    def __init__(
+        self,
+        config: NamesrvConfig,
+        *,
+        clock: Clock | None = None,
+        on_bug: Callable[[InvariantError], None] | None = None,
+    ) -> None:
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self._started_ms = 0
+        self._scan_timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._client = RemotingClient(connect_timeout_s=_NOTIFY_TIMEOUT_S)
+        self.table = RouteInfo()
+        self.settings = Settings(config)
+        self.kv_config = KVConfig(config.kv_config_path)
+        self.routes = RouteTable(
+            [
+                *BrokerProcessor(self.table, self.kv_config, self.settings, self._now_ms, self._announce).routes(),
+                *TopicProcessor(self.table, self.kv_config, self.settings, self._uptime_ms).routes(),
+                *ConfigurationProcessor(self.kv_config, self.settings).routes(),
+            ]
+        )
+        self._server = RemotingServer(
+            self.routes,
+            host=config.bind_address,
+            port=config.listen_port,
+            idle_s=config.server_channel_max_idle_time_seconds,
+            on_bug=on_bug,
+        )
+        self._server.on_close.append(self._channel_closed)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._server.port
+
+    async def start(self) -> None:
+        """Read the KV configuration and listen.  Raises ConfigError, or OSError when the port cannot be had."""
+        self.kv_config.load()
+        self._started_ms = self._now_ms()
+        await self._server.start()
+        self._scan_timer = asyncio.get_running_loop().call_later(_SCAN_DELAY_S, self._scan_and_repeat)
+        logger.info("event=started host=%s port=%d", self.settings.current.bind_address, self.port)
+
+    async def stop(self) -> None:
+        """Stop listening and close every connection."""
+        if self._scan_timer is not None:
+            self._scan_timer.cancel()
+        # Connections that end now are our doing; they say nothing about brokers.
+        self._server.on_close.remove(self._channel_closed)
+        await self._server.stop()
+        for task in self._tasks:
+            task.cancel()
+        await self._client.close()
+        logger.info("event=stopped")
+
+    def scan(self) -> None:
+        """Remove brokers that were silent for too long, and close their connections."""
+        silent, changes = unregistration.expire(self.table, self._now_ms())
+        for live in silent:
+            channel = self._server.channels.get(live.channel_id)
+            if channel is not None:
+                channel.close()
+        self._announce(changes)
+
+    def _scan_and_repeat(self) -> None:
+        interval_s = self.settings.current.scan_not_active_broker_interval / 1000
+        self._scan_timer = asyncio.get_running_loop().call_later(interval_s, self._scan_and_repeat)
+        self.scan()
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def _uptime_ms(self) -> int:
+        return self._now_ms() - self._started_ms
+
+    def _channel_closed(self, channel: RemotingChannel) -> None:
+        self._announce(unregistration.close_channel(self.table, channel.id))
+
+    def _announce(self, changes: list[MinBrokerIdChange]) -> None:
+        """Tell the members of a group that its smallest broker id changed, if they are to be told."""
+        if not self.settings.current.notify_min_broker_id_changed:
+            return
+        for change in changes:
+            logger.info(
+                "event=min_broker_id_changed id=%d addr=%s offline=%s notify=%s",
+                change.min_broker_id,
+                change.min_broker_addr,
+                change.offline_broker_addr,
+                change.notify_addrs,
+            )
+            header = NotifyMinBrokerIdChangeRequestHeader(
+                min_broker_id=change.min_broker_id,
+                min_broker_addr=change.min_broker_addr,
+                offline_broker_addr=change.offline_broker_addr,
+                ha_broker_addr=change.ha_broker_addr,
+            )
+            for addr in change.notify_addrs:
+                task = asyncio.get_running_loop().create_task(self._notify(addr, header))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _notify(self, addr: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
+        try:
+            await self._client.notify(addr, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, header)
+        except ClientError as error:
+            logger.warning("event=notify_failed addr=%s cause=%r", addr, str(error))

@@ -1,0 +1,81 @@
+"""How brokers leave: by their own word, with their connection, or by silence.
+
+Each of the three names an incarnation; one that belongs to an older incarnation changes nothing.
+Source: RocketMQ 5.3.3, `RouteInfoManager.unRegisterBroker`, `onChannelDestroy`, `scanNotActiveBroker`.
+There, whatever names the same address removes the live broker; here it does not.
+"""
+
+import logging
+
+from namesrv.route_table import LiveBroker, MinBrokerIdChange, RouteInfo, has_master, min_broker_id_change
+
+logger = logging.getLogger(__name__)
+
+
+def unregister(
+    table: RouteInfo, cluster_name: str, broker_name: str, broker_addr: str, channel_id: int
+) -> list[MinBrokerIdChange]:
+    """A broker says, over connection `channel_id`, that it leaves."""
+    live = table.live.get((cluster_name, broker_addr))
+    if live is None or live.broker_name != broker_name or live.channel_id > channel_id:
+        logger.info(
+            "event=unregister_ignored cluster=%s broker=%s addr=%s reason=%s",
+            cluster_name,
+            broker_name,
+            broker_addr,
+            "not_registered" if live is None or live.broker_name != broker_name else "older_incarnation",
+        )
+        return []
+    return remove(table, live, "unregistered")
+
+
+def close_channel(table: RouteInfo, channel_id: int) -> list[MinBrokerIdChange]:
+    """Connection `channel_id` is gone, and with it the brokers that were last heard of over it."""
+    lost = [live for live in table.live.values() if live.channel_id == channel_id]
+    return [change for live in lost for change in remove(table, live, "channel_closed")]
+
+
+def expire(table: RouteInfo, now_ms: int) -> tuple[list[LiveBroker], list[MinBrokerIdChange]]:
+    """Remove the brokers that were silent for longer than they allowed; returned, for their connections are to be closed."""
+    silent = [live for live in table.live.values() if live.last_update_ms + live.timeout_ms < now_ms]
+    return silent, [change for live in silent for change in remove(table, live, "expired")]
+
+
+def remove(table: RouteInfo, live: LiveBroker, reason: str) -> list[MinBrokerIdChange]:
+    """Take a live broker out of all tables."""
+    del table.live[live.key]
+    table.filter_servers.pop(live.key, None)
+    logger.info(
+        "event=broker_removed cluster=%s broker=%s id=%d addr=%s reason=%s",
+        live.cluster_name,
+        live.broker_name,
+        live.broker_id,
+        live.broker_addr,
+        reason,
+    )
+    group = table.brokers.get(live.broker_name)
+    # Another process may hold the place by now: the same broker id at another address.
+    if group is None or group.broker_addrs.get(live.broker_id) != live.broker_addr:
+        return []
+    was_min = live.broker_id == min(group.broker_addrs)
+    del group.broker_addrs[live.broker_id]
+    if not group.broker_addrs:
+        _remove_group(table, live.broker_name)
+        return []
+    if group.enable_acting_master and not has_master(group):
+        table.wipe_write_perm(live.broker_name)
+    if was_min and group.enable_acting_master:
+        return [min_broker_id_change(group, offline_broker_addr=live.broker_addr)]
+    return []
+
+
+def _remove_group(table: RouteInfo, broker_name: str) -> None:
+    """Forget a broker group that has no member, its topics, and a cluster that it leaves empty."""
+    del table.brokers[broker_name]
+    for cluster_name in [name for name, members in table.clusters.items() if broker_name in members]:
+        members = table.clusters[cluster_name]
+        members.discard(broker_name)
+        if not members:
+            del table.clusters[cluster_name]
+    for topic in [topic for topic, _ in table.topics_of(broker_name)]:
+        table.drop_queues(topic, broker_name)
