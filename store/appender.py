@@ -23,11 +23,13 @@ from store.record import (
     PendingMessage,
     TagsCodes,
     blank,
-    encode_with_ipv6,
+    encode_head,
 )
 
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _ANY_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+# Flags that need more than the common path.
+_UNUSUAL: Final = _PREPARED | _ANY_V6
 _HOST_GROWTH: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
 
 
@@ -55,6 +57,8 @@ class Appender:
         self._tags_codes = tags_codes
         self._max_body_bytes = config.max_message_size
         self._max_record_bytes = config.max_record_bytes
+        # A record up to this size breaks no limit whatever its parts.
+        self._unchecked_bytes = min(self._max_record_bytes, self._max_body_bytes, MAX_PROPERTIES_LENGTH)
         self.store_host = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 
     def append(self, messages: Sequence[PendingMessage], store_timestamp: int) -> Batch:
@@ -81,63 +85,58 @@ class Appender:
         return batch
 
     def _encode(self, messages: Sequence[PendingMessage], batch: Batch, chunks: list[tuple[int, bytes]]) -> None:
-        queues = self._table.by_key
-        store_timestamp, store_host = batch.store_timestamp, self.store_host
-        ipv4 = len(store_host) == IPV4_HOST_BYTES
-        appended, touched = batch.appended, batch.touched
-        log = self._log
+        # Written for speed, measured line by line: names bound once, one test for all that is unusual.
+        queues, log, store_timestamp, store_host = (
+            self._table.by_key, self._log, batch.store_timestamp, self.store_host,
+        )  # fmt: skip
+        plain_host = IPV4_HOST_BYTES if len(store_host) == IPV4_HOST_BYTES else -1
+        appended, touched, unchecked_bytes = batch.appended, batch.touched, self._unchecked_bytes
         start = position = log.wrote_offset
         limit = log.segment_end(position) - BLANK_MIN_BYTES
-        max_record, pack, crc32 = self._max_record_bytes, FIXED_IPV4_RAW.pack, zlib.crc32
+        pack, crc32 = FIXED_IPV4_RAW.pack, zlib.crc32
         parts: list[bytes | memoryview] = []
         for message in messages:
-            queue = queues.get((message.topic, message.queue_id))
-            if queue is None:
-                queue = self._table.get_or_create(message.topic, message.queue_id)
+            queue = queues.get((message.topic, message.queue_id)) or self._new_queue(message)
             body, properties, sys_flag, born_host = (
                 message.body, message.properties, message.sys_flag, message.born_host,
             )  # fmt: skip
             body_bytes, properties_bytes = len(body), len(properties)
             size = queue.record_base_bytes + body_bytes + properties_bytes
-            plain = ipv4 and len(born_host) == IPV4_HOST_BYTES and not sys_flag & _ANY_V6
-            if not plain:
+            usual = len(born_host) == plain_host and not sys_flag & _UNUSUAL
+            if not usual:
                 sys_flag, growth = _host_flags(sys_flag, born_host, store_host)
                 size += growth
-            if size > max_record or properties_bytes > MAX_PROPERTIES_LENGTH or body_bytes > self._max_body_bytes:
-                raise self._refusal(body_bytes, properties_bytes, size)
+            if size > unchecked_bytes:
+                self._check(body_bytes, properties_bytes, size)
             if position + size > limit:
-                parts.append(blank(limit + BLANK_MIN_BYTES - position))
+                end = limit + BLANK_MIN_BYTES
+                parts.append(blank(end - position))
                 chunks.append((start, b"".join(parts)))
                 parts = []
-                start = position = limit + BLANK_MIN_BYTES
+                start = position = end
                 limit = log.segment_end(position) - BLANK_MIN_BYTES
             if sys_flag & _PREPARED:
                 queue_offset = 0
             else:
-                pending = queue.pending
-                queue_offset = queue.next_offset
+                queue_offset, pending = queue.next_offset, queue.pending
                 if not pending:
                     touched.append((queue, queue_offset))
                 queue.next_offset = queue_offset + 1
                 tags_code = message.tags_code
                 if queue.is_schedule:
-                    due = self._tags_codes.delivery_time(properties, store_timestamp)
-                    tags_code = tags_code if due is None else due
+                    tags_code = self._tags_codes.of_scheduled(properties, store_timestamp, tags_code)
                 pending += (position, size, tags_code)
-            if plain:
-                parts += (
-                    pack(
-                        size, queue.magic, crc32(body) & CRC_MASK, message.queue_id, message.flag, queue_offset,
-                        position, sys_flag, message.born_timestamp, born_host, store_timestamp, store_host,
-                        message.reconsume_times, message.prepared_transaction_offset, body_bytes,
-                    ),
-                    body, queue.topic_bytes, properties_bytes.to_bytes(2, "big"), properties,
+            if usual:
+                head = pack(
+                    size, queue.magic, crc32(body) & CRC_MASK, queue.queue_id, message.flag, queue_offset, position,
+                    sys_flag, message.born_timestamp, born_host, store_timestamp, store_host,
+                    message.reconsume_times, message.prepared_transaction_offset, body_bytes,
                 )  # fmt: skip
             else:
-                head = encode_with_ipv6(
+                head = encode_head(
                     message, size, queue.magic, queue_offset, position, sys_flag, store_timestamp, store_host
                 )
-                parts += (head, body, queue.topic_bytes, properties_bytes.to_bytes(2, "big"), properties)
+            parts += (head, body, queue.topic_bytes, properties_bytes.to_bytes(2, "big"), properties)
             appended.append((queue_offset, position, size))
             position += size
         if parts:
@@ -145,14 +144,20 @@ class Appender:
         batch.end_offset = position
         batch.size_bytes = position - log.wrote_offset
 
-    def _refusal(self, body_bytes: int, properties_bytes: int, size: int) -> RequestError:
+    def _new_queue(self, message: PendingMessage) -> ConsumeQueue:
+        return self._table.get_or_create(message.topic, message.queue_id)
+
+    def _check(self, body_bytes: int, properties_bytes: int, size: int) -> None:
+        """Raise `RequestError` for a record that is over a limit."""
         if properties_bytes > MAX_PROPERTIES_LENGTH:
             remark = f"properties have {properties_bytes} bytes, allowed are {MAX_PROPERTIES_LENGTH}"
         elif body_bytes > self._max_body_bytes:
             remark = f"body has {body_bytes} bytes, maxMessageSize is {self._max_body_bytes}"
-        else:
+        elif size > self._max_record_bytes:
             remark = f"record has {size} bytes, allowed are {self._max_record_bytes}"
-        return RequestError(ResponseCode.MESSAGE_ILLEGAL, f"message is illegal: {remark}")
+        else:
+            return
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"message is illegal: {remark}")
 
 
 def _host_flags(sys_flag: int, born_host: bytes, store_host: bytes) -> tuple[int, int]:

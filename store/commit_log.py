@@ -5,7 +5,7 @@ Source: RocketMQ 5.3.3, `CommitLog`, `DefaultAppendMessageCallback`.
 
 import logging
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from remoting.message_record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
@@ -19,6 +19,7 @@ from store.record import MIN_RECORD_BYTES, Record, decode, store_timestamp_of
 _log = logging.getLogger(__name__)
 _SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 _SIZE: Final = struct.Struct(">i")
+_EMPTY: Final = memoryview(b"")
 
 
 class CommitLog:
@@ -95,6 +96,32 @@ class CommitLog:
         if located is None or located[1] + size_bytes > self.segment_bytes:
             return None
         return located[0].view[located[1] : located[1] + size_bytes]
+
+    def slices_of(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[memoryview] | None:
+        """Slices of records in ascending order, neighbours joined; None if any is not in the log."""
+        if offsets[-1] + sizes[-1] > self.wrote_offset:
+            return None
+        slices: list[memoryview] = []
+        view = _EMPTY
+        base = segment_end = start = end = -1
+        for offset, size in zip(offsets, sizes, strict=True):
+            if offset == end and end + size <= segment_end:
+                end += size
+                continue
+            if end > 0:
+                slices.append(view[start - base : end - base])
+            start, end = offset, offset + size
+            if not base <= start < end <= segment_end or base < 0:
+                located = self._files.locate(offset)
+                if located is None:
+                    return None
+                view = located[0].view
+                base = offset - located[1]
+                segment_end = base + self.segment_bytes
+                if not start < end <= segment_end:
+                    return None
+        slices.append(view[start - base : end - base])
+        return slices
 
     def record_at(self, offset: int, size_bytes: int | None = None) -> memoryview | None:
         """The record at `offset`; its size is read from the log if not given.  None if there is none."""

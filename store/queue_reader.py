@@ -2,7 +2,7 @@
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final, TypeAlias
 
@@ -24,8 +24,9 @@ _FOUND: Final = GetStatus.FOUND
 
 
 @cache
-def _sizes_of(count: int) -> struct.Struct:
-    return struct.Struct(">" + "8xi8x" * count)
+def _places_of(count: int) -> struct.Struct:
+    """Physical offset and size of `count` entries."""
+    return struct.Struct(">" + "qi8x" * count)
 
 
 def physical_memory_bytes() -> int:
@@ -67,92 +68,113 @@ class QueueReader:
             next_offset = max(offset + 1, queue.first_offset)
             return GetResult(GetStatus.OFFSET_FOUND_NULL, next_offset, min_offset, max_offset, [], 0, 0, False)
         view, position, available = found
-        log = self._log
-        wrote_offset = log.wrote_offset
-        if matches is None:
-            # The common case: neighbours in the queue that are neighbours in the log, all within the limits.
-            first_physical, _, _ = ENTRY.unpack_from(view, position)
-            is_near = wrote_offset - first_physical <= self._memory_limit
-            most, most_bytes = self._near if is_near else self._far
-            count = min(max_messages, most, available, max_offset - offset, _FAST_MAX_MESSAGES)
-            if count > 0:
-                sizes = _sizes_of(count).unpack_from(view, position)
-                total = sum(sizes)
-                last_physical, last_size, _ = ENTRY.unpack_from(view, position + (count - 1) * UNIT)
-                if last_physical + last_size - first_physical == total and total <= min(max_bytes, most_bytes):
-                    piece = log.slice_at(first_physical, total)
-                    if piece is not None:
-                        self.found_times += 1
-                        self.transferred_messages += count
-                        return GetResult(
-                            _FOUND,
-                            offset + count,
-                            min_offset,
-                            max_offset,
-                            [piece],
-                            count,
-                            total,
-                            wrote_offset - last_physical > self._memory_limit,
-                        )
-        return self._walk(queue, offset, max_messages, max_bytes, matches, available)
+        if matches is not None:
+            return self._get_matching(queue, offset, max_messages, max_bytes, matches, available)
+        # The common case: everything wanted is there and within the limits.
+        most, most_bytes = self._limits(ENTRY.unpack_from(view, position)[0])
+        count = min(max_messages, most, available, max_offset - offset, _FAST_MAX_MESSAGES)
+        if count > 0:
+            fields = _places_of(count).unpack_from(view, position)
+            sizes = fields[1::2]
+            size_bytes = sum(sizes)
+            if size_bytes <= max_bytes and size_bytes <= most_bytes:
+                last = fields[-2]
+                first = fields[0]
+                if last + fields[-1] - first == size_bytes:
+                    # Neighbours in the queue that are neighbours in the log.
+                    piece = self._log.slice_at(first, size_bytes)
+                    slices = None if piece is None else [piece]
+                else:
+                    slices = self._log.slices_of(fields[::2], sizes)
+                if slices is not None:
+                    return self._found(queue, offset + count, slices, count, size_bytes, last)
+        count = min(max(1, max_messages), available, max_offset - offset)
+        entries = queue.entries(offset, count)
+        return self._collect(queue, offset, range(count), entries, count, max_messages, max_bytes)
 
-    def _walk(
+    def _limits(self, physical_offset: int) -> tuple[int, int]:
+        """Most messages and bytes of a read that begins at `physical_offset`."""
+        return self._near if self._log.wrote_offset - physical_offset <= self._memory_limit else self._far
+
+    def _get_matching(
         self,
         queue: ConsumeQueue,
         offset: int,
         max_messages: int,
         max_bytes: int,
-        matches: TagsFilter | None,
+        matches: TagsFilter,
         available: int,
     ) -> GetResult:
-        # Source: the loop of `getMessage`; here numpy picks the matching entries before any is looked at alone.
+        # RocketMQ walks entry by entry; here numpy picks the matching ones before any is looked at alone.
         limit = max(1, max_messages)
         count = min(max(self._max_scan_bytes // UNIT, limit), available, queue.max_offset - offset)
         entries = queue.entries(offset, count)
-        if matches is None:
-            indexes: list[int] = list(range(min(count, limit)))
-            rows = entries[:limit].tolist()
-        else:
-            chosen = np.flatnonzero(matches(entries["tags_code"].astype(np.int64)))
-            indexes = chosen[:limit].tolist()
-            rows = entries[chosen[:limit]].tolist()
-            if len(chosen) <= limit:
-                # The end of what was looked through, so that a miss moves on behind it.
-                indexes.append(count)
+        chosen = np.flatnonzero(matches(entries["tags_code"].astype(np.int64)))
+        # A read that ends for want of matches goes on behind all it looked through; a full one behind its last.
+        scanned = count if len(chosen) <= limit else int(chosen[limit])
+        chosen = chosen[:limit]
+        return self._collect(queue, offset, chosen.tolist(), entries[chosen], scanned, limit, max_bytes)
+
+    def _collect(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        indexes: Sequence[int],
+        entries: npt.NDArray[np.void],
+        scanned: int,
+        max_messages: int,
+        max_bytes: int,
+    ) -> GetResult:
+        """Take the `entries`, of which the i-th is `indexes[i]` behind `offset`, until a limit is met."""
+        physical_offsets: list[int] = entries["physical_offset"].tolist()
+        sizes: list[int] = entries["size"].tolist()
+        if not sizes:
+            return self._answer(queue, offset + scanned, _Collected(self._log, max_bytes))
+        most, most_bytes = self._limits(physical_offsets[0])
+        most = min(most, max(1, max_messages))
+        count, size_bytes = len(sizes), sum(sizes)
+        if count <= most and size_bytes <= min(max_bytes, most_bytes):
+            slices = self._log.slices_of(physical_offsets, sizes)
+            if slices is not None:
+                return self._found(queue, offset + scanned, slices, count, size_bytes, physical_offsets[-1])
         collected = _Collected(self._log, max(max_bytes, _MIN_PULL_BYTES))
-        next_index = 0
-        for index, (physical_offset, size, _) in zip(indexes, rows, strict=False):
-            is_near = self._log.wrote_offset - physical_offset <= self._memory_limit
-            most, most_bytes = self._near if is_near else self._far
-            if collected.is_full(size, min(limit, most), most_bytes):
-                next_index = index
+        next_index = scanned
+        for number, size in enumerate(sizes):
+            if collected.is_full(size, most, most_bytes):
+                next_index = indexes[number - 1] + 1 if collected.count >= most else indexes[number]
                 break
-            collected.add(physical_offset, size)
-            next_index = index + 1
-        else:
-            if len(indexes) > len(rows) and collected.count < limit:
-                next_index = count
+            collected.add(physical_offsets[number], size)
         return self._answer(queue, offset + next_index, collected)
 
-    def _answer(self, queue: ConsumeQueue, next_offset: int, collected: "_Collected") -> GetResult:
-        suggest_slave = self._log.wrote_offset - collected.last_physical_offset > self._memory_limit
-        if collected.count:
-            status = _FOUND
-            self.found_times += 1
-            self.transferred_messages += collected.count
-        else:
-            status = GetStatus.MESSAGE_WAS_REMOVING if collected.missing else GetStatus.NO_MATCHED_MESSAGE
-            self.missed_times += 1
+    def _found(
+        self,
+        queue: ConsumeQueue,
+        next_offset: int,
+        slices: list[memoryview],
+        count: int,
+        size_bytes: int,
+        last_physical_offset: int,
+    ) -> GetResult:
+        self.found_times += 1
+        self.transferred_messages += count
+        is_far = self._log.wrote_offset - last_physical_offset > self._memory_limit
         return GetResult(
-            status,
-            next_offset,
-            queue.min_offset,
-            queue.max_offset,
-            collected.slices(),
-            collected.count,
-            collected.size_bytes,
-            suggest_slave,
-        )
+            _FOUND, next_offset, queue.min_offset, queue.max_offset, slices, count, size_bytes, is_far
+        )  # fmt: skip
+
+    def _answer(self, queue: ConsumeQueue, next_offset: int, collected: "_Collected") -> GetResult:
+        if collected.count:
+            return self._found(
+                queue,
+                next_offset,
+                collected.slices(),
+                collected.count,
+                collected.size_bytes,
+                collected.last_physical_offset,
+            )
+        self.missed_times += 1
+        status = GetStatus.MESSAGE_WAS_REMOVING if collected.missing else GetStatus.NO_MATCHED_MESSAGE
+        return GetResult(status, next_offset, queue.min_offset, queue.max_offset, [], 0, 0, False)
 
 
 class _Collected:

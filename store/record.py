@@ -121,7 +121,7 @@ def topic_field(topic: str) -> tuple[int, bytes]:
     return MAGIC_V2, len(name).to_bytes(2, "big") + name
 
 
-def encode_with_ipv6(
+def encode_head(
     message: PendingMessage,
     size_bytes: int,
     magic: int,
@@ -131,7 +131,7 @@ def encode_with_ipv6(
     store_timestamp: int,
     store_host: bytes,
 ) -> bytes:
-    """Everything up to the body for a record in which a host has 16 bytes; the common case is inlined."""
+    """Everything up to the body, whatever the hosts; for two IPv4 hosts `FIXED_IPV4_RAW` does the same faster."""
     head = HEAD.pack(
         size_bytes,
         magic,
@@ -258,7 +258,7 @@ class TagsCodes:
     def of(self, topic: str, properties: bytes, store_timestamp: int) -> int:
         """Hash of the tag, or for a scheduled message the time in ms at which it is due; 0 without either."""
         if topic == SCHEDULE_TOPIC:
-            due = self.delivery_time(properties, store_timestamp)
+            due = self._delivery_time(properties, store_timestamp)
             if due is not None:
                 return due
         tag = property_value(properties, b"TAGS")
@@ -271,8 +271,12 @@ class TagsCodes:
                 self._hashes[tag] = code
         return code
 
-    def delivery_time(self, properties: bytes, store_timestamp: int) -> int | None:
-        """When a message of the schedule topic is due, ms; None if it names no delay level."""
+    def of_scheduled(self, properties: bytes, store_timestamp: int, otherwise: int) -> int:
+        """Time in ms at which a message of the schedule topic is due; `otherwise` if it names no level."""
+        due = self._delivery_time(properties, store_timestamp)
+        return otherwise if due is None else due
+
+    def _delivery_time(self, properties: bytes, store_timestamp: int) -> int | None:
         text = property_value(properties, b"DELAY")
         if text is None or not text.isdigit():
             return None

@@ -7,5 +7,6 @@ Key: the file, then the rule (`clock`, `disk`, `network`, `randomness`, `sleep`,
 ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/common/clock.py", "clock"): "the seam itself: SystemClock",
     ("sprocket/common/atomic_file.py", "disk"): "edge: small files that are replaced whole",
+    ("store/disk.py", "disk"): "the seam itself: RealDisk",
     ("spark/java_home.py", "disk"): "edge: set-up writes a launcher script",
 }
