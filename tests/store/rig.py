@@ -1,0 +1,133 @@
+"""A store in a temporary directory, with a clock and a disk that the test owns."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sprocket.common.clock import ManualClock
+from sprocket.common.errors import DiskFailed, DiskFull
+from store.config import StoreConfig
+from store.disk import Content, Disk, RealDisk, RealFile
+from store.message_store import MessageStore, PendingMessage
+from store.record import java_hash_code
+
+HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
+
+
+def message(
+    topic: str = "Orders", queue_id: int = 0, body: bytes = b"body", tag: str | None = None, **fields: Any
+) -> PendingMessage:
+    """A message as the broker hands it over."""
+    properties = fields.pop("properties", b"")
+    tags_code = 0
+    if tag is not None:
+        properties += b"TAGS\x01" + tag.encode() + b"\x02"
+        tags_code = java_hash_code(tag)
+    values: dict[str, Any] = {"flag": 0, "sys_flag": 0, "born_timestamp": 1_600_000_000_000, "born_host": HOST}
+    return PendingMessage(topic, queue_id, body, properties, tags_code, **(values | fields))
+
+
+class FaultyFile(RealFile):
+    """A file that fails when its disk says so."""
+
+    __slots__ = ("disk",)
+    disk: "FaultyDisk"
+
+    def write(self, position: int, content: Content) -> None:
+        fault = self.disk.write_fault
+        if fault is not None and fault(self.path):
+            # As the kernel does: part of it arrives, then the error.
+            super().write(position, memoryview(content)[: len(content) // 2])
+            raise self.disk.write_error(f"write {self.path}")
+        super().write(position, content)
+
+    def sync(self) -> None:
+        self.disk.syncs.append(self.path)
+        self.disk.before_sync(self.path)
+        if self.disk.sync_fails:
+            raise DiskFailed(f"sync {self.path}")
+        super().sync()
+
+
+class FaultyDisk(RealDisk):
+    """The real disk with faults to order."""
+
+    def __init__(self) -> None:
+        self.write_fault: Callable[[Path], bool] | None = None
+        self.write_error: type[DiskFull] | type[DiskFailed] = DiskFull
+        self.create_fails = False
+        self.sync_fails = False
+        self.syncs: list[Path] = []
+        self.before_sync: Callable[[Path], None] = lambda path: None
+
+    def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> RealFile:
+        if self.create_fails:
+            raise DiskFull(f"create {path}")
+        return self._faulty(super().create(path, size_bytes, preallocate=preallocate))
+
+    def open(self, path: Path, *, preallocate: bool) -> RealFile:
+        return self._faulty(super().open(path, preallocate=preallocate))
+
+    def _faulty(self, file: RealFile) -> RealFile:
+        file.__class__ = FaultyFile
+        file.disk = self  # type: ignore[attr-defined]
+        return file
+
+
+class Stores:
+    """Opens stores on one directory, and leaves them as a crash would."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.clock = ManualClock()
+        self.disk: Disk = RealDisk()
+        self.fields: dict[str, Any] = {
+            "mapped_file_size_commit_log": 16 * 1024,
+            "mapped_file_size_consume_queue": 20 * 50,
+        }
+        self.notified: list[Callable[[], None]] = []
+        self._open: list[MessageStore] = []
+
+    @property
+    def config(self) -> StoreConfig:
+        return StoreConfig(store_path_root_dir=self.root, **self.fields)
+
+    def new(self) -> MessageStore:
+        """A store that is not started."""
+        return MessageStore(self.config, clock=self.clock, disk=self.disk, notify=self.notified.append)
+
+    def open(self) -> MessageStore:
+        store = self.new()
+        store.start()
+        self._open.append(store)
+        return store
+
+    def crash(self, store: MessageStore) -> None:
+        """End the store's threads and descriptors as SIGKILL would: nothing is flushed, `abort` stays."""
+        store._group_commit.stop()
+        store._queue_flush.stop()
+        store._close()
+        self._open.remove(store)
+
+    def close(self, store: MessageStore) -> None:
+        store.shutdown()
+        self._open.remove(store)
+
+    def reopen(self, store: MessageStore, *, crash: bool = False) -> MessageStore:
+        (self.crash if crash else self.close)(store)
+        return self.open()
+
+    def run_notified(self) -> None:
+        """What the owner's loop would do."""
+        while self.notified:
+            self.notified.pop(0)()
+
+    def segments(self) -> list[Path]:
+        return sorted((self.root / "commitlog").iterdir())
+
+    def queue_files(self, topic: str = "Orders", queue_id: int = 0) -> list[Path]:
+        return sorted((self.root / "consumequeue" / topic / str(queue_id)).iterdir())
+
+    def close_all(self) -> None:
+        for store in list(self._open):
+            self.crash(store)
