@@ -7,10 +7,10 @@ batch handler go to it together, and everything that was answered leaves in one 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Buffer, ReceivedResponse, Request, Response
@@ -59,6 +59,7 @@ class RemotingChannel(asyncio.Protocol):
         on_close: Callable[["RemotingChannel"], None] | None = None,
         on_bug: Callable[[InvariantError], None] | None = None,
         max_frame_bytes: int = limits.MAX_FRAME_BYTES,
+        pause_reads: bool = True,
     ) -> None:
         self.id = next(_channel_ids)
         self.peer: tuple[str, int] = ("", 0)
@@ -73,6 +74,9 @@ class RemotingChannel(asyncio.Protocol):
         self._on_open = on_open
         self._on_close = on_close
         self._on_bug = on_bug
+        # A calling side reads on while it cannot write: were both ends to stop reading, neither would go on.
+        self._pause_reads = pause_reads
+        self._drained: asyncio.Future[None] | None = None
         self._decoder = FrameDecoder(max_frame_bytes)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -88,7 +92,7 @@ class RemotingChannel(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's transports do not derive from it
         self._transport = transport
         transport.set_write_buffer_limits(high=limits.WRITE_PAUSE_BYTES)
         self.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
@@ -105,20 +109,22 @@ class RemotingChannel(asyncio.Protocol):
         for task in self._tasks:
             task.cancel()
         self._pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
+        self._end_drain()
         if self._on_close is not None:
             self._on_close(self)
 
     def pause_writing(self) -> None:
         # A peer that does not read its responses sends no more requests either.
         self.stalled_at = self._loop.time()
-        if self._transport is not None:
+        if self._transport is not None and self._pause_reads:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self.stalled_at = None
+        self._end_drain()
         if self._backlog:
             self._handle(())
-        if self.stalled_at is None and self._transport is not None:
+        if self.stalled_at is None and self._transport is not None and self._pause_reads:
             self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
@@ -267,6 +273,19 @@ class RemotingChannel(asyncio.Protocol):
         if transport.get_write_buffer_size() > limits.WRITE_CLOSE_BYTES:
             self.abort("unsent_limit")
 
+    async def drained(self) -> None:
+        """Wait until the peer has taken enough of what is queued for it; returns at once if it has, or is gone."""
+        if self.stalled_at is None or self.is_closed:
+            return
+        if self._drained is None:
+            self._drained = self._loop.create_future()
+        await asyncio.shield(self._drained)
+
+    def _end_drain(self) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
     def close(self) -> None:
         """Send what is queued, then close."""
         if not self.is_closed and self._transport is not None:
@@ -282,7 +301,7 @@ class RemotingChannel(asyncio.Protocol):
 
     # Requests of our own
 
-    def notify(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
+    def notify(self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b"") -> None:
         """Send a oneway request."""
         prefix = encode_request(RequestCode(code), self._pending.next_opaque(), header, len(body), oneway=True)
         self.write(prefix, body)
@@ -290,7 +309,7 @@ class RemotingChannel(asyncio.Protocol):
     def request(
         self,
         code: int,
-        header: Header | None = None,
+        header: Header | Mapping[str, str] | None = None,
         body: Buffer = b"",
         *,
         timeout_s: float,

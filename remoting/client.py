@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable
 
 from remoting.channel import ChannelCounters, RemotingChannel
 from remoting.command import Buffer, ReceivedResponse
@@ -29,7 +30,10 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 class RemotingClient:
-    """Sends requests to any number of servers; `routes` serve what they ask in turn."""
+    """Sends requests to any number of servers; `routes` serve what they ask in turn.
+
+    `on_open` and `on_close` get the address of every connection that is made and of every one that ends.
+    """
 
     def __init__(
         self,
@@ -38,7 +42,11 @@ class RemotingClient:
         serialization: int = JSON,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         ssl_context: ssl.SSLContext | None = None,
+        on_open: Callable[[str], None] | None = None,
+        on_close: Callable[[str], None] | None = None,
     ) -> None:
+        self._on_open = on_open
+        self._on_close = on_close
         self._table = RouteTable(routes or [])
         self._serialization = serialization
         self._connect_timeout_s = connect_timeout_s
@@ -73,14 +81,25 @@ class RemotingClient:
             host, port = split_address(address)
             async with asyncio.timeout(self._connect_timeout_s):
                 _, channel = await asyncio.get_running_loop().create_connection(
-                    lambda: RemotingChannel(self._table, self.counters), host, port, ssl=self._ssl
+                    lambda: RemotingChannel(
+                        self._table, self.counters, on_close=lambda _: self._closed_channel(address), pause_reads=False
+                    ),
+                    host,
+                    port,
+                    ssl=self._ssl,
                 )
         except TimeoutError:
             raise ConnectFailed(f"connect to {address}: no answer in {self._connect_timeout_s} s") from None
         except (OSError, ValueError) as error:
             raise ConnectFailed(f"connect to {address}: {error}") from None
         self._channels[address] = channel
+        if self._on_open is not None:
+            self._on_open(address)
         return channel
+
+    def _closed_channel(self, address: str) -> None:
+        if self._on_close is not None:
+            self._on_close(address)
 
     async def invoke(
         self,

@@ -8,25 +8,84 @@ nothing and an application that only sends never imports a server::
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sprocket.client import Consumer, Message, Producer, SendResult
+    from sprocket.client.client_instance import ClientSettings
+    from sprocket.client.compression import Compression
+    from sprocket.client.errors import (
+        BodyUnreadable,
+        BrokerNotFound,
+        BrokerRefused,
+        ClientClosed,
+        ClientError,
+        ConnectFailed,
+        ConnectionLost,
+        IllegalMessage,
+        NameServerUnreachable,
+        RemotingTimeout,
+        SendFailed,
+        TopicNotFound,
+    )
+    from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
+    from sprocket.client.producer import Producer
+    from sprocket.client.send_request import SendSettings
     from sprocket.common.errors import SprocketError
 
 __version__ = "0.1.0"
-__all__ = ["Consumer", "Message", "Producer", "SendResult", "SprocketError", "__version__"]
+__all__ = [
+    "BodyUnreadable",
+    "BrokerNotFound",
+    "BrokerRefused",
+    "ClientClosed",
+    "ClientError",
+    "ClientSettings",
+    "Compression",
+    "ConnectFailed",
+    "ConnectionLost",
+    "IllegalMessage",
+    "Message",
+    "MessageQueue",
+    "NameServerUnreachable",
+    "Producer",
+    "ReceivedMessage",
+    "RemotingTimeout",
+    "SendFailed",
+    "SendResult",
+    "SendSettings",
+    "SendStatus",
+    "SprocketError",
+    "TopicNotFound",
+    "__version__",
+]
 
 _EXPORTS = {
-    "Consumer": "sprocket.client",
-    "Message": "sprocket.client",
-    "Producer": "sprocket.client",
-    "SendResult": "sprocket.client",
+    "ClientSettings": "sprocket.client.client_instance",
+    "Compression": "sprocket.client.compression",
+    "BodyUnreadable": "sprocket.client.errors",
+    "BrokerNotFound": "sprocket.client.errors",
+    "BrokerRefused": "sprocket.client.errors",
+    "ClientClosed": "sprocket.client.errors",
+    "ClientError": "sprocket.client.errors",
+    "ConnectFailed": "sprocket.client.errors",
+    "ConnectionLost": "sprocket.client.errors",
+    "IllegalMessage": "sprocket.client.errors",
+    "NameServerUnreachable": "sprocket.client.errors",
+    "RemotingTimeout": "sprocket.client.errors",
+    "SendFailed": "sprocket.client.errors",
+    "TopicNotFound": "sprocket.client.errors",
+    "Message": "sprocket.client.message",
+    "MessageQueue": "sprocket.client.message",
+    "ReceivedMessage": "sprocket.client.message",
+    "SendResult": "sprocket.client.message",
+    "SendStatus": "sprocket.client.message",
+    "Producer": "sprocket.client.producer",
+    "SendSettings": "sprocket.client.send_request",
     "SprocketError": "sprocket.common.errors",
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     module = _EXPORTS.get(name)
     if module is None:
         raise AttributeError(f"module 'sprocket' has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""The asyncio client.  Applications import its names from `sprocket`."""

@@ -1,0 +1,292 @@
+"""What a producer or a consumer has of the cluster: connections, routes and heartbeats.
+
+Source: RocketMQ 5.3.3, `MQClientInstance`.  Routes are kept until a refresh replaces them, also while no
+name server answers; heartbeats run in a task of their own, whatever the application's handlers do.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+
+from remoting.bodies.client import HeartbeatData
+from remoting.bodies.route import MASTER_ID
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import ReceivedResponse
+from remoting.fastjson import dumps
+from remoting.headers.base import Header
+from remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
+from remoting.routes import Route
+from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientClosed, ClientError, TopicNotFound
+from sprocket.client.identity import Identity, new_identity
+from sprocket.client.name_servers import NameServers, parse_addresses
+from sprocket.client.topic_route import TopicRoute, default_topic_route, topic_route
+from sprocket.client.wakeup import Wakeup
+from sprocket.common.clock import Clock, SystemClock
+
+logger = logging.getLogger(__name__)
+
+AUTO_CREATE_TOPIC_KEY = "TBW102"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientSettings:
+    """Times of a client under RocketMQ's names, in seconds here.  Source: RocketMQ 5.3.3, `ClientConfig`."""
+
+    namesrv: str
+    poll_name_server_interval_s: float = 30.0
+    heartbeat_broker_interval_s: float = 30.0
+    persist_consumer_offset_interval_s: float = 5.0
+    api_timeout_s: float = 3.0  # mqClientApiTimeout
+    connect_timeout_s: float = 3.0
+    instance_name: str | None = None  # None: one that no other client has
+
+
+class ClientInstance:
+    """One client of a cluster.  `heartbeat` makes what is told to brokers; None sends none."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        routes: list[Route] | None = None,
+        heartbeat: Callable[[], HeartbeatData | None] = lambda: None,
+        on_route: Callable[[TopicRoute], None] = lambda route: None,
+        heartbeat_to_slaves: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.identity: Identity
+        self.remoting = RemotingClient(
+            routes, connect_timeout_s=settings.connect_timeout_s, on_open=self._channel_opened
+        )
+        self.name_servers = NameServers(self.remoting, parse_addresses(settings.namesrv), settings.api_timeout_s)
+        self.is_open = False
+        self._heartbeat = heartbeat
+        self._on_route = on_route
+        self._heartbeat_to_slaves = heartbeat_to_slaves
+        self._routes: dict[str, TopicRoute] = {}
+        self._addresses: dict[str, dict[int, str]] = {}
+        self._refreshing: dict[str, asyncio.Task[TopicRoute]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._heartbeat_due = Wakeup()
+        self._poll_due = Wakeup()
+
+    @property
+    def client_id(self) -> str:
+        return self.identity.client_id
+
+    async def open(self) -> None:
+        """Start the tasks.  Makes no connection yet."""
+        self.identity = await new_identity(self.clock, self.settings.instance_name)
+        self.is_open = True
+        self.spawn(self._poll_routes())
+        self.spawn(self._send_heartbeats())
+
+    async def close(self) -> None:
+        """End the tasks and close every connection."""
+        self.is_open = False
+        refreshing = list(self._refreshing.values())
+        for task in [*self._tasks, *refreshing]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *refreshing, return_exceptions=True)
+        await self.remoting.close()
+
+    def check_open(self) -> None:
+        """Raises ClientClosed."""
+        if not self.is_open:
+            raise ClientClosed("the client is not open; use it inside `async with`")
+
+    def spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
+        """Run `work` until it ends or the client closes."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("event=client_task_failed", exc_info=task.exception())
+
+    # Routes
+
+    def cached_route(self, topic: str) -> TopicRoute | None:
+        return self._routes.get(topic)
+
+    async def route(self, topic: str) -> TopicRoute:
+        """The route as known, else as a name server says.  Raises as `refresh_route`."""
+        return self._routes.get(topic) or await self.refresh_route(topic)
+
+    async def publish_route(self, topic: str, queue_count: int) -> TopicRoute:
+        """A route with queues to send to; for an unknown topic that of brokers which create topics.
+
+        Raises TopicNotFound when there is neither, NameServerUnreachable, BrokerRefused.
+        """
+        route = self._routes.get(topic)
+        if route is not None and route.publish:
+            return route
+        try:
+            route = await self.refresh_route(topic)
+        except TopicNotFound as not_found:
+            try:
+                data = await self.name_servers.topic_route(AUTO_CREATE_TOPIC_KEY)
+            except TopicNotFound:
+                raise not_found from None
+            route = default_topic_route(topic, data, queue_count)
+            self._keep_route(route)
+        if not route.publish:
+            raise TopicNotFound(topic, f"{self.name_servers} with a queue that may be written")
+        return route
+
+    async def refresh_route(self, topic: str) -> TopicRoute:
+        """Ask a name server; callers at the same time share one request.
+
+        Raises TopicNotFound, NameServerUnreachable, BrokerRefused; what was known before stays.
+        """
+        task = self._refreshing.get(topic)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._fetch_route(topic))
+            self._refreshing[topic] = task
+            task.add_done_callback(lambda done: self._refreshed(topic, done))
+        return await asyncio.shield(task)
+
+    def request_refresh(self, topic: str) -> None:
+        """Refresh the route of `topic` soon, without waiting for it."""
+        if self.is_open and topic not in self._refreshing:
+            self.spawn(self._refresh_quietly(topic))
+
+    async def _fetch_route(self, topic: str) -> TopicRoute:
+        route = topic_route(topic, await self.name_servers.topic_route(topic))
+        self._keep_route(route)
+        return route
+
+    def _refreshed(self, topic: str, task: "asyncio.Task[TopicRoute]") -> None:
+        self._refreshing.pop(topic, None)
+        if not task.cancelled():
+            task.exception()  # retrieved: whoever waited has it
+
+    def _keep_route(self, route: TopicRoute) -> None:
+        previous = self._routes.get(route.topic)
+        if previous == route:
+            return
+        self._routes[route.topic] = route
+        self._addresses = {}
+        for known in self._routes.values():
+            self._addresses.update(known.broker_addresses)
+        logger.info(
+            "event=route_changed topic=%s write_queues=%d read_queues=%d brokers=%s",
+            route.topic,
+            len(route.publish),
+            len(route.subscribe),
+            ",".join(sorted(route.broker_addresses)),
+        )
+        self._on_route(route)
+
+    async def _refresh_quietly(self, topic: str) -> None:
+        try:
+            await self.refresh_route(topic)
+        except TopicNotFound:
+            pass  # created by the first message that reaches a broker
+        except ClientError as error:
+            logger.warning("event=route_refresh_failed topic=%s reason=%r", topic, str(error))
+
+    async def _poll_routes(self) -> None:
+        while True:
+            await self._poll_due.wait(self.settings.poll_name_server_interval_s)
+            for topic in list(self._routes):
+                await self._refresh_quietly(topic)
+
+    # Brokers
+
+    def broker_addresses(self, broker_name: str) -> dict[int, str] | None:
+        """Addresses of a broker group by broker id."""
+        return self._addresses.get(broker_name)
+
+    def master_address(self, broker_name: str) -> str | None:
+        return self._addresses.get(broker_name, {}).get(MASTER_ID)
+
+    async def invoke_master(
+        self,
+        broker_name: str,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> ReceivedResponse:
+        """The answer of the master of a group.
+
+        Raises BrokerNotFound, ConnectFailed, ConnectionLost, RemotingTimeout.
+        """
+        address = self.master_address(broker_name)
+        if address is None:
+            raise BrokerNotFound(broker_name)
+        return await self.remoting.invoke(
+            address, code, header, body, timeout_s=timeout_s or self.settings.api_timeout_s
+        )
+
+    def expect_success(self, response: ReceivedResponse, broker_name: str) -> ReceivedResponse:
+        """`response` unless it is an error.  Raises BrokerRefused."""
+        if response.code != ResponseCode.SUCCESS:
+            raise BrokerRefused(response.code, response.remark, self.master_address(broker_name) or broker_name)
+        return response
+
+    # Heartbeats
+
+    def _channel_opened(self, address: str) -> None:
+        # A broker that was restarted knows nothing of us: tell it at once.
+        if any(address in members.values() for members in self._addresses.values()):
+            self._heartbeat_due.set()
+
+    async def _send_heartbeats(self) -> None:
+        while True:
+            await self._heartbeat_due.wait(self.settings.heartbeat_broker_interval_s)
+            await self.heartbeat_all()
+
+    async def heartbeat_all(self) -> None:
+        """Tell every broker of the known routes that we are here; those that fail are told the next time."""
+        data = self._heartbeat()
+        if data is None:
+            return
+        body = dumps(data)
+        await asyncio.gather(*(self._heartbeat_one(address, body) for address in self._heartbeat_addresses()))
+
+    def _heartbeat_addresses(self) -> list[str]:
+        return [
+            address
+            for members in self._addresses.values()
+            for broker_id, address in members.items()
+            if broker_id == MASTER_ID or self._heartbeat_to_slaves
+        ]
+
+    async def _heartbeat_one(self, address: str, body: bytes) -> None:
+        try:
+            response = await self.remoting.invoke(
+                address,
+                RequestCode.HEART_BEAT,
+                HeartbeatRequestHeader(),
+                body,
+                timeout_s=self.settings.api_timeout_s,
+            )
+        except ClientError as error:
+            logger.warning("event=heartbeat_failed broker=%s reason=%r", address, str(error))
+            return
+        if response.code != ResponseCode.SUCCESS:
+            logger.warning(
+                "event=heartbeat_refused broker=%s code=%d remark=%r", address, response.code, response.remark
+            )
+
+    async def unregister(self, producer_group: str | None, consumer_group: str | None) -> None:
+        """Tell every broker that is connected that this client leaves; one that does not answer is left."""
+        header = UnregisterClientRequestHeader(
+            client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
+        )
+        pending = [
+            channel.request(RequestCode.UNREGISTER_CLIENT, header, timeout_s=1.0)
+            for address in self._heartbeat_addresses()
+            if (channel := self.remoting.open_channel(address)) is not None
+        ]
+        await asyncio.gather(*pending, return_exceptions=True)

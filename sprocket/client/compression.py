@@ -1,0 +1,76 @@
+"""Compression of message bodies: the three types of the reference, and a bound on what a body inflates to.
+
+Source: RocketMQ 5.3.3, `CompressionType`, `ZlibCompressor`, `Lz4Compressor` (LZ4 frame format), `ZstdCompressor`,
+`MessageSysFlag`.
+"""
+
+import zlib
+from enum import Enum
+
+import lz4.frame
+import zstandard
+
+from remoting.message_record import COMPRESSION_MASK, SysFlag
+from sprocket.client.errors import BodyUnreadable
+from sprocket.common import limits
+
+
+class Compression(Enum):
+    """How bodies are compressed; the value is the type's bits in `sys_flag`."""
+
+    ZLIB = int(SysFlag.COMPRESSION_ZLIB)
+    LZ4 = int(SysFlag.COMPRESSION_LZ4)
+    ZSTD = int(SysFlag.COMPRESSION_ZSTD)
+
+
+def compress(body: bytes, compression: Compression, level: int) -> tuple[bytes, int]:
+    """The compressed body and the bits for `sys_flag`."""
+    if compression is Compression.ZLIB:
+        compressed = zlib.compress(body, level)
+    elif compression is Compression.LZ4:
+        compressed = lz4.frame.compress(body, compression_level=level)
+    else:
+        compressed = zstandard.ZstdCompressor(level=level).compress(body)
+    return compressed, SysFlag.COMPRESSED | compression.value
+
+
+def decompress(body: bytes, sys_flag: int, limit_bytes: int = limits.MAX_INFLATED_BYTES) -> bytes:
+    """The body as it was sent; `body` itself when `sys_flag` says it is not compressed.
+
+    Raises BodyUnreadable for damaged data, an unknown type, or more than `limit_bytes`.
+    """
+    if not sys_flag & SysFlag.COMPRESSED:
+        return body
+    kind = sys_flag & COMPRESSION_MASK
+    try:
+        if kind in (0, SysFlag.COMPRESSION_ZLIB):
+            inflated, is_whole = _unzlib(body, limit_bytes)
+        elif kind == SysFlag.COMPRESSION_LZ4:
+            inflated, is_whole = _unlz4(body, limit_bytes)
+        elif kind == SysFlag.COMPRESSION_ZSTD:
+            inflated, is_whole = _unzstd(body, limit_bytes)
+        else:
+            raise BodyUnreadable(f"sys_flag {sys_flag:#x} names compression type {kind >> 8}, which is none")
+    except (zlib.error, RuntimeError, EOFError, zstandard.ZstdError) as error:
+        raise BodyUnreadable(f"compressed body is damaged: {error}") from None
+    if not is_whole:
+        raise BodyUnreadable(f"compressed body is cut short or inflates beyond {limit_bytes} bytes")
+    return inflated
+
+
+def _unzlib(body: bytes, limit_bytes: int) -> tuple[bytes, bool]:
+    inflater = zlib.decompressobj()
+    inflated = inflater.decompress(body, limit_bytes)
+    return inflated, inflater.eof
+
+
+def _unlz4(body: bytes, limit_bytes: int) -> tuple[bytes, bool]:
+    inflater = lz4.frame.LZ4FrameDecompressor()
+    inflated: bytes = inflater.decompress(body, max_length=limit_bytes)
+    return inflated, inflater.eof
+
+
+def _unzstd(body: bytes, limit_bytes: int) -> tuple[bytes, bool]:
+    with zstandard.ZstdDecompressor().stream_reader(body) as reader:
+        inflated = reader.read(limit_bytes)
+        return inflated, not reader.read(1)

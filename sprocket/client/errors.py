@@ -1,0 +1,90 @@
+"""What the client raises: each error says the cause and what to do about it.
+
+`ConnectFailed`, `ConnectionLost` and `RemotingTimeout` of the layer below are part of this tree.
+"""
+
+from remoting.client import ConnectFailed
+from remoting.codes import ResponseCode
+from remoting.pending import ConnectionLost, RemotingTimeout
+from sprocket.common.errors import ClientError
+
+__all__ = [
+    "BodyUnreadable",
+    "BrokerNotFound",
+    "BrokerRefused",
+    "ClientClosed",
+    "ClientError",
+    "ConnectFailed",
+    "ConnectionLost",
+    "IllegalMessage",
+    "NameServerUnreachable",
+    "RemotingTimeout",
+    "SendFailed",
+    "TopicNotFound",
+]
+
+
+class ClientClosed(ClientError):
+    """The producer or consumer is closed, or was never opened with ``async with``."""
+
+
+class IllegalMessage(ClientError):
+    """A message, topic or group that no broker would take; nothing was sent."""
+
+
+class NameServerUnreachable(ClientError):
+    """None of the name servers answered."""
+
+
+class TopicNotFound(ClientError):
+    """No name server knows a route for the topic."""
+
+    def __init__(self, topic: str, name_servers: str) -> None:
+        super().__init__(
+            f"topic {topic} has no route on {name_servers}; create it with `sprocket topic create {topic}` "
+            "or enable autoCreateTopicEnable on a broker"
+        )
+        self.topic = topic
+
+
+class BrokerNotFound(ClientError):
+    """A broker that a queue names is in no route: it is down or was never registered."""
+
+    def __init__(self, broker_name: str) -> None:
+        super().__init__(f"broker {broker_name} has no address in the routes; check that it runs and is registered")
+        self.broker_name = broker_name
+
+
+class BrokerRefused(ClientError):
+    """A broker answered with an error: `code` and `remark` are its own."""
+
+    def __init__(self, code: int, remark: str | None, address: str) -> None:
+        super().__init__(f"{address} answered {code_name(code)} ({code}): {remark or 'no remark'}")
+        self.code = code
+        self.remark = remark
+        self.address = address
+
+
+class SendFailed(ClientError):
+    """A message was tried on every broker that was allowed and none took it; the last error is the cause."""
+
+    def __init__(self, topic: str, brokers: list[str], elapsed_ms: int, last: ClientError | None) -> None:
+        on = ", ".join(brokers) or "no broker"
+        super().__init__(
+            f"topic {topic}: not sent after {len(brokers)} attempts in {elapsed_ms} ms on {on}"
+            f"; the last error was: {last}. Check that a broker of the topic runs and is writable, then send again"
+        )
+        self.topic = topic
+        self.brokers = brokers
+
+
+class BodyUnreadable(ClientError):
+    """A compressed body that cannot be inflated within the limit."""
+
+
+def code_name(code: int) -> str:
+    """Name of a response code, ``UNKNOWN`` for one that the protocol does not have."""
+    try:
+        return ResponseCode(code).name
+    except ValueError:
+        return "UNKNOWN"

@@ -1,0 +1,198 @@
+"""Messages as an application sees them: what it sends, what it receives, and what a send came to."""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from remoting.bodies.client import MessageQueue
+from remoting.message_record import SysFlag
+from sprocket.client import message_properties as names
+from sprocket.client.compression import decompress
+
+_COMPRESSED = int(SysFlag.COMPRESSED)
+
+__all__ = ["Message", "MessageQueue", "ReceivedMessage", "SendResult", "SendStatus"]
+
+
+class Message:
+    """One message to send.
+
+    `keys` are what an operator can later find it by; `properties` are the application's own;
+    `delay_level` 1 to 18 delays it by that level of the broker's `messageDelayLevel`; `flag` is a number that
+    travels along.  `wait_store_ok` False lets a broker answer before its flush or replica has the message.
+    """
+
+    __slots__ = ("body", "delay_level", "flag", "keys", "properties", "tags", "topic", "wait_store_ok")
+
+    def __init__(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        tags: str = "",
+        keys: Iterable[str] | str = (),
+        properties: Mapping[str, str] | None = None,
+        delay_level: int = 0,
+        flag: int = 0,
+        wait_store_ok: bool = True,
+    ) -> None:
+        self.topic = topic
+        self.body = body
+        self.tags = tags
+        self.keys = keys if isinstance(keys, str) else " ".join(keys)
+        self.properties = properties
+        self.delay_level = delay_level
+        self.flag = flag
+        self.wait_store_ok = wait_store_ok
+
+    def __repr__(self) -> str:
+        return f"Message(topic={self.topic!r}, tags={self.tags!r}, keys={self.keys!r}, body={len(self.body)} bytes)"
+
+
+class SendStatus(Enum):
+    """How safe a message is that a broker took.  Source: RocketMQ 5.3.3, `SendStatus`."""
+
+    SEND_OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+class SendResult:
+    """Where a message lies.  `message_id` is the producer's (UNIQ_KEY); of a batch, all of them with commas."""
+
+    __slots__ = ("message_id", "offset_message_id", "queue", "queue_offset", "status", "transaction_id")
+
+    def __init__(
+        self,
+        status: SendStatus,
+        message_id: str,
+        offset_message_id: str,
+        queue: MessageQueue,
+        queue_offset: int,
+        transaction_id: str | None = None,
+    ) -> None:
+        self.status = status
+        self.message_id = message_id
+        self.offset_message_id = offset_message_id
+        self.queue = queue
+        self.queue_offset = queue_offset
+        self.transaction_id = transaction_id
+
+    def __repr__(self) -> str:
+        return f"SendResult({self.status.name}, {self.message_id}, {self.queue}, queue_offset={self.queue_offset})"
+
+
+class ReceivedMessage:
+    """One message from a broker.
+
+    Body and properties are decoded when they are first asked for; `body` raises BodyUnreadable when it is
+    compressed and damaged.  `topic` is the one it was first sent to, also when it comes again after a `nack`;
+    `queue` is where it really lies.
+    """
+
+    __slots__ = (
+        "_body",
+        "_born_host",
+        "_properties",
+        "_raw_properties",
+        "_store_host",
+        "born_timestamp_ms",
+        "flag",
+        "physical_offset",
+        "queue",
+        "queue_offset",
+        "reconsume_times",
+        "size_bytes",
+        "store_timestamp_ms",
+        "sys_flag",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        queue: MessageQueue,
+        queue_offset: int,
+        physical_offset: int,
+        body: bytes,
+        raw_properties: bytes,
+        flag: int,
+        sys_flag: int,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        store_timestamp_ms: int,
+        store_host: bytes,
+        reconsume_times: int,
+        size_bytes: int,
+    ) -> None:
+        self.topic = topic
+        self.queue = queue
+        self.queue_offset = queue_offset
+        self.physical_offset = physical_offset
+        self.flag = flag
+        self.sys_flag = sys_flag
+        self.born_timestamp_ms = born_timestamp_ms
+        self.store_timestamp_ms = store_timestamp_ms
+        self.reconsume_times = reconsume_times
+        self.size_bytes = size_bytes
+        self._body = body
+        self._raw_properties = raw_properties
+        self._properties: dict[str, str] | None = None
+        self._born_host = born_host
+        self._store_host = store_host
+
+    @property
+    def body(self) -> bytes:
+        """The body as it was sent; inflated on first use."""
+        if self.sys_flag & _COMPRESSED:
+            self._body = decompress(self._body, self.sys_flag)
+            self.sys_flag &= ~_COMPRESSED
+        return self._body
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties, the protocol's own among them."""
+        if self._properties is None:
+            self._properties = names.decode(self._raw_properties.decode(errors="replace"))
+        return self._properties
+
+    @property
+    def tags(self) -> str:
+        """The tag, empty for none."""
+        return self.properties.get(names.TAGS, "")
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys, one by one."""
+        return self.properties.get(names.KEYS, "").split()
+
+    @property
+    def message_id(self) -> str:
+        """The id that the producer gave (UNIQ_KEY); of a message without one, the offset message id."""
+        return self.properties.get(names.UNIQ_KEY) or self.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        """Address of the broker and physical offset, in hexadecimal (`MessageDecoder.createMessageId`)."""
+        return (self._store_host + self.physical_offset.to_bytes(8, "big")).hex().upper()
+
+    @property
+    def born_host(self) -> tuple[str, int]:
+        """Address and port of the producer, as the broker saw it."""
+        return _host(self._born_host)
+
+    @property
+    def store_host(self) -> tuple[str, int]:
+        """Address and port of the broker."""
+        return _host(self._store_host)
+
+    def __repr__(self) -> str:
+        return f"ReceivedMessage({self.message_id}, {self.queue}, queue_offset={self.queue_offset})"
+
+
+def _host(raw: bytes) -> tuple[str, int]:
+    address, port = raw[:-4], int.from_bytes(raw[-4:], "big")
+    if len(address) == 4:
+        return ".".join(map(str, address)), port
+    return ":".join(address[i : i + 2].hex() for i in range(0, 16, 2)), port

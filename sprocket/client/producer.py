@@ -1,0 +1,193 @@
+"""The producer: what an application sends with."""
+
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData
+from sprocket.client.client_instance import ClientInstance, ClientSettings
+from sprocket.client.errors import BrokerRefused, ClientError
+from sprocket.client.message import Message, SendResult
+from sprocket.client.send_request import (
+    SendRequest,
+    SendSettings,
+    batch_request,
+    check_group,
+    check_topic,
+    single_request,
+)
+from sprocket.client.sender import RETRY_CODES, Attempt, Sender
+from sprocket.common.clock import Clock
+
+T = TypeVar("T")
+
+
+class Producer:
+    """Sends messages; an async context manager::
+
+        async with Producer(group="flights", namesrv="127.0.0.1:9876") as producer:
+            result = await producer.send(Message("Flights", b"..."))
+
+    `namesrv` is one address or several with semicolons.  Connections are made when they are needed, so opening
+    succeeds also while no server runs.  Other settings: `SendSettings`; `client` holds those of the connections.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        namesrv: str = "",
+        *,
+        settings: SendSettings | None = None,
+        client: ClientSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        check_group(group)
+        self.group = group
+        self._instance = ClientInstance(
+            client or ClientSettings(namesrv=namesrv), heartbeat=self._heartbeat, clock=clock
+        )
+        self._settings = settings or SendSettings()
+        self._sender = Sender(self._instance, group, self._settings)
+        self._checked_topics: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        await self._instance.open()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Unregister from the brokers and close the connections."""
+        if self._instance.is_open:
+            await self._instance.unregister(self.group, None)
+            await self._instance.close()
+
+    def _heartbeat(self) -> HeartbeatData:
+        return HeartbeatData(self._instance.client_id, [ProducerData(self.group)])
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Send `message` and wait until a broker has it.
+
+        With `queue` it goes there; with `sharding_key` to the queue of that key, so that messages of one key stay
+        in order.  A failed attempt is repeated on another broker, so a message may arrive twice.
+
+        Raises IllegalMessage, TopicNotFound, NameServerUnreachable, SendFailed, BrokerRefused, ClientClosed.
+        """
+        request = self._prepare(message)
+        body_bytes = len(request.body)
+        await self._sender.take_room(body_bytes)
+        try:
+            if queue is None and sharding_key is None:
+                attempt = self._sender.start(request, timeout_s or self._settings.send_msg_timeout_s)
+                if attempt is not None:
+                    return await self._finish(request, attempt)
+            return await self._sender.send(request, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s)
+        finally:
+            self._sender.give_room(body_bytes)
+
+    async def send_oneway(
+        self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | None = None
+    ) -> None:
+        """Send `message` without an answer: it may be lost without notice."""
+        await self._sender.send_oneway(self._prepare(message), queue, sharding_key)
+
+    async def send_batch(
+        self, messages: Iterable[Message], *, queue: MessageQueue | None = None, timeout_s: float | None = None
+    ) -> SendResult:
+        """Send `messages` as one request; all of them go to one queue, or none does.
+
+        Raises as `send`; IllegalMessage also when they differ in topic or `wait_store_ok`, have a delay level,
+        or are larger together than maxMessageSize.
+        """
+        self._instance.check_open()
+        batch: Sequence[Message] = list(messages)
+        if batch:
+            self._check_topic(batch[0].topic)
+        request = batch_request(batch, self._settings, self._instance.identity.new_unique_id)
+        await self._sender.take_room(len(request.body))
+        try:
+            return await self._sender.send(request, queue=queue, timeout_s=timeout_s)
+        finally:
+            self._sender.give_room(len(request.body))
+
+    async def send_many(
+        self, messages: Iterable[Message] | AsyncIterable[Message], *, window: int = 256
+    ) -> AsyncIterator[SendResult]:
+        """Send a stream with up to `window` messages outstanding; results come in the order of the messages.
+
+        The next message is taken only when there is room, so memory is bounded and a slow cluster slows the source.
+        No task is made per message.  The first message that cannot be sent raises, as `send` does; what is
+        outstanding then may or may not have arrived.
+        """
+        started: deque[tuple[SendRequest, Attempt | None]] = deque()
+        timeout_s = self._settings.send_msg_timeout_s
+        async for message in _as_async(messages):
+            while len(started) >= window or (started and _is_done(started[0][1])):
+                yield await self._next_result(started)
+            request = self._prepare(message)
+            attempt = self._sender.start(request, timeout_s)
+            started.append((request, attempt))
+            if attempt is None:
+                # Nothing is known of the topic or its broker yet: wait for this one before the next.
+                while started:
+                    yield await self._next_result(started)
+        while started:
+            yield await self._next_result(started)
+
+    async def _next_result(self, started: deque[tuple[SendRequest, Attempt | None]]) -> SendResult:
+        request, attempt = started.popleft()
+        if attempt is None:
+            return await self._sender.send(request)
+        return await self._finish(request, attempt)
+
+    async def _finish(self, request: SendRequest, attempt: Attempt) -> SendResult:
+        """The result of a first attempt, or else of those that follow it."""
+        try:
+            return await self._sender.finish(request, attempt)
+        except BrokerRefused as refused:
+            if refused.code not in RETRY_CODES:
+                raise
+            error: ClientError = refused
+        except ClientError as failure:
+            error = failure
+        return await self._sender.send(request, failed=(attempt.queue.broker_name, error))
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that messages of `topic` may be sent to.  Raises TopicNotFound, NameServerUnreachable."""
+        self._instance.check_open()
+        route = await self._instance.publish_route(topic, self._settings.default_topic_queue_nums)
+        return list(route.publish)
+
+    def _prepare(self, message: Message) -> SendRequest:
+        self._instance.check_open()
+        if message.topic not in self._checked_topics:
+            self._check_topic(message.topic)
+        return single_request(message, self._settings, self._instance.identity.new_unique_id)
+
+    def _check_topic(self, topic: str) -> None:
+        check_topic(topic)
+        self._checked_topics.add(topic)
+
+
+def _is_done(attempt: Attempt | None) -> bool:
+    return attempt is not None and attempt.future.done()
+
+
+async def _as_async(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item

@@ -1,0 +1,262 @@
+"""Sends requests to brokers: chooses a queue, writes, waits, and tries another broker when one fails.
+
+Source: RocketMQ 5.3.3, `DefaultMQProducerImpl.sendDefaultImpl`, `MQClientAPIImpl.processSendResponse`.
+Different here: an attempt that could not connect sent nothing, so it uses up no retry; it is repeated, with
+back-off, until the time for the send is over.
+"""
+
+import asyncio
+import logging
+from collections import deque
+
+from remoting.bodies.client import MessageQueue
+from remoting.channel import RemotingChannel
+from remoting.codes import ResponseCode
+from remoting.command import ReceivedResponse
+from sprocket.client.client_instance import ClientInstance
+from sprocket.client.errors import (
+    BrokerNotFound,
+    BrokerRefused,
+    ClientError,
+    ConnectFailed,
+    RemotingTimeout,
+    SendFailed,
+)
+from sprocket.client.fault_tolerance import FaultTolerance
+from sprocket.client.message import SendResult, SendStatus
+from sprocket.client.queue_choice import RoundRobin, by_sharding_key
+from sprocket.client.send_request import SendRequest, SendSettings
+from sprocket.client.topic_route import TopicRoute
+from sprocket.client.wakeup import Wakeup
+
+logger = logging.getLogger(__name__)
+
+_STATUS = {
+    int(ResponseCode.SUCCESS): SendStatus.SEND_OK,
+    int(ResponseCode.FLUSH_DISK_TIMEOUT): SendStatus.FLUSH_DISK_TIMEOUT,
+    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
+    int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
+}
+# `DefaultMQProducer.retryResponseCodes`.
+RETRY_CODES = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+_BACKOFF_FIRST_S = 0.05
+_BACKOFF_MAX_S = 1.0
+
+
+class Attempt:
+    """A request that was written to a broker and whose answer is awaited."""
+
+    __slots__ = ("future", "queue", "started")
+
+    def __init__(self, future: "asyncio.Future[ReceivedResponse]", queue: MessageQueue, started: float) -> None:
+        self.future = future
+        self.queue = queue
+        self.started = started
+
+
+class Sender:
+    """Sends for one producer group over the connections of `instance`."""
+
+    def __init__(self, instance: ClientInstance, group: str, settings: SendSettings) -> None:
+        self.instance = instance
+        self.group = group
+        self.settings = settings
+        self.faults = FaultTolerance(settings.send_latency_enable)
+        self._round_robin = RoundRobin()
+        self._outstanding = 0
+        self._outstanding_bytes = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._never = Wakeup()
+
+    # Room: what is outstanding is bounded, whoever sends
+
+    async def take_room(self, body_bytes: int) -> None:
+        """Wait until one more request of `body_bytes` may be outstanding."""
+        settings = self.settings
+        while self._outstanding >= settings.max_outstanding or (
+            self._outstanding and self._outstanding_bytes + body_bytes > settings.max_outstanding_bytes
+        ):
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake_next()
+                raise
+        self._outstanding += 1
+        self._outstanding_bytes += body_bytes
+
+    def give_room(self, body_bytes: int) -> None:
+        self._outstanding -= 1
+        self._outstanding_bytes -= body_bytes
+        if self._waiting:
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    # One attempt
+
+    def start(self, request: SendRequest, timeout_s: float) -> Attempt | None:
+        """Write `request` if the route is known and the broker connected; None when something must be awaited."""
+        route = self.instance.cached_route(request.topic)
+        if route is None or not route.publish:
+            return None
+        queue = self._choose(route, None)
+        address = self.instance.master_address(queue.broker_name)
+        channel = None if address is None else self.instance.remoting.open_channel(address)
+        return None if channel is None else self._write(channel, request, queue, timeout_s)
+
+    def _choose(self, route: TopicRoute, last_broker: str | None) -> MessageQueue:
+        if not self.faults.any_avoided:
+            return self._round_robin.choose(route, None, last_broker)
+        now = asyncio.get_running_loop().time()
+        return self._round_robin.choose(route, lambda name: self.faults.is_available(name, now), last_broker)
+
+    def _write(self, channel: RemotingChannel, request: SendRequest, queue: MessageQueue, timeout_s: float) -> Attempt:
+        fields = request.ext_fields(self.group, self.settings, queue, self.instance.clock.wall_ms())
+        future = channel.request(request.code, fields, request.body, timeout_s=timeout_s)
+        return Attempt(future, queue, asyncio.get_running_loop().time())
+
+    async def finish(self, request: SendRequest, attempt: Attempt) -> SendResult:
+        """The result of an attempt.  Raises RemotingTimeout, ConnectionLost, BrokerRefused."""
+        queue = attempt.queue
+        now = asyncio.get_running_loop().time
+        try:
+            response = await attempt.future
+        except ClientError:
+            self._failed(request.topic, queue.broker_name)
+            raise
+        status = _STATUS.get(response.code)
+        if status is None:
+            self._refused(request.topic, queue.broker_name, response.code)
+            address = self.instance.master_address(queue.broker_name) or queue.broker_name
+            raise BrokerRefused(response.code, response.remark, address)
+        self.faults.sent(queue.broker_name, now() - attempt.started, now())
+        fields = response.ext_fields
+        queue_id = int(fields.get("queueId", queue.queue_id))
+        if queue_id != queue.queue_id:
+            queue = MessageQueue(request.topic, queue.broker_name, queue_id)
+        return SendResult(
+            status,
+            request.message_id,
+            fields.get("msgId", ""),
+            queue,
+            int(fields.get("queueOffset", 0)),
+            fields.get("transactionId"),
+        )
+
+    def _failed(self, topic: str, broker_name: str) -> None:
+        self.faults.failed(broker_name, asyncio.get_running_loop().time())
+        self.instance.request_refresh(topic)
+
+    def _refused(self, topic: str, broker_name: str, code: int) -> None:
+        if code in RETRY_CODES:
+            self.faults.failed(broker_name, asyncio.get_running_loop().time())
+        if code in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION):
+            self.instance.request_refresh(topic)
+
+    # A whole send
+
+    async def send(
+        self,
+        request: SendRequest,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        timeout_s: float | None = None,
+        failed: tuple[str, ClientError] | None = None,
+    ) -> SendResult:
+        """Send until a broker has the message, retries or time are used up.
+
+        With `queue` or `sharding_key` there is one place to send to, so there is no second attempt unless the
+        first could not connect.  `failed` is the broker and error of an attempt that went before.
+        Raises SendFailed, TopicNotFound, NameServerUnreachable, BrokerRefused (for a code that is not retried).
+        """
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        deadline = begun + (timeout_s or self.settings.send_msg_timeout_s)
+        left = (0 if queue or sharding_key is not None else self.settings.retry_times_when_send_failed) + 1
+        tried: list[str] = []
+        last_broker, error = failed or (None, None)
+        if failed:
+            tried.append(failed[0])
+            left -= 1
+        backoff_s = _BACKOFF_FIRST_S
+        while left > 0 and loop.time() < deadline:
+            target = queue or await self._target(request.topic, sharding_key, last_broker)
+            if target.broker_name == last_broker:
+                # The only choice is the broker that has just failed: give it time.
+                await self._never.wait(min(backoff_s, max(0.0, deadline - loop.time())))
+                backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
+            tried.append(target.broker_name)
+            last_broker = target.broker_name
+            try:
+                channel = await self._connect(request.topic, target.broker_name)
+                result = await self.finish(request, self._write(channel, request, target, deadline - loop.time()))
+            except (ConnectFailed, BrokerNotFound) as unsent:
+                error = unsent
+                continue
+            except BrokerRefused as refused:
+                if refused.code not in RETRY_CODES:
+                    raise
+                error = refused
+            except ClientError as failure:
+                error = failure
+            else:
+                if result.status is SendStatus.SEND_OK or not self.settings.retry_another_broker_when_not_store_ok:
+                    return result
+                error = BrokerRefused(ResponseCode.SLAVE_NOT_AVAILABLE, result.status.value, target.broker_name)
+            left -= 1
+            logger.info(
+                "event=send_attempt_failed topic=%s broker=%s reason=%r", request.topic, last_broker, str(error)
+            )
+        elapsed_ms = round((loop.time() - begun) * 1000)
+        if error is None:
+            error = RemotingTimeout("the time for the send was over before the first attempt")
+        raise SendFailed(request.topic, tried, elapsed_ms, error) from error
+
+    async def _target(self, topic: str, sharding_key: str | None, last_broker: str | None) -> MessageQueue:
+        route = await self.instance.publish_route(topic, self.settings.default_topic_queue_nums)
+        return self._choose(route, last_broker) if sharding_key is None else by_sharding_key(route, sharding_key)
+
+    async def _connect(self, topic: str, broker_name: str) -> RemotingChannel:
+        """Raises BrokerNotFound, ConnectFailed."""
+        address = self.instance.master_address(broker_name)
+        if address is None:
+            await self.instance.refresh_route(topic)
+            address = self.instance.master_address(broker_name)
+            if address is None:
+                raise BrokerNotFound(broker_name)
+        try:
+            return await self.instance.remoting.channel(address)
+        except ConnectFailed:
+            self._failed(topic, broker_name)
+            raise
+
+    async def send_oneway(self, request: SendRequest, queue: MessageQueue | None, sharding_key: str | None) -> None:
+        """Write the request and wait for no answer; waits only for the connection to take more.
+
+        Raises TopicNotFound, NameServerUnreachable, BrokerNotFound, ConnectFailed.
+        """
+        target = queue or await self._target(request.topic, sharding_key, None)
+        channel = await self._connect(request.topic, target.broker_name)
+        fields = request.ext_fields(self.group, self.settings, target, self.instance.clock.wall_ms())
+        channel.notify(request.code, fields, request.body)
+        await channel.drained()

@@ -1,0 +1,40 @@
+"""A flag that a task waits for, up to a time: how loops of the client sleep, so that they end at once."""
+
+import asyncio
+
+
+class Wakeup:
+    """`set` ends a wait that is under way, or else the next one."""
+
+    __slots__ = ("_is_set", "_waiters")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    def set(self) -> None:
+        self._is_set = True
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for `set`, which is used up by this; False after `timeout_s` without it."""
+        if not self._is_set:
+            loop = asyncio.get_running_loop()
+            waiter: asyncio.Future[None] = loop.create_future()
+            self._waiters.add(waiter)
+            timer = None if timeout_s is None else loop.call_later(timeout_s, _end, waiter)
+            try:
+                await waiter
+            finally:
+                self._waiters.discard(waiter)
+                if timer is not None:
+                    timer.cancel()
+        was_set, self._is_set = self._is_set, False
+        return was_set
+
+
+def _end(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
