@@ -92,13 +92,14 @@ class BrokerConfig:
     server_channel_max_idle_time_seconds: int = _int(
         "serverChannelMaxIdleTimeSeconds", 120, "A connection that is silent this long is closed.", minimum=1, unit="s"
     )
-    broker_permission: int = _int(
-        "brokerPermission",
-        6,
-        "What clients may do: 4 read, 2 write, 6 both.",
-        minimum=0,
-        maximum=6,
-        mutable=True,
+    broker_permission: int = field(
+        default=6,
+        metadata={
+            "key": "brokerPermission",
+            "doc": "What clients may do: 4 read, 2 write, 6 both.",
+            "allowed": (2, 4, 6),
+            "mutable": True,
+        },
     )
     default_topic_queue_nums: int = _int(
         "defaultTopicQueueNums",
@@ -140,6 +141,10 @@ class BrokerConfig:
     )
     channel_expired_timeout: int = _int(
         "channelExpiredTimeout", 120_000, "A client that sends no heartbeat this long is dropped.", minimum=1, unit="ms"
+    )
+    lite_pull_message_enable: bool = _bool("litePullMessageEnable", True, "Serve LITE_PULL_MESSAGE.", mutable=True)
+    start_accept_send_request_time_stamp: int = _int(
+        "startAcceptSendRequestTimeStamp", 0, "Sends before this time are refused.", minimum=0, unit="ms", mutable=True
     )
     reject_transaction_message: bool = _bool(
         "rejectTransactionMessage", False, "Refuse transactional messages.", mutable=True

@@ -1,0 +1,82 @@
+"""What commands that ask servers have in common: the name servers' address, running, errors, JSON."""
+
+import json
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from sprocket.cli.exit_codes import FAILURE, USAGE
+from sprocket.common.errors import ConfigError, SprocketError
+
+if TYPE_CHECKING:
+    from sprocket.client.admin import AdminClient
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+HELP = {"help_option_names": ["-h", "--help"]}
+
+namesrv_option = click.option(
+    "-n",
+    "--namesrvAddr",
+    "namesrv",
+    envvar="NAMESRV_ADDR",
+    show_envvar=True,
+    metavar="HOST:PORT;...",
+    help="Name servers; several are separated by ';'.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+class CommandFailed(click.ClickException):
+    """Ends the command with a message on stderr: a server refused or cannot be reached."""
+
+    exit_code = FAILURE
+
+
+class WrongUsage(CommandFailed):
+    """Ends the command with a message on stderr: what was typed or configured cannot be."""
+
+    exit_code = USAGE
+
+
+def name_servers(namesrv: str | None) -> list[str]:
+    """The addresses in `namesrv`.  Raises CommandFailed when there is none."""
+    addresses = [part.strip() for part in (namesrv or "").split(";") if part.strip()]
+    if not addresses:
+        raise WrongUsage("no name server given: use -n host:port or set NAMESRV_ADDR")
+    return addresses
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run `main` on uvloop; an error of Sprocket becomes a message and an exit status."""
+    import uvloop
+
+    try:
+        return uvloop.run(main)
+    except ConfigError as error:
+        raise WrongUsage(str(error)) from None
+    except SprocketError as error:
+        raise CommandFailed(str(error)) from None
+    except KeyboardInterrupt:
+        raise click.Abort from None
+
+
+def with_admin(namesrv: str | None, ask: "Callable[[AdminClient], Awaitable[T]]") -> T:
+    """What `ask` returns, given an admin client of these name servers."""
+    addresses = name_servers(namesrv)
+
+    async def session() -> T:
+        from sprocket.client.admin import AdminClient
+
+        async with AdminClient(addresses) as admin:
+            return await ask(admin)
+
+    return run(session())
+
+
+def print_json(value: object) -> None:
+    """`value` as JSON: one line in a pipe, indented on a terminal."""
+    indent = 2 if os.isatty(1) else None
+    click.echo(json.dumps(value, indent=indent, ensure_ascii=False, default=str))

@@ -1,0 +1,146 @@
+"""`sprocket topic`, `sprocket cluster`, `sprocket offset`: a cluster seen and changed by hand."""
+
+import click
+
+from sprocket.cli.client_session import HELP, CommandFailed, json_option, namesrv_option, print_json, with_admin
+from sprocket.cli.columns import fitted, millis_text, perm_text
+
+
+def _print_table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
+    for line in fitted(head, rows):
+        click.echo(line)
+
+
+@click.group(context_settings=HELP)
+def topic() -> None:
+    """List, create and locate topics."""
+
+
+@topic.command("list")
+@namesrv_option
+@click.option("--all", "show_all", is_flag=True, help="Retry and dead-letter topics too.")
+@json_option
+def list_topics(namesrv: str | None, show_all: bool, as_json: bool) -> None:
+    """List topics."""
+    topics = with_admin(namesrv, lambda admin: admin.topic_list())
+    shown = [name for name in topics if show_all or not name.startswith("%")]
+    if as_json:
+        print_json(shown)
+    else:
+        for name in shown:
+            click.echo(name)
+
+
+@topic.command("create")
+@click.argument("name")
+@namesrv_option
+@click.option("--cluster", default="DefaultCluster", show_default=True, help="Create it on every master of this.")
+@click.option("--queues", type=click.IntRange(1), default=8, show_default=True, help="Queues on each broker.")
+@json_option
+def create_topic(name: str, namesrv: str | None, cluster: str, queues: int, as_json: bool) -> None:
+    """Create topic NAME, or change its number of queues."""
+    from remoting.bodies.topic import TopicConfig
+    from sprocket.client.admin import AdminClient
+
+    async def create(admin: AdminClient) -> list[str]:
+        masters = await admin.broker_addresses(cluster, masters_only=True)
+        for address in masters:
+            await admin.create_topic(address, TopicConfig(name, queues, queues))
+        return masters
+
+    masters = with_admin(namesrv, create)
+    if not masters:
+        raise CommandFailed(f"cluster {cluster} has no master")
+    if as_json:
+        print_json({"topic": name, "queues": queues, "brokers": masters})
+    else:
+        click.echo(f"topic {name} has {queues} queues on each of {', '.join(masters)}")
+
+
+@topic.command("route")
+@click.argument("name")
+@namesrv_option
+@json_option
+def route(name: str, namesrv: str | None, as_json: bool) -> None:
+    """Show where the queues of topic NAME are."""
+    found = with_admin(namesrv, lambda admin: admin.topic_route(name))
+    queues = {data.broker_name: data for data in found.queue_datas}
+    rows: list[tuple[object, ...]] = []
+    for broker in sorted(found.broker_datas, key=lambda data: data.broker_name):
+        data = queues.get(broker.broker_name)
+        if data is not None:
+            address = broker.master_or_slave() or ""
+            shape = (data.read_queue_nums, data.write_queue_nums, perm_text(data.perm))
+            rows.append((broker.cluster or "", broker.broker_name, address, *shape))
+    head = ("cluster", "broker", "address", "readQueues", "writeQueues", "perm")
+    if as_json:
+        print_json([dict(zip(head, row, strict=True)) for row in rows])
+    else:
+        _print_table(head, rows)
+
+
+@click.group(context_settings=HELP)
+def cluster() -> None:
+    """Look at clusters."""
+
+
+@cluster.command("list")
+@namesrv_option
+@json_option
+def list_clusters(namesrv: str | None, as_json: bool) -> None:
+    """List the brokers of every cluster."""
+    from sprocket.cli.mqadmin_broker import members
+
+    found = with_admin(namesrv, lambda admin: members(admin, None))
+    head = ("cluster", "broker", "id", "address", "version", "active")
+    rows: list[tuple[object, ...]] = [
+        (*member[:4], member.runtime.get("brokerVersionDesc", ""), member.runtime.get("brokerActive", "false"))
+        for member in found
+    ]
+    if as_json:
+        print_json([dict(zip(head, row, strict=True)) for row in rows])
+    else:
+        _print_table(head, rows)
+
+
+@click.group(context_settings=HELP)
+def offset() -> None:
+    """Look at offsets."""
+
+
+@offset.command("show")
+@click.argument("group", required=False)
+@namesrv_option
+@click.option("--topic", "topic_name", help="Queues of this topic; without GROUP, their first and last offset.")
+@json_option
+def show_offsets(group: str | None, namesrv: str | None, topic_name: str | None, as_json: bool) -> None:
+    """Show how far consumer GROUP is in every queue, or the extent of a topic's queues."""
+    if group is None and topic_name is None:
+        raise click.UsageError("GROUP or --topic is needed")
+    head: tuple[str, ...]
+    rows: list[tuple[object, ...]]
+    if group is not None:
+        from sprocket.cli.mqadmin_consumer import queue_progress
+
+        name = group
+        stats = with_admin(namesrv, lambda admin: admin.consume_stats(name, topic_name))
+        head = ("topic", "broker", "queue", "brokerOffset", "consumerOffset", "lag")
+        rows = [row[:6] for row in queue_progress(stats)]
+    else:
+        extents = with_admin(namesrv, lambda admin: admin.topic_stats(topic_name or ""))
+        head = ("topic", "broker", "queue", "minOffset", "maxOffset", "lastUpdated")
+        rows = [
+            (
+                queue.topic,
+                queue.broker_name,
+                queue.queue_id,
+                extent.min_offset,
+                extent.max_offset,
+                millis_text(extent.last_update_timestamp) if extent.last_update_timestamp > 0 else "",
+            )
+            for queue, extent in sorted(extents.offset_table.items())
+        ]
+    if as_json:
+        print_json([dict(zip(head, row, strict=True)) for row in rows])
+    else:
+        _print_table(head, rows)

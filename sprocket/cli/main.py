@@ -1,0 +1,49 @@
+"""`sprocket`: every command under one name."""
+
+from typing import Final
+
+import click
+
+from sprocket.cli.client_session import HELP
+from sprocket.cli.cluster_commands import cluster, offset, topic
+from sprocket.cli.message_commands import consume, send
+from sprocket.cli.mqbroker import main as broker
+from sprocket.cli.mqnamesrv import main as namesrv
+from sprocket.cli.standalone import standalone
+
+_SHELLS: Final = ("bash", "zsh", "fish")
+
+
+@click.group(context_settings=HELP)
+@click.version_option(package_name="sprocket-mq", prog_name="sprocket")
+def main() -> None:
+    """Sprocket, a message broker that speaks RocketMQ.
+
+    Exit status: 0 done, 1 a server refused or cannot be reached, 2 wrong usage or configuration, 70 a bug of
+    Sprocket, 74 the disk failed.
+    """
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+def completion(shell: str) -> None:
+    """Print the completion script for SHELL: eval "$(sprocket completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    for program, command in _programs().items():
+        variable = f"_{program.upper()}_COMPLETE"
+        kind = get_completion_class(shell)
+        assert kind is not None
+        click.echo(kind(command, {}, program, variable).source())
+
+
+def _programs() -> dict[str, click.Command]:
+    from sprocket.cli.mqadmin import main as mqadmin
+
+    return {"sprocket": main, "mqadmin": mqadmin, "mqbroker": broker, "mqnamesrv": namesrv}
+
+
+main.add_command(namesrv, "namesrv")
+main.add_command(broker, "broker")
+for _command in (standalone, send, consume, topic, cluster, offset):
+    main.add_command(_command)

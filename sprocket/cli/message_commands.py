@@ -1,0 +1,151 @@
+"""`sprocket send` and `sprocket consume`: messages by hand and in pipes."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from sprocket.cli.client_session import HELP, json_option, name_servers, namesrv_option, print_json, run
+
+if TYPE_CHECKING:
+    from sprocket.client.message import ReceivedMessage, SendResult
+
+
+def parse_property(_context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
+    """``name=value`` words as a map."""
+    properties = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{word!r}: allowed is name=value")
+        properties[name] = value
+    return properties
+
+
+@click.command(context_settings=HELP)
+@click.argument("topic")
+@click.argument("body", required=False)
+@namesrv_option
+@click.option("--tag", default="", help="Tag that consumers can filter by.")
+@click.option("--key", "keys", multiple=True, help="Key to find the message by; may be given several times.")
+@click.option("-p", "--property", "properties", multiple=True, callback=parse_property, metavar="NAME=VALUE")
+@click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="Deliver later: 1 is 1 s, 18 is 2 h.")
+@click.option("--group", default="sprocket-send", show_default=True, help="Producer group.")
+@json_option
+def send(
+    topic: str,
+    body: str | None,
+    namesrv: str | None,
+    tag: str,
+    keys: tuple[str, ...],
+    properties: dict[str, str],
+    delay_level: int,
+    group: str,
+    as_json: bool,
+) -> None:
+    """Send BODY to TOPIC; without BODY, each line of standard input is a message."""
+    from sprocket.client import Message, Producer
+
+    servers = ";".join(name_servers(namesrv))
+
+    async def send_all() -> None:
+        async with Producer(group, namesrv=servers) as producer:
+            for text in [body] if body is not None else map(_without_line_end, sys.stdin):
+                message = Message(
+                    topic, text.encode(), tags=tag, keys=keys, properties=properties, delay_level=delay_level
+                )
+                _print_sent(await producer.send(message), as_json)
+
+    run(send_all())
+
+
+def _without_line_end(line: str) -> str:
+    return line.removesuffix("\n")
+
+
+def _print_sent(result: "SendResult", as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "status": result.status.name,
+                "messageId": result.message_id,
+                "topic": result.queue.topic,
+                "broker": result.queue.broker_name,
+                "queue": result.queue.queue_id,
+                "offset": result.queue_offset,
+            }
+        )
+    else:
+        where = f"{result.queue.broker_name} queue {result.queue.queue_id} offset {result.queue_offset}"
+        click.echo(f"{result.status.name} {result.message_id} {where}")
+
+
+@click.command(context_settings=HELP)
+@click.argument("topic")
+@namesrv_option
+@click.option("-g", "--group", default="sprocket-consume", show_default=True, help="Consumer group.")
+@click.option("--tags", default="*", show_default=True, help="Tags: 'A || B', or * for all.")
+@click.option(
+    "--from",
+    "start",
+    type=click.Choice(["first", "last"]),
+    default="last",
+    show_default=True,
+    help="Where a group begins that has no offset yet.",
+)
+@click.option("--max", "limit", type=click.IntRange(1), help="End after so many messages.")
+@click.option("--wait", "wait_s", type=click.FloatRange(min=0), help="End when nothing came for so many seconds.")
+@json_option
+def consume(
+    topic: str,
+    namesrv: str | None,
+    group: str,
+    tags: str,
+    start: str,
+    limit: int | None,
+    wait_s: float | None,
+    as_json: bool,
+) -> None:
+    """Print the messages of TOPIC as they come, one line each, and acknowledge them."""
+    import asyncio
+
+    from sprocket.client import ConsumeFrom, Consumer
+
+    servers = ";".join(name_servers(namesrv))
+    begin = ConsumeFrom.FIRST if start == "first" else ConsumeFrom.LAST
+
+    async def consume_all() -> None:
+        async with Consumer(group, namesrv=servers, consume_from=begin) as consumer:
+            await consumer.subscribe(topic, tags)
+            count = 0
+            messages = aiter(consumer)
+            while limit is None or count < limit:
+                try:
+                    async with asyncio.timeout(wait_s):
+                        message = await anext(messages)
+                except TimeoutError:
+                    return
+                _print_received(message, as_json)
+                await consumer.ack(message)
+                count += 1
+
+    run(consume_all())
+
+
+def _print_received(message: "ReceivedMessage", as_json: bool) -> None:
+    text = message.body.decode(errors="replace")
+    if not as_json:
+        click.echo(text)
+        return
+    print_json(
+        {
+            "topic": message.topic,
+            "broker": message.queue.broker_name,
+            "queue": message.queue.queue_id,
+            "offset": message.queue_offset,
+            "storeTimestamp": message.store_timestamp_ms,
+            "reconsumeTimes": message.reconsume_times,
+            "properties": dict(message.properties),
+            "body": text,
+        }
+    )

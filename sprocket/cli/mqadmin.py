@@ -1,0 +1,46 @@
+"""`mqadmin`: RocketMQ's admin command, with its own command names, flags and column layouts.
+
+Source of names, flags, layouts: RocketMQ 5.3.3, package `org.apache.rocketmq.tools.command`.  What differs: an
+error is one line on stderr and exit status 1 (there a stack trace and 0), and ``--json`` is new.
+"""
+
+import click
+
+from sprocket.cli.client_session import HELP
+from sprocket.cli.mqadmin_broker import broker_status, cluster_list
+from sprocket.cli.mqadmin_consumer import consumer_progress
+from sprocket.cli.mqadmin_topic import delete_topic, topic_list, topic_route, topic_status, update_topic
+
+
+@click.group(context_settings=HELP)
+def main() -> None:
+    """Administer a cluster: RocketMQ's command names and flags."""
+
+
+@main.command(name="help")
+@click.argument("command", required=False)
+@click.pass_context
+def show_help(context: click.Context, command: str | None) -> None:
+    """Show the flags of a command."""
+    assert context.parent is not None
+    if command is None:
+        click.echo(main.get_help(context.parent))
+        return
+    found = main.get_command(context.parent, command)
+    if found is None:
+        raise click.UsageError(f"The sub command {command} not exist.")
+    with click.Context(found, info_name=command, parent=context.parent) as own:
+        click.echo(found.get_help(own))
+
+
+for _command in (
+    update_topic,
+    delete_topic,
+    topic_list,
+    topic_route,
+    topic_status,
+    cluster_list,
+    broker_status,
+    consumer_progress,
+):
+    main.add_command(_command)

@@ -1,0 +1,118 @@
+"""The life of a server process: start, say so in one line, run until a signal or a failure, stop in order.
+
+Exit statuses are those of `exit_codes`.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from sprocket.cli import exit_codes
+from sprocket.common.errors import ConfigError, InvariantError, SprocketError, StoreError
+
+logger = logging.getLogger(__name__)
+
+
+class Server(Protocol):
+    """What is run: a name server or a broker."""
+
+    async def start(self) -> None:
+        """Listen and serve."""
+
+    async def stop(self) -> None:
+        """Stop accepting, unregister, flush, write the checkpoint, remove ``abort``."""
+
+
+class Process:
+    """One process with one or more servers, which start in order and stop in the opposite one.
+
+    Servers report a failure that they cannot go on from to `fail`.
+    """
+
+    def __init__(self) -> None:
+        self._ended: asyncio.Event | None = None
+        self._failure: SprocketError | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def fail(self, failure: SprocketError) -> None:
+        """End the process because of `failure`; may be called from any thread, the first failure counts."""
+        if self._failure is None:
+            self._failure = failure
+        if self._loop is not None and self._ended is not None:
+            self._loop.call_soon_threadsafe(self._ended.set)
+
+    def run(self, factories: Sequence[Callable[[], Server]], announce: Callable[[], str]) -> int:
+        """Run a server of each factory until SIGTERM, SIGINT or a failure.  Returns the exit status.
+
+        A factory is called when the server before it has started; `announce` is printed when all have.
+        """
+        import uvloop
+
+        try:
+            return uvloop.run(self._run(factories, announce))
+        except (SprocketError, OSError) as error:
+            print(f"Error: {error}", file=sys.stderr)
+            return exit_status(error)
+
+    async def _run(self, factories: Sequence[Callable[[], Server]], announce: Callable[[], str]) -> int:
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._signalled, number)
+        started: list[Server] = []
+        try:
+            for factory in factories:
+                server = factory()
+                started.append(server)
+                await server.start()
+            print(announce(), flush=True)
+            await self._ended.wait()
+        finally:
+            await self._stop(started)
+        if self._failure is not None:
+            raise self._failure
+        return exit_codes.SUCCESS
+
+    def _signalled(self, number: int) -> None:
+        logger.info("event=signal name=%s", signal.Signals(number).name)
+        if self._ended is not None:
+            if self._ended.is_set():
+                # Asked a second time: whoever asks does not want to wait for the stop.
+                os._exit(128 + number)
+            self._ended.set()
+
+    async def _stop(self, started: list[Server]) -> None:
+        for server in reversed(started):
+            try:
+                await server.stop()
+            except (SprocketError, OSError) as error:
+                self._failure = self._failure or _as_sprocket_error(error)
+
+
+def exit_status(error: Exception) -> int:
+    """The status that a process ends with because of `error`."""
+    if isinstance(error, InvariantError):
+        return exit_codes.INVARIANT
+    if isinstance(error, StoreError):
+        return exit_codes.DISK
+    # What is left at a start is the operator's: a bad value, a port that is taken, a folder not writable.
+    return exit_codes.USAGE if isinstance(error, ConfigError | OSError) else exit_codes.FAILURE
+
+
+def _as_sprocket_error(error: Exception) -> SprocketError:
+    return error if isinstance(error, SprocketError) else StoreError(str(error))
+
+
+def log_to_stderr(level: str) -> None:
+    """Lines of `key=value` on stderr, time in UTC."""
+    from time import gmtime
+
+    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = gmtime
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level.upper(), handlers=[handler])

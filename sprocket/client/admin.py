@@ -1,0 +1,283 @@
+"""What an operator asks of name servers and brokers, as typed coroutines over the wire.
+
+Source of requests and of how answers are gathered: RocketMQ 5.3.3, `DefaultMQAdminExtImpl`, `MQClientAPIImpl`.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+
+from remoting.bodies.client import ConsumerConnection, MessageQueue
+from remoting.bodies.group import GroupList
+from remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
+from remoting.bodies.stats import ConsumeStats, KVTable, OffsetWrapper, TopicOffset, TopicStatsTable
+from remoting.bodies.topic import TopicConfig, TopicList
+from remoting.client import ConnectFailed, ConnectionLost, RemotingClient, RemotingTimeout
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import ReceivedResponse
+from remoting.fastjson import loads
+from remoting.headers.admin import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetConsumeStatsRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+from remoting.headers.base import Header
+from remoting.headers.client import GetConsumerConnectionListRequestHeader
+from remoting.headers.namesrv import (
+    DeleteKVConfigRequestHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetRouteInfoRequestHeader,
+    PutKVConfigRequestHeader,
+)
+from sprocket.common.errors import ClientError, ProtocolError
+
+DEFAULT_TOPIC = "TBW102"  # the topic that new ones are modelled on
+RETRY_TOPIC_PREFIX = "%RETRY%"
+DLQ_TOPIC_PREFIX = "%DLQ%"
+ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
+
+T = TypeVar("T")
+
+
+class AdminError(ClientError):
+    """A server refused or could not be asked; `code` is its response code, None without an answer."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _ConsumeStatsText(msgspec.Struct, rename="camel"):
+    """`ConsumeStats` with its keys as they are on the wire: each the JSON text of a queue."""
+
+    offset_table: dict[str, OffsetWrapper] = {}
+    consume_tps: float = 0.0
+
+
+class _TopicStatsText(msgspec.Struct, rename="camel"):
+    """`TopicStatsTable` with its keys as they are on the wire."""
+
+    offset_table: dict[str, TopicOffset] = {}
+    topic_put_tps: float = 0.0
+
+
+class AdminClient:
+    """Asks the name servers given, in turn until one answers, and the brokers they name.
+
+    Every method raises AdminError.  `timeout_s` bounds one request.
+    """
+
+    def __init__(self, name_servers: Sequence[str], *, timeout_s: float = 5.0) -> None:
+        if not name_servers:
+            raise AdminError("no name server given: use -n host:port or set NAMESRV_ADDR")
+        self._name_servers = list(name_servers)
+        self._timeout_s = timeout_s
+        self._remoting = RemotingClient()
+
+    async def __aenter__(self) -> "AdminClient":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._remoting.close()
+
+    async def topic_list(self) -> list[str]:
+        """Every topic that a name server knows, sorted."""
+        response = await self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(_decoded(response, TopicList).topic_list)
+
+    async def topic_route(self, topic: str) -> TopicRouteData:
+        """Where the queues of `topic` are."""
+        header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+        return _decoded(await self._ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), TopicRouteData)
+
+    async def cluster_info(self) -> ClusterInfo:
+        """Clusters, their brokers and the brokers' addresses."""
+        return _decoded(await self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO), ClusterInfo)
+
+    async def broker_addresses(self, cluster: str, *, masters_only: bool) -> list[str]:
+        """Addresses of the brokers of `cluster`, by broker name and id."""
+        info = await self.cluster_info()
+        if cluster not in info.cluster_addr_table:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise AdminError(f"cluster {cluster} is not known; known are: {known}")
+        addresses = []
+        for name in sorted(info.cluster_addr_table[cluster]):
+            members = info.broker_addr_table[name].broker_addrs if name in info.broker_addr_table else {}
+            addresses += [address for id_, address in sorted(members.items()) if id_ == MASTER_ID or not masters_only]
+        return addresses
+
+    async def broker_runtime_info(self, broker: str) -> dict[str, str]:
+        """Figures that the broker at an address tells of itself."""
+        return _decoded(await self._ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO), KVTable).table
+
+    async def create_topic(self, broker: str, config: TopicConfig) -> None:
+        """Create `config` on the broker at an address, or change it there."""
+        header = CreateTopicRequestHeader(
+            topic=config.topic_name,
+            default_topic=DEFAULT_TOPIC,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_filter_type=config.topic_filter_type,
+            topic_sys_flag=config.topic_sys_flag,
+            order=config.order,
+            attributes=",".join(f"{key}={value}" if value else key for key, value in config.attributes.items()),
+        )
+        await self._ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+    async def delete_topic(self, topic: str, cluster: str) -> None:
+        """Delete `topic` from the masters of `cluster`, then from every name server."""
+        for broker in await self.broker_addresses(cluster, masters_only=True):
+            await self._ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+        header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
+        await self._tell_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+        order = DeleteKVConfigRequestHeader(namespace=ORDER_TOPIC_NAMESPACE, key=topic)
+        await self._tell_name_servers(RequestCode.DELETE_KV_CONFIG, order)
+
+    async def set_order_conf(self, topic: str, broker_queues: Mapping[str, int], *, whole: bool) -> str:
+        """Set how many queues of an ordered topic each broker has; not `whole`, others' entries are kept.
+
+        Returns what was set: ``broker-a:8;broker-b:8``.
+        """
+        entries: dict[str, str] = {}
+        if not whole:
+            for entry in (await self._kv_config(ORDER_TOPIC_NAMESPACE, topic)).split(";"):
+                if entry:
+                    entries[entry.partition(":")[0]] = entry
+        entries |= {name: f"{name}:{queues}" for name, queues in broker_queues.items()}
+        value = ";".join(entries.values())
+        header = PutKVConfigRequestHeader(namespace=ORDER_TOPIC_NAMESPACE, key=topic, value=value)
+        await self._tell_name_servers(RequestCode.PUT_KV_CONFIG, header)
+        return value
+
+    async def topic_stats(self, topic: str, route_topic: str | None = None) -> TopicStatsTable:
+        """Extent of every queue of `topic`, from each broker on its route or on that of `route_topic`."""
+        stats = TopicStatsTable()
+        for broker in _addresses((await self.topic_route(route_topic or topic)).broker_datas):
+            header = GetTopicStatsInfoRequestHeader(topic=topic)
+            part = _decoded(await self._ask(broker, RequestCode.GET_TOPIC_STATS_INFO, header), _TopicStatsText)
+            stats.offset_table |= _by_queue(part.offset_table)
+            stats.topic_put_tps += part.topic_put_tps
+        return stats
+
+    async def consume_stats(self, group: str, topic: str | None = None, route_topic: str | None = None) -> ConsumeStats:
+        """How far `group` is in every queue, of `topic` or of all topics that it consumes.
+
+        The brokers asked are those on the route of the group's retry topic, else of `topic`, else of
+        `route_topic`.
+        """
+        header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
+        stats = ConsumeStats()
+        for broker in _addresses(await self._brokers_of_group(group, topic, route_topic)):
+            response = await self._ask(broker, RequestCode.GET_CONSUME_STATS, header)
+            part = _decoded(response, _ConsumeStatsText)
+            stats.offset_table |= _by_queue(part.offset_table)
+            stats.consume_tps += part.consume_tps
+        return stats
+
+    async def consumer_connection(self, group: str) -> ConsumerConnection:
+        """The clients of `group` that are online, from the first broker that serves it."""
+        brokers = _addresses(await self._brokers_of_group(group, None, None))
+        if not brokers:
+            raise AdminError(f"group {group}: no broker on the route of {RETRY_TOPIC_PREFIX}{group}")
+        header = GetConsumerConnectionListRequestHeader(consumer_group=group)
+        response = await self._ask(brokers[0], RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        return _decoded(response, ConsumerConnection)
+
+    async def groups_of_topic(self, topic: str) -> list[str]:
+        """Consumer groups that have consumed `topic`, sorted."""
+        groups: set[str] = set()
+        for broker in _addresses((await self.topic_route(topic)).broker_datas):
+            header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
+            response = await self._ask(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+            groups.update(_decoded(response, GroupList).group_list)
+        return sorted(groups)
+
+    async def wait_for_broker(self, cluster: str, count: int, *, within_s: float) -> None:
+        """Return when at least `count` masters of `cluster` are registered.  Raises AdminError after `within_s`."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + within_s
+        while True:
+            try:
+                if len(await self.broker_addresses(cluster, masters_only=True)) >= count:
+                    return
+            except AdminError:
+                if clock() > deadline:
+                    raise
+            if clock() > deadline:
+                raise AdminError(f"cluster {cluster} has fewer than {count} brokers after {within_s} s")
+            await asyncio.sleep(0.02)
+
+    async def _brokers_of_group(self, group: str, topic: str | None, route_topic: str | None) -> list[BrokerData]:
+        topics = [name for name in (RETRY_TOPIC_PREFIX + group, topic, route_topic) if name]
+        for position, name in enumerate(topics, 1):
+            try:
+                return (await self.topic_route(name)).broker_datas
+            except AdminError:
+                if position == len(topics):
+                    raise
+        return []
+
+    async def _kv_config(self, namespace: str, key: str) -> str:
+        """Empty when there is none."""
+        try:
+            response = await self._ask_name_server(
+                RequestCode.GET_KV_CONFIG, GetKVConfigRequestHeader(namespace=namespace, key=key)
+            )
+        except AdminError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return ""
+            raise
+        return response.header(GetKVConfigResponseHeader).value or ""
+
+    async def _tell_name_servers(self, code: RequestCode, header: Header) -> None:
+        for address in self._name_servers:
+            await self._ask(address, code, header)
+
+    async def _ask_name_server(self, code: RequestCode, header: Header | None = None) -> ReceivedResponse:
+        """The answer of the first name server that gives one, even a refusal."""
+        for position, address in enumerate(self._name_servers, 1):
+            try:
+                return await self._ask(address, code, header)
+            except AdminError as error:
+                if error.code is not None or position == len(self._name_servers):
+                    raise
+        raise AdminError("no name server given")
+
+    async def _ask(self, address: str, code: RequestCode, header: Header | None = None) -> ReceivedResponse:
+        try:
+            response = await self._remoting.invoke(address, code, header, timeout_s=self._timeout_s)
+        except (ConnectFailed, ConnectionLost, RemotingTimeout) as error:
+            raise AdminError(f"{code.name} to {address}: {error}") from None
+        if response.code != ResponseCode.SUCCESS:
+            raise AdminError(f"{code.name} to {address}: CODE: {response.code}  DESC: {response.remark}", response.code)
+        return response
+
+
+def _addresses(brokers: Iterable[BrokerData]) -> list[str]:
+    """The master of each broker group, else a slave; by broker name."""
+    ordered = sorted(brokers, key=lambda broker: broker.broker_name)
+    return [address for address in (broker.master_or_slave() for broker in ordered) if address is not None]
+
+
+def _decoded(response: ReceivedResponse, body_type: type[T]) -> T:
+    try:
+        return loads(response.body, body_type)
+    except ProtocolError as error:
+        raise AdminError(f"the answer is no {body_type.__name__}: {error}") from None
+
+
+def _by_queue(table: Mapping[str, T]) -> dict[MessageQueue, T]:
+    try:
+        return {loads(text.encode(), MessageQueue): value for text, value in table.items()}
+    except ProtocolError as error:
+        raise AdminError(f"the answer's key is no queue: {error}") from None
