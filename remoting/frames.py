@@ -3,14 +3,16 @@
 import struct
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from remoting import codec_binary, codec_json
 from remoting.codes import LanguageCode
-from remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, LANGUAGE, VERSION, Buffer, Response
+from remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, VERSION, Buffer, Response
 from remoting.framing import JSON, ROCKETMQ, frame_prefix
 from remoting.headers.base import Header, to_ext_fields
 
 _JSON_PREFIX = struct.Struct(">ii")
-_BINARY_FIXED = struct.Struct(">iIhBhiiii")
+_BINARY_FIXED = struct.Struct(">iIhBhiii")
 
 
 def encode_request(
@@ -47,64 +49,84 @@ def as_buffers(body: Buffer | Sequence[Buffer]) -> Sequence[Buffer]:
     return body
 
 
+# What stands before a header of each size, for responses without a body: a table is faster than packing.
+_PREFIX_TABLE = [frame_prefix(JSON, size, 0) for size in range(1024)]
+
+
+def json_prefix(header_bytes: int) -> bytes:
+    """The eight bytes before a JSON header of a frame without a body."""
+    if header_bytes < 1024:
+        return _PREFIX_TABLE[header_bytes]
+    return frame_prefix(JSON, header_bytes, 0)
+
+
 class ResponseTemplate:
     """Encodes responses of one code and one set of header fields several times faster than `encode_response`.
 
     Values are ASCII bytes or integers that need no escaping in JSON: numbers, ids, addresses.
     """
 
-    __slots__ = ("_binary_keys", "_code", "_json")
+    __slots__ = ("_constants", "_keys", "_remark", "code", "json_format")
 
-    def __init__(self, code: int, names: Sequence[str], constants: Mapping[str, str] | None = None) -> None:
-        """`names` are the fields whose values vary, in order; `constants` are sent with every response."""
+    def __init__(
+        self,
+        code: int,
+        names: Sequence[str] | Mapping[str, str],
+        constants: Mapping[str, str] | None = None,
+        remark: str | None = None,
+    ) -> None:
+        """`names` are the fields whose values vary, in order; a mapping gives each its %-format (else %b).
+
+        `constants` and `remark` are sent with every response.  `json_format` is the whole JSON header as one
+        format: for a loop that has no time for a call.  Its arguments are the values, then the opaque.
+        """
+        formats = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, "%b")
         # One %-format makes the whole JSON header; literal percent signs of constants are doubled.
-        fixed = codec_json.encode_header(0, 0, 0, None, dict(constants or {}))
-        inner = fixed[fixed.index(b'"extFields":{') + 13 : fixed.index(b"}", 13)] if constants else b""
-        fields = [b'"%b":"%%b"' % name.encode() for name in names]
+        fixed = codec_json.encode_header(code, 0, FLAG_RESPONSE, remark, dict(constants or {}))
+        document = msgspec.json.decode(fixed, type=dict[str, msgspec.Raw])
+        fields = [b'"%b":"%b"' % (name.encode(), value.encode()) for name, value in formats.items()]
+        inner = bytes(document.pop("extFields", b"{}"))[1:-1].replace(b"%", b"%%")
         if inner:
-            fields.append(inner.replace(b"%", b"%%"))
-        self._json = (
-            b'{"code":%d,"extFields":{%b},"flag":1,"language":"%b","opaque":%%d,'
-            b'"serializeTypeCurrentRPC":"JSON","version":%d}' % (code, b",".join(fields), LANGUAGE.encode(), VERSION)
-        )
-        self._code = code
-        keys = [name.encode() for name in names]
-        self._binary_keys = (
-            [struct.pack(">h", len(key)) + key for key in keys],
-            b"".join(
-                struct.pack(">h", len(key.encode()))
-                + key.encode()
-                + struct.pack(">i", len(value.encode()))
-                + value.encode()
-                for key, value in (constants or {}).items()
-            ),
-        )
+            fields.append(inner)
+        members = [b'"code":%d' % code, b'"extFields":{%b}' % b",".join(fields)]
+        for name, raw in document.items():
+            if name != "code":
+                value = b"%d" if name == "opaque" else bytes(raw).replace(b"%", b"%%")
+                members.append(b'"%b":%b' % (name.encode(), value))
+        self.json_format = b"{" + b",".join(members) + b"}"
+        self.code = code
+        self._remark = (remark or "").encode()
+        self._keys = [
+            (struct.pack(">h", len(name.encode())) + name.encode(), value.encode()) for name, value in formats.items()
+        ]
+        self._constants = codec_binary.encode_map(constants or {})
 
-    def frame(self, serialization: int, opaque: int, values: tuple[bytes, ...], body_bytes: int = 0) -> bytes:
+    def frame(self, serialization: int, opaque: int, values: tuple[bytes | int, ...], body_bytes: int = 0) -> bytes:
         """Prefix and header of a frame whose body has `body_bytes`."""
         if serialization == JSON:
-            header = self._json % (*values, opaque)
+            header = self.json_format % (*values, opaque)
             size = len(header)
             return _JSON_PREFIX.pack(4 + size + body_bytes, size) + header
         return self._binary_frame(opaque, values, body_bytes)
 
-    def _binary_frame(self, opaque: int, values: tuple[bytes, ...], body_bytes: int) -> bytes:
-        keys, constants = self._binary_keys
-        pieces = [b""]
-        for key, value in zip(keys, values, strict=True):
-            pieces += (key, len(value).to_bytes(4, "big"), value)
-        pieces.append(constants)
-        ext_bytes = sum(map(len, pieces))
-        header_bytes = 21 + ext_bytes
+    def _binary_frame(self, opaque: int, values: tuple[bytes | int, ...], body_bytes: int) -> bytes:
+        remark = self._remark
+        pieces = [b"", remark, b""]
+        for (key, value_format), value in zip(self._keys, values, strict=True):
+            text = value_format % value
+            pieces += (key, len(text).to_bytes(4, "big"), text)
+        pieces.append(self._constants)
+        ext_bytes = sum(map(len, pieces)) - len(remark)
+        pieces[2] = ext_bytes.to_bytes(4, "big")
+        header_bytes = 21 + len(remark) + ext_bytes
         pieces[0] = _BINARY_FIXED.pack(
             4 + header_bytes + body_bytes,
             ROCKETMQ << 24 | header_bytes,
-            self._code,
+            self.code,
             LanguageCode.PYTHON,
             VERSION,
             opaque,
             FLAG_RESPONSE,
-            0,
-            ext_bytes,
+            len(remark),
         )
         return b"".join(pieces)

@@ -1,0 +1,222 @@
+"""Makes stored messages of sends that are out of the ordinary: retries, delays, batches of a client.
+
+Source: RocketMQ 5.3.3, `SendMessageProcessor`, `HookUtils`, `MessageExtEncoder.encode(MessageExtBatch)`.
+"""
+
+import logging
+import struct
+from collections.abc import Iterator
+from typing import Any, Final
+
+from broker import message_properties as names
+from broker.live_config import LiveConfig
+from broker.message_id import UniqueKeys
+from broker.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+from broker.queue_locks import QueueLocks
+from broker.send_admission import FAQ, Admission, SendHeader
+from broker.subscription_groups import SubscriptionGroups
+from broker.topics import TopicTable
+from remoting.codes import ResponseCode
+from remoting.command import Request
+from remoting.message_record import SysFlag
+from sprocket.common.errors import RequestError
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from store.config import parse_delay_levels
+from store.record import PendingMessage, TagsCodes
+
+logger = logging.getLogger(__name__)
+
+# Clients before V3_4_9 do not know maxReconsumeTimes.
+_V3_4_9: Final = 121
+_TRANSACTION_MASK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
+_PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
+_INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
+_TIMER_NAMES: Final = (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
+# One message of a client's batch: total size, magic, body CRC, flag, body length; then body, i16, properties.
+_BATCH_HEAD: Final = struct.Struct(">iiiii")
+
+
+class MessageIntake:
+    """Turns one request into what is stored.  Raises RequestError for what cannot be."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        locks: QueueLocks,
+        tags_codes: TagsCodes,
+        unique_keys: UniqueKeys,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._locks = locks
+        self._tags_codes = tags_codes
+        self._unique_keys = unique_keys
+
+    @property
+    def illegal_remark(self) -> str:
+        """What a producer is told whose message is over a limit."""
+        return (
+            "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
+            f"{self._config.store.max_message_size}B, msg properties length limit 32KB."
+        )
+
+    def _illegal(self, why: str) -> RequestError:
+        return RequestError(ResponseCode.MESSAGE_ILLEGAL, f"{self.illegal_remark} {why}")
+
+    def _properties(self, header: SendHeader) -> dict[str, str]:
+        """The request's properties and those that a broker adds."""
+        broker = self._config.broker
+        properties = names.parse(header.properties)
+        properties.pop(names.POP_CK, None)
+        properties[names.MSG_REGION] = broker.region_id
+        properties[names.TRACE_ON] = "true" if broker.trace_on else "false"
+        properties[names.CLUSTER] = broker.broker_cluster_name
+        return properties
+
+    # One message
+
+    def message(
+        self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes
+    ) -> tuple[PendingMessage, bytes]:
+        """The message of a request that is no batch, and its unique key."""
+        header: SendHeader = request.header
+        properties = self._properties(header)
+        key = properties.setdefault(names.UNIQ_KEY, "") or self._unique_keys.next()
+        properties[names.UNIQ_KEY] = key
+        topic, sys_flag = admission.topic, header.sys_flag | admission.sys_flag
+        reconsume_times = header.reconsume_times or 0
+        if admission.is_retry and self._is_dead(request, topic.removeprefix(RETRY_PREFIX)):
+            topic, queue_id = self._dead_letter_topic(topic), 0
+            properties[names.DELAY] = "-1"
+        delay_level = self._delay_level(properties)
+        self._refuse_transaction(properties, sys_flag, reconsume_times > 0 and delay_level > 0)
+        if names.INNER_NUM in properties or sys_flag & _INNER_BATCH:
+            raise self._illegal("An inner batch needs a topic of queue type BatchCQ.")
+        if delay_level > 0:
+            topic, queue_id = self._schedule(properties, topic, queue_id, delay_level)
+        elif names.TIMER_OUT_MS not in properties and any(name in properties for name in _TIMER_NAMES):
+            remark = "accurate timer message is not enabled, timerWheelEnable is false"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        encoded = self._encoded(properties)
+        if len(request.body) > self._config.store.max_message_size:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+        pending = PendingMessage(
+            topic, queue_id, request.body, encoded, self._tags_codes.of("", encoded, 0),
+            header.flag, sys_flag, header.born_timestamp, born_host, reconsume_times,
+        )  # fmt: skip
+        return pending, key.encode()
+
+    def _encoded(self, properties: dict[str, str]) -> bytes:
+        encoded = names.encode(properties).encode("utf-8", "replace")
+        if len(encoded) > MAX_PROPERTIES_BYTES:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+        return encoded
+
+    def _delay_level(self, properties: dict[str, str]) -> int:
+        text = properties.get(names.DELAY, "0")
+        try:
+            return int(text)
+        except ValueError:
+            raise self._illegal(f"DELAY is {text[:20]!r}, allowed is a level from 1 on.") from None
+
+    def _refuse_transaction(self, properties: dict[str, str], sys_flag: int, is_retried: bool) -> None:
+        prepared = properties.get(names.TRANSACTION_PREPARED, "").lower() == "true" and not is_retried
+        if prepared and self._config.broker.reject_transaction_message:
+            remark = f"the broker[{self._config.broker.broker_ip1}] sending transaction message is forbidden"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+        if prepared or sys_flag & _PREPARED:
+            remark = "transaction messages are not supported by this broker yet; send without a transaction"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+
+    def _schedule(self, properties: dict[str, str], topic: str, queue_id: int, delay_level: int) -> tuple[str, int]:
+        """Move the message to its level's queue; it remembers where it goes when it is due."""
+        for name in _TIMER_NAMES:
+            properties.pop(name, None)
+        level = min(delay_level, len(parse_delay_levels(self._config.store.message_delay_level)))
+        properties[names.DELAY] = str(level)
+        properties[names.REAL_TOPIC] = topic
+        properties[names.REAL_QUEUE_ID] = str(queue_id)
+        return SCHEDULE_TOPIC, level - 1
+
+    # A consumer's retry, sent by itself because CONSUMER_SEND_MSG_BACK failed
+
+    def _is_dead(self, request: Request[Any], group: str) -> bool:
+        header: SendHeader = request.header
+        config = self._groups.find(group)
+        if config is None:
+            remark = f"subscription group not exist, {group} {FAQ}"
+            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        most = config.retry_max_times
+        if request.version >= _V3_4_9 and header.max_reconsume_times is not None:
+            most = header.max_reconsume_times
+        if (header.reconsume_times or 0) > most:
+            return True
+        # Who holds locks consumes in order, and has retried in place already.
+        return not self._locks.all_expired(group)
+
+    def _dead_letter_topic(self, retry_topic: str) -> str:
+        topic = DLQ_PREFIX + retry_topic.removeprefix(RETRY_PREFIX)
+        self._topics.create_on_send_back(topic, 1)
+        logger.info("event=dead_letter topic=%s", topic)
+        return topic
+
+    # A batch of a client
+
+    def batch(
+        self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes
+    ) -> tuple[list[PendingMessage], str]:
+        """The messages of a request that is a batch, at least one, and the unique key of the whole."""
+        header: SendHeader = request.header
+        properties = self._properties(header)
+        if admission.is_retry:
+            remark = f"batch request does not support retry group {admission.topic}"
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        sys_flag = header.sys_flag | admission.sys_flag
+        if sys_flag & (_TRANSACTION_MASK | _INNER_BATCH) or self._delay_level(properties) > 0:
+            raise self._illegal("A batch has neither transaction nor delay.")
+        if len(request.body) > self._config.store.max_message_size:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+        common = self._encoded(properties)
+        messages = []
+        for flag, body, own in self._members(request.body):
+            encoded = own + (b"\x02" if own and not own.endswith(b"\x02") else b"") + common
+            if len(encoded) > MAX_PROPERTIES_BYTES:
+                raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+            messages.append(
+                PendingMessage(
+                    admission.topic,
+                    queue_id,
+                    body,
+                    encoded,
+                    self._tags_codes.of("", encoded, 0),
+                    flag,
+                    sys_flag,
+                    header.born_timestamp,
+                    born_host,
+                    header.reconsume_times or 0,
+                )  # fmt: skip
+            )
+        return messages, properties.get(names.UNIQ_KEY, "")
+
+    def _members(self, content: bytes) -> Iterator[tuple[int, memoryview, bytes]]:
+        """Flag, body and properties of each message.  Source: RocketMQ 5.3.3, `MessageDecoder.decodeMessage`."""
+        view = memoryview(content)
+        at, end = 0, len(content)
+        if not end:
+            raise self._illegal("The batch is empty.")
+        while at < end:
+            if at + _BATCH_HEAD.size > end:
+                raise self._illegal("The batch ends within a message.")
+            _, _, _, flag, body_bytes = _BATCH_HEAD.unpack_from(view, at)
+            body_at = at + _BATCH_HEAD.size
+            properties_at = body_at + body_bytes + 2
+            if body_bytes < 0 or properties_at > end:
+                raise self._illegal(f"A message of the batch has a body length of {body_bytes}.")
+            properties_bytes = int.from_bytes(view[properties_at - 2 : properties_at], "big", signed=True)
+            at = properties_at + properties_bytes
+            if properties_bytes < 0 or at > end:
+                raise self._illegal(f"A message of the batch has a properties length of {properties_bytes}.")
+            yield flag, view[body_at : properties_at - 2], bytes(view[properties_at:at])

@@ -1,0 +1,271 @@
+"""PULL_MESSAGE and LITE_PULL_MESSAGE: messages of one queue, written from the mapping without copying them.
+
+Source: RocketMQ 5.3.3, `PullMessageProcessor`, `DefaultPullMessageResultHandler`, `PullSysFlag`, `ForbiddenType`.
+"""
+
+import logging
+from typing import Final, Protocol
+
+from broker.clients import ConsumerRegistry
+from broker.consumer_offsets import ConsumerOffsets
+from broker.live_config import LiveConfig
+from broker.long_polling import HeldPulls
+from broker.send_admission import FAQ
+from broker.subscription_filter import TagFilter, is_tag_type, subscription_filter, tag_filter
+from broker.subscription_groups import SubscriptionGroups
+from broker.topics import TopicTable
+from remoting.bodies.client import SubscriptionData
+from remoting.bodies.group import SubscriptionGroupConfig
+from remoting.bodies.topic import PERM_READ, TopicConfig
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Request, Response
+from remoting.frames import ResponseTemplate
+from remoting.headers.pull import PullMessageRequestHeader
+from remoting.routes import Action, Lane, Resource, Route
+from sprocket.common.errors import RequestError
+from store.get_result import GetResult, GetStatus
+from store.queue_reader import TagsFilter
+
+logger = logging.getLogger(__name__)
+
+COMMIT_OFFSET: Final = 0x1
+SUSPEND: Final = 0x2
+SUBSCRIPTION: Final = 0x4
+
+_MASTER_ID: Final = 0
+_DEFAULT_MAX_BYTES: Final = 0x7FFFFFFF
+# `ForbiddenType`
+_BY_BROKER, _BY_GROUP, _BY_TOPIC, _BY_BROADCASTING, _BY_SUBSCRIPTION = 1, 2, 3, 4, 5
+# A client cannot have a pull held longer than this, whatever it asks for.
+_MAX_SUSPEND_MS: Final = 10 * 60 * 1000
+
+_CODES: Final = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+_FIELDS: Final = dict.fromkeys(
+    ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset", "topicSysFlag", "groupSysFlag"), "%d"
+)
+_TEMPLATES: Final = {status: ResponseTemplate(code, _FIELDS, remark=status.name) for status, code in _CODES.items()}
+_FOUND: Final = _TEMPLATES[GetStatus.FOUND]
+# Of a queue that holds nothing the start is no wrong place to pull from.
+_EMPTY: Final = {
+    status: ResponseTemplate(ResponseCode.PULL_NOT_FOUND, _FIELDS, remark=status.name)
+    for status in (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
+}
+
+
+class PullStore(Protocol):
+    """The part of `MessageStore` that a pull needs."""
+
+    def get(
+        self, topic: str, queue_id: int, offset: int, max_messages: int, max_bytes: int, matches: TagsFilter | None, /
+    ) -> GetResult: ...
+
+    def min_offset(self, topic: str, queue_id: int, /) -> int: ...
+
+    def max_offset(self, topic: str, queue_id: int, /) -> int: ...
+
+
+class PullForbidden(RequestError):
+    """Refused, with the field that says who forbids it."""
+
+    def __init__(self, forbidden_type: int, remark: str) -> None:
+        super().__init__(ResponseCode.NO_PERMISSION, remark)
+        self.forbidden_type = forbidden_type
+
+
+class PullProcessor:
+    """Serves pulls.  Lives in the event loop's thread."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: PullStore,
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        consumers: ConsumerRegistry,
+        offsets: ConsumerOffsets,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self.held: HeldPulls | None = None  # without it nothing is held
+        self.pulled_messages = 0
+        self.pulled_bytes = 0
+
+    def routes(self) -> list[Route]:
+        """The routes of this processor."""
+        return [
+            Route(code, PullMessageRequestHeader, self.pull, Resource.GROUP, Action.SUB, Lane.PULL)
+            for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+        ]
+
+    def pull(self, request: Request[PullMessageRequestHeader]) -> Response | None:
+        """Answer a pull, or hold it."""
+        return self._pull(request, may_hold=True)
+
+    def answer_held(self, request: Request[PullMessageRequestHeader]) -> None:
+        """Answer a pull that was held, with whatever there is now."""
+        try:
+            response = self._pull(request, may_hold=False)
+        except RequestError as error:
+            response = Response(error.code, error.remark)
+        if response is not None:
+            request.channel.reply(request, response)
+
+    def _pull(self, request: Request[PullMessageRequestHeader], *, may_hold: bool) -> Response | None:
+        header = request.header
+        try:
+            group = self._group(request)
+            topic = self._topic(header, request.channel.peer)
+            matches = self._filter(header, group)
+        except PullForbidden as error:
+            fields = {"forbiddenType": str(error.forbidden_type)}
+            return Response(error.code, error.remark, fields)
+        result = self._get(header, matches)
+        self._note_offsets(header, result, request.channel.peer, may_hold)
+        status = result.status
+        if status is GetStatus.FOUND:
+            self._write(request, _FOUND, result, topic, group)
+            self.pulled_messages += result.message_count
+            self.pulled_bytes += result.size_bytes
+            return None
+        template = _EMPTY.get(status) if header.queue_offset == 0 else None
+        if template is None:
+            template = _TEMPLATES[status]
+        if template.code == ResponseCode.PULL_NOT_FOUND and may_hold and self._hold(request, matches):
+            return None
+        if template.code == ResponseCode.PULL_OFFSET_MOVED:
+            logger.info(
+                "event=pull_offset_moved status=%s group=%s topic=%s queue=%d from=%d to=%d",
+                status.name, header.consumer_group, header.topic, header.queue_id, header.queue_offset,
+                result.next_offset,
+            )  # fmt: skip
+        self._write(request, template, result, topic, group)
+        return None
+
+    # Checks
+
+    def _group(self, request: Request[PullMessageRequestHeader]) -> SubscriptionGroupConfig:
+        broker = self._config.broker
+        if not broker.broker_permission & PERM_READ:
+            raise PullForbidden(_BY_BROKER, f"the broker[{broker.broker_ip1}] pulling message is forbidden")
+        if request.code == RequestCode.LITE_PULL_MESSAGE and not broker.lite_pull_message_enable:
+            raise PullForbidden(_BY_BROKER, f"the broker[{broker.broker_ip1}] for lite pull consumer is forbidden")
+        name = request.header.consumer_group
+        group = self._groups.find(name)
+        if group is None:
+            remark = f"subscription group [{name}] does not exist, {FAQ}"
+            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not group.consume_enable:
+            raise PullForbidden(_BY_GROUP, f"subscription group no permission, {name}")
+        return group
+
+    def _topic(self, header: PullMessageRequestHeader, peer: tuple[str, int]) -> TopicConfig:
+        topic = self._topics.get(header.topic)
+        if topic is None:
+            remark = f"topic[{header.topic}] not exist, apply first please! {FAQ}"
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if not topic.perm & PERM_READ:
+            raise PullForbidden(_BY_TOPIC, f"the topic[{header.topic}] pulling message is forbidden")
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            remark = (
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{peer[0]}:{peer[1]}]"
+            )
+            raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
+        return topic
+
+    def _filter(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> TagFilter | None:
+        """What the consumer wants: as the request says, or else as its group's heartbeats said."""
+        if header.sys_flag & SUBSCRIPTION:
+            if is_tag_type(header.expression_type):
+                return tag_filter(header.subscription)
+            if not header.subscription:
+                raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
+            raise _unsupported_expression(header.expression_type)
+        subscription = self._subscription(header, group)
+        if not is_tag_type(subscription.expression_type):
+            raise _unsupported_expression(subscription.expression_type)
+        return subscription_filter(subscription)
+
+    def _subscription(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> SubscriptionData:
+        name = header.consumer_group
+        connected = self._consumers.group(name)
+        if connected is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
+        if not group.consume_broadcast_enable and connected.is_broadcasting:
+            raise PullForbidden(_BY_BROADCASTING, f"the consumer group[{name}] can not consume by broadcast way")
+        if self._groups.forbidden(name, header.topic) & PERM_READ:
+            raise PullForbidden(_BY_SUBSCRIPTION, f"the consumer group[{name}] is forbidden for topic[{header.topic}]")
+        subscription = connected.subscriptions.get(header.topic)
+        if subscription is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
+        if subscription.sub_version < header.sub_version:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        return subscription
+
+    # The answer
+
+    def _get(self, header: PullMessageRequestHeader, matches: TagFilter | None) -> GetResult:
+        topic, queue_id, store = header.topic, header.queue_id, self._store
+        if self._offsets.has_resets:
+            reset = self._offsets.take_reset(header.consumer_group, topic, queue_id)
+            if reset is not None:
+                low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+                return GetResult(GetStatus.OFFSET_RESET, reset, low, high, [], 0, 0, False)
+        max_bytes = header.max_msg_bytes
+        if max_bytes is None or max_bytes <= 0:
+            max_bytes = _DEFAULT_MAX_BYTES
+        return store.get(topic, queue_id, header.queue_offset, header.max_msg_nums, max_bytes, matches)
+
+    def _note_offsets(
+        self, header: PullMessageRequestHeader, result: GetResult, peer: tuple[str, int], is_first: bool
+    ) -> None:
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        self._offsets.note_pull(group, topic, queue_id, result.next_offset)
+        if is_first and header.sys_flag & COMMIT_OFFSET:
+            self._offsets.commit(group, topic, queue_id, header.commit_offset, f"{peer[0]}:{peer[1]}")
+
+    def _hold(self, request: Request[PullMessageRequestHeader], matches: TagFilter | None) -> bool:
+        header, held = request.header, self.held
+        if held is None or not header.sys_flag & SUSPEND:
+            return False
+        broker = self._config.broker
+        timeout_ms = header.suspend_timeout_millis if broker.long_polling_enable else broker.short_polling_time_mills
+        timeout_s = min(max(timeout_ms, 0), _MAX_SUSPEND_MS) / 1000
+        return held.hold(request, header.topic, header.queue_id, header.queue_offset, matches, timeout_s)
+
+    def _write(
+        self,
+        request: Request[PullMessageRequestHeader],
+        template: ResponseTemplate,
+        result: GetResult,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+    ) -> None:
+        if request.flag & 2:
+            return
+        values = (
+            _MASTER_ID, result.next_offset, result.min_offset, result.max_offset,
+            topic.topic_sys_flag, group.group_sys_flag,
+        )  # fmt: skip
+        frame = template.frame(request.serialization, request.opaque, values, result.size_bytes)
+        request.channel.write(frame, *result.slices)
+
+
+def _unsupported_expression(expression_type: str | None) -> RequestError:
+    remark = f"The broker does not support consumer to filter message by {expression_type}"
+    return RequestError(ResponseCode.SYSTEM_ERROR, remark)

@@ -1,0 +1,258 @@
+"""SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE.
+
+The sends of one read are one batch: each is checked, the good ones become one append, and their answers
+leave in one write.  A bad one is refused and does not hurt the others.
+Source: RocketMQ 5.3.3, `SendMessageProcessor`, `AbstractSendMessageProcessor`.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from broker.confirm_waits import ConfirmWaits
+from broker.live_config import LiveConfig
+from broker.message_id import host_bytes
+from broker.message_intake import MessageIntake
+from broker.message_properties import find
+from broker.send_admission import Admission, SendAdmission
+from broker.send_replies import Appended, SendReplies, Sent
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Channel, Request
+from remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from remoting.message_record import SysFlag
+from remoting.routes import Action, Lane, Resource, Route
+from sprocket.common.clock import Clock
+from sprocket.common.errors import DiskFailed, RequestError, SprocketError, StoreError
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from store.config import FlushDiskType
+from store.record import PendingMessage, java_hash_code
+
+logger = logging.getLogger(__name__)
+
+_SPECIAL_FLAGS: Final = int(SysFlag.TRANSACTION_ROLLBACK | SysFlag.INNER_BATCH)
+_MAX_CACHED_TAGS: Final = 4096
+
+
+class SendStore(Protocol):
+    """The part of `MessageStore` that a send needs."""
+
+    @property
+    def store_host(self) -> bytes: ...
+
+    @property
+    def confirm_offset(self) -> int: ...
+
+    def append(self, messages: Sequence[PendingMessage], /) -> list[Appended]: ...
+
+    def when_confirmed(self, physical_offset: int, callback: Callable[[StoreError | None], None], /) -> None: ...
+
+
+class SendProcessor:
+    """Serves sends.  Lives in the event loop's thread."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: SendStore,
+        admission: SendAdmission,
+        intake: MessageIntake,
+        waits: ConfirmWaits,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._admission = admission
+        self._intake = intake
+        self._waits = waits
+        self._clock = clock
+        self._tags: dict[bytes, int] = {}
+        self._is_sync = config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._settle()
+        config.on_update.append(lambda _: self._settle())
+
+    def _settle(self) -> None:
+        """Derive from configuration and store what does not change between updates."""
+        broker = self._config.broker
+        trace_on = "true" if broker.trace_on else "false"
+        self._replies = SendReplies(self._store.store_host, broker.region_id, broker.trace_on)
+        self._suffix = (
+            f"MSG_REGION\x01{broker.region_id}\x02TRACE_ON\x01{trace_on}\x02CLUSTER\x01{broker.broker_cluster_name}\x02"
+        ).encode()
+        self._max_body_bytes = self._config.store.max_message_size
+
+    def routes(self) -> list[Route]:
+        """The routes of this processor."""
+        v1, v2 = SendMessageRequestHeader, SendMessageRequestHeaderV2
+        return [
+            Route(code, header, None, Resource.TOPIC, Action.PUB, Lane.SEND, batch=self.send)
+            for code, header in (
+                (RequestCode.SEND_MESSAGE, v1),
+                (RequestCode.SEND_MESSAGE_V2, v2),
+                (RequestCode.SEND_BATCH_MESSAGE, v2),
+            )
+        ]
+
+    def send(self, run: list[Request[Any]]) -> None:
+        """Store and answer the sends of one read, all of one channel."""
+        channel: Channel = run[0].channel
+        peer = channel.peer
+        born_host = host_bytes(*peer)
+        admitted: dict[str, Admission] = {}
+        messages: list[PendingMessage] = []
+        sent: list[Sent] = []
+        tags, suffix, max_body_bytes = self._tags, self._suffix, self._max_body_bytes
+        for request in run:
+            header = request.header
+            try:
+                topic = header.topic
+                admission = admitted.get(topic)
+                if admission is None:
+                    self._check_start()
+                    admission = admitted[topic] = self._admission.admit(header, peer)
+                queue_id = header.queue_id
+                if not 0 <= queue_id < admission.queue_limit:
+                    queue_id = self._admission.queue(admission, queue_id, peer)
+                text = header.properties or ""
+                if header.batch:
+                    # In the order of arrival: what came before it goes into the log before it.
+                    self._append(channel, messages, sent)
+                    messages, sent = [], []
+                    self._send_batch(request, admission, queue_id, born_host)
+                    continue
+                sys_flag = header.sys_flag
+                if (
+                    "DEL" in text  # DELAY, TIMER_DELAY_SEC, TIMER_DELIVER_MS
+                    or "TRA" in text  # TRAN_MSG, TRACE_ON
+                    or "REGION" in text
+                    or "CLUSTER" in text
+                    or "POP_CK" in text
+                    or "INNER_NUM" in text
+                    or sys_flag & _SPECIAL_FLAGS
+                    or admission.is_retry
+                ):
+                    message, key = self._intake.message(request, admission, queue_id, born_host)
+                    messages.append(message)
+                    sent.append((request, queue_id, key))
+                    continue
+                if not text or text[-1] != "\x02":
+                    text = text and text + "\x02"
+                properties = text.encode() + suffix
+                key_found = find(properties, b"UNIQ_KEY\x01")
+                if not key_found or len(properties) > MAX_PROPERTIES_BYTES or len(request.body) > max_body_bytes:
+                    message, key = self._intake.message(request, admission, queue_id, born_host)
+                    messages.append(message)
+                    sent.append((request, queue_id, key))
+                    continue
+                tag = find(properties, b"TAGS\x01")
+                code = 0 if not tag else tags.get(tag)
+                if code is None:
+                    code = self._tags_code(tag or b"")
+                messages.append(
+                    PendingMessage(
+                        topic,
+                        queue_id,
+                        request.body,
+                        properties,
+                        code,
+                        header.flag,
+                        sys_flag | admission.sys_flag,
+                        header.born_timestamp,
+                        born_host,
+                        header.reconsume_times or 0,
+                    )  # fmt: skip
+                )
+                sent.append((request, queue_id, key_found))
+            except (RequestError, StoreError) as error:
+                self._refuse([request], error)
+        self._append(channel, messages, sent)
+
+    def _check_start(self) -> None:
+        start_ms = self._config.broker.start_accept_send_request_time_stamp
+        if start_ms and self._clock.wall_ms() < start_ms:
+            until = datetime.fromtimestamp(start_ms / 1000).astimezone()
+            text = f"{until:%Y-%m-%d %H:%M:%S},{start_ms % 1000:03}"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {text}")
+
+    def _tags_code(self, tag: bytes) -> int:
+        code = java_hash_code(tag.decode())
+        if len(self._tags) < _MAX_CACHED_TAGS:
+            self._tags[tag] = code
+        return code
+
+    # Appending and answering
+
+    def _append(self, channel: Channel, messages: list[PendingMessage], sent: list[Sent]) -> None:
+        if not messages:
+            return
+        try:
+            appended = self._store.append(messages)
+        except RequestError as error:
+            if len(messages) == 1:
+                self._refuse([sent[0][0]], error)
+                return
+            # The store takes all or none: find the one that it does not take.
+            for message, one in zip(messages, sent, strict=True):
+                self._append(channel, [message], [one])
+            return
+        except StoreError as error:
+            self._refuse([request for request, _, _ in sent], error)
+            return
+        if self._is_sync:
+            self._answer_confirmed(channel, messages, sent, appended)
+        else:
+            channel.write(self._replies.frames(sent, appended))
+
+    def _answer_confirmed(
+        self, channel: Channel, messages: list[PendingMessage], sent: list[Sent], appended: list[Appended]
+    ) -> None:
+        """SYNC_FLUSH: hold the answers back, except of those that did not want to wait (WAIT=false)."""
+        hasty = [find(message.properties, b"WAIT\x01") == b"false" for message in messages]
+        if any(hasty):
+            chosen = [index for index, is_hasty in enumerate(hasty) if is_hasty]
+            channel.write(self._replies.frames([sent[i] for i in chosen], [appended[i] for i in chosen]))
+            chosen = [index for index, is_hasty in enumerate(hasty) if not is_hasty]
+            rest, rest_appended = [sent[i] for i in chosen], [appended[i] for i in chosen]
+        else:
+            rest, rest_appended = sent, appended
+
+        def answer(error: StoreError | None, timed_out: bool) -> None:
+            if error is not None:
+                self._refuse([request for request, _, _ in rest], error)
+                return
+            code = ResponseCode.FLUSH_DISK_TIMEOUT if timed_out else ResponseCode.SUCCESS
+            channel.write(self._replies.frames(rest, rest_appended, code))
+
+        self._wait(appended, answer)
+
+    def _wait(self, appended: list[Appended], answer: Callable[[StoreError | None, bool], None]) -> None:
+        _, physical_offset, size = appended[-1]
+        self._waits.wait(physical_offset + size, self._config.store.sync_flush_timeout, answer)
+
+    def _send_batch(self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes) -> None:
+        """One request that carries several messages: all of them are stored, or none."""
+        messages, key = self._intake.batch(request, admission, queue_id, born_host)
+        appended = self._store.append(messages)
+
+        def answer(error: StoreError | None, timed_out: bool) -> None:
+            if error is not None:
+                self._refuse([request], error)
+            elif not request.is_oneway:
+                code = ResponseCode.FLUSH_DISK_TIMEOUT if timed_out else ResponseCode.SUCCESS
+                request.channel.write(self._replies.batch_frame(request, code, queue_id, key, appended))
+
+        if self._is_sync:
+            self._wait(appended, answer)
+        else:
+            answer(None, False)
+
+    def _refuse(self, requests: Sequence[Request[Any]], error: SprocketError) -> None:
+        if isinstance(error, RequestError):
+            code, remark = error.code, error.remark
+        elif isinstance(error, DiskFailed):
+            code, remark = ResponseCode.SYSTEM_ERROR, f"the broker's disk failed: {error}"
+        else:
+            code, remark = ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}"
+        response = self._replies.refusal(code, remark)
+        for request in requests:
+            request.channel.reply(request, response)

@@ -1,0 +1,199 @@
+"""Sends and pulls over a real socket and a real store, without the rest of a broker."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from broker.clients import ConsumerRegistry
+from broker.config import BrokerConfig
+from broker.config_file import ConfigFile
+from broker.confirm_waits import ConfirmWaits
+from broker.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.live_config import LiveConfig
+from broker.long_polling import HeldPulls
+from broker.message_id import UniqueKeys, host_bytes
+from broker.message_intake import MessageIntake
+from broker.message_properties import encode
+from broker.processors.pull import PullProcessor
+from broker.processors.send import SendProcessor
+from broker.queue_locks import QueueLocks
+from broker.send_admission import SendAdmission
+from broker.subscription_groups import SubscriptionGroups
+from broker.topics import TopicTable
+from remoting.bodies.group import SubscriptionGroupTable
+from remoting.bodies.topic import TopicConfig, TopicConfigTable
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode
+from remoting.command import ReceivedResponse
+from remoting.framing import JSON
+from remoting.headers.pull import PullMessageRequestHeader
+from remoting.headers.send import SendMessageRequestHeaderV2
+from remoting.routes import RouteTable
+from remoting.server import RemotingServer
+from sprocket.common.clock import ManualClock, SystemClock
+from store.config import FlushDiskType, StoreConfig
+from store.message_store import MessageStore
+from store.record import Record, TagsCodes, decode
+
+STORE_HOST = host_bytes("10.1.2.3", 10911)
+TOPIC = "Orders"
+
+
+def small_store(root: Path, **changes: object) -> StoreConfig:
+    """A store configuration with files small enough for a test."""
+    config = StoreConfig(
+        store_path_root_dir=root, mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=20 * 1000
+    )
+    return replace(config, **changes)  # type: ignore[arg-type] # a test names the fields
+
+
+def properties(**values: str) -> str:
+    """Encoded properties with a unique key, as a client sends them."""
+    return encode({"UNIQ_KEY": "0A000001000000000000000000000001"} | values)
+
+
+@dataclass
+class HotPath:
+    """The parts, for a test to look into, and a client that talks to them."""
+
+    config: LiveConfig
+    store: MessageStore
+    topics: TopicTable
+    groups: SubscriptionGroups
+    consumers: ConsumerRegistry
+    offsets: ConsumerOffsets
+    locks: QueueLocks
+    send_processor: SendProcessor
+    pull_processor: PullProcessor
+    held: HeldPulls
+    waits: ConfirmWaits
+    server: RemotingServer
+    client: RemotingClient
+    clock: ManualClock
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+    def send_header(self, **changes: object) -> SendMessageRequestHeaderV2:
+        """A plain send's header."""
+        fields = {
+            "producer_group": "PG", "topic": TOPIC, "default_topic": "TBW102", "default_topic_queue_nums": 4,
+            "queue_id": 0, "sys_flag": 0, "born_timestamp": 1_700_000_000_000, "flag": 7,
+            "properties": properties(TAGS="TagA"), "reconsume_times": 0,
+        }  # fmt: skip
+        return SendMessageRequestHeaderV2(**(fields | changes))  # type: ignore[arg-type]
+
+    async def send(
+        self, body: bytes = b"body", code: int = RequestCode.SEND_MESSAGE_V2, **changes: object
+    ) -> ReceivedResponse:
+        return await self.client.invoke(self.address, code, self.send_header(**changes), body)
+
+    def pull_header(self, **changes: object) -> PullMessageRequestHeader:
+        """A pull with its subscription in the request, not held."""
+        fields = {
+            "consumer_group": "CG", "topic": TOPIC, "queue_id": 0, "queue_offset": 0, "max_msg_nums": 32,
+            "sys_flag": 4, "commit_offset": 0, "suspend_timeout_millis": 15_000, "subscription": "*",
+            "sub_version": 0, "expression_type": "TAG",
+        }  # fmt: skip
+        return PullMessageRequestHeader(**(fields | changes))  # type: ignore[arg-type]
+
+    async def pull(self, code: int = RequestCode.PULL_MESSAGE, **changes: object) -> ReceivedResponse:
+        return await self.client.invoke(self.address, code, self.pull_header(**changes))
+
+    def record(self, topic: str, queue_id: int, offset: int) -> Record:
+        """What the store holds."""
+        entry = self.store.entry(topic, queue_id, offset)
+        assert entry is not None, f"{topic}@{queue_id} has nothing at {offset}"
+        view = self.store.record_at(entry[0], entry[1])
+        assert view is not None
+        record = decode(view)
+        assert isinstance(record, Record), record
+        return record
+
+
+def records(body: bytes) -> list[Record]:
+    """The records in the body of a pull's answer."""
+    found, at, view = [], 0, memoryview(body)
+    while at < len(body):
+        size = int.from_bytes(body[at : at + 4], "big")
+        record = decode(view[at : at + size])
+        assert isinstance(record, Record), record
+        found.append(record)
+        at += size
+    return found
+
+
+def property_map(record: Record) -> dict[str, str]:
+    """The properties of a record, checked to be well formed."""
+    text = bytes(record.properties).decode()
+    assert text.endswith("\x02")
+    items = [item.partition("\x01") for item in text[:-1].split("\x02")]
+    names = [name for name, _, _ in items]
+    assert len(names) == len(set(names)), names
+    return {name: value for name, _, value in items}
+
+
+@asynccontextmanager
+async def hot_path(
+    root: Path,
+    *,
+    broker: Mapping[str, object] | None = None,
+    store: Mapping[str, object] | None = None,
+    serialization: int = JSON,
+) -> AsyncIterator[HotPath]:
+    """Start everything, stop everything."""
+    loop = asyncio.get_running_loop()
+    broker_config = BrokerConfig(broker_name="b", broker_ip1="10.1.2.3", namesrv_addr="")
+    config = LiveConfig(replace(broker_config, **(broker or {})), small_store(root, **(store or {})))  # type: ignore[arg-type]
+    message_store = MessageStore(config.store, clock=SystemClock(), notify=loop.call_soon_threadsafe)
+    message_store.store_host = STORE_HOST
+    clock = ManualClock()
+    settings = root / "config"
+    topics = TopicTable(config, ConfigFile(settings / "topics.json", TopicConfigTable), clock)
+    groups = SubscriptionGroups(config, ConfigFile(settings / "subscriptionGroup.json", SubscriptionGroupTable), clock)
+    consumers = ConsumerRegistry(clock)
+    offsets = ConsumerOffsets(ConfigFile(settings / "consumerOffset.json", ConsumerOffsetTable), clock)
+    locks = QueueLocks(clock)
+    waits = ConfirmWaits(message_store, SystemClock(), loop.call_later)
+    keys = UniqueKeys(bytes((10, 1, 2, 3)), 1, 1, clock)
+    tags_codes = TagsCodes(config.store.message_delay_level)
+    intake = MessageIntake(config, topics, groups, locks, tags_codes, keys)
+    below = random.Random(7).randrange
+    sends = SendProcessor(config, message_store, SendAdmission(config, topics, below), intake, waits, clock)
+    pulls = PullProcessor(config, message_store, topics, groups, consumers, offsets)
+    held = pulls.held = HeldPulls(message_store, SystemClock(), loop.call_later, pulls.answer_held)
+    message_store.on_arrival.append(held.arrived)
+    server = RemotingServer(RouteTable([*sends.routes(), *pulls.routes()]), host="127.0.0.1")
+    server.on_close.append(lambda channel: held.drop_channel(channel.id))
+    client = RemotingClient(serialization=serialization)
+    message_store.start()
+    topics.update([TopicConfig(TOPIC, 4, 4)])
+    await server.start()
+    try:
+        yield HotPath(
+            config, message_store, topics, groups, consumers, offsets, locks, sends, pulls, held, waits, server,
+            client, clock,
+        )  # fmt: skip
+    finally:
+        await client.close()
+        await server.stop()
+        held.close()
+        waits.close()
+        message_store.shutdown()
+
+
+__all__ = [
+    "JSON",
+    "STORE_HOST",
+    "TOPIC",
+    "FlushDiskType",
+    "HotPath",
+    "hot_path",
+    "properties",
+    "property_map",
+    "records",
+]
