@@ -11,7 +11,8 @@ from store.config import StoreConfig
 class LiveConfig:
     """Holds the frozen configuration objects and replaces them when an update is accepted.
 
-    Read `broker` anew each time a value is needed; a reference kept aside does not see updates.
+    Read `broker` anew each time a value is needed; a reference kept aside does not see updates.  `on_update`
+    is called with the keys and values that changed; with none once the port is known.
     """
 
     def __init__(self, broker: BrokerConfig, store: StoreConfig) -> None:
@@ -25,6 +26,11 @@ class LiveConfig:
         """Put `broker` in the place of the object held: the start fills in what the machine decides."""
         self._configuration = self._configuration.with_object(broker)
         self.broker = broker
+        self._announce({})
+
+    def _announce(self, changed: dict[str, str]) -> None:
+        for listener in self.on_update:
+            listener(changed)
 
     def update(self, text: bytes) -> dict[str, str]:
         """Apply an update request: lines of ``key=value``.  Returns what changed.
@@ -39,8 +45,7 @@ class LiveConfig:
         self.store = configuration.of(StoreConfig)
         if changed:
             self.update_count += 1
-            for listener in self.on_update:
-                listener(changed)
+            self._announce(changed)
         return changed
 
     def to_properties(self) -> str:

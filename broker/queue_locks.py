@@ -34,7 +34,9 @@ class QueueLocks:
         for queue in queues:
             holder, renewed_at = held.get(queue, (client_id, now))
             if holder != client_id and now - renewed_at <= self._max_live_s:
-                logger.info("event=queue_lock_refused group=%s queue=%s holder=%s client=%s", group, queue, holder, client_id)
+                logger.info(
+                    "event=queue_lock_refused group=%s queue=%s holder=%s client=%s", group, queue, holder, client_id
+                )
                 continue
             if queue not in held or holder != client_id:
                 logger.info("event=queue_locked group=%s queue=%s client=%s", group, queue, client_id)

@@ -124,7 +124,11 @@ class TopicTable:
         if existing is not None:
             return existing
         model = self.by_name.get(default_topic)
-        if model is not None and default_topic == AUTO_CREATE_TOPIC and not self._config.broker.auto_create_topic_enable:
+        if (
+            model is not None
+            and default_topic == AUTO_CREATE_TOPIC
+            and not self._config.broker.auto_create_topic_enable
+        ):
             model = None
         if model is None or not model.perm & PERM_INHERIT:
             logger.warning("event=topic_not_created topic=%s model=%s peer=%s", topic, default_topic, peer)

@@ -107,3 +107,19 @@ class ProducerConnection(msgspec.Struct, rename="camel"):
     """Answer to GET_PRODUCER_CONNECTION_LIST."""
 
     connection_set: list[Connection] = []
+
+
+class ProducerInfo(msgspec.Struct, rename="camel", kw_only=True):
+    """One connected producer, in the answer to GET_ALL_PRODUCER_INFO."""
+
+    client_id: str
+    remote_ip: str = msgspec.field(name="remoteIP")
+    language: str
+    version: int
+    last_update_timestamp: int  # ms
+
+
+class ProducerTableInfo(msgspec.Struct, rename="camel"):
+    """Answer to GET_ALL_PRODUCER_INFO: group -> producers."""
+
+    data: dict[str, list[ProducerInfo]] = {}

@@ -5,7 +5,7 @@ Names, types and which fields are required: RocketMQ 5.3.3, package `remoting.pr
 
 from msgspec import field
 
-from remoting.headers.base import Header, Long
+from remoting.headers.base import Header, Int, Long
 
 
 class HeartbeatRequestHeader(Header, kw_only=True):
@@ -46,6 +46,22 @@ class GetConsumerRunningInfoRequestHeader(Header, kw_only=True):
     consumer_group: str
     client_id: str
     jstack_enable: bool = False
+
+
+class ConsumeMessageDirectlyRequestHeader(Header, kw_only=True):
+    """CONSUME_MESSAGE_DIRECTLY: an operator has one consumer consume one message again."""
+
+    consumer_group: str
+    client_id: str | None = None
+    msg_id: str | None = None
+    broker_name: str | None = None
+    topic: str | None = None
+    topic_sys_flag: Int | None = None
+    group_sys_flag: Int | None = None
+
+
+class GetAllProducerInfoRequestHeader(Header, kw_only=True):
+    """GET_ALL_PRODUCER_INFO."""
 
 
 class GetConsumerConnectionListRequestHeader(Header, kw_only=True):

@@ -1,0 +1,241 @@
+"""Who is connected: the producers and consumers that send heartbeats, by group.
+
+Source: RocketMQ 5.3.3, `ConsumerManager`, `ConsumerGroupInfo`, `ProducerManager`,
+`DefaultConsumerIdsChangeListener`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from remoting.bodies.client import Connection, ConsumerData, SubscriptionData
+from remoting.codes import RequestCode
+from remoting.command import Buffer, Channel, ReceivedResponse
+from remoting.headers.base import Header
+from remoting.headers.client import NotifyConsumerIdsChangedRequestHeader
+from sprocket.common.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+BROADCASTING = "BROADCASTING"
+
+
+class ClientChannel(Channel, Protocol):
+    """A connection over which the broker can ask the client in turn."""
+
+    def request(
+        self, code: int, header: Header | None = None, body: Buffer = b"", *, timeout_s: float
+    ) -> "asyncio.Future[ReceivedResponse]":
+        """The future gets the response, or RemotingTimeout or ConnectionLost."""
+        ...
+
+
+@dataclass(slots=True)
+class Member:
+    """One client of a group on one connection; `heard_at` is monotonic seconds."""
+
+    channel: ClientChannel
+    client_id: str
+    language: str
+    version: int
+    heard_at: float
+
+    def connection(self) -> Connection:
+        """The member as an operator sees it."""
+        host, port = self.channel.peer
+        return Connection(self.client_id, f"{host}:{port}", self.language, self.version)
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The members of a consumer group and what they agree on; the last heartbeat wins."""
+
+    name: str
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+    members: dict[int, Member] = field(default_factory=dict)  # by channel id
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)  # by topic
+
+    @property
+    def is_broadcasting(self) -> bool:
+        return self.message_model == BROADCASTING
+
+    def client_ids(self) -> list[str]:
+        """Ids of all members, each once: a client that reconnects may be there twice for a while."""
+        return list(dict.fromkeys(member.client_id for member in self.members.values()))
+
+    def find_member(self, client_id: str) -> Member | None:
+        """The member with that id; the newest if it is there twice."""
+        found = [member for member in self.members.values() if member.client_id == client_id]
+        return max(found, key=lambda member: member.heard_at) if found else None
+
+    def update_subscriptions(self, subscriptions: Iterable[SubscriptionData]) -> bool:
+        """Take over what a member subscribes to; whether the set of topics changed."""
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
+        changed = wanted.keys() != self.subscriptions.keys()
+        for topic, subscription in wanted.items():
+            held = self.subscriptions.get(topic)
+            if held is None or subscription.sub_version > held.sub_version:
+                self.subscriptions[topic] = subscription
+        for topic in self.subscriptions.keys() - wanted.keys():
+            del self.subscriptions[topic]
+        return changed
+
+
+class ConsumerRegistry:
+    """Consumer groups with at least one connected member.
+
+    Members are told to rebalance when one joins or leaves or when the topics change, unless
+    `notify_enabled()` says no (notifyConsumerIdsChangedEnable) or the group broadcasts.
+    """
+
+    def __init__(self, clock: Clock, notify_enabled: Callable[[], bool] = lambda: True) -> None:
+        self._clock = clock
+        self._notify_enabled = notify_enabled
+        self._groups: dict[str, ConsumerGroup] = {}
+
+    @property
+    def groups(self) -> list[ConsumerGroup]:
+        return list(self._groups.values())
+
+    def group(self, group: str) -> ConsumerGroup | None:
+        """The group; None if none of it is connected."""
+        return self._groups.get(group)
+
+    def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What the group subscribes to in the topic; None if it does not, or is not connected."""
+        found = self._groups.get(group)
+        return None if found is None else found.subscriptions.get(topic)
+
+    def register(
+        self,
+        member: Member,
+        data: ConsumerData,
+        *,
+        notify: bool = True,
+        with_subscriptions: bool = True,
+    ) -> bool:
+        """One heartbeat of one consumer for one group; whether something changed.
+
+        `notify` is the group's notifyConsumerIdsChangedEnable.  Without `with_subscriptions` the group
+        keeps what it has: the client says that nothing changed since its last heartbeat.
+        """
+        group = self._groups.get(data.group_name)
+        if group is None:
+            group = self._groups[data.group_name] = ConsumerGroup(data.group_name)
+        group.consume_type = data.consume_type
+        group.message_model = data.message_model
+        group.consume_from_where = data.consume_from_where
+        joined = member.channel.id not in group.members
+        group.members[member.channel.id] = member
+        changed = group.update_subscriptions(data.subscription_data_set) if with_subscriptions else False
+        if joined:
+            logger.info(
+                "event=consumer_joined group=%s client=%s peer=%s:%s model=%s members=%d",
+                group.name, member.client_id, *member.channel.peer, group.message_model, len(group.members),
+            )  # fmt: skip
+        if changed:
+            logger.info("event=subscription_changed group=%s topics=%s", group.name, sorted(group.subscriptions))
+        if (joined or changed) and notify and not group.is_broadcasting:
+            self._notify(group)
+        return joined or changed
+
+    def unregister(self, group_name: str, channel: Channel, *, notify: bool = True) -> None:
+        """The consumer on `channel` leaves the group."""
+        group = self._groups.get(group_name)
+        if group is not None and channel.id in group.members:
+            self._remove(group, channel.id, "unregistered")
+            if notify and not group.is_broadcasting:
+                self._notify(group)
+
+    def channel_closed(self, channel: Channel) -> None:
+        """Every member on `channel` is gone."""
+        for group in self.groups:
+            if channel.id in group.members:
+                self._remove(group, channel.id, "connection_closed")
+                if not group.is_broadcasting:
+                    self._notify(group)
+
+    def expire(self, timeout_s: float) -> None:
+        """Drop members that were not heard of for `timeout_s`, and close their connections."""
+        oldest = self._clock.monotonic() - timeout_s
+        for group in self.groups:
+            silent = [member for member in group.members.values() if member.heard_at < oldest]
+            for member in silent:
+                self._remove(group, member.channel.id, "expired")
+                member.channel.close()
+            if silent and not group.is_broadcasting:
+                self._notify(group)
+
+    def groups_subscribed_to(self, topic: str) -> set[str]:
+        """Names of the connected groups that subscribe to `topic`."""
+        return {group.name for group in self._groups.values() if topic in group.subscriptions}
+
+    def _remove(self, group: ConsumerGroup, channel_id: int, reason: str) -> None:
+        member = group.members.pop(channel_id)
+        logger.info(
+            "event=consumer_left group=%s client=%s reason=%s members=%d",
+            group.name, member.client_id, reason, len(group.members),
+        )  # fmt: skip
+        if not group.members:
+            del self._groups[group.name]
+
+    def _notify(self, group: ConsumerGroup) -> None:
+        if self._notify_enabled():
+            header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group.name)
+            for member in group.members.values():
+                member.channel.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
+
+
+class ProducerRegistry:
+    """Producer groups with at least one connected member."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._groups: dict[str, dict[int, Member]] = {}
+
+    @property
+    def groups(self) -> dict[str, list[Member]]:
+        return {group: list(members.values()) for group, members in self._groups.items()}
+
+    def members(self, group: str) -> list[Member]:
+        """The connected producers of a group."""
+        return list(self._groups.get(group, {}).values())
+
+    def register(self, group: str, member: Member) -> None:
+        """One heartbeat of one producer for one group."""
+        members = self._groups.setdefault(group, {})
+        if member.channel.id not in members:
+            logger.info(
+                "event=producer_joined group=%s client=%s peer=%s:%s", group, member.client_id, *member.channel.peer
+            )
+        members[member.channel.id] = member
+
+    def unregister(self, group: str, channel: Channel) -> None:
+        """The producer on `channel` leaves the group."""
+        self._remove(group, channel.id, "unregistered")
+
+    def channel_closed(self, channel: Channel) -> None:
+        """Every producer on `channel` is gone."""
+        for group in list(self._groups):
+            self._remove(group, channel.id, "connection_closed")
+
+    def expire(self, timeout_s: float) -> None:
+        """Drop producers that were not heard of for `timeout_s`, and close their connections."""
+        oldest = self._clock.monotonic() - timeout_s
+        for group, members in self.groups.items():
+            for member in members:
+                if member.heard_at < oldest:
+                    self._remove(group, member.channel.id, "expired")
+                    member.channel.close()
+
+    def _remove(self, group: str, channel_id: int, reason: str) -> None:
+        members = self._groups.get(group, {})
+        member = members.pop(channel_id, None)
+        if member is not None:
+            logger.info("event=producer_left group=%s client=%s reason=%s", group, member.client_id, reason)
+        if not members:
+            self._groups.pop(group, None)

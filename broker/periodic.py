@@ -1,0 +1,70 @@
+"""Work that is done again and again, as long as the broker runs."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+
+from sprocket.common.errors import SprocketError
+
+logger = logging.getLogger(__name__)
+
+Work = Callable[[], Awaitable[None] | None]
+
+
+class Periodic:
+    """Calls `work` every `period_s`, counted from the end of one call to the start of the next.
+
+    An error is logged and does not end it.
+    """
+
+    def __init__(self, name: str, period_s: float, work: Work) -> None:
+        self._name = name
+        self._period_s = period_s
+        self._work = work
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Future[None] | None = None
+        self._running = False
+
+    def start(self) -> None:
+        """Begin; the first call comes after one period."""
+        self._running = True
+        self._set_timer()
+
+    async def stop(self) -> None:
+        """No call begins after this; one that is under way is waited for."""
+        self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def _set_timer(self) -> None:
+        if self._running:
+            self._timer = asyncio.get_running_loop().call_later(self._period_s, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        try:
+            answer = self._work()
+        except Exception as error:
+            self._log(error)
+            answer = None
+        if inspect.isawaitable(answer):
+            self._task = asyncio.ensure_future(self._finish(answer))
+        else:
+            self._set_timer()
+
+    async def _finish(self, answer: Awaitable[None]) -> None:
+        try:
+            await answer
+        except Exception as error:
+            self._log(error)
+        self._task = None
+        self._set_timer()
+
+    def _log(self, error: Exception) -> None:
+        # Errors that are raised on purpose say all in one line.
+        trace = None if isinstance(error, SprocketError) else error
+        logger.error("event=periodic_work_failed work=%s reason=%r", self._name, str(error), exc_info=trace)

@@ -1,0 +1,1 @@
+"""What answers requests: one class per group of request codes, each with its routes."""

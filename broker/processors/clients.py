@@ -1,0 +1,179 @@
+"""Clients: heartbeats, who is there, and locks of queues.
+
+Source: RocketMQ 5.3.3, `ClientManageProcessor`, `ConsumerManageProcessor`, `AdminBrokerProcessor.lockBatchMQ`.
+"""
+
+import logging
+from typing import Any
+
+from broker.clients import ConsumerRegistry, Member, ProducerRegistry
+from broker.names import retry_topic
+from broker.queue_locks import QueueLocks
+from broker.subscription_groups import SubscriptionGroups
+from broker.topics import TopicTable
+from remoting.bodies.client import (
+    CheckClientRequestBody,
+    ConsumerData,
+    ConsumerIdList,
+    HeartbeatData,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+)
+from remoting.codes import LanguageCode, RequestCode, ResponseCode
+from remoting.command import Request, Response
+from remoting.fastjson import dumps, loads
+from remoting.headers.client import (
+    GetConsumerListByGroupRequestHeader,
+    HeartbeatRequestHeader,
+    LockBatchMqRequestHeader,
+    UnlockBatchMqRequestHeader,
+    UnregisterClientRequestHeader,
+)
+from remoting.routes import Action, Lane, NoHeader, Resource, Route
+from sprocket.common.clock import Clock
+from sprocket.common.errors import RequestError
+
+logger = logging.getLogger(__name__)
+
+# `TopicSysFlag.FLAG_UNIT_SUB`
+_UNIT_SUB_FLAG = 0x2
+_TAG_TYPES = (None, "", "TAG")
+_LANGUAGES = {key: language.name for language in LanguageCode for key in (language.name, str(int(language)))}
+
+
+class ClientProcessor:
+    """HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG, GET_CONSUMER_LIST_BY_GROUP, LOCK and UNLOCK_BATCH_MQ."""
+
+    def __init__(
+        self,
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        consumers: ConsumerRegistry,
+        producers: ProducerRegistry,
+        locks: QueueLocks,
+        clock: Clock,
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._producers = producers
+        self._locks = locks
+        self._clock = clock
+        # group -> fingerprint of the subscriptions in its last heartbeat
+        self._fingerprints: dict[str, int] = {}
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                RequestCode.HEART_BEAT, HeartbeatRequestHeader, self.heartbeat,
+                Resource.GROUP, Action.SUB, Lane.CLIENT,
+            ),
+            Route(
+                RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader, self.unregister,
+                Resource.GROUP, Action.SUB, Lane.CLIENT,
+            ),
+            Route(
+                RequestCode.CHECK_CLIENT_CONFIG, NoHeader, self.check_client_config,
+                Resource.GROUP, Action.SUB, Lane.CLIENT,
+            ),
+            Route(
+                RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader, self.consumer_list,
+                Resource.GROUP, Action.SUB, Lane.CLIENT,
+            ),
+            Route(
+                RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader, self.lock_queues,
+                Resource.GROUP, Action.SUB, Lane.CLIENT,
+            ),
+            Route(
+                RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader, self.unlock_queues,
+                Resource.GROUP, Action.SUB, Lane.CLIENT,
+            ),
+        ]  # fmt: skip
+
+    def heartbeat(self, request: Request[HeartbeatRequestHeader]) -> Response:
+        """A client says which groups it belongs to.  Groups and their retry topics are made when new."""
+        data = loads(request.body, HeartbeatData)
+        if not data.client_id:
+            raise RequestError(ResponseCode.INVALID_PARAMETER, "clientID is empty")
+        member = self._member(request, data.client_id)
+        knows_fingerprints = data.heartbeat_fingerprint != 0
+        is_sub_change = not knows_fingerprints
+        for consumer in data.consumer_data_set:
+            if self._register_consumer(member, consumer, data):
+                is_sub_change = True
+        for producer in data.producer_data_set:
+            self._producers.register(producer.group_name, member)
+        fields = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if is_sub_change else "false"}
+        return Response(header=fields)
+
+    def _register_consumer(self, member: Member, consumer: ConsumerData, data: HeartbeatData) -> bool:
+        """Whether the client must send its subscriptions in full next time."""
+        group = self._groups.find(consumer.group_name)
+        if group is None:
+            logger.warning("event=heartbeat_of_unknown_group group=%s client=%s", consumer.group_name, data.client_id)
+            return False
+        before = self._fingerprints.get(consumer.group_name)
+        self._fingerprints[consumer.group_name] = data.heartbeat_fingerprint
+        ordered = any(self._topics.is_order(wanted.topic) for wanted in consumer.subscription_data_set)
+        self._topics.create_on_send_back(
+            retry_topic(consumer.group_name),
+            group.retry_queue_nums,
+            order=None if data.without_sub else ordered,
+            topic_sys_flag=_UNIT_SUB_FLAG if consumer.unit_mode else 0,
+        )
+        self._consumers.register(
+            member,
+            consumer,
+            notify=group.notify_consumer_ids_changed_enable,
+            with_subscriptions=not data.without_sub,
+        )
+        if before is None:
+            # The client thinks that we know its subscriptions; after a restart we do not.
+            return data.without_sub
+        return before != data.heartbeat_fingerprint
+
+    def _member(self, request: Request[Any], client_id: str) -> Member:
+        # A JSON header has the name, a binary one the number.
+        language = _LANGUAGES.get(request.language or "", LanguageCode.OTHER.name)
+        return Member(request.channel, client_id, language, request.version, self._clock.monotonic())
+
+    def unregister(self, request: Request[UnregisterClientRequestHeader]) -> Response:
+        """A client leaves a producer group, a consumer group, or both."""
+        header = request.header
+        if header.producer_group:
+            self._producers.unregister(header.producer_group, request.channel)
+        if header.consumer_group:
+            group = self._groups.get(header.consumer_group)
+            notify = group is None or group.notify_consumer_ids_changed_enable
+            self._consumers.unregister(header.consumer_group, request.channel, notify=notify)
+        return Response()
+
+    def check_client_config(self, request: Request[NoHeader]) -> Response:
+        """Whether the broker can filter as a consumer wants: by tag it can."""
+        subscription = loads(request.body, CheckClientRequestBody).subscription_data if request.body else None
+        if subscription is not None and subscription.expression_type not in _TAG_TYPES:
+            remark = f"The broker does not support consumer to filter message by {subscription.expression_type}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        return Response()
+
+    def consumer_list(self, request: Request[GetConsumerListByGroupRequestHeader]) -> Response:
+        """Client ids of a group: what its members share the queues among."""
+        group = self._consumers.group(request.header.consumer_group)
+        if group is None:
+            return Response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {request.header.consumer_group}")
+        return Response(body=dumps(ConsumerIdList(group.client_ids())))
+
+    def lock_queues(self, request: Request[LockBatchMqRequestHeader]) -> Response:
+        """Lock queues for one client of a group; the answer names those that it now holds."""
+        body = loads(request.body, LockBatchRequestBody)
+        # Of existing groups and topics alone, so that a peer cannot make us remember names without end.
+        known = body.consumer_group in self._groups
+        queues = [queue for queue in body.mq_set if known and queue.topic in self._topics]
+        locked = self._locks.lock(body.consumer_group, queues, body.client_id)
+        return Response(body=dumps(LockBatchResponseBody(locked)))
+
+    def unlock_queues(self, request: Request[UnlockBatchMqRequestHeader]) -> Response:
+        """Unlock what the client holds."""
+        body = loads(request.body, LockBatchRequestBody)
+        self._locks.unlock(body.consumer_group, body.mq_set, body.client_id)
+        return Response()

@@ -1,0 +1,262 @@
+"""Keeps every name server informed of this broker and its topics.
+
+Source: RocketMQ 5.3.3, `BrokerController.registerBrokerAll`, `registerIncrementBrokerData`, `BrokerOuterAPI`.
+
+Each name server has a task of its own, so that one that is down delays no other.  Beyond the reference, a
+registration that failed is tried again after a second, and one whose connection ended (which makes the
+name server forget the broker) is made anew at once.
+"""
+
+import asyncio
+import logging
+import zlib
+from copy import copy
+
+from broker.config import BrokerConfig
+from broker.live_config import LiveConfig
+from broker.topics import TopicTable
+from remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
+from remoting.bodies.stats import KVTable
+from remoting.bodies.topic import TopicConfig
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.fastjson import dumps, loads
+from remoting.headers.namesrv import (
+    QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    UnregisterBrokerRequestHeader,
+)
+from sprocket.common.errors import ClientError, ProtocolError
+
+logger = logging.getLogger(__name__)
+
+_MIN_PERIOD_S = 10.0
+_MAX_PERIOD_S = 60.0
+# How often a lost connection is looked for, and how soon a failed registration is tried again.
+_CHECK_S = 1.0
+_UNREGISTER_TIMEOUT_S = 3.0
+_READ_WRITE = 0x6
+
+
+class Registration:
+    """Registers the broker with all name servers of `namesrvAddr` from `start` to `stop`."""
+
+    def __init__(self, config: LiveConfig, topics: TopicTable, client: RemotingClient) -> None:
+        self._config = config
+        self._topics = topics
+        self._client = client
+        self._sessions: list[_Session] = []
+        self._registered = asyncio.Event()
+
+    @property
+    def address(self) -> str:
+        """Address that clients are told to connect to."""
+        config = self._config.broker
+        return f"{config.broker_ip1}:{config.listen_port}"
+
+    @property
+    def ha_address(self) -> str:
+        """Address that slaves are told to replicate from."""
+        config = self._config.broker
+        return f"{config.broker_ip2}:{config.ha_listen_port}"
+
+    def start(self) -> None:
+        """Begin to register; does not wait for any name server."""
+        for name_server in self._config.broker.name_servers:
+            session = _Session(self, name_server)
+            self._sessions.append(session)
+            session.start()
+
+    async def wait_registered(self, timeout_s: float) -> bool:
+        """Wait until one name server has accepted the broker; whether that came in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._registered.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def topics_changed(self, changed: list[TopicConfig]) -> None:
+        """Tell every name server at once; an empty list stands for the whole table."""
+        for session in self._sessions:
+            session.add(changed)
+
+    async def stop(self) -> None:
+        """Stop registering, then unregister from every name server that is connected, at the same time."""
+        for session in self._sessions:
+            await session.stop()
+        async with asyncio.TaskGroup() as group:
+            for session in self._sessions:
+                group.create_task(self._unregister(session.name_server))
+        self._sessions.clear()
+
+    # What the sessions send
+
+    async def register(self, name_server: str, topics: list[TopicConfig]) -> None:
+        """One REGISTER_BROKER with `topics`.  Raises ClientError when the name server does not accept it."""
+        config = self._config.broker
+        limited = [_limited(topic, config.broker_permission) for topic in topics]
+        content = TopicConfigAndMapping({topic.topic_name: topic for topic in limited}, copy(self._topics.data_version))
+        body = RegisterBrokerBody(content).encode(config.compressed_register)
+        header = RegisterBrokerRequestHeader(
+            broker_name=config.broker_name,
+            broker_addr=self.address,
+            cluster_name=config.broker_cluster_name,
+            ha_server_addr=self.ha_address,
+            broker_id=config.broker_id,
+            enable_acting_master=False,
+            compressed=config.compressed_register,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        response = await self._client.invoke(
+            name_server, RequestCode.REGISTER_BROKER, header, body, timeout_s=_timeout_s(config)
+        )
+        if response.code != ResponseCode.SUCCESS:
+            raise ClientError(f"name server {name_server} refused the registration: {response.code} {response.remark}")
+        self._registered.set()
+        if response.body:
+            self._topics.update_order(loads(response.body, KVTable).table)
+
+    def all_topics(self) -> list[TopicConfig]:
+        return list(self._topics.by_name.values())
+
+    async def is_outdated(self, name_server: str) -> bool:
+        """Whether the name server has another data version than the topic table."""
+        config = self._config.broker
+        header = QueryDataVersionRequestHeader(
+            broker_name=config.broker_name,
+            broker_addr=self.address,
+            cluster_name=config.broker_cluster_name,
+            broker_id=config.broker_id,
+        )
+        body = dumps(self._topics.data_version)
+        response = await self._client.invoke(
+            name_server, RequestCode.QUERY_DATA_VERSION, header, body, timeout_s=_timeout_s(config)
+        )
+        return response.code != ResponseCode.SUCCESS or response.header(QueryDataVersionResponseHeader).changed
+
+    async def _unregister(self, name_server: str) -> None:
+        if self._client.open_channel(name_server) is None:
+            return
+        config = self._config.broker
+        header = UnregisterBrokerRequestHeader(
+            broker_name=config.broker_name,
+            broker_addr=self.address,
+            cluster_name=config.broker_cluster_name,
+            broker_id=config.broker_id,
+        )
+        try:
+            response = await self._client.invoke(
+                name_server, RequestCode.UNREGISTER_BROKER, header, timeout_s=_UNREGISTER_TIMEOUT_S
+            )
+            logger.info("event=unregistered name_server=%s code=%d", name_server, response.code)
+        except ClientError as error:
+            logger.warning("event=unregister_failed name_server=%s detail=%r", name_server, str(error))
+
+    # What the sessions read
+
+    @property
+    def period_s(self) -> float:
+        """registerNameServerPeriod within its bounds."""
+        return max(_MIN_PERIOD_S, min(self._config.broker.register_name_server_period / 1000, _MAX_PERIOD_S))
+
+    @property
+    def force(self) -> bool:
+        return self._config.broker.force_register
+
+    def is_connected(self, name_server: str) -> bool:
+        return self._client.open_channel(name_server) is not None
+
+
+class _Session:
+    """The registration with one name server."""
+
+    def __init__(self, owner: Registration, name_server: str) -> None:
+        self._owner = owner
+        self.name_server = name_server
+        self._changed: dict[str, TopicConfig] = {}
+        self._needs_all = True
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._is_registered: bool | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def add(self, changed: list[TopicConfig]) -> None:
+        if changed:
+            self._changed.update((topic.topic_name, topic) for topic in changed)
+        else:
+            self._needs_all = True
+        self._wake.set()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        next_full_at = loop.time()
+        while True:
+            is_due = loop.time() >= next_full_at
+            if is_due or self._needs_all or self._changed:
+                succeeded = await self._register(periodic=is_due and not self._needs_all)
+                next_full_at = loop.time() + (self._owner.period_s if succeeded else _CHECK_S)
+            self._wake.clear()
+            if self._needs_all or self._changed:
+                if self._is_registered:
+                    continue
+                # What changes while a name server is down waits for the next attempt.
+                await self._sleep(_CHECK_S)
+                continue
+            await self._sleep(_CHECK_S)
+            if self._is_registered and not self._owner.is_connected(self.name_server):
+                self._needs_all = True
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _register(self, *, periodic: bool) -> bool:
+        """Register all topics or those that changed; whether it succeeded."""
+        everything = self._needs_all or periodic
+        changed, self._changed = self._changed, {}
+        self._needs_all = False
+        topics = self._owner.all_topics() if everything else list(changed.values())
+        try:
+            if (
+                periodic
+                and not changed
+                and not self._owner.force
+                and not await self._owner.is_outdated(self.name_server)
+            ):
+                return True
+            await self._owner.register(self.name_server, topics)
+        except (ClientError, ProtocolError) as error:
+            self._needs_all = True
+            if self._is_registered is not False:
+                logger.warning("event=register_failed name_server=%s detail=%r", self.name_server, str(error))
+            self._is_registered = False
+            return False
+        if not self._is_registered or not everything:
+            logger.info("event=registered name_server=%s topics=%d", self.name_server, len(topics))
+        self._is_registered = True
+        return True
+
+
+def _limited(topic: TopicConfig, broker_permission: int) -> TopicConfig:
+    """The topic as clients may use it while the broker's own permission is limited."""
+    if broker_permission & _READ_WRITE == _READ_WRITE:
+        return topic
+    limited = copy(topic)
+    limited.perm = topic.perm & broker_permission
+    return limited
+
+
+def _timeout_s(config: BrokerConfig) -> float:
+    return config.register_broker_timeout_mills / 1000

@@ -1,0 +1,272 @@
+"""The broker: builds store, tables and processors, and starts and stops them in order.
+
+Source of the order: RocketMQ 5.3.3, `BrokerController.initialize`, `start`, `shutdown`.
+"""
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+from broker.clients import ConsumerRegistry, ProducerRegistry
+from broker.config import BrokerConfig
+from broker.config_file import ConfigFile
+from broker.confirm_waits import ConfirmWaits
+from broker.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.live_config import LiveConfig
+from broker.long_polling import HeldPulls
+from broker.message_id import UniqueKeys, host_bytes
+from broker.message_intake import MessageIntake
+from broker.periodic import Periodic
+from broker.processors.clients import ClientProcessor
+from broker.processors.offsets import OffsetProcessor
+from broker.processors.pull import PullProcessor
+from broker.processors.send import SendProcessor
+from broker.queue_locks import QueueLocks
+from broker.registration import Registration
+from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
+from broker.send_admission import SendAdmission
+from broker.subscription_groups import SubscriptionGroups
+from broker.topics import TopicTable
+from remoting.bodies.group import SubscriptionGroupTable
+from remoting.bodies.topic import TopicConfigTable
+from remoting.channel import RemotingChannel
+from remoting.client import RemotingClient
+from remoting.routes import Route, RouteTable
+from remoting.server import RemotingServer
+from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.errors import ConfigError, SprocketError, StoreError
+from store.config import StoreConfig
+from store.disk import Disk
+from store.message_store import MessageStore
+from store.record import TagsCodes
+
+logger = logging.getLogger(__name__)
+
+# `ClientHousekeepingService`
+_CLIENT_SCAN_S = 10.0
+
+Fatal = Callable[[SprocketError], None]
+T = TypeVar("T")
+# Where records say that a message is stored, until the start has found out the broker's address.
+_UNKNOWN_HOST = "127.0.0.1"
+
+
+def _log_fatal(error: SprocketError) -> None:
+    logger.critical("event=fatal reason=%r", str(error))
+
+
+class Broker:
+    """One broker in this process.
+
+    `on_fatal` hears of what the broker cannot go on after: a failed disk (nothing is acknowledged any more)
+    or a bug of ours.  The caller then ends the process; `stop` may be called and flushes what it still can.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: StoreConfig,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        on_fatal: Fatal = _log_fatal,
+        random_below: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self.clock: Clock = SystemClock() if clock is None else clock
+        self.config = LiveConfig(config, store_config)
+        self._on_fatal = on_fatal
+        self._random_below = random_below
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._fatal: SprocketError | None = None
+        self._is_running = False
+
+        self.store = MessageStore(store_config, clock=self.clock, notify=self._notify, disk=disk)
+        self.store.on_failure.append(self._fail)
+        self.topics = TopicTable(self.config, self._file("topics.json", TopicConfigTable), self.clock)
+        self.groups = SubscriptionGroups(
+            self.config, self._file("subscriptionGroup.json", SubscriptionGroupTable), self.clock
+        )
+        self.offsets = ConsumerOffsets(self._file("consumerOffset.json", ConsumerOffsetTable), self.clock)
+        self.locks = QueueLocks(self.clock)
+        self.consumers = ConsumerRegistry(self.clock, lambda: self.config.broker.notify_consumer_ids_changed_enable)
+        self.producers = ProducerRegistry(self.clock)
+        delay_offsets = DelayOffsets(self._file("delayOffset.json", DelayOffsetTable), self.clock)
+        self.schedule = ScheduleService(self.store, delay_offsets, store_config.message_delay_level, self.clock)
+        self.client = RemotingClient()
+        self.registration = Registration(self.config, self.topics, self.client)
+        self.topics.on_change = self.registration.topics_changed
+
+        self._set_store_host(_UNKNOWN_HOST, config.listen_port)
+        self.waits = ConfirmWaits(self.store, self.clock, _call_later)
+        self.pulls = PullProcessor(self.config, self.store, self.topics, self.groups, self.consumers, self.offsets)
+        self.held = HeldPulls(self.store, self.clock, _call_later, self.pulls.answer_held)
+        self.pulls.held = self.held
+        self.store.on_arrival.append(self.held.arrived)
+        self.routes = RouteTable(self._routes())
+        self._server = RemotingServer(
+            self.routes,
+            host=config.bind_address,
+            port=config.listen_port,
+            idle_s=config.server_channel_max_idle_time_seconds,
+            on_bug=self._fail,
+        )
+        self._server.on_close.append(self._channel_closed)
+        self._periodic = [
+            Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
+            Periodic("consumer_offsets", config.flush_consumer_offset_interval / 1000, self._save_offsets),
+            Periodic("delay_offsets", config.flush_delay_offset_interval / 1000, self._save_delay_offsets),
+        ]
+
+    def _file(self, name: str, content_type: type[T]) -> ConfigFile[T]:
+        path = self.config.store.store_path_root_dir / "config" / name
+        return ConfigFile(path, content_type, failed=lambda error: self._notify(lambda: self._fail(error)))
+
+    def _routes(self) -> list[Route]:
+        tags_codes = TagsCodes(self.config.store.message_delay_level)
+        unique_keys = UniqueKeys(self.store.store_host[:-4], os.getpid(), self._random_below(1 << 31), self.clock)
+        intake = MessageIntake(self.config, self.topics, self.groups, self.locks, tags_codes, unique_keys)
+        admission = SendAdmission(self.config, self.topics, self._random_below)
+        return [
+            *SendProcessor(self.config, self.store, admission, intake, self.waits, self.clock).routes(),
+            *self.pulls.routes(),
+            *OffsetProcessor(self.store, self.topics, self.groups, self.offsets).routes(),
+            *ClientProcessor(self.topics, self.groups, self.consumers, self.producers, self.locks, self.clock).routes(),
+        ]
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on, once started."""
+        return self.config.broker.listen_port
+
+    @property
+    def address(self) -> str:
+        """``host:port`` that clients are told to connect to, once started."""
+        return self.registration.address
+
+    # Start
+
+    async def start(self) -> None:
+        """Recover the store, read the configuration files, listen, and begin to register.
+
+        Does not wait for a name server; see `registration.wait_registered`.  Raises ConfigError, `StoreError`,
+        or OSError when the port cannot be had; then nothing is left running.
+        """
+        self._loop = asyncio.get_running_loop()
+        host = await self._resolve(self.config.broker.broker_ip1)
+        self._set_store_host(host, self.config.broker.listen_port)
+        await asyncio.to_thread(self.store.start)
+        try:
+            self.topics.load()
+            self.groups.load()
+            self.offsets.load()
+            self.schedule.offsets.load()
+            self.offsets.clamp(self.store.max_offset)
+            await self._server.start()
+        except BaseException:
+            self.store.shutdown()
+            raise
+        port = self._server.port
+        self._set_store_host(host, port)
+        self.config.replace_broker(self.config.broker.with_ports(port))
+        self._is_running = True
+        self.schedule.start()
+        for work in self._periodic:
+            work.start()
+        self.registration.start()
+        logger.info(
+            "event=started broker=%s cluster=%s address=%s store=%s",
+            self.config.broker.broker_name, self.config.broker.broker_cluster_name, self.address,
+            self.config.store.store_path_root_dir,
+        )  # fmt: skip
+
+    async def _resolve(self, host: str) -> str:
+        """`host` as an address: records hold addresses.  Raises ConfigError."""
+        try:
+            host_bytes(host, 0)
+        except ValueError:
+            try:
+                found = await asyncio.get_running_loop().getaddrinfo(host, None)
+            except OSError as error:
+                raise ConfigError(f"brokerIP1 = {host!r}: {error.strerror or error}") from None
+            return str(found[0][4][0])
+        return host
+
+    def _set_store_host(self, host: str, port: int) -> None:
+        self.store.store_host = host_bytes(host, port)
+
+    # Stop
+
+    async def stop(self) -> None:
+        """Leave in order: no new connections, off every name server, everything on disk, `abort` removed.
+
+        After a failure of the disk nothing more is written.
+        """
+        if not self._is_running:
+            return
+        self._is_running = False
+        await self._server.stop_accepting()
+        # Until every name server has forgotten us, clients that come are still served.
+        await self.registration.stop()
+        await self.client.close()
+        self.schedule.stop()
+        for work in self._periodic:
+            await work.stop()
+        self.held.wake_all()
+        self.held.close()
+        await self._server.stop()
+        self.waits.close()
+        failed = self.store.failure is not None
+        if not failed:
+            self._save_everything()
+        self.store.shutdown()
+        logger.info("event=stopped broker=%s clean=%s", self.config.broker.broker_name, not failed)
+
+    def _save_everything(self) -> None:
+        try:
+            self.topics.persist()
+            self.groups.persist()
+            self.offsets.persist()
+            content = self.schedule.offsets.take_unsaved(self.store.flushed_offset)
+            if content is not None:
+                self.schedule.offsets.save(content)
+        except StoreError as error:
+            logger.error("event=config_not_saved reason=%r", str(error))
+
+    # While it runs
+
+    async def _save_offsets(self) -> None:
+        content = self.offsets.take_unsaved()
+        if content is not None:
+            await asyncio.to_thread(self.offsets.save, content)
+
+    async def _save_delay_offsets(self) -> None:
+        content = self.schedule.offsets.take_unsaved(self.store.flushed_offset)
+        if content is not None:
+            await asyncio.to_thread(self.schedule.offsets.save, content)
+
+    def _expire_clients(self) -> None:
+        timeout_s = self.config.broker.channel_expired_timeout / 1000
+        self.consumers.expire(timeout_s)
+        self.producers.expire(timeout_s)
+
+    def _channel_closed(self, channel: RemotingChannel) -> None:
+        self.held.drop_channel(channel.id)
+        self.consumers.channel_closed(channel)
+        self.producers.channel_closed(channel)
+
+    def _notify(self, callback: Callable[[], None]) -> None:
+        """Run `callback` in the loop's thread; called from others.  Without a loop there is no one to tell."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback)
+
+    def _fail(self, error: SprocketError) -> None:
+        if self._fatal is None:
+            self._fatal = error
+            self._on_fatal(error)
+
+
+def _call_later(seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+    return asyncio.get_running_loop().call_later(seconds, callback)
