@@ -19,7 +19,7 @@ def run_broker(configuration: "Configuration", as_json: bool, log_level: str) ->
 
     log_to_stderr(log_level)
     process = Process()
-    broker = Broker(configuration.of(BrokerConfig), configuration.of(StoreConfig), on_failure=process.fail)
+    broker = Broker(configuration.of(BrokerConfig), configuration.of(StoreConfig), on_fatal=process.fail)
     sys.exit(process.run([lambda: broker], lambda: broker_line(broker, as_json)))
 
 

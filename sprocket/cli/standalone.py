@@ -82,7 +82,7 @@ def run_standalone(configuration: "Configuration", host: str, namesrv_port: int,
     def make_broker() -> Broker:
         # Only now is it known which port the name server has.
         config = replace(configuration.of(BrokerConfig), namesrv_addr=f"{host}:{name_server.port}")
-        brokers.append(Broker(config, store, on_failure=process.fail))
+        brokers.append(Broker(config, store, on_fatal=process.fail))
         return brokers[0]
 
     def announce() -> str:

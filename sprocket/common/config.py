@@ -177,7 +177,8 @@ def allowed_text(setting: Setting) -> str:
         return "true or false"
     if setting.type is int:
         low, high = _bounds(setting)
-        return f"an integer from {low} to {high}"
+        unbounded = high == INTEGER_RANGES["long"][1]
+        return f"an integer of at least {low}" if unbounded else f"an integer from {low} to {high}"
     return "a path" if issubclass(setting.type, Path) else "text"
 
 
