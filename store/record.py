@@ -184,6 +184,10 @@ def _decode_rest(record: memoryview, head: RecordHead, check_crc: bool) -> Recor
     body = record[body_at : body_at + body_bytes]
     if check_crc and body_bytes and zlib.crc32(body) & CRC_MASK != head.body_crc:
         return "body does not match its CRC"
+    # The CRC covers the body alone.  Zeros where a page of the rest never reached the disk show here:
+    # neither a topic's name nor the end of properties holds them.
+    if (size > properties_at and not record[-1]) or 0 in record[topic_at : properties_at - 2]:
+        return "zeros within topic or properties"
     try:
         topic = str(record[topic_at : properties_at - 2], "utf-8")
     except UnicodeDecodeError:

@@ -25,6 +25,8 @@ from store.consume_queue_table import ConsumeQueueTable
 from store.record import MIN_RECORD_BYTES, Record, TagsCodes, decode
 
 _log = logging.getLogger(__name__)
+# Damaged newest records that are stepped over one by one before everything is walked.
+_TRIES: Final = 8
 _WRITE_AT: Final = 3 * 128
 
 
@@ -66,7 +68,7 @@ class Recovery:
         rebuilt = not usable
         if usable:
             try:
-                report = self._walk(bound, clean)
+                report = self._walk_from_good(bound, clean)
             except _QueueIncomplete as error:
                 _log.warning("action=rebuild-all reason=%r", str(error))
                 rebuilt = True
@@ -74,7 +76,7 @@ class Recovery:
             self._table.destroy()
             report = self._walk(self._log.min_offset, clean)
         report.rebuilt = rebuilt
-        self._cut_log(report, clean)
+        self._cut_log(report)
         return report
 
     def _trusted_offset(self) -> int:
@@ -91,6 +93,15 @@ class Recovery:
             trusted = offset
             offset += log.segment_bytes
         return trusted
+
+    def _walk_from_good(self, bound: int, clean: bool) -> RecoveryReport:
+        for _ in range(_TRIES):
+            report = self._walk(bound, clean)
+            if report.records or report.start_offset == self._log.min_offset:
+                return report
+            # The newest entry points to a record that is damaged: drop the entry and begin before it.
+            bound = report.start_offset
+        raise _QueueIncomplete(f"no valid record near physical offset {bound}")
 
     def _walk(self, bound: int, clean: bool) -> RecoveryReport:
         start = self._log.min_offset
@@ -174,13 +185,10 @@ class Recovery:
             queue.write_pending()
         queue.put(offset, record.physical_offset, record.size_bytes, tags_code)
 
-    def _cut_log(self, report: RecoveryReport, clean: bool) -> None:
+    def _cut_log(self, report: RecoveryReport) -> None:
         log = self._log
-        is_last = log.wrote_offset - report.end_offset <= log.segment_bytes
-        if clean and is_last and report.reason == "zeros":
-            log.wrote_offset = report.end_offset
-            return
         wrote = log.wrote_offset
+        # Always, also after a clean stop: what lies behind may be a record torn at its front.
         log.cut(report.end_offset)
         # A killed process leaves records in the page cache that no sync has covered yet.
         for file in log.files_between(report.start_offset, report.end_offset):

@@ -7,7 +7,7 @@ from typing import Any
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFailed, DiskFull
 from store.config import StoreConfig
-from store.disk import Content, Disk, RealDisk, RealFile
+from store.disk import Content, Disk, DiskFile, RealDisk, RealFile
 from store.message_store import MessageStore, PendingMessage
 from store.record import java_hash_code
 
@@ -27,26 +27,39 @@ def message(
     return PendingMessage(topic, queue_id, body, properties, tags_code, **(values | fields))
 
 
-class FaultyFile(RealFile):
+class FaultyFile:
     """A file that fails when its disk says so."""
 
-    __slots__ = ("disk",)
-    disk: "FaultyDisk"
+    def __init__(self, file: RealFile, disk: "FaultyDisk") -> None:
+        self._file = file
+        self._disk = disk
+        self.path = file.path
+        self.size_bytes = file.size_bytes
+
+    @property
+    def view(self) -> memoryview:
+        return self._file.view
 
     def write(self, position: int, content: Content) -> None:
-        fault = self.disk.write_fault
+        fault = self._disk.write_fault
         if fault is not None and fault(self.path):
             # As the kernel does: part of it arrives, then the error.
-            super().write(position, memoryview(content)[: len(content) // 2])
-            raise self.disk.write_error(f"write {self.path}")
-        super().write(position, content)
+            self._file.write(position, memoryview(content)[: len(content) // 2])
+            raise self._disk.write_error(f"write {self.path}")
+        self._file.write(position, content)
 
     def sync(self) -> None:
-        self.disk.syncs.append(self.path)
-        self.disk.before_sync(self.path)
-        if self.disk.sync_fails:
+        self._disk.syncs.append(self.path)
+        self._disk.before_sync(self.path)
+        if self._disk.sync_fails:
             raise DiskFailed(f"sync {self.path}")
-        super().sync()
+        self._file.sync()
+
+    def cut(self, position: int) -> None:
+        self._file.cut(position)
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class FaultyDisk(RealDisk):
@@ -60,18 +73,13 @@ class FaultyDisk(RealDisk):
         self.syncs: list[Path] = []
         self.before_sync: Callable[[Path], None] = lambda path: None
 
-    def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> RealFile:
+    def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> DiskFile:  # type: ignore[override]
         if self.create_fails:
             raise DiskFull(f"create {path}")
-        return self._faulty(super().create(path, size_bytes, preallocate=preallocate))
+        return FaultyFile(super().create(path, size_bytes, preallocate=preallocate), self)
 
-    def open(self, path: Path, *, preallocate: bool) -> RealFile:
-        return self._faulty(super().open(path, preallocate=preallocate))
-
-    def _faulty(self, file: RealFile) -> RealFile:
-        file.__class__ = FaultyFile
-        file.disk = self  # type: ignore[attr-defined]
-        return file
+    def open(self, path: Path, *, preallocate: bool) -> DiskFile:  # type: ignore[override]
+        return FaultyFile(super().open(path, preallocate=preallocate), self)
 
 
 class Stores:

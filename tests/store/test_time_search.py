@@ -1,0 +1,76 @@
+"""Offsets by time, with times that stand still, jump and step back."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from store.message_store import Boundary
+from tests.store.rig import Stores, message
+
+
+def filled(stores: Stores, times: list[int]) -> int:
+    """Append one message at each of `times`, ms after the start; return the start."""
+    start = stores.clock.wall_ms()
+    store = stores.open()
+    for now in times:
+        stores.clock.step_wall(start + now - stores.clock.wall_ms())
+        store.append([message()])
+    return start
+
+
+def test_boundaries_of_equal_and_missing_times(stores: Stores) -> None:
+    # The example that RocketMQ gives: t1 t1 t1 t3 t3.
+    start = filled(stores, [10, 10, 10, 30, 30])
+    (store,) = stores._open
+
+    def find(time: int) -> tuple[int, int]:
+        return tuple(store.offset_by_time("Orders", 0, start + time, b) for b in (Boundary.LOWER, Boundary.UPPER))  # type: ignore[return-value]
+
+    assert find(9) == (0, 0)
+    assert find(10) == (0, 2)
+    assert find(20) == (3, 2)
+    assert find(30) == (3, 4)
+    assert find(31) == (5, 4)
+    assert store.offset_by_time("Orders", 0, -1) == 0
+    assert store.offset_by_time("Orders", 0, 1 << 62) == 5
+
+
+@settings(max_examples=30, deadline=None)
+@given(times=st.lists(st.integers(0, 40), min_size=1, max_size=120), time=st.integers(-2, 42), ordered=st.booleans())
+def test_the_answer_stands_between_older_and_newer(
+    tmp_path_factory: pytest.TempPathFactory, times: list[int], time: int, ordered: bool
+) -> None:
+    stores = Stores(tmp_path_factory.mktemp("times"))
+    try:
+        if ordered:
+            times.sort()
+        start = filled(stores, times)
+        (store,) = stores._open
+        lower = store.offset_by_time("Orders", 0, start + time, Boundary.LOWER)
+        upper = store.offset_by_time("Orders", 0, start + time, Boundary.UPPER)
+        # Also where times step back: older before it, not older at it.
+        assert lower == 0 or times[lower - 1] < time
+        assert lower == len(times) or times[lower] >= time
+        assert upper == len(times) - 1 or times[upper + 1] > time
+        assert upper == 0 or times[upper] <= time
+        if ordered:
+            assert all(a <= b for a, b in pairwise(times))
+            assert lower == sum(t < time for t in times)
+            assert upper == max(0, sum(t <= time for t in times) - 1)
+    finally:
+        stores.close_all()
+
+
+def test_messages_that_expired_are_older_than_any_time(stores: Stores) -> None:
+    stores.fields["mapped_file_size_commit_log"] = 4096
+    start = filled(stores, list(range(200)))
+    stores.close(stores._open[0])
+    for path in stores.segments()[:2]:
+        path.unlink()
+    store = stores.open()
+    first = store.min_offset("Orders", 0)
+    assert first > 0
+    assert store.offset_by_time("Orders", 0, start) == first
+    assert store.offset_by_time("Orders", 0, start + first + 7) == first + 7
