@@ -16,22 +16,12 @@ PERM_INHERIT = 0x1
 _SEPARATOR = " "
 
 
-class DataVersion(msgspec.Struct, rename="camel", eq=False):
+class DataVersion(msgspec.Struct, rename="camel"):
     """Says whether two copies of a table are the same; `counter` grows by one with every change."""
 
     state_version: int = 0
     timestamp: int = 0  # ms, of the last change
     counter: int = 0
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, DataVersion)
-            and self.state_version == other.state_version
-            and self.timestamp == other.timestamp
-            and self.counter == other.counter
-        )
-
-    __hash__ = None  # type: ignore[assignment] # mutable
 
     def next(self, now_ms: int) -> None:
         """Record one more change at `now_ms`."""
