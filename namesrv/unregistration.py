@@ -36,7 +36,7 @@ def close_channel(table: RouteInfo, channel_id: int) -> list[MinBrokerIdChange]:
 
 
 def expire(table: RouteInfo, now_ms: int) -> tuple[list[LiveBroker], list[MinBrokerIdChange]]:
-    """Remove the brokers that were silent for longer than they allowed; returned, for their connections are to be closed."""
+    """Remove and return the brokers that were silent too long; their connections are to be closed."""
     silent = [live for live in table.live.values() if live.last_update_ms + live.timeout_ms < now_ms]
     return silent, [change for live in silent for change in remove(table, live, "expired")]
 
