@@ -11,8 +11,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sprocket.client.allocation import (
+        AllocateMessageQueueAveragely,
+        AllocateMessageQueueAveragelyByCircle,
+        AllocateMessageQueueByConfig,
+        AllocateMessageQueueByMachineRoom,
+        AllocateMessageQueueConsistentHash,
+        AllocateMessageQueueStrategy,
+    )
     from sprocket.client.client_instance import ClientSettings
     from sprocket.client.compression import Compression
+    from sprocket.client.consumer import Consumer, ConsumeSettings, MessageModel
     from sprocket.client.errors import (
         BodyUnreadable,
         BrokerNotFound,
@@ -29,11 +38,19 @@ if TYPE_CHECKING:
     )
     from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
     from sprocket.client.producer import Producer
+    from sprocket.client.pull import PullSettings
     from sprocket.client.send_request import SendSettings
+    from sprocket.client.start_offset import ConsumeFrom
     from sprocket.common.errors import SprocketError
 
 __version__ = "0.1.0"
 __all__ = [
+    "AllocateMessageQueueAveragely",
+    "AllocateMessageQueueAveragelyByCircle",
+    "AllocateMessageQueueByConfig",
+    "AllocateMessageQueueByMachineRoom",
+    "AllocateMessageQueueConsistentHash",
+    "AllocateMessageQueueStrategy",
     "BodyUnreadable",
     "BrokerNotFound",
     "BrokerRefused",
@@ -43,11 +60,16 @@ __all__ = [
     "Compression",
     "ConnectFailed",
     "ConnectionLost",
+    "ConsumeFrom",
+    "ConsumeSettings",
+    "Consumer",
     "IllegalMessage",
     "Message",
+    "MessageModel",
     "MessageQueue",
     "NameServerUnreachable",
     "Producer",
+    "PullSettings",
     "ReceivedMessage",
     "RemotingTimeout",
     "SendFailed",
@@ -60,6 +82,17 @@ __all__ = [
 ]
 
 _EXPORTS = {
+    "Consumer": "sprocket.client.consumer",
+    "ConsumeSettings": "sprocket.client.consumer",
+    "MessageModel": "sprocket.client.consumer",
+    "PullSettings": "sprocket.client.pull",
+    "ConsumeFrom": "sprocket.client.start_offset",
+    "AllocateMessageQueueAveragely": "sprocket.client.allocation",
+    "AllocateMessageQueueAveragelyByCircle": "sprocket.client.allocation",
+    "AllocateMessageQueueByConfig": "sprocket.client.allocation",
+    "AllocateMessageQueueByMachineRoom": "sprocket.client.allocation",
+    "AllocateMessageQueueConsistentHash": "sprocket.client.allocation",
+    "AllocateMessageQueueStrategy": "sprocket.client.allocation",
     "ClientSettings": "sprocket.client.client_instance",
     "Compression": "sprocket.client.compression",
     "BodyUnreadable": "sprocket.client.errors",

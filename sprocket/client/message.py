@@ -2,11 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from remoting.bodies.client import MessageQueue
 from remoting.message_record import SysFlag
 from sprocket.client import message_properties as names
 from sprocket.client.compression import decompress
+
+if TYPE_CHECKING:
+    from sprocket.client.process_queue import ProcessQueue
 
 _COMPRESSED = int(SysFlag.COMPRESSED)
 
@@ -103,6 +107,7 @@ class ReceivedMessage:
         "queue_offset",
         "reconsume_times",
         "size_bytes",
+        "source",
         "store_timestamp_ms",
         "sys_flag",
         "topic",
@@ -136,6 +141,7 @@ class ReceivedMessage:
         self.store_timestamp_ms = store_timestamp_ms
         self.reconsume_times = reconsume_times
         self.size_bytes = size_bytes
+        self.source: ProcessQueue | None = None  # where its acknowledgement is counted
         self._body = body
         self._raw_properties = raw_properties
         self._properties: dict[str, str] | None = None

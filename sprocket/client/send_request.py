@@ -55,8 +55,17 @@ class SendSettings:
 class SendRequest:
     """One request to send: everything but the queue, which is chosen for each attempt."""
 
-    __slots__ = ("body", "code", "flag", "max_reconsume_times", "message_id", "properties", "reconsume_times")
-    __slots__ += ("sys_flag", "topic")
+    __slots__ = (
+        "body",
+        "code",
+        "flag",
+        "max_reconsume_times",
+        "message_id",
+        "properties",
+        "reconsume_times",
+        "sys_flag",
+        "topic",
+    )
 
     def __init__(self, topic: str, body: bytes, properties: str, message_id: str, flag: int = 0) -> None:
         self.topic = topic

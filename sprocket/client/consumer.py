@@ -1,0 +1,305 @@
+"""The consumer: what an application receives with."""
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from remoting.bodies.client import ConsumerData, HeartbeatData, MessageQueue, SubscriptionData
+from remoting.codes import RequestCode
+from remoting.command import Request
+from remoting.headers.client import NotifyConsumerIdsChangedRequestHeader
+from remoting.routes import Action, Lane, Resource, Route
+from sprocket.client.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from sprocket.client.assignment import Assignment
+from sprocket.client.client_instance import ClientInstance, ClientSettings
+from sprocket.client.errors import ClientClosed
+from sprocket.client.message import ReceivedMessage
+from sprocket.client.message_back import MessageBack
+from sprocket.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from sprocket.client.process_queue import ProcessQueue
+from sprocket.client.pull import Puller, PullLoop, PullSettings
+from sprocket.client.rebalance import Rebalance
+from sprocket.client.start_offset import ConsumeFrom, StartOffset, consume_from_where
+from sprocket.client.subscription import retry_topic, subscriptions
+from sprocket.client.wakeup import Wakeup
+from sprocket.common.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+class MessageModel(Enum):
+    """Whether members of a group share the messages or each gets all of them."""
+
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumeSettings:
+    """How messages are consumed, under RocketMQ's names.  Source: RocketMQ 5.3.3, `DefaultMQPushConsumer`."""
+
+    pull: PullSettings = field(default_factory=PullSettings)
+    max_reconsume_times: int = 16  # then the message goes to the dead-letter topic
+    local_offset_store_dir: Path = field(default_factory=lambda: Path.home() / ".rocketmq_offsets")
+
+
+Handler = Callable[[ReceivedMessage], Awaitable[object] | object]
+
+
+class Consumer:
+    """Receives the messages of a group; an async context manager and an async iterator::
+
+        async with Consumer(group="g", topics={"Flights": "AA || UA"}, namesrv="127.0.0.1:9876") as consumer:
+            async for message in consumer:
+                ...
+                await consumer.ack(message)
+
+    Every message must be acknowledged with `ack`, or given back with `nack`: the group's offset stays before the
+    first that is neither, and pulling stops when too many are.  A message may come more than once: after a `nack`,
+    a rebalance, or a crash.  Broker and name server failures are survived without the application's help.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        topics: Mapping[str, str] | Iterable[str],
+        namesrv: str = "",
+        *,
+        model: MessageModel = MessageModel.CLUSTERING,
+        consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
+        strategy: AllocateMessageQueueStrategy | None = None,
+        settings: ConsumeSettings | None = None,
+        client: ClientSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`topics` maps each topic to ``*`` or to tags with ``||`` between them.  Raises IllegalMessage."""
+        self.group = group
+        self.model = model
+        self._settings = settings or ConsumeSettings()
+        self._consume_from = consume_from
+        self._is_clustering = model is MessageModel.CLUSTERING
+        client = client or ClientSettings(namesrv=namesrv)
+        if not self._is_clustering and client.instance_name is None:
+            # The offset file is found again by the client id, so that must stay the same.
+            client = ClientSettings(**{**client.__dict__, "instance_name": "DEFAULT"})
+        self._instance = ClientInstance(
+            client,
+            routes=[self._notify_route()],
+            heartbeat=self._heartbeat,
+            on_route=lambda route: self._rebalance.due.set() if self._is_started else None,
+            heartbeat_to_slaves=True,
+            clock=clock,
+        )
+        self._subscriptions: dict[str, SubscriptionData] = subscriptions(
+            group, topics, self._instance.clock.wall_ms(), with_retry=self._is_clustering
+        )
+        self._rebalance = Rebalance(
+            self._instance,
+            group,
+            (strategy or AllocateMessageQueueAveragely()) if self._is_clustering else None,
+            self._subscriptions,
+            self._assign,
+            self._assignment_changed,
+        )
+        self._is_started = False
+        self._is_closed = False
+        self._ready: deque[ReceivedMessage] = deque()
+        self._readers: deque[asyncio.Future[None]] = deque()
+        self._retry_topic = retry_topic(group)
+        self._back = MessageBack(self._instance, group, self._settings.max_reconsume_times)
+        self._assignment: Assignment
+        self._persist_due = Wakeup()
+
+    # Opening and closing
+
+    async def __aenter__(self) -> Self:
+        await self._instance.open()
+        store: OffsetStore
+        if self._is_clustering:
+            store = RemoteBrokerOffsetStore(self._instance, self.group)
+        else:
+            directory = self._settings.local_offset_store_dir
+            store = LocalFileOffsetStore(directory, self._instance.client_id, self.group)
+        start = StartOffset(self._instance, store, self._consume_from)
+        self._assignment = Assignment(self._instance, store, start, self._pull_loop)
+        self._is_started = True
+        self._instance.spawn(self._rebalance.run())
+        self._instance.spawn(self._persist_offsets())
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop pulling, commit what is acknowledged, unregister, close the connections; iterations end."""
+        if self._is_closed or not self._is_started:
+            return
+        self._is_closed = True
+        for reader in self._readers:
+            if not reader.done():
+                reader.set_result(None)
+        await self._assignment.close()
+        await self._instance.unregister(None, self.group)
+        await self._instance.close()
+
+    def _notify_route(self) -> Route:
+        return Route(
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
+            NotifyConsumerIdsChangedRequestHeader,
+            self._members_changed,
+            Resource.NONE,
+            Action.NONE,
+            Lane.CLIENT,
+        )
+
+    def _members_changed(self, request: Request[NotifyConsumerIdsChangedRequestHeader]) -> None:
+        if request.header.consumer_group == self.group:
+            self._rebalance.due.set()
+
+    def _heartbeat(self) -> HeartbeatData:
+        data = ConsumerData(
+            group_name=self.group,
+            message_model=self.model.value,
+            consume_from_where=consume_from_where(self._consume_from),
+            subscription_data_set=list(self._subscriptions.values()),
+        )
+        return HeartbeatData(self._instance.client_id, consumer_data_set=[data])
+
+    # Queues
+
+    def _pull_loop(self, process_queue: ProcessQueue) -> PullLoop:
+        topic = process_queue.queue.topic
+        puller = Puller(self._instance, self.group, self._settings.pull)
+        return PullLoop(
+            puller,
+            process_queue,
+            lambda: self._subscriptions[topic],
+            self._deliver,
+            self._instance,
+            commits_with_pull=self._is_clustering,
+        )
+
+    async def _assign(self, topic: str, queues: set[MessageQueue]) -> tuple[bool, bool]:
+        return await self._assignment.assign(topic, queues)
+
+    async def _assignment_changed(self) -> None:
+        now_ms = self._instance.clock.wall_ms()
+        for data in self._subscriptions.values():
+            data.sub_version = now_ms
+        await self._instance.heartbeat_all()
+
+    async def _persist_offsets(self) -> None:
+        while True:
+            await self._persist_due.wait(self._instance.settings.persist_consumer_offset_interval_s)
+            await self._assignment.persist()
+
+    @property
+    def assigned_queues(self) -> list[MessageQueue]:
+        """The queues that this consumer has now, sorted."""
+        return self._assignment.queues if self._is_started else []
+
+    # Messages
+
+    def _deliver(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        if process_queue.queue.topic == self._retry_topic:
+            for message in messages:
+                message.topic = message.properties.get("RETRY_TOPIC", message.topic)
+        self._ready.extend(messages)
+        for _ in range(min(len(messages), len(self._readers))):
+            self._wake_reader()
+
+    def _wake_reader(self) -> None:
+        while self._readers:
+            reader = self._readers.popleft()
+            if not reader.done():
+                reader.set_result(None)
+                return
+
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        while True:
+            while self._ready and not self._is_closed:
+                message = self._ready.popleft()
+                if message.source is not None and not message.source.is_dropped:
+                    return message
+            if self._is_closed:
+                raise StopAsyncIteration
+            if not self._is_started:
+                raise ClientClosed("the consumer is not open; use it inside `async with`")
+            await self._wait_for_messages()
+
+    async def _wait_for_messages(self) -> None:
+        reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._readers.append(reader)
+        try:
+            await reader
+        except asyncio.CancelledError:
+            # The wake-up was for a message that another reader must now take.
+            if reader.done() and not reader.cancelled():
+                self._wake_reader()
+            raise
+
+    async def ack(self, message: ReceivedMessage) -> None:
+        """Count `message` as consumed.  The offset is committed within `persist_consumer_offset_interval_s`.
+
+        Of a message whose queue another member has by now, nothing is kept: it comes again there.
+        """
+        self._assignment.acknowledge(message)
+
+    async def nack(self, message: ReceivedMessage, delay_level: int = 0) -> None:
+        """Give `message` back: it comes again, to any member of the group, after a delay.
+
+        `delay_level` 1 to 18 chooses the delay, 0 lets it grow with every time, -1 is the dead-letter topic, where
+        it also goes after `max_reconsume_times`.  When broadcasting there is no second time: it is only logged.
+        Raises SendFailed when no broker took it; it is then still unacknowledged.
+        """
+        if self._is_clustering:
+            await self._back.send(message, delay_level)
+        else:
+            logger.warning("event=nack_dropped group=%s message=%r reason=broadcasting", self.group, message)
+        self._assignment.acknowledge(message)
+
+    async def run(self, handler: Handler, *, concurrency: int = 20) -> None:
+        """Hand every message to `handler`, up to `concurrency` at a time, until the consumer is closed.
+
+        A handler that returns has consumed its message; one that raises gives it back (`nack`), and the error is
+        logged.  `handler` may be a plain function, which must not block.
+        """
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(concurrency):
+                workers.create_task(self._work(handler))
+
+    async def _work(self, handler: Handler) -> None:
+        async for message in self:
+            try:
+                outcome = handler(message)
+                if inspect.isawaitable(outcome):
+                    await outcome
+            except Exception:
+                logger.exception("event=handler_failed group=%s message=%r", self.group, message)
+                await self._give_back(message)
+            else:
+                self._assignment.acknowledge(message)
+
+    async def _give_back(self, message: ReceivedMessage) -> None:
+        """Nack until it works; meanwhile the message holds the queue's offset, so it is not lost."""
+        while not self._is_closed:
+            try:
+                await self.nack(message)
+            except Exception as error:
+                logger.warning("event=nack_failed group=%s message=%r reason=%r", self.group, message, str(error))
+                await Wakeup().wait(1.0)
+            else:
+                return

@@ -1,0 +1,71 @@
+"""Giving messages back: to the broker they came from, else as new messages to the retry topic.
+
+Source: RocketMQ 5.3.3, `DefaultMQPushConsumerImpl.sendMessageBack`, `sendMessageBackAsNormalMessage`.
+"""
+
+import logging
+
+from remoting.codes import RequestCode
+from remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from sprocket.client import message_properties as names
+from sprocket.client.client_instance import ClientInstance
+from sprocket.client.errors import ClientError
+from sprocket.client.message import ReceivedMessage
+from sprocket.client.send_request import SendRequest, SendSettings
+from sprocket.client.sender import Sender
+from sprocket.client.subscription import retry_topic
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT_S = 5.0
+# MixAll.CLIENT_INNER_PRODUCER_GROUP
+_INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+# What a message that has failed n times waits for is level n + 3.
+_FIRST_DELAY_LEVEL = 3
+
+
+class MessageBack:
+    """Gives back messages of one group."""
+
+    def __init__(self, instance: ClientInstance, group: str, max_reconsume_times: int) -> None:
+        self._instance = instance
+        self._group = group
+        self._max_reconsume_times = max_reconsume_times
+        self._sender = Sender(instance, _INNER_PRODUCER_GROUP, SendSettings())
+
+    async def send(self, message: ReceivedMessage, delay_level: int) -> None:
+        """Raises SendFailed, TopicNotFound or NameServerUnreachable when it reached no broker at all."""
+        header = ConsumerSendMsgBackRequestHeader(
+            offset=message.physical_offset,
+            group=self._group,
+            delay_level=delay_level,
+            origin_msg_id=message.message_id,
+            origin_topic=message.topic,
+            max_reconsume_times=self._max_reconsume_times,
+        )
+        broker_name = message.queue.broker_name
+        try:
+            response = await self._instance.invoke_master(
+                broker_name, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_s=_TIMEOUT_S
+            )
+            self._instance.expect_success(response, broker_name)
+        except ClientError as error:
+            logger.warning("event=send_back_failed group=%s broker=%s reason=%r", self._group, broker_name, str(error))
+            await self._sender.send(self._as_new_message(message))
+
+    def _as_new_message(self, message: ReceivedMessage) -> SendRequest:
+        properties = dict(message.properties)
+        properties.setdefault(names.ORIGIN_MESSAGE_ID, message.message_id)
+        properties[names.RETRY_TOPIC] = message.topic
+        properties.pop(names.TRANSACTION_PREPARED, None)
+        # These two travel in the header of the request instead.
+        properties.pop(names.RECONSUME_TIME, None)
+        properties.pop(names.MAX_RECONSUME_TIMES, None)
+        properties[names.DELAY] = str(_FIRST_DELAY_LEVEL + message.reconsume_times)
+        body = message.body
+        request = SendRequest(
+            retry_topic(self._group), body, names.encode(properties), message.message_id, message.flag
+        )
+        request.reconsume_times = message.reconsume_times + 1
+        request.max_reconsume_times = self._max_reconsume_times
+        return request

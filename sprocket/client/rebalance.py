@@ -1,0 +1,123 @@
+"""Which queues this consumer has: divided anew when members, brokers or topics come and go.
+
+Source: RocketMQ 5.3.3, `RebalanceImpl`, `RebalanceService`.  Different here: the members of the group are asked of
+every broker of the topic and put together, and a list without ourselves changes nothing: a broker that has just
+restarted knows only those members that have already told it of themselves.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from remoting.bodies.client import ConsumerIdList, MessageQueue, SubscriptionData
+from remoting.codes import RequestCode, ResponseCode
+from remoting.fastjson import loads
+from remoting.headers.client import GetConsumerListByGroupRequestHeader
+from sprocket.client.allocation import AllocateMessageQueueStrategy
+from sprocket.client.client_instance import ClientInstance
+from sprocket.client.errors import ClientError, TopicNotFound
+from sprocket.client.send_request import RETRY_PREFIX
+from sprocket.client.topic_route import TopicRoute, subscribe_address
+from sprocket.client.wakeup import Wakeup
+from sprocket.common.errors import SprocketError
+
+logger = logging.getLogger(__name__)
+
+_WAIT_INTERVAL_S = 20.0
+_MIN_INTERVAL_S = 1.0
+# Notifications of several brokers about one change come together; they are one rebalance.
+_GATHER_S = 0.05
+# A retry topic comes into being with the group's first heartbeat; after so many rounds it is not waited for.
+_RETRY_TOPIC_ROUNDS = 10
+
+
+class Rebalance:
+    """Divides the queues of the subscribed topics; `assign` takes and gives them.
+
+    `assign(topic, queues)` makes `queues` those that are consumed of `topic` and says whether all of them are.
+    `changed()` is awaited after a round in which something was taken or given.
+    """
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        strategy: AllocateMessageQueueStrategy | None,
+        subscriptions: dict[str, SubscriptionData],
+        assign: Callable[[str, set[MessageQueue]], Awaitable[tuple[bool, bool]]],
+        changed: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`strategy` None is broadcasting: every member has every queue."""
+        self.due = Wakeup()
+        self._instance = instance
+        self._group = group
+        self._strategy = strategy
+        self._subscriptions = subscriptions
+        self._assign = assign
+        self._changed = changed
+        self._rounds = 0
+
+    async def run(self) -> None:
+        """Rebalance at once, when `due` is set, and every 20 s; every second while something is missing."""
+        while True:
+            is_balanced = await self.once()
+            if await self.due.wait(_WAIT_INTERVAL_S if is_balanced else _MIN_INTERVAL_S):
+                await Wakeup().wait(_GATHER_S)
+
+    async def once(self) -> bool:
+        """One round; False when something could not be had and should be tried again soon."""
+        self._rounds += 1
+        is_balanced = True
+        is_changed = False
+        for topic in self._subscriptions:
+            try:
+                topic_balanced, topic_changed = await self._topic(topic)
+            except (SprocketError, msgspec.ValidationError) as error:
+                logger.warning("event=rebalance_failed group=%s topic=%s reason=%r", self._group, topic, str(error))
+                topic_balanced, topic_changed = False, False
+            is_balanced &= topic_balanced
+            is_changed |= topic_changed
+        if is_changed:
+            await self._changed()
+        return is_balanced
+
+    async def _topic(self, topic: str) -> tuple[bool, bool]:
+        """Whether all queues of the topic that are ours are consumed, and whether any was taken or given."""
+        try:
+            route = await self._instance.route(topic)
+        except TopicNotFound as error:
+            if topic.startswith(RETRY_PREFIX):
+                return self._rounds > _RETRY_TOPIC_ROUNDS, False
+            if self._rounds == 1:
+                logger.warning("event=topic_missing group=%s reason=%r", self._group, str(error))
+            return False, False
+        if self._strategy is None:
+            return await self._assign(topic, set(route.subscribe))
+        members = await self._members(route)
+        if self._instance.client_id not in members:
+            await self._instance.heartbeat_all()
+            return False, False
+        mine = self._strategy.allocate(self._instance.client_id, route.subscribe, sorted(members))
+        return await self._assign(topic, set(mine))
+
+    async def _members(self, route: TopicRoute) -> set[str]:
+        """Client ids of the group, as all brokers of the topic that answer know them."""
+        answers = await asyncio.gather(*(self._members_at(name) for name in route.broker_addresses))
+        return {member for answer in answers for member in answer}
+
+    async def _members_at(self, broker_name: str) -> list[str]:
+        address, _ = subscribe_address(self._instance.broker_addresses(broker_name), 0)
+        try:
+            response = await self._instance.remoting.invoke(
+                address,
+                RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+                GetConsumerListByGroupRequestHeader(consumer_group=self._group),
+                timeout_s=self._instance.settings.api_timeout_s,
+            )
+        except ClientError as error:
+            logger.info("event=members_unknown group=%s broker=%s reason=%r", self._group, broker_name, str(error))
+            return []
+        # An error says that the broker knows no member.
+        return loads(response.body, ConsumerIdList).consumer_id_list if response.code == ResponseCode.SUCCESS else []
