@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -54,6 +55,9 @@ class Process:
 
         try:
             return uvloop.run(self._run(factories, announce))
+        except InvariantError as error:
+            traceback.print_exception(error)
+            return exit_status(error)
         except (SprocketError, OSError) as error:
             print(f"Error: {error}", file=sys.stderr)
             return exit_status(error)

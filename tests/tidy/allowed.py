@@ -5,8 +5,24 @@ Key: the file, then the rule (`clock`, `disk`, `network`, `randomness`, `sleep`,
 """
 
 ALLOWED: dict[tuple[str, str], str] = {
+    # sprocket.common
     ("sprocket/common/clock.py", "clock"): "the seam itself: SystemClock",
     ("sprocket/common/atomic_file.py", "disk"): "edge: small files that are replaced whole",
-    ("store/disk.py", "disk"): "the seam itself: RealDisk",
+    ("sprocket/common/config.py", "disk"): "edge: `load` reads the file that the operator names",
+    ("sprocket/common/rocketmq_keys.py", "disk"): "reads a table that is part of the package",
+    # remoting
+    ("remoting/server.py", "sleep"): "edge: the listening side's sweep",
+    ("remoting/client.py", "sleep"): "edge: a closing client gives its connections a turn",
+    # broker
+    ("broker/local_address.py", "network"): "edge: asks the system for this machine's address and name",
+    ("broker/server.py", "randomness"): "composition root: the default of an injected function",
+    # sprocket.client
+    ("sprocket/client/admin.py", "sleep"): "edge: asks a name server again and again until brokers are there",
+    ("sprocket/client/identity.py", "randomness"): "edge: a client id that no other client has",
+    # spark
     ("spark/java_home.py", "disk"): "edge: set-up writes a launcher script",
+    ("spark/consume_queue.py", "disk"): "edge: opens the files of a store that it reads",
+    # sprocket.cli
+    ("sprocket/cli/configuration_page.py", "disk"): "writes docs/configuration.md",
+    ("sprocket/cli/mqadmin_broker.py", "clock"): "`clusterList -i` repeats, and shows hours until now",
 }

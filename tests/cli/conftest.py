@@ -1,0 +1,33 @@
+"""One name server and one broker for all tests of commands."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import BROKER_FLAGS, ServerProcess, server
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running name server and broker, and the folder that is the home of both."""
+
+    folder: Path
+    name_server: ServerProcess
+    broker: ServerProcess
+
+    @property
+    def namesrv(self) -> str:
+        return f"127.0.0.1:{self.name_server.port}"
+
+
+@pytest.fixture(scope="package")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    with server(folder, "namesrv", "--set", "listenPort=0") as name_server:
+        namesrv = f"127.0.0.1:{name_server.port}"
+        with server(folder, "broker", "-n", namesrv, *BROKER_FLAGS) as broker:
+            yield Cluster(folder, name_server, broker)
+            assert broker.stop() == 0
+        assert name_server.stop() == 0
