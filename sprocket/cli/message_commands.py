@@ -44,23 +44,27 @@ def send(
     as_json: bool,
 ) -> None:
     """Send BODY to TOPIC; without BODY, each line of standard input is a message."""
-    from sprocket.client import Message, Producer
+    from sprocket.client.message import Message
+    from sprocket.client.producer import Producer
 
     servers = ";".join(name_servers(namesrv))
 
+    def message(text: str) -> Message:
+        return Message(topic, text.encode(), tags=tag, keys=keys, properties=properties, delay_level=delay_level)
+
     async def send_all() -> None:
-        async with Producer(group, namesrv=servers) as producer:
-            for text in [body] if body is not None else map(_without_line_end, sys.stdin):
-                message = Message(
-                    topic, text.encode(), tags=tag, keys=keys, properties=properties, delay_level=delay_level
-                )
-                _print_sent(await producer.send(message), as_json)
+        async with Producer(group, servers) as producer:
+            if body is not None:
+                _print_sent(await producer.send(message(body)), as_json)
+            elif sys.stdin.isatty():
+                for line in sys.stdin:
+                    _print_sent(await producer.send(message(line.removesuffix("\n"))), as_json)
+            else:
+                lines = (message(line.removesuffix("\n")) for line in sys.stdin)
+                async for result in producer.send_many(lines):
+                    _print_sent(result, as_json)
 
     run(send_all())
-
-
-def _without_line_end(line: str) -> str:
-    return line.removesuffix("\n")
 
 
 def _print_sent(result: "SendResult", as_json: bool) -> None:
@@ -109,20 +113,19 @@ def consume(
     """Print the messages of TOPIC as they come, one line each, and acknowledge them."""
     import asyncio
 
-    from sprocket.client import ConsumeFrom, Consumer
+    from sprocket.client.consumer import Consumer
+    from sprocket.client.start_offset import ConsumeFrom
 
     servers = ";".join(name_servers(namesrv))
     begin = ConsumeFrom.FIRST if start == "first" else ConsumeFrom.LAST
 
     async def consume_all() -> None:
-        async with Consumer(group, namesrv=servers, consume_from=begin) as consumer:
-            await consumer.subscribe(topic, tags)
+        async with Consumer(group, {topic: tags}, servers, consume_from=begin) as consumer:
             count = 0
-            messages = aiter(consumer)
             while limit is None or count < limit:
                 try:
                     async with asyncio.timeout(wait_s):
-                        message = await anext(messages)
+                        message = await anext(consumer)
                 except TimeoutError:
                     return
                 _print_received(message, as_json)

@@ -13,6 +13,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     # remoting
     ("remoting/server.py", "sleep"): "edge: the listening side's sweep",
     ("remoting/client.py", "sleep"): "edge: a closing client gives its connections a turn",
+    # store
+    ("store/disk.py", "disk"): "the seam itself: RealDisk",
     # broker
     ("broker/local_address.py", "network"): "edge: asks the system for this machine's address and name",
     ("broker/server.py", "randomness"): "composition root: the default of an injected function",
