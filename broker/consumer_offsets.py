@@ -182,6 +182,10 @@ class ConsumerOffsets:
                     queues[queue_id] = end
                     self._is_dirty = True
 
+    def totals(self) -> dict[str, int]:
+        """``topic@group`` -> sum of its offsets: what it grows by was consumed."""
+        return {key: sum(queues.values()) for key, queues in self._offsets.items()}
+
     # The file
 
     def snapshot(self) -> ConsumerOffsetTable:

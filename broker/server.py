@@ -20,14 +20,21 @@ from broker.long_polling import HeldPulls
 from broker.message_id import UniqueKeys, host_bytes
 from broker.message_intake import MessageIntake
 from broker.periodic import Periodic
+from broker.processors.administration import AdministrationProcessor
 from broker.processors.clients import ClientProcessor
+from broker.processors.connections import ConnectionProcessor
+from broker.processors.consumption import ConsumptionProcessor
+from broker.processors.groups import GroupProcessor
 from broker.processors.offsets import OffsetProcessor
 from broker.processors.pull import PullProcessor
 from broker.processors.send import SendProcessor
+from broker.processors.send_back import SendBackProcessor
+from broker.processors.topics import TopicProcessor
 from broker.queue_locks import QueueLocks
 from broker.registration import Registration
 from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
 from broker.send_admission import SendAdmission
+from broker.statistics import SAMPLE_PERIOD_S, DailyTotals, RateWindow
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
 from remoting.bodies.group import SubscriptionGroupTable
@@ -105,7 +112,12 @@ class Broker:
         self.held = HeldPulls(self.store, self.clock, _call_later, self.pulls.answer_held)
         self.pulls.held = self.held
         self.store.on_arrival.append(self.held.arrived)
-        self.routes = RouteTable(self._routes())
+        self._put_rates = RateWindow(self.clock, self._puts_by_topic)
+        self._consume_rates = RateWindow(self.clock, self.offsets.totals)
+        self._totals = DailyTotals(
+            self.clock, lambda: self.store.statistics.put_messages, lambda: self.pulls.pulled_messages
+        )
+        self.routes = RouteTable([*self._message_routes(), *self._admin_routes()])
         self._server = RemotingServer(
             self.routes,
             host=config.bind_address,
@@ -116,6 +128,7 @@ class Broker:
         self._server.on_close.append(self._channel_closed)
         self._periodic = [
             Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
+            Periodic("statistics", SAMPLE_PERIOD_S, self._sample),
             Periodic("consumer_offsets", config.flush_consumer_offset_interval / 1000, self._save_offsets),
             Periodic("delay_offsets", config.flush_delay_offset_interval / 1000, self._save_delay_offsets),
         ]
@@ -124,16 +137,34 @@ class Broker:
         path = self.config.store.store_path_root_dir / "config" / name
         return ConfigFile(path, content_type, failed=lambda error: self._notify(lambda: self._fail(error)))
 
-    def _routes(self) -> list[Route]:
-        tags_codes = TagsCodes(self.config.store.message_delay_level)
-        unique_keys = UniqueKeys(self.store.store_host[:-4], os.getpid(), self._random_below(1 << 31), self.clock)
-        intake = MessageIntake(self.config, self.topics, self.groups, self.locks, tags_codes, unique_keys)
-        admission = SendAdmission(self.config, self.topics, self._random_below)
+    def _message_routes(self) -> list[Route]:
+        """What producers and consumers ask for."""
+        config, store, topics, groups = self.config, self.store, self.topics, self.groups
+        tags_codes = TagsCodes(config.store.message_delay_level)
+        unique_keys = UniqueKeys(store.store_host[:-4], os.getpid(), self._random_below(1 << 31), self.clock)
+        intake = MessageIntake(config, topics, groups, self.locks, tags_codes, unique_keys)
+        admission = SendAdmission(config, topics, self._random_below)
         return [
-            *SendProcessor(self.config, self.store, admission, intake, self.waits, self.clock).routes(),
+            *SendProcessor(config, store, admission, intake, self.waits, self.clock).routes(),
+            *SendBackProcessor(config, store, topics, groups, self.waits, self._random_below).routes(),
             *self.pulls.routes(),
-            *OffsetProcessor(self.store, self.topics, self.groups, self.offsets).routes(),
-            *ClientProcessor(self.topics, self.groups, self.consumers, self.producers, self.locks, self.clock).routes(),
+            *OffsetProcessor(store, topics, groups, self.offsets).routes(),
+            *ClientProcessor(topics, groups, self.consumers, self.producers, self.locks, self.clock).routes(),
+        ]
+
+    def _admin_routes(self) -> list[Route]:
+        """What operators ask for."""
+        config, store, topics, groups, offsets = self.config, self.store, self.topics, self.groups, self.offsets
+        consumers, producers, clock = self.consumers, self.producers, self.clock
+        rates, schedule = self._consume_rates, self.schedule
+        return [
+            *TopicProcessor(config, store, topics, consumers, offsets, self._put_rates).routes(),
+            *GroupProcessor(groups, offsets).routes(),
+            *ConsumptionProcessor(
+                config, store, topics, groups, consumers, offsets, schedule.offsets, rates, clock
+            ).routes(),
+            *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
+            *AdministrationProcessor(config, store, topics, schedule, self._totals, clock).routes(),
         ]
 
     @property
@@ -246,6 +277,17 @@ class Broker:
         content = self.schedule.offsets.take_unsaved(self.store.flushed_offset)
         if content is not None:
             await asyncio.to_thread(self.schedule.offsets.save, content)
+
+    def _puts_by_topic(self) -> dict[str, int]:
+        puts: dict[str, int] = {}
+        for topic, queue_id in self.store.queues():
+            puts[topic] = puts.get(topic, 0) + self.store.max_offset(topic, queue_id)
+        return puts
+
+    def _sample(self) -> None:
+        self._put_rates.sample()
+        self._consume_rates.sample()
+        self._totals.sample()
 
     def _expire_clients(self) -> None:
         timeout_s = self.config.broker.channel_expired_timeout / 1000

@@ -33,13 +33,12 @@ class RateWindow:
             self._samples.popleft()
 
     def per_second(self, name: str) -> float:
-        """Growth of one counter per second, from the window's start until now; never below 0."""
-        started, first = self._samples[0]
-        seconds = self._clock.monotonic() - started
-        if seconds <= 0:
+        """Growth of one counter per second between the window's first and last sample; never below 0."""
+        (started, first), (ended, last) = self._samples[0], self._samples[-1]
+        if ended <= started:
             return 0.0
-        growth = self._counters().get(name, 0) - first.get(name, 0)
-        return max(0.0, round(growth / seconds, 4))
+        growth = last.get(name, 0) - first.get(name, 0)
+        return max(0.0, round(growth / (ended - started), 4))
 
 
 @dataclass(slots=True)

@@ -71,3 +71,9 @@ class GroupList(msgspec.Struct, rename="camel"):
     """Names of groups."""
 
     group_list: list[str] = []
+
+
+class SubscriptionGroupList(msgspec.Struct, rename="camel"):
+    """Body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST."""
+
+    group_config_list: list[SubscriptionGroupConfig] = []

@@ -1,11 +1,12 @@
 """Figures about topics, groups and brokers.
 
-Source: RocketMQ 5.3.3, `TopicStatsTable`, `ConsumeStats`, `KVTable`, `QueueTimeSpan`.
+Source: RocketMQ 5.3.3, `TopicStatsTable`, `ConsumeStats`, `KVTable`, `QueueTimeSpan`,
+`QuerySubscriptionResponseBody`, `ResetOffsetBody`, `HARuntimeInfo`.
 """
 
 import msgspec
 
-from remoting.bodies.client import MessageQueue
+from remoting.bodies.client import MessageQueue, SubscriptionData
 
 
 class KVTable(msgspec.Struct, rename="camel"):
@@ -59,3 +60,29 @@ class QueryConsumeTimeSpanBody(msgspec.Struct, rename="camel"):
     """Answer to QUERY_CONSUME_TIME_SPAN."""
 
     consume_time_span_set: list[QueueTimeSpan] = []
+
+
+class QuerySubscriptionResponseBody(msgspec.Struct, rename="camel"):
+    """Answer to QUERY_SUBSCRIPTION_BY_CONSUMER; without a subscription when there is none."""
+
+    group: str
+    topic: str | None = None
+    subscription_data: SubscriptionData | None = None
+
+
+class ResetOffsetBody(msgspec.Struct, rename="camel"):
+    """Answer to INVOKE_BROKER_TO_RESET_OFFSET, and the body of RESET_CONSUMER_CLIENT_OFFSET.
+
+    Encode with `remoting.fastjson.dumps`, the keys are objects.
+    """
+
+    offset_table: dict[MessageQueue, int] = {}
+
+
+class HARuntimeInfo(msgspec.Struct, rename="camel"):
+    """Answer to GET_BROKER_HA_STATUS of a master."""
+
+    master: bool = True
+    master_commit_log_max_offset: int = 0
+    in_sync_slave_nums: int = 0
+    ha_connection_info: list[dict[str, str]] = []

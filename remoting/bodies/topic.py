@@ -87,6 +87,12 @@ class TopicQueueMappingInfo(msgspec.Struct, rename="camel"):
     curr_id_map: dict[str, int] | None = None
 
 
+class CreateTopicListRequestBody(msgspec.Struct, rename="camel"):
+    """Body of UPDATE_AND_CREATE_TOPIC_LIST; the attributes are changes: ``+name`` and ``-name``."""
+
+    topic_config_list: list[TopicConfig] = []
+
+
 class TopicList(msgspec.Struct, rename="camel"):
     """Names of topics."""
 

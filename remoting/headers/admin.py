@@ -109,6 +109,13 @@ class QueryMessageResponseHeader(Header, kw_only=True):
     index_last_update_phyoffset: Long
 
 
+class ViewBrokerStatsDataRequestHeader(Header, kw_only=True):
+    """VIEW_BROKER_STATS_DATA."""
+
+    stats_name: str
+    stats_key: str
+
+
 class ViewMessageRequestHeader(Header, kw_only=True):
     """VIEW_MESSAGE_BY_ID: by physical offset."""
 

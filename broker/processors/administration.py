@@ -1,0 +1,173 @@
+"""The broker itself: configuration, figures, role, single messages by their place in the log.
+
+Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getBrokerConfig`, `prepareRuntimeInfo` and others.
+"""
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import sprocket
+from broker.live_config import LiveConfig
+from broker.schedule import ScheduleService
+from broker.statistics import DailyTotals
+from broker.topics import TopicTable
+from remoting.bodies.stats import HARuntimeInfo, KVTable
+from remoting.bodies.topic import DataVersion
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import VERSION, Request, Response
+from remoting.fastjson import dumps
+from remoting.headers.admin import (
+    GetBrokerConfigResponseHeader,
+    ViewBrokerStatsDataRequestHeader,
+    ViewMessageRequestHeader,
+)
+from remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
+from remoting.routes import Action, NoHeader, Resource, Route
+from sprocket.common.clock import Clock
+from sprocket.common.errors import ConfigError
+from store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+# Name of `remoting.command.VERSION`, which operators see in clusterList.
+VERSION_NAME = "V5_3_3"
+# (total, free) bytes of the file system that holds a path.
+DiskSpace = Callable[[Path], tuple[int, int]]
+_PREFIXES = "KMGTPE"
+# Lanes have no queue in front of them: a request is served in the turn in which it is read.
+_NO_QUEUES = ("send", "pull", "litePull", "query", "ack")
+
+
+def disk_space(path: Path) -> tuple[int, int]:
+    """Total and free bytes; zeros if the path is not there."""
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return 0, 0
+    return usage.total, usage.free
+
+
+class AdministrationProcessor:
+    """Configuration and figures of the broker."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        schedule: ScheduleService,
+        totals: DailyTotals,
+        clock: Clock,
+        space: DiskSpace = disk_space,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._schedule = schedule
+        self._totals = totals
+        self._clock = clock
+        self._space = space
+        self._config_version = DataVersion(timestamp=clock.wall_ms())
+
+    def routes(self) -> list[Route]:
+        code, cluster = RequestCode, Resource.CLUSTER
+        return [
+            Route(code.GET_BROKER_CONFIG, NoHeader, self.get_config, cluster, Action.GET),
+            Route(code.UPDATE_BROKER_CONFIG, NoHeader, self.update_config, cluster, Action.UPDATE),
+            Route(code.GET_BROKER_RUNTIME_INFO, NoHeader, self.runtime_info, cluster, Action.GET),
+            Route(code.GET_BROKER_HA_STATUS, NoHeader, self.ha_status, cluster, Action.GET),
+            Route(
+                code.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequestHeader, self.stats_data, cluster, Action.GET
+            ),
+            Route(code.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader, self.message, Resource.TOPIC, Action.GET),
+            Route(
+                code.NOTIFY_MIN_BROKER_ID_CHANGE, NotifyMinBrokerIdChangeRequestHeader, self.min_broker_id_changed,
+                cluster, Action.UPDATE,
+            ),
+        ]  # fmt: skip
+
+    def get_config(self, request: Request[NoHeader]) -> Response:
+        """Every key and value, as properties."""
+        header = GetBrokerConfigResponseHeader(version=dumps(self._config_version).decode())
+        return Response(header=header, body=self._config.to_properties().encode("iso-8859-1", "replace"))
+
+    def update_config(self, request: Request[NoHeader]) -> Response:
+        """Change keys that may change while the broker runs; all or none."""
+        peer = request.channel.peer
+        try:
+            changed = self._config.update(request.body)
+        except ConfigError as error:
+            logger.warning("event=config_update_refused peer=%s:%s reason=%r", *peer, str(error))
+            return Response(ResponseCode.NO_PERMISSION, str(error))
+        if changed:
+            self._config_version.next(self._clock.wall_ms())
+            logger.info("event=config_updated peer=%s:%s changed=%s", *peer, changed)
+        if "brokerPermission" in changed:
+            # What name servers tell clients of every topic depends on it.
+            self._topics.data_version.next(self._clock.wall_ms())
+            self._topics.on_change([])
+        return Response()
+
+    def runtime_info(self, request: Request[NoHeader]) -> Response:
+        """Figures under RocketMQ's names."""
+        info = self._store.runtime_info()
+        info |= self._schedule.runtime_info()
+        info |= self._totals.runtime_info()
+        total, free = self._space(self._config.store.store_path_root_dir)
+        behind = self._store.wrote_offset - self._store.flushed_offset
+        info |= {
+            "brokerActive": "true",
+            "brokerVersionDesc": VERSION_NAME,
+            "brokerVersion": str(VERSION),
+            "sprocketVersion": sprocket.__version__,
+            "dispatchBehindBytes": "0",
+            "pageCacheLockTimeMills": "0",
+            "startAcceptSendRequestTimeStamp": str(self._config.broker.start_accept_send_request_time_stamp),
+            "timerReadBehind": "0",
+            "timerOffsetBehind": "0",
+            "timerCongestNum": "0",
+            "timerEnqueueTps": "0.0",
+            "timerDequeueTps": "0.0",
+            "remainTransientStoreBufferNumbs": "0",
+            "remainHowManyDataToFlush": readable(behind),
+            "commitLogDirCapacity": f"Total : {readable(total)}, Free : {readable(free)}.",
+        }
+        for lane in _NO_QUEUES:
+            info[f"{lane}ThreadPoolQueueSize"] = "0"
+            info[f"{lane}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        return Response(body=dumps(KVTable(info)))
+
+    def ha_status(self, request: Request[NoHeader]) -> Response:
+        """A master without slaves."""
+        return Response(body=dumps(HARuntimeInfo(master_commit_log_max_offset=self._store.wrote_offset)))
+
+    def stats_data(self, request: Request[ViewBrokerStatsDataRequestHeader]) -> Response:
+        """Statistics by minute, hour and day are not kept; the remark is RocketMQ's for what it does not have."""
+        header = request.header
+        return Response(ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist")
+
+    def message(self, request: Request[ViewMessageRequestHeader]) -> Response:
+        """The record at a physical offset."""
+        record = self._store.record_at(request.header.offset)
+        if record is None:
+            remark = f"can not find message by the offset, {request.header.offset}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        return Response(body=record)
+
+    def min_broker_id_changed(self, request: Request[NotifyMinBrokerIdChangeRequestHeader]) -> Response:
+        """A name server says which member of the group has the lowest id; a master acts for nobody."""
+        header = request.header
+        logger.info("event=min_broker_id_changed id=%s addr=%s", header.min_broker_id, header.min_broker_addr)
+        return Response()
+
+
+def readable(size_bytes: int) -> str:
+    """``1.5 GiB``.  Source: RocketMQ 5.3.3, `MixAll.humanReadableByteCount`."""
+    if size_bytes < 1024:
+        return f"{size_bytes:.0f} B"
+    power = 1
+    while size_bytes >= 1024 ** (power + 1) and power < len(_PREFIXES):
+        power += 1
+    return f"{size_bytes / 1024**power:.1f} {_PREFIXES[power - 1]}iB"

@@ -1,0 +1,79 @@
+"""Consumer groups as operators manage them.
+
+Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateSubscriptionGroup` and its neighbours.
+"""
+
+from broker.consumer_offsets import ConsumerOffsets
+from broker.names import illegal_group
+from broker.subscription_groups import SubscriptionGroups
+from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Request, Response
+from remoting.fastjson import dumps, loads
+from remoting.headers.admin import DeleteSubscriptionGroupRequestHeader, GetSubscriptionGroupConfigRequestHeader
+from remoting.routes import Action, NoHeader, Resource, Route
+from sprocket.common.errors import RequestError
+
+# Queues of a retry topic; far more than a group has members.
+_MAX_RETRY_QUEUE_NUMS = 1024
+
+
+class GroupProcessor:
+    """Creates, deletes and describes consumer groups."""
+
+    def __init__(self, groups: SubscriptionGroups, offsets: ConsumerOffsets) -> None:
+        self._groups = groups
+        self._offsets = offsets
+
+    def routes(self) -> list[Route]:
+        code, group = RequestCode, Resource.GROUP
+        return [
+            Route(code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, NoHeader, self.create, group, Action.CREATE),
+            Route(code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, NoHeader, self.create_list, group, Action.CREATE),
+            Route(
+                code.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequestHeader, self.delete,
+                group, Action.DELETE,
+            ),
+            Route(code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, NoHeader, self.all_configs, group, Action.LIST),
+            Route(
+                code.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader, self.config,
+                group, Action.GET,
+            ),
+        ]  # fmt: skip
+
+    def create(self, request: Request[NoHeader]) -> Response:
+        """Create a group or change one."""
+        self._update([loads(request.body, SubscriptionGroupConfig)])
+        return Response()
+
+    def create_list(self, request: Request[NoHeader]) -> Response:
+        """Create or change several groups, all or none."""
+        self._update(loads(request.body, SubscriptionGroupList).group_config_list)
+        return Response()
+
+    def _update(self, configs: list[SubscriptionGroupConfig]) -> None:
+        for config in configs:
+            reason = illegal_group(config.group_name)
+            if reason is None and not 0 <= config.retry_queue_nums <= _MAX_RETRY_QUEUE_NUMS:
+                reason = f"retryQueueNums = {config.retry_queue_nums}: allowed are 0 to {_MAX_RETRY_QUEUE_NUMS}"
+            if reason is not None:
+                raise RequestError(ResponseCode.INVALID_PARAMETER, reason)
+        self._groups.update(configs)
+
+    def delete(self, request: Request[DeleteSubscriptionGroupRequestHeader]) -> Response:
+        """Delete a group, and with cleanOffset where it was in its topics."""
+        self._groups.delete(request.header.group_name)
+        if request.header.clean_offset:
+            self._offsets.remove_group(request.header.group_name)
+        return Response()
+
+    def all_configs(self, request: Request[NoHeader]) -> Response:
+        """Every group, with the data version."""
+        return Response(body=dumps(self._groups.snapshot()))
+
+    def config(self, request: Request[GetSubscriptionGroupConfigRequestHeader]) -> Response:
+        """One group's configuration; asking creates none."""
+        config = self._groups.get(request.header.group)
+        if config is None:
+            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+        return Response(body=dumps(config))
