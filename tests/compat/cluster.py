@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -140,7 +141,7 @@ class Cluster(ABC):
             for server in self.name_servers:
                 server.start()
             for server in self.name_servers:
-                self._await(server, lambda address=server.address: wire.invoke(address, wire.GET_BROKER_CLUSTER_INFO))
+                self._await(server, partial(wire.invoke, server.address, wire.GET_BROKER_CLUSTER_INFO))
             launched = time.monotonic()
             for broker in self.brokers:
                 broker.start()

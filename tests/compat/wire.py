@@ -67,6 +67,18 @@ def request(
     return struct.pack(">iI", 4 + len(header) + len(body), serialization << 24 | len(header)) + header + body
 
 
+def response(
+    code: int, opaque: int, fields: Mapping[str, str], body: bytes = b"", *, remark: str | None = None
+) -> bytes:
+    """One whole response frame with a JSON header."""
+    decoded: dict[str, object] = {"code": code, "extFields": dict(fields), "flag": _RESPONSE_FLAG, "language": "OTHER"}
+    if remark is not None:
+        decoded["remark"] = remark
+    decoded |= {"opaque": opaque, "serializeTypeCurrentRPC": "JSON", "version": VERSION}
+    header = json.dumps(decoded, separators=(",", ":")).encode()
+    return struct.pack(">iI", 4 + len(header) + len(body), len(header)) + header + body
+
+
 def _binary_header(code: int, opaque: int, fields: Mapping[str, str], oneway: bool) -> bytes:
     pairs = bytearray()
     for key, value in fields.items():

@@ -1,0 +1,99 @@
+"""What is measured: Sprocket, Apache RocketMQ, the naive control, and the sink that states the generator's ceiling."""
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.system import native
+from benchmarks.system.frames import PULL_BATCH
+from benchmarks.system.records import message_record
+from tests.compat import maven, ports, wire
+from tests.compat.cluster import ApacheCluster, Cluster, Server, SprocketCluster
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINES = ("sprocket", "apache", "naive", "sink")
+# As distribution/bin/runbroker.sh and runserver.sh start them, with 2 GiB and 512 MiB instead of 8 and 4 GiB.
+APACHE_BROKER_HEAP = (
+    *("-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25"),
+    *("-XX:InitiatingHeapOccupancyPercent=30", "-XX:SoftRefLRUPolicyMSPerMB=0", "-XX:-OmitStackTraceInFastThrow"),
+    *("-XX:+AlwaysPreTouch", "-XX:MaxDirectMemorySize=4g"),
+)
+APACHE_NAME_SERVER_HEAP = ("-server", "-Xms512m", "-Xmx512m", "-XX:+UseG1GC")
+
+
+class EngineMissingError(Exception):
+    """This engine cannot run here; the text says what is missing."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A started engine.  `registered_s` is None where nothing registers anywhere."""
+
+    address: str
+    broker_pid: int
+    name_server_pid: int | None
+    registered_s: float | None
+
+
+@contextlib.contextmanager
+def started(engine: str, directory: Path, *, sync_flush: bool) -> Iterator[Running]:
+    """Runs an engine with its store below `directory`.  Raises EngineMissingError, ClusterError."""
+    flush = "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"
+    if engine in ("sprocket", "apache"):
+        with _cluster(engine, directory, flush) as cluster:
+            broker, name_server = cluster.brokers[0], cluster.name_servers[0]
+            yield Running(broker.address, broker.pid, name_server.pid, cluster.registered_s)
+    else:
+        server = _single(engine, directory, flush)
+        server.start()
+        try:
+            _await_port(server)
+            yield Running(server.address, server.pid, None, None)
+        finally:
+            server.stop()
+
+
+def _cluster(engine: str, directory: Path, flush: str) -> Cluster:
+    properties = {"flushDiskType": flush}
+    if engine == "sprocket":
+        return SprocketCluster(directory, properties=properties)
+    try:
+        return ApacheCluster(
+            directory,
+            properties=properties,
+            broker_heap=APACHE_BROKER_HEAP,
+            name_server_heap=APACHE_NAME_SERVER_HEAP,
+        )
+    except maven.JavaMissingError as missing:
+        raise EngineMissingError(str(missing)) from missing
+
+
+def _single(engine: str, directory: Path, flush: str) -> Server:
+    directory.mkdir(parents=True)
+    port = ports.free_port()
+    if engine == "naive":
+        command = [sys.executable, "-m", "benchmarks.system.naive", str(port), str(directory / "store"), flush]
+    elif native.compiler():
+        pulled = directory / "pulled"
+        pulled.write_bytes(message_record(b"x" * 128) * PULL_BATCH)
+        command = [str(native.compiled("sink.c", shared=False)), str(port), str(pulled)]
+    else:
+        command = [sys.executable, "-m", "benchmarks.system.sink", str(port)]
+    return Server(engine, f"127.0.0.1:{port}", command, directory, {"PYTHONPATH": str(ROOT)})
+
+
+def _await_port(server: Server) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        server.check()
+        try:
+            wire.invoke(server.address, wire.GET_BROKER_CLUSTER_INFO)
+        except (OSError, wire.WireError):
+            time.sleep(0.02)
+        else:
+            return
+    raise subprocess.TimeoutExpired(list(server.command), 30)

@@ -1,0 +1,48 @@
+"""The load generator: sends or pulls with a window of outstanding requests that every read refills.
+
+Frames are made before the clock runs, codes and opaques of all answers are checked.  The inner loop is C, compiled
+on the spot, or the same in Python where there is no compiler; its ceiling is what it reaches against `sink`.
+"""
+
+from benchmarks.system import loop_c, loop_python, native
+from benchmarks.system.frames import PULL_BATCH, QUEUES
+from benchmarks.system.workload import LoadError, Result, Workload
+from tests.compat import wire
+
+LOOPS = ("auto", "c", "python")
+
+
+def loop_name(choice: str = "auto") -> str:
+    """`c` or `python`: what `auto` comes to on this machine."""
+    return choice if choice != "auto" else ("c" if native.compiler() else "python")
+
+
+def run(address: str, topic: str, workload: Workload, seconds: float, loop: str = "auto") -> Result:
+    """Runs the workload for so long against `127.0.0.1:port`.  Raises LoadError, OSError."""
+    offsets: list[int] = []
+    last_offset = 0
+    if workload.kind == "pull":
+        last_offset = _last_offset(address, topic)
+        count = workload.connections * workload.slots
+        offsets = [index * last_offset // count for index in range(count)]
+    inner = loop_c.run if loop_name(loop) == "c" else loop_python.run
+    return inner(address, topic, workload, seconds, offsets, last_offset)
+
+
+def store(address: str, topic: str, body_bytes: int, messages: int, loop: str = "auto") -> None:
+    """Creates the topic and stores about so many messages in it, evenly over its queues."""
+    wire.create_topic(address, topic, QUEUES)
+    run(address, topic, Workload("send", body_bytes, 256, stop_after=messages), 120.0, loop)
+
+
+def _last_offset(address: str, topic: str) -> int:
+    """The last queue offset from which a whole batch can be pulled in every queue."""
+    ends = []
+    for queue in range(QUEUES):
+        answer = wire.invoke(address, wire.GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue)})
+        if answer.code != 0:
+            raise LoadError(f"max offset of {topic}: code {answer.code}, {answer.remark}")
+        ends.append(int(answer.fields["offset"]))
+    if min(ends) < PULL_BATCH:
+        raise LoadError(f"queues of {topic} end at {ends}, too few to pull {PULL_BATCH}")
+    return min(ends) - PULL_BATCH

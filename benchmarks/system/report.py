@@ -1,0 +1,182 @@
+"""The measured numbers: medians over rounds, ratios to the controls, as a table and as JSON."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.system.process import Memory
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One workload on one engine in one round."""
+
+    rate: float
+    cpu_us: float
+    p50_us: float
+    p99_us: float
+    p999_us: float
+    memory: Memory
+
+
+@dataclass(frozen=True)
+class Startup:
+    """From launch to registered with the name server, and memory when idle after it."""
+
+    registered_s: float | None
+    broker: Memory
+    name_server: Memory | None
+
+
+@dataclass
+class Report:
+    """All of one run."""
+
+    machine: dict[str, str]
+    loop: str
+    seconds: float
+    rounds: int
+    startups: dict[str, list[Startup]] = field(default_factory=dict)
+    measurements: dict[tuple[str, str], list[Measurement]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    stocked: dict[int, set[str]] = field(default_factory=dict)
+
+    def medians(self, workload: str, engine: str) -> dict[str, float]:
+        """Medians by name; empty when this was not measured."""
+        rounds = self.measurements.get((workload, engine), [])
+        if not rounds:
+            return {}
+        return {
+            "rate": median(one.rate for one in rounds),
+            "cpu_us": median(one.cpu_us for one in rounds),
+            "p50_us": median(one.p50_us for one in rounds),
+            "p99_us": median(one.p99_us for one in rounds),
+            "p999_us": median(one.p999_us for one in rounds),
+            "resident_mib": median(one.memory.resident_bytes for one in rounds) / _MIB,
+            "anonymous_mib": median(one.memory.anonymous_bytes for one in rounds) / _MIB,
+        }
+
+    def startup(self, engine: str) -> dict[str, float | None]:
+        """Medians of start and idle memory."""
+        rounds = self.startups[engine]
+        registered = [one.registered_s for one in rounds if one.registered_s is not None]
+        servers = [one.name_server.resident_bytes for one in rounds if one.name_server is not None]
+        return {
+            "registered_s": median(registered) if registered else None,
+            "idle_resident_mib": median(one.broker.resident_bytes for one in rounds) / _MIB,
+            "idle_anonymous_mib": median(one.broker.anonymous_bytes for one in rounds) / _MIB,
+            "name_server_resident_mib": median(servers) / _MIB if servers else None,
+        }
+
+    def workloads(self) -> list[str]:
+        """Names in the order in which they were measured."""
+        return list(dict.fromkeys(workload for workload, _ in self.measurements))
+
+    def engines(self, workload: str) -> list[str]:
+        """Who was measured with this workload."""
+        return [engine for name, engine in self.measurements if name == workload]
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, the single rounds' rates included."""
+        return {
+            "machine": self.machine,
+            "generator_loop": self.loop,
+            "seconds": self.seconds,
+            "rounds": self.rounds,
+            "startup": {engine: self.startup(engine) for engine in self.startups},
+            "workloads": {
+                workload: {
+                    engine: {
+                        **self.medians(workload, engine),
+                        "rates": [one.rate for one in self.measurements[workload, engine]],
+                        **self.ratios(workload, engine),
+                    }
+                    for engine in self.engines(workload)
+                }
+                for workload in self.workloads()
+            },
+            "missing": self.missing,
+            "failures": self.failures,
+        }
+
+    def ratios(self, workload: str, engine: str) -> dict[str, float]:
+        """This engine's rate over each control's."""
+        own = self.medians(workload, engine)
+        ratios = {}
+        for control in ("apache", "naive"):
+            other = self.medians(workload, control)
+            if control != engine and own and other:
+                ratios[f"rate_over_{control}"] = own["rate"] / other["rate"]
+        return ratios
+
+
+def print_report(console: Console, report: Report) -> None:
+    """The tables a person reads."""
+    if report.measurements:
+        console.print(_workload_table(report))
+    if report.startups:
+        console.print(_startup_table(report))
+    for engine, reason in report.missing.items():
+        console.print(f"[yellow]{engine} was not measured: {reason}")
+    for failure in report.failures:
+        console.print(f"[red]failed: {failure}", markup=True, highlight=False)
+
+
+def _workload_table(report: Report) -> Table:
+    title = (
+        f"{report.machine['processors']} x {report.machine['processor']}, generator loop in {report.loop}, "
+        f"medians of {report.rounds} rounds of {report.seconds:g} s"
+    )
+    table = Table(title=title)
+    table.add_column("workload")
+    table.add_column("engine")
+    for heading in (
+        "messages/s",
+        "x apache",
+        "x naive",
+        "p50 us",
+        "p99 us",
+        "p999 us",
+        "CPU us/msg",
+        "RSS MiB",
+        "anon MiB",
+    ):
+        table.add_column(heading, justify="right")
+    for workload in report.workloads():
+        for engine in report.engines(workload):
+            table.add_row(*_row(report, workload, engine))
+        table.add_section()
+    return table
+
+
+def _row(report: Report, workload: str, engine: str) -> Sequence[str]:
+    numbers = report.medians(workload, engine)
+    ratios = report.ratios(workload, engine)
+    return (
+        workload if engine == report.engines(workload)[0] else "",
+        engine,
+        f"{numbers['rate']:,.0f}",
+        *(f"{ratios[key]:.2f}" if key in ratios else "" for key in ("rate_over_apache", "rate_over_naive")),
+        *(f"{numbers[key]:,.0f}" for key in ("p50_us", "p99_us", "p999_us")),
+        f"{numbers['cpu_us']:.2f}",
+        f"{numbers['resident_mib']:,.0f}",
+        f"{numbers['anonymous_mib']:,.0f}",
+    )
+
+
+def _startup_table(report: Report) -> Table:
+    table = Table(title="start and idle memory")
+    for heading in ("engine", "registered after s", "broker RSS MiB", "broker anon MiB", "name server RSS MiB"):
+        table.add_column(heading, justify="left" if heading == "engine" else "right")
+    for engine in report.startups:
+        numbers = report.startup(engine)
+        cells = ("registered_s", "idle_resident_mib", "idle_anonymous_mib", "name_server_resident_mib")
+        table.add_row(engine, *("" if numbers[key] is None else f"{numbers[key]:,.2f}" for key in cells))
+    return table

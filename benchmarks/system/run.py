@@ -1,0 +1,153 @@
+"""`python -m benchmarks.system.run`: the engines in turns, the same workloads on each, medians over rounds."""
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from benchmarks.system import engines, generator, process
+from benchmarks.system.frames import QUEUES
+from benchmarks.system.report import Measurement, Report, Startup, print_report
+from benchmarks.system.workload import LoadError, Workload
+from tests.compat import wire
+from tests.compat.cluster import ClusterError
+
+_IDLE_S = 2.0
+_FILE_COLUMNS = 150
+# Once per start, so that no engine is measured before its JIT has seen the path, and once per workload.
+_START_WARM_UP = Workload("send", 128, 64)
+_START_WARM_UP_S = {True: 4.0, False: 8.0}
+_WARM_UP_S = 0.5
+_PULL_STOCK = {True: 20_000, False: 60_000}
+
+QUICK = (
+    Workload("send", 128, 1),
+    Workload("send", 128, 64),
+    Workload("pull", 128, 1),
+    Workload("send", 128, 1, sync_flush=True),
+    Workload("send", 128, 64, sync_flush=True),
+)
+FULL = (
+    *(Workload("send", size, outstanding) for size in (128, 1024) for outstanding in (1, 64, 256)),
+    *(Workload("send", size, outstanding, 8) for size in (128, 1024) for outstanding in (64, 256)),
+    Workload("send", 128, 64, serialization=wire.ROCKETMQ),
+    *(Workload("pull", size, outstanding) for size in (128, 1024) for outstanding in (1, 4)),
+    Workload("pull", 128, 8, 8),
+    Workload("send", 128, 1, sync_flush=True),
+    Workload("send", 128, 64, sync_flush=True),
+)
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="The few workloads that the targets name, 2 rounds of 2 s.")
+@click.option("--engines", "names", default=",".join(engines.ENGINES), show_default=True, help="Which, in this order.")
+@click.option("--seconds", type=float, help="Per workload and round.  [default: 2 quick, 4 full]")
+@click.option("--rounds", type=int, help="The medians are over these.  [default: 2 quick, 3 full]")
+@click.option("--loop", type=click.Choice(generator.LOOPS), default="auto", help="The load generator's inner loop.")
+@click.option("--only", default="", help="Only workloads whose name holds this text.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all numbers here; - is stdout.")
+def main(
+    quick: bool, names: str, seconds: float | None, rounds: int | None, loop: str, only: str, json_path: Path | None
+) -> None:
+    """Measures whole brokers under load, beside a naive asyncio broker and Apache RocketMQ."""
+    console = Console(stderr=json_path == Path("-"))
+    if not console.is_terminal:
+        console.width = _FILE_COLUMNS
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = sorted(set(chosen) - set(engines.ENGINES))
+    if unknown:
+        raise click.BadParameter(f"no engine {', '.join(unknown)}; there are {', '.join(engines.ENGINES)}")
+    workloads = [one for one in (QUICK if quick else FULL) if only in one.name]
+    seconds = seconds or (2.0 if quick else 4.0)
+    rounds = rounds or (2 if quick else 3)
+    report = Report(process.machine(), generator.loop_name(loop), seconds, rounds)
+    try:
+        for number in range(1, rounds + 1):
+            for engine in chosen:
+                _round(console, report, engine, workloads, quick=quick, label=f"round {number} of {rounds}")
+    finally:
+        print_report(console, report)
+        _write_json(report, json_path)
+    if report.failures:
+        raise SystemExit(1)
+
+
+def _round(
+    console: Console, report: Report, engine: str, workloads: Sequence[Workload], *, quick: bool, label: str
+) -> None:
+    """One engine once: everything with ASYNC_FLUSH, then, on a new store, what asks for SYNC_FLUSH."""
+    for sync_flush in (False, True):
+        some = [one for one in workloads if one.sync_flush == sync_flush and not (engine == "sink" and sync_flush)]
+        if not some or engine in report.missing:
+            continue
+        directory = Path(tempfile.mkdtemp(prefix="sprocket-bench-"))
+        try:
+            with (
+                console.status(f"{label}: {engine}") as status,
+                engines.started(engine, directory / engine, sync_flush=sync_flush) as running,
+            ):
+                if not sync_flush:
+                    report.startups.setdefault(engine, []).append(_idle(running))
+                _warm_up(running, report, _START_WARM_UP_S[quick])
+                for workload in some:
+                    status.update(f"{label}: {engine}: {workload.name}")
+                    measured = _measure(running, workload, report, quick=quick)
+                    report.measurements.setdefault((workload.name, engine), []).append(measured)
+        except engines.EngineMissingError as missing:
+            report.missing[engine] = str(missing)
+        except (LoadError, ClusterError, OSError, wire.WireError) as failure:
+            report.failures.append(f"{engine}, {label}: {failure}")
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _idle(running: engines.Running) -> Startup:
+    time.sleep(_IDLE_S)
+    name_server = process.memory(running.name_server_pid) if running.name_server_pid else None
+    return Startup(running.registered_s, process.memory(running.broker_pid), name_server)
+
+
+def _warm_up(running: engines.Running, report: Report, seconds: float) -> None:
+    wire.create_topic(running.address, "bench-warm-up", QUEUES)
+    generator.run(running.address, "bench-warm-up", _START_WARM_UP, seconds, report.loop)
+
+
+def _measure(running: engines.Running, workload: Workload, report: Report, *, quick: bool) -> Measurement:
+    topic = f"bench-{workload.kind}-{workload.body_bytes}"
+    if workload.kind == "pull":
+        if topic not in report.stocked.setdefault(running.broker_pid, set()):
+            generator.store(running.address, topic, workload.body_bytes, _PULL_STOCK[quick], report.loop)
+            report.stocked[running.broker_pid].add(topic)
+    else:
+        wire.create_topic(running.address, topic, QUEUES)
+    generator.run(running.address, topic, workload, _WARM_UP_S, report.loop)
+    before = process.cpu_s(running.broker_pid)
+    result = generator.run(running.address, topic, workload, report.seconds, report.loop)
+    used = process.cpu_s(running.broker_pid) - before
+    return Measurement(
+        rate=result.rate,
+        cpu_us=used * 1e6 / max(1, result.messages),
+        p50_us=result.percentile_us(0.5),
+        p99_us=result.percentile_us(0.99),
+        p999_us=result.percentile_us(0.999),
+        memory=process.memory(running.broker_pid),
+    )
+
+
+def _write_json(report: Report, path: Path | None) -> None:
+    if path is None:
+        return
+    text = json.dumps(report.as_json(), indent=2)
+    if path == Path("-"):
+        click.echo(text)
+    else:
+        path.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""What the load generator is told and what it reports."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.compat import wire
+
+
+class LoadError(Exception):
+    """The broker refused a request, answered what was not asked, or went silent."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What to do: `kind` is send or pull; `outstanding` is the total over all connections.
+
+    It ends after its seconds, or when `stop_after` messages are answered (0: no limit).
+    """
+
+    kind: str
+    body_bytes: int
+    outstanding: int
+    connections: int = 1
+    serialization: int = wire.JSON
+    sync_flush: bool = False
+    stop_after: int = 0
+
+    @property
+    def slots(self) -> int:
+        """Requests outstanding on each connection."""
+        return max(1, self.outstanding // self.connections)
+
+    @property
+    def name(self) -> str:
+        """What a table says of it, and its key in the JSON report."""
+        words = [f"{self.kind} {self.body_bytes} B, {self.outstanding} outstanding"]
+        if self.connections > 1:
+            words.append(f"{self.connections} connections")
+        if self.serialization == wire.ROCKETMQ:
+            words.append("binary header")
+        if self.sync_flush:
+            words.append("SYNC_FLUSH")
+        return ", ".join(words)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Messages, seconds, and the sampled latencies of requests in microseconds, sorted."""
+
+    messages: int
+    elapsed_s: float
+    latencies_us: Sequence[float]
+
+    @property
+    def rate(self) -> float:
+        """Messages per second."""
+        return self.messages / self.elapsed_s
+
+    def percentile_us(self, fraction: float) -> float:
+        """Latency that this fraction of the samples does not exceed; 0 without samples."""
+        if not self.latencies_us:
+            return 0.0
+        return self.latencies_us[min(len(self.latencies_us) - 1, int(fraction * len(self.latencies_us)))]
