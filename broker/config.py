@@ -175,9 +175,6 @@ class BrokerConfig:
     clear_retry_topic_when_delete_topic: bool = _bool(
         "clearRetryTopicWhenDeleteTopic", True, "Deleting a topic deletes its pop retry topics.", mutable=True
     )
-    broker_heartbeat_interval: int = _int(
-        "brokerHeartbeatInterval", 1_000, "How often a BROKER_HEARTBEAT is sent.", minimum=1, unit="ms"
-    )
 
     @property
     def name_servers(self) -> list[str]:

@@ -1,0 +1,25 @@
+"""A key that is declared is one that some code reads: no setting is accepted and then forgotten."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sprocket.cli.server_config import BROKER_CLASSES, NAMESRV_CLASSES
+from sprocket.common.config import Setting, settings_of
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = [setting for declaration in (*NAMESRV_CLASSES, *BROKER_CLASSES) for setting in settings_of(declaration)]
+
+
+def _sources() -> str:
+    folders = ("namesrv", "broker", "store", "remoting")
+    return "\n".join(path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+SOURCES = _sources()
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: f"{setting.owner.__name__}.{setting.key}")
+def test_declared_key_is_read_somewhere(setting: Setting) -> None:
+    assert re.search(rf"\.{setting.field}\b", SOURCES), f"{setting.key} is declared and never read"
