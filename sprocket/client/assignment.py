@@ -10,7 +10,7 @@ from collections.abc import Callable
 from remoting.bodies.client import MessageQueue
 from sprocket.client.client_instance import ClientInstance
 from sprocket.client.errors import ClientError
-from sprocket.client.message import ReceivedMessage
+from sprocket.client.message import ReceivedMessage, queue_name
 from sprocket.client.offset_store import OffsetStore
 from sprocket.client.process_queue import ProcessQueue
 from sprocket.client.pull import PullLoop
@@ -28,15 +28,19 @@ class Assignment:
         store: OffsetStore,
         start: StartOffset,
         new_loop: Callable[[ProcessQueue], PullLoop],
+        is_wanted: Callable[[str], bool],
     ) -> None:
+        """`is_wanted` says whether a topic is still subscribed to."""
         self._instance = instance
         self._store = store
         self._start = start
         self._new_loop = new_loop
+        self._is_wanted = is_wanted
         self._loops: dict[MessageQueue, PullLoop] = {}
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
         self._committed: dict[MessageQueue, int] = {}
         self._persisting = asyncio.Lock()
+        self._assigning = asyncio.Lock()
         self._is_closed = False
 
     @property
@@ -45,23 +49,26 @@ class Assignment:
 
     async def assign(self, topic: str, queues: set[MessageQueue]) -> tuple[bool, bool]:
         """Make `queues` those of `topic`; whether all of them are now, and whether any came or went."""
-        if self._is_closed:
-            return True, False
-        held = {queue for queue in self._loops if queue.topic == topic}
-        gone, new = held - queues, sorted(queues - held)
-        if gone:
-            await self._give_up(gone)
-        starts = await asyncio.gather(*(self._begin(queue) for queue in new))
-        return all(starts), bool(gone) or any(starts)
+        async with self._assigning:
+            if self._is_closed:
+                return True, False
+            if not self._is_wanted(topic):
+                queues = set()
+            held = {queue for queue in self._loops if queue.topic == topic}
+            gone, new = held - queues, sorted(queues - held)
+            if gone:
+                await self._give_up(gone)
+            starts = await asyncio.gather(*(self._begin(queue) for queue in new))
+            return all(starts), bool(gone) or any(starts)
 
     async def _begin(self, queue: MessageQueue) -> bool:
         try:
             offset = await self._start.of(queue)
         except ClientError as error:
-            logger.warning("event=queue_not_begun queue=%s reason=%r", queue, str(error))
+            logger.warning("event=queue_not_begun queue=%s reason=%r", queue_name(queue), str(error))
             return False
         if not self._is_closed:
-            logger.info("event=queue_begun queue=%s offset=%d", queue, offset)
+            logger.info("event=queue_begun queue=%s offset=%d", queue_name(queue), offset)
             self._pull(queue, offset)
         return True
 
@@ -74,7 +81,7 @@ class Assignment:
         if not await loop.run():
             return
         # The offset was illegal: what was pulled is void, and the broker's offset becomes the committed one.
-        logger.warning("event=offset_moved queue=%s offset=%d", held.queue, held.next_offset)
+        logger.warning("event=offset_moved queue=%s offset=%d", queue_name(held.queue), held.next_offset)
         held.is_dropped = True
         await self._store.persist({held.queue: held.next_offset})
         self._committed[held.queue] = held.next_offset
@@ -91,7 +98,7 @@ class Assignment:
             task.cancel()
             if offset is not None and self._committed.pop(queue, None) != offset:
                 offsets[queue] = offset
-            logger.info("event=queue_given_up queue=%s offset=%s", queue, offset)
+            logger.info("event=queue_given_up queue=%s offset=%s", queue_name(queue), offset)
         await self._store.persist(offsets)
 
     def acknowledge(self, message: ReceivedMessage) -> bool:

@@ -5,7 +5,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -27,9 +27,10 @@ from sprocket.client.offset_store import LocalFileOffsetStore, OffsetStore, Remo
 from sprocket.client.process_queue import ProcessQueue
 from sprocket.client.pull import Puller, PullLoop, PullSettings
 from sprocket.client.rebalance import Rebalance
+from sprocket.client.send_request import check_topic
 from sprocket.client.start_offset import ConsumeFrom, StartOffset, consume_from_where
-from sprocket.client.subscription import retry_topic, subscriptions
-from sprocket.client.wakeup import Wakeup
+from sprocket.client.subscription import ALL, retry_topic, subscription, subscriptions
+from sprocket.client.wakeup import Wakeup, pause
 from sprocket.common.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class Consumer:
     def __init__(
         self,
         group: str,
-        topics: Mapping[str, str] | Iterable[str],
+        topics: Mapping[str, str] | Iterable[str] = (),
         namesrv: str = "",
         *,
         model: MessageModel = MessageModel.CLUSTERING,
@@ -80,7 +81,10 @@ class Consumer:
         client: ClientSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`topics` maps each topic to ``*`` or to tags with ``||`` between them.  Raises IllegalMessage."""
+        """`topics` maps each topic to ``*`` or to tags with ``||`` between them; `subscribe` adds more.
+
+        Raises IllegalMessage, and ValueError for a name server address that is none.
+        """
         self.group = group
         self.model = model
         self._settings = settings or ConsumeSettings()
@@ -89,7 +93,7 @@ class Consumer:
         client = client or ClientSettings(namesrv=namesrv)
         if not self._is_clustering and client.instance_name is None:
             # The offset file is found again by the client id, so that must stay the same.
-            client = ClientSettings(**{**client.__dict__, "instance_name": "DEFAULT"})
+            client = replace(client, instance_name="DEFAULT")
         self._instance = ClientInstance(
             client,
             routes=[self._notify_route()],
@@ -129,7 +133,9 @@ class Consumer:
             directory = self._settings.local_offset_store_dir
             store = LocalFileOffsetStore(directory, self._instance.client_id, self.group)
         start = StartOffset(self._instance, store, self._consume_from)
-        self._assignment = Assignment(self._instance, store, start, self._pull_loop)
+        self._assignment = Assignment(
+            self._instance, store, start, self._pull_loop, lambda topic: topic in self._subscriptions
+        )
         self._is_started = True
         self._instance.spawn(self._rebalance.run())
         self._instance.spawn(self._persist_offsets())
@@ -151,6 +157,28 @@ class Consumer:
         await self._assignment.close()
         await self._instance.unregister(None, self.group)
         await self._instance.close()
+
+    # Subscriptions
+
+    async def subscribe(self, topic: str, expression: str = ALL) -> None:
+        """Receive `topic` too, or with another `expression` from now on; brokers are told before this returns.
+
+        Messages that were pulled with the old expression may still come.  Raises IllegalMessage.
+        """
+        check_topic(topic)
+        self._subscriptions[topic] = subscription(topic, expression, self._instance.clock.wall_ms())
+        await self._subscriptions_changed()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Receive nothing more of `topic`; what is acknowledged is committed."""
+        if self._subscriptions.pop(topic, None) is not None and self._is_started:
+            await self._assignment.assign(topic, set())
+            await self._subscriptions_changed()
+
+    async def _subscriptions_changed(self) -> None:
+        if self._is_started and not self._is_closed:
+            await self._instance.heartbeat_all()
+            self._rebalance.due.set()
 
     def _notify_route(self) -> Route:
         return Route(
@@ -179,11 +207,12 @@ class Consumer:
 
     def _pull_loop(self, process_queue: ProcessQueue) -> PullLoop:
         topic = process_queue.queue.topic
+        latest = self._subscriptions[topic]
         puller = Puller(self._instance, self.group, self._settings.pull)
         return PullLoop(
             puller,
             process_queue,
-            lambda: self._subscriptions[topic],
+            lambda: self._subscriptions.get(topic, latest),
             self._deliver,
             self._instance,
             commits_with_pull=self._is_clustering,
@@ -300,6 +329,6 @@ class Consumer:
                 await self.nack(message)
             except Exception as error:
                 logger.warning("event=nack_failed group=%s message=%r reason=%r", self.group, message, str(error))
-                await Wakeup().wait(1.0)
+                await pause(1.0)
             else:
                 return

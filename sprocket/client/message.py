@@ -83,7 +83,8 @@ class SendResult:
         self.transaction_id = transaction_id
 
     def __repr__(self) -> str:
-        return f"SendResult({self.status.name}, {self.message_id}, {self.queue}, queue_offset={self.queue_offset})"
+        where = f"{queue_name(self.queue)}, queue_offset={self.queue_offset}"
+        return f"SendResult({self.status.name}, {self.message_id}, {where})"
 
 
 class ReceivedMessage:
@@ -194,7 +195,12 @@ class ReceivedMessage:
         return _host(self._store_host)
 
     def __repr__(self) -> str:
-        return f"ReceivedMessage({self.message_id}, {self.queue}, queue_offset={self.queue_offset})"
+        return f"ReceivedMessage({self.message_id}, {queue_name(self.queue)}, queue_offset={self.queue_offset})"
+
+
+def queue_name(queue: MessageQueue) -> str:
+    """A queue in few characters, for logs: ``broker-a/Flights/3``."""
+    return f"{queue.broker_name}/{queue.topic}/{queue.queue_id}"
 
 
 def _host(raw: bytes) -> tuple[str, int]:

@@ -51,9 +51,9 @@ class MessageBack:
             self._instance.expect_success(response, broker_name)
         except ClientError as error:
             logger.warning("event=send_back_failed group=%s broker=%s reason=%r", self._group, broker_name, str(error))
-            await self._sender.send(self._as_new_message(message))
+            await self._sender.send(self._as_new_message(message, delay_level))
 
-    def _as_new_message(self, message: ReceivedMessage) -> SendRequest:
+    def _as_new_message(self, message: ReceivedMessage, delay_level: int) -> SendRequest:
         properties = dict(message.properties)
         properties.setdefault(names.ORIGIN_MESSAGE_ID, message.message_id)
         properties[names.RETRY_TOPIC] = message.topic
@@ -61,7 +61,8 @@ class MessageBack:
         # These two travel in the header of the request instead.
         properties.pop(names.RECONSUME_TIME, None)
         properties.pop(names.MAX_RECONSUME_TIMES, None)
-        properties[names.DELAY] = str(_FIRST_DELAY_LEVEL + message.reconsume_times)
+        level = delay_level if delay_level > 0 else _FIRST_DELAY_LEVEL + message.reconsume_times
+        properties[names.DELAY] = str(level)
         body = message.body
         request = SendRequest(
             retry_topic(self._group), body, names.encode(properties), message.message_id, message.flag

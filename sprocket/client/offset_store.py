@@ -21,6 +21,7 @@ from remoting.headers.offset import (
 )
 from sprocket.client.client_instance import ClientInstance
 from sprocket.client.errors import BrokerNotFound, ClientError
+from sprocket.client.message import queue_name
 from sprocket.common.atomic_file import read_whole, write_whole
 from sprocket.common.errors import ProtocolError
 
@@ -78,7 +79,11 @@ class RemoteBrokerOffsetStore:
             self._instance.expect_success(response, queue.broker_name)
         except (ClientError, BrokerNotFound) as error:
             logger.warning(
-                "event=commit_failed group=%s queue=%s offset=%d reason=%r", self._group, queue, offset, str(error)
+                "event=commit_failed group=%s queue=%s offset=%d reason=%r",
+                self._group,
+                queue_name(queue),
+                offset,
+                str(error),
             )
             return False
         return True

@@ -16,11 +16,11 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from sprocket.client.client_instance import ClientInstance
 from sprocket.client.errors import BrokerNotFound, BrokerRefused
-from sprocket.client.message import ReceivedMessage
+from sprocket.client.message import ReceivedMessage, queue_name
 from sprocket.client.process_queue import ProcessQueue
 from sprocket.client.record_decoder import decode_records
 from sprocket.client.topic_route import subscribe_address
-from sprocket.client.wakeup import Wakeup
+from sprocket.client.wakeup import Wakeup, pause
 from sprocket.common.errors import SprocketError
 
 logger = logging.getLogger(__name__)
@@ -157,7 +157,6 @@ class PullLoop:
         self._instance = instance
         self._commits_with_pull = commits_with_pull
         self._backoff_s = _BACKOFF_FIRST_S
-        self._never = Wakeup()
 
     def is_full(self) -> bool:
         """Whether so much is not acknowledged yet that pulling must wait."""
@@ -200,9 +199,11 @@ class PullLoop:
     async def _back_off(self, error: Exception) -> None:
         queue = self.process_queue.queue
         if isinstance(error, BrokerRefused) and error.code == ResponseCode.FLOW_CONTROL:
-            await self._never.wait(_FLOW_CONTROL_S)
+            await pause(_FLOW_CONTROL_S)
             return
-        logger.warning("event=pull_failed queue=%s retry_in_s=%.1f reason=%r", queue, self._backoff_s, str(error))
+        logger.warning(
+            "event=pull_failed queue=%s retry_in_s=%.1f reason=%r", queue_name(queue), self._backoff_s, str(error)
+        )
         if isinstance(error, BrokerRefused) and error.code in (
             ResponseCode.SUBSCRIPTION_NOT_EXIST,
             ResponseCode.SUBSCRIPTION_NOT_LATEST,
@@ -210,5 +211,5 @@ class PullLoop:
             # The broker was restarted and does not know this group yet.
             await self._instance.heartbeat_all()
         self._instance.request_refresh(queue.topic)
-        await self._never.wait(self._backoff_s)
+        await pause(self._backoff_s)
         self._backoff_s = min(self._backoff_s * 2, _BACKOFF_MAX_S)

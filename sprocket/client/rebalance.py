@@ -20,7 +20,7 @@ from sprocket.client.client_instance import ClientInstance
 from sprocket.client.errors import ClientError, TopicNotFound
 from sprocket.client.send_request import RETRY_PREFIX
 from sprocket.client.topic_route import TopicRoute, subscribe_address
-from sprocket.client.wakeup import Wakeup
+from sprocket.client.wakeup import Wakeup, pause
 from sprocket.common.errors import SprocketError
 
 logger = logging.getLogger(__name__)
@@ -64,14 +64,14 @@ class Rebalance:
         while True:
             is_balanced = await self.once()
             if await self.due.wait(_WAIT_INTERVAL_S if is_balanced else _MIN_INTERVAL_S):
-                await Wakeup().wait(_GATHER_S)
+                await pause(_GATHER_S)
 
     async def once(self) -> bool:
         """One round; False when something could not be had and should be tried again soon."""
         self._rounds += 1
         is_balanced = True
         is_changed = False
-        for topic in self._subscriptions:
+        for topic in list(self._subscriptions):
             try:
                 topic_balanced, topic_changed = await self._topic(topic)
             except (SprocketError, msgspec.ValidationError) as error:

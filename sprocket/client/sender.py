@@ -27,7 +27,7 @@ from sprocket.client.message import SendResult, SendStatus
 from sprocket.client.queue_choice import RoundRobin, by_sharding_key
 from sprocket.client.send_request import SendRequest, SendSettings
 from sprocket.client.topic_route import TopicRoute
-from sprocket.client.wakeup import Wakeup
+from sprocket.client.wakeup import pause
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,6 @@ class Sender:
         self._outstanding = 0
         self._outstanding_bytes = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._never = Wakeup()
 
     # Room: what is outstanding is bounded, whoever sends
 
@@ -203,7 +202,7 @@ class Sender:
             target = queue or await self._target(request.topic, sharding_key, last_broker)
             if target.broker_name == last_broker:
                 # The only choice is the broker that has just failed: give it time.
-                await self._never.wait(min(backoff_s, max(0.0, deadline - loop.time())))
+                await pause(min(backoff_s, deadline - loop.time()))
                 backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
             tried.append(target.broker_name)
             last_broker = target.broker_name

@@ -42,8 +42,6 @@ def subscriptions(
     """
     check_group(group)
     expressions = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, ALL)
-    if not expressions:
-        raise IllegalMessage(f"group {group} subscribes to no topic; pass topics={{'T': '*'}}")
     table = {}
     for topic, expression in expressions.items():
         check_topic(topic)

@@ -1,4 +1,4 @@
-"""A flag that a task waits for, up to a time: how loops of the client sleep, so that they end at once."""
+"""Waiting: a flag that a task waits for up to a time, so that loops of the client end at once; and a pause."""
 
 import asyncio
 
@@ -33,6 +33,12 @@ class Wakeup:
                     timer.cancel()
         was_set, self._is_set = self._is_set, False
         return was_set
+
+
+async def pause(seconds: float) -> None:
+    """Do nothing for so long; not at all for zero or less."""
+    if seconds > 0:
+        await Wakeup().wait(seconds)
 
 
 def _end(waiter: "asyncio.Future[None]") -> None:

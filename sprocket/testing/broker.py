@@ -1,0 +1,188 @@
+"""A broker in a child process, isolated from the caller's import path.
+
+The child is started with ``python -I``: a project that has its own `store`, `broker` or `common` packages does not
+lend them to it.  An edge file: it starts a process and reads what that says.
+"""
+
+import asyncio
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sprocket.common.errors import SprocketError
+
+_STOP_LIMIT_S = 20.0
+
+
+class BrokerNotStarted(SprocketError):
+    """The broker's process ended or said nothing in time; the text holds the end of its log."""
+
+
+class Broker:
+    """One name server and one broker on free ports of 127.0.0.1; a context manager.
+
+    `directory` holds the store and the log; None makes a temporary one that is removed.  `properties` are broker
+    properties under RocketMQ's names, such as ``{"defaultTopicQueueNums": "8"}``.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        start_limit_s: float = 10.0,
+    ) -> None:
+        self._own_directory = directory is None
+        self._directory = directory
+        self._properties = dict(properties or {})
+        self._start_limit_s = start_limit_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+        self._namesrv_port = 0
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._own_directory and self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    @property
+    def namesrv(self) -> str:
+        """What a client is given as `namesrv`."""
+        return f"127.0.0.1:{self._namesrv_port}"
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of the broker."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """Raises BrokerNotStarted when it does not run."""
+        if self._process is None:
+            raise BrokerNotStarted("the broker does not run")
+        return self._process.pid
+
+    @property
+    def store(self) -> Path:
+        """The directory of the store (`storePathRootDir`)."""
+        return self.directory / "store"
+
+    @property
+    def directory(self) -> Path:
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="sprocket-"))
+        return self._directory
+
+    def start(self) -> None:
+        """Start, and wait until the broker is registered.  After `kill` or `stop`: on the same ports and store.
+
+        Raises BrokerNotStarted.
+        """
+        self.store.mkdir(parents=True, exist_ok=True)
+        with (self.directory / "broker.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, cwd=self.directory
+            )
+        try:
+            facts = self._ready_line()
+            self._port = int(facts["port"])
+            self._namesrv_port = int(facts["namesrvAddr"].rpartition(":")[2])
+            _run_aside(self._wait_registered(facts["cluster"]))
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """SIGTERM: an orderly stop; SIGKILL when that takes too long."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL: a crash."""
+        self._end(signal.SIGKILL)
+
+    def create_topic(self, topic: str, queues: int = 4) -> None:
+        """Create `topic` with so many queues, or change it.  Raises ClientError."""
+        _run_aside(self._create_topic(topic, queues))
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(how)
+            try:
+                process.wait(_STOP_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+    def _command(self) -> list[str]:
+        command = [sys.executable, "-I", "-m", "sprocket.testing.child", str(os.getpid())]
+        command += ["--store", str(self.store), "--port", str(self._port), "--namesrv-port", str(self._namesrv_port)]
+        command += ["--json", "--log-level", "warning"]
+        for key, value in self._properties.items():
+            command += ["--set", f"{key}={value}"]
+        return command
+
+    def _ready_line(self) -> dict[str, str]:
+        """What the process says of itself once it listens."""
+        process = self._process
+        assert process is not None and process.stdout is not None
+        readable, _, _ = select.select([process.stdout], [], [], self._start_limit_s)
+        line = process.stdout.readline() if readable else b""
+        if not line:
+            raise BrokerNotStarted(f"the broker did not start within {self._start_limit_s} s\n{self._log_tail()}")
+        facts: dict[str, str] = json.loads(line)
+        return facts
+
+    def _log_tail(self) -> str:
+        log = self.directory / "broker.log"
+        return log.read_text(errors="replace")[-4000:] if log.exists() else ""
+
+    async def _wait_registered(self, cluster: str) -> None:
+        from sprocket.client.admin import AdminClient
+
+        async with AdminClient([self.namesrv]) as admin:
+            await admin.wait_for_broker(cluster, 1, within_s=self._start_limit_s)
+
+    async def _create_topic(self, topic: str, queues: int) -> None:
+        from remoting.bodies.topic import TopicConfig
+        from sprocket.client.admin import AdminClient
+
+        async with AdminClient([self.namesrv]) as admin:
+            await admin.create_topic(self.address, TopicConfig(topic, queues, queues))
+
+
+def _run_aside(work: Coroutine[object, object, None]) -> None:
+    """Run `work` in a thread with a loop of its own: the caller may be inside a loop already."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(work)
+        except BaseException as error:  # handed to the caller
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="sprocket-testing")
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
