@@ -21,10 +21,10 @@ $(STAMP): setup.cfg pyproject.toml requirements.lock
 	  echo "Sprocket needs Python 3.11 or newer; '$(PYTHON)' is not on PATH. Try: make setup PYTHON=/path/to/python3.12" >&2; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Sprocket needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make setup PYTHON=python3.12" >&2; exit 2; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing pinned dependencies into $(VENV) (the first time, a few minutes)"
 	@$(PIP) install --quiet --constraint requirements.lock setuptools
-	@$(PIP) install --quiet --constraint requirements.lock --no-build-isolation --editable '.[spark,demo,dev]'
+	@PYTHONWARNINGS=ignore $(PIP) install --quiet --constraint requirements.lock --no-build-isolation --editable '.[spark,demo,dev]'
 	@$(BIN)/python -m spark.java_home requirements.lock
 	@touch $@
 
