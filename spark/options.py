@@ -1,0 +1,141 @@
+"""Options of the data source, named after Spark's Kafka connector where that has a name for the thing."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from spark.columns import DEFAULT_COLUMNS, column_names, nearest
+from spark.filters import TimeRange
+from spark.store_directory import split_paths
+from sprocket.common.errors import ConfigError
+from sprocket.common.limits import MAX_INFLATED_BYTES
+
+MEBIBYTE: Final = 1024 * 1024
+_YES_NO: Final = {"TRUE": True, "FALSE": False}
+KNOWN: Final = (
+    "path",  # store directory, glob, name=directory, or several of them with commas
+    "paths",  # what load([...]) sets
+    "subscribe",  # topics with commas
+    "subscribePattern",  # a regular expression that a topic's whole name matches
+    "startingTimestamp",  # of the store timestamp, inclusive: ms since 1970, or ISO 8601
+    "endingTimestamp",  # exclusive
+    "columns",  # names with commas
+    "includeHeaders",  # true: the column properties too
+    "mode",  # FAILFAST (default) or DROPMALFORMED
+    "inflateBodies",  # true: compressed bodies are inflated
+    "inflateMaxBytes",  # what one body may inflate to
+    "minPartitions",  # tasks at least, where there is enough to read; default: the planning machine's processors
+    "maxPartitionBytes",
+    "filterPushdown",  # true: see `spark.source`; use the DataFrame for one query
+    "maxClockStepBack",  # ms; how far a store timestamp may lie behind an earlier record's
+)
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Options, read and checked."""
+
+    paths: tuple[str, ...]
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    topics: frozenset[str] | None = None
+    topic_pattern: str | None = None
+    times: TimeRange = field(default_factory=TimeRange)
+    drop_malformed: bool = False
+    inflate_bodies: bool = False
+    inflate_max_bytes: int = MAX_INFLATED_BYTES
+    filter_pushdown: bool = False
+    min_partitions: int = 1
+    max_partition_bytes: int = 256 * MEBIBYTE
+    max_clock_step_back_ms: int = 2 * 3_600_000
+
+
+def read_options(options: Mapping[str, str]) -> SourceOptions:
+    """Check `options` (names in any case).  Raises ConfigError that names the option and what is allowed."""
+    given = {_known_name(name): value for name, value in options.items()}
+    paths = split_paths(given.get("path"), given.get("paths"))
+    if not paths:
+        raise ConfigError("option 'path' is missing: the store directory (storePathRootDir) of a broker, or a glob")
+    if "subscribe" in given and "subscribePattern" in given:
+        raise ConfigError("options 'subscribe' and 'subscribePattern' exclude each other")
+    topics = frozenset(_list(given["subscribe"], "subscribe")) if "subscribe" in given else None
+    return SourceOptions(
+        paths=tuple(paths),
+        columns=_columns(given),
+        topics=topics,
+        topic_pattern=_pattern(given.get("subscribePattern")),
+        times=TimeRange(
+            _moment(given, "startingTimestamp", TimeRange().begin_ms),
+            _moment(given, "endingTimestamp", TimeRange().end_ms),
+        ),
+        drop_malformed=_choice(given, "mode", {"FAILFAST": False, "DROPMALFORMED": True}, False),
+        inflate_bodies=_choice(given, "inflateBodies", _YES_NO, False),
+        inflate_max_bytes=_integer(given, "inflateMaxBytes", MAX_INFLATED_BYTES, 1),
+        filter_pushdown=_choice(given, "filterPushdown", _YES_NO, False),
+        min_partitions=_integer(given, "minPartitions", os.cpu_count() or 1, 1),
+        max_partition_bytes=_integer(given, "maxPartitionBytes", 256 * MEBIBYTE, MEBIBYTE),
+        max_clock_step_back_ms=_integer(given, "maxClockStepBack", SourceOptions.max_clock_step_back_ms, 0),
+    )
+
+
+def _known_name(name: str) -> str:
+    for known in KNOWN:
+        if known.lower() == name.lower():
+            return known
+    raise ConfigError(f"unknown option {name!r}{nearest(name, KNOWN)}; known: {', '.join(KNOWN)}")
+
+
+def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
+    names = column_names(_list(given["columns"], "columns")) if "columns" in given else list(DEFAULT_COLUMNS)
+    headers = _choice(given, "includeHeaders", _YES_NO, False)
+    return tuple([*names, "properties"] if headers and "properties" not in names else names)
+
+
+def _list(text: str, name: str) -> list[str]:
+    values = [value.strip() for value in text.split(",") if value.strip()]
+    if not values:
+        raise ConfigError(f"option {name!r} is empty: names with commas between them")
+    return values
+
+
+def _pattern(text: str | None) -> str | None:
+    try:
+        return re.compile(text).pattern if text is not None else None
+    except re.error as error:
+        raise ConfigError(f"option 'subscribePattern': {text!r} is no regular expression: {error}") from error
+
+
+def _choice(given: Mapping[str, str], name: str, values: Mapping[str, bool], default: bool) -> bool:
+    text = given.get(name)
+    if text is None:
+        return default
+    if text.upper() not in values:
+        raise ConfigError(f"option {name!r}: {text!r} is not one of {', '.join(values)}")
+    return values[text.upper()]
+
+
+def _integer(given: Mapping[str, str], name: str, default: int, least: int) -> int:
+    text = given.get(name, str(default))
+    if not re.fullmatch(r"\d{1,18}", text) or int(text) < least:
+        raise ConfigError(f"option {name!r}: {text!r} is not a whole number of at least {least}")
+    return int(text)
+
+
+def _moment(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name)
+    if text is None:
+        return default
+    if re.fullmatch(r"\d{1,18}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"option {name!r}: {text!r} is neither milliseconds nor an ISO 8601 time") from error
+    if moment.tzinfo is None:
+        raise ConfigError(f"option {name!r}: {text!r} needs a time zone, as in {text}Z")
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
+
+
+_MILLISECOND: Final = datetime(1970, 1, 1, 0, 0, 0, 1000) - datetime(1970, 1, 1)

@@ -1,0 +1,271 @@
+"""A CommitLog segment as a reader sees it: a read-only mapping, the walk of its records, and resynchronisation.
+
+A segment is a chain of records (`remoting.message_record`), each at the byte where the one before it ends,
+closed by a blank record or, in the file that is being written, by zeros.  A record is taken for one only if
+its magic is V1 or V2 and its `physical_offset` is its own position.
+
+The walk runs many cursors in lock-step, one gather a step, instead of one cursor record by record.  Its start
+points are found by magic; a start point counts only if the chain before it lands exactly on it, so bytes of a
+body that imitate a record are never read as one.
+"""
+
+import mmap
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_V1, MAGIC_V2, SysFlag, record_size
+from store.layout import FILE_NAME_DIGITS, HEAD, MAGIC_BLANK, RECORD_FIXED_DTYPE, STORE_TIMESTAMP, TAIL
+
+Positions = npt.NDArray[np.int64]
+
+MIN_RECORD_BYTES: Final = record_size(0, 0, 0, 0)
+_MAGIC_AT: Final = 4
+# What the two magics share: one search finds both.
+_MAGIC_PREFIX: Final = struct.pack(">i", MAGIC_V1)[:3]
+assert struct.pack(">i", MAGIC_V2).startswith(_MAGIC_PREFIX)
+_CURSORS: Final = 1024
+_CURSOR_MIN_BYTES: Final = 64 * 1024
+_STEPS_PER_BLOCK: Final = 16
+# How far past a broken place of the last segment a later record is looked for.
+RESYNC_BYTES: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Where the records of a range begin, and the first position that does not continue the chain."""
+
+    positions: Positions
+    stop: int
+
+
+@dataclass(frozen=True)
+class RecordSpan:
+    """The parts of one record, as positions in its segment."""
+
+    size: int
+    body: slice
+    topic: slice
+    properties: slice
+
+
+class Segment:
+    """One mapped segment.  Positions are bytes from its start; `start` is its own physical offset.
+
+    Raises OSError if the file cannot be opened.  A file that the broker deletes meanwhile stays readable
+    until `close`.
+    """
+
+    def __init__(self, path: Path, start: int) -> None:
+        self.path = path
+        self.start = start
+        with path.open("rb") as file:
+            self.size = os.fstat(file.fileno()).st_size
+            self.data: mmap.mmap | bytes = b""
+            if self.size:
+                self.data = mmap.mmap(file.fileno(), self.size, prot=mmap.PROT_READ)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the mapping back once no view of it is left; before that, it goes with the last view."""
+        for name in ("sizes", "magics"):
+            self.__dict__.pop(name, None)
+        if isinstance(self.data, mmap.mmap):
+            try:
+                self.data.close()
+            except BufferError:
+                self.data = b""
+
+    @cached_property
+    def sizes(self) -> npt.NDArray[np.uint32]:
+        """`total_size` as it stands (big-endian) at every position; unsigned, so that no cursor runs backwards."""
+        return np.ndarray((self.size - 3,), "<u4", self.data, 0, (1,))
+
+    @cached_property
+    def magics(self) -> npt.NDArray[np.int32]:
+        """`magic` of a record that would begin at each position."""
+        return np.ndarray((self.size - 3 - _MAGIC_AT,), ">i4", self.data, _MAGIC_AT, (1,))
+
+    def header(self, position: int) -> tuple[int, int, int]:
+        """(total_size, magic, physical_offset) at `position`; zeros where the file ends before."""
+        if position + HEAD.size > self.size:
+            return 0, 0, 0
+        fields = HEAD.unpack_from(self.data, position)
+        return fields[0], fields[1], fields[6]
+
+    def span(self, position: int) -> RecordSpan | None:
+        """The record at `position` if there is a whole one whose lengths add up, else None."""
+        size, magic, physical_offset = self.header(position)
+        if magic not in (MAGIC_V1, MAGIC_V2) or physical_offset != self.start + position:
+            return None
+        if size < MIN_RECORD_BYTES or position + size > self.size:
+            return None
+        sys_flag: int = HEAD.unpack_from(self.data, position)[7]
+        body_at = position + record_size(sys_flag & (SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6), 0, 0, 0, 0) - 2
+        body_end = body_at + self._integer(body_at - 4, 4)
+        version = 2 if magic == MAGIC_V2 else 1
+        end = position + size
+        if not body_at <= body_end <= end - version - 2:
+            return None
+        topic_at = body_end + version
+        topic_end = topic_at + (self._integer(body_end, 2) if version == 2 else self.data[body_end])
+        if not topic_at <= topic_end <= end - 2:
+            return None
+        properties = slice(topic_end + 2, end)
+        if self._integer(topic_end, 2) != properties.stop - properties.start:
+            return None
+        return RecordSpan(size, slice(body_at, body_end), slice(topic_at, topic_end), properties)
+
+    def is_whole(self, position: int) -> bool:
+        """Whether the record at `position` has been written to its last byte: its lengths, the CRC of its body
+        and its properties (text, so never a zero byte) all hold."""
+        span = self.span(position)
+        if span is None:
+            return False
+        crc: int = HEAD.unpack_from(self.data, position)[2]
+        return zlib.crc32(self.data[span.body]) & CRC_MASK == crc and 0 not in self.data[span.properties]
+
+    def store_timestamp(self, position: int) -> int:
+        """ms, of the record at `position`."""
+        sys_flag: int = HEAD.unpack_from(self.data, position)[7]
+        at = position + record_size(sys_flag & SysFlag.BORN_HOST_V6, 0, 0, 0, 0) - 2
+        value: int = STORE_TIMESTAMP.unpack_from(self.data, at - TAIL.size - 8 - STORE_TIMESTAMP.size)[0]
+        return value
+
+    def resync(self, position: int, end: int) -> int | None:
+        """The first position in [`position`, `end`) where a record begins, found by its magic."""
+        if not isinstance(self.data, mmap.mmap):
+            return None
+        limit = min(end + _MAGIC_AT + len(_MAGIC_PREFIX), self.size)
+        found = self.data.find(_MAGIC_PREFIX, position + _MAGIC_AT, limit)
+        while found >= 0:
+            if self.span(found - _MAGIC_AT) is not None:
+                return found - _MAGIC_AT
+            found = self.data.find(_MAGIC_PREFIX, found + 1, limit)
+        return None
+
+    def is_blank(self, position: int) -> bool:
+        """Whether nothing but filling follows: a blank record, or too few bytes for one."""
+        return self.size - position < BLANK_MIN_BYTES or self.header_magic(position) == MAGIC_BLANK
+
+    def header_magic(self, position: int) -> int:
+        return int(self.magics[position])
+
+    def walk(self, begin: int, end: int) -> Walk:
+        """All records that begin in [`begin`, `end`); one must begin at `begin`."""
+        end = min(end, self.size - BLANK_MIN_BYTES + 1)
+        if begin >= end:
+            return Walk(np.empty(0, np.int64), begin)
+        starts = self._start_points(begin, end)
+        stops = np.append(starts[1:], end)
+        positions, lengths = self._run_cursors(starts, stops)
+        return self._join(starts, positions, lengths, end)
+
+    def _integer(self, position: int, size: int) -> int:
+        return int.from_bytes(self.data[position : position + size], "big", signed=True)
+
+    def _start_points(self, begin: int, end: int) -> Positions:
+        """Places to put a cursor: `begin`, then one in each equal part where a record is found."""
+        step = max(_CURSOR_MIN_BYTES, -(-(end - begin) // _CURSORS))
+        starts = [begin]
+        empty_parts = 0
+        for part in range(begin + step, end, step):
+            found = self.resync(part, min(part + step, end))
+            if found is not None:
+                starts.append(found)
+                empty_parts = 0
+                continue
+            empty_parts += 1
+            if empty_parts > 1 and not any(self.data[part : part + HEAD.size]):
+                break  # the zeros after the last record; were it a body, the last cursor walks on through it
+        return np.array(starts, np.int64)
+
+    def _run_cursors(self, starts: Positions, stops: Positions) -> tuple[Positions, Positions]:
+        """Follow the chain from every start up to its stop.
+
+        Returns all positions in order, and how many belong to each start.  A broken chain repeats its last
+        position or ends early; `_join` sees it.
+        """
+        cursor, stop, lane = starts.copy(), stops, np.arange(starts.size)
+        last = self.size - BLANK_MIN_BYTES
+        blocks: list[tuple[Positions, Positions]] = []
+        while lane.size:
+            block = np.empty((_STEPS_PER_BLOCK, lane.size), np.int64)
+            for row in block:
+                row[:] = cursor
+                cursor += self.sizes[np.minimum(cursor, last)].byteswap()
+            blocks.append((lane, block))
+            going = (cursor < stop) & (cursor > block[-1])
+            if not going.all():
+                cursor, stop, lane = cursor[going], stop[going], lane[going]
+        table = np.full((starts.size, len(blocks) * _STEPS_PER_BLOCK), np.iinfo(np.int64).max)
+        for index, (lanes, block) in enumerate(blocks):
+            table[lanes, index * _STEPS_PER_BLOCK : (index + 1) * _STEPS_PER_BLOCK] = block.T
+        keep = table < stops[:, None]
+        return table[keep], keep.sum(axis=1)
+
+    def _join(self, starts: Positions, positions: Positions, lengths: Positions, end: int) -> Walk:
+        """Make one chain of the cursors' pieces: each must land where the next begins."""
+        magic = self.magics[positions]
+        is_broken = (magic != MAGIC_V1) & (magic != MAGIC_V2)
+        bounds = np.concatenate(([0], np.cumsum(lengths)))
+        tails = positions[bounds[1:] - 1]
+        landings = tails + self.sizes[tails].byteswap()
+        is_broken[bounds[1:] - 1] |= landings > self.size  # such a record is the last that its cursor reached
+        broken = np.flatnonzero(is_broken)
+        first_broken = int(broken[0]) if broken.size else positions.size
+        if np.array_equal(landings[:-1], starts[1:]) and first_broken >= bounds[-2]:
+            stop = int(positions[first_broken]) if broken.size else int(landings[-1])
+            return Walk(positions[:first_broken], stop)
+        return self._join_slowly(starts, positions, bounds, broken, end)
+
+    def _join_slowly(
+        self, starts: Positions, positions: Positions, bounds: Positions, broken: Positions, end: int
+    ) -> Walk:
+        """As `_join`, where a start point was not a record or the chain is broken."""
+        lanes = {int(start): lane for lane, start in enumerate(starts)}
+        pieces: list[Positions] = []
+        at = int(starts[0])
+        while at < end:
+            lane = lanes.get(at)
+            if lane is None:
+                size, magic, _ = self.header(at)
+                if magic not in (MAGIC_V1, MAGIC_V2) or not MIN_RECORD_BYTES <= size <= self.size - at:
+                    break
+                pieces.append(np.array([at], np.int64))
+                at += size
+                continue
+            first, past = int(bounds[lane]), int(bounds[lane + 1])
+            cut = int(np.searchsorted(broken, first))
+            if cut < broken.size and broken[cut] < past:
+                pieces.append(positions[first : broken[cut]])
+                at = int(positions[broken[cut]])
+                break
+            pieces.append(positions[first:past])
+            at = int(positions[past - 1]) + self.header(int(positions[past - 1]))[0]
+        return Walk(np.concatenate(pieces) if pieces else np.empty(0, np.int64), at)
+
+
+def segment_paths(directory: Path) -> list[tuple[int, Path]]:
+    """(physical offset of the first byte, file) of every segment in `directory`, in order.
+
+    Files whose name is not 20 digits are not segments.  Raises OSError if the directory cannot be read.
+    """
+    names = (path for path in directory.iterdir() if len(path.name) == FILE_NAME_DIGITS and path.name.isdecimal())
+    return sorted((int(path.name), path) for path in names)
+
+
+assert RECORD_FIXED_DTYPE.itemsize == HEAD.size

@@ -1,0 +1,55 @@
+"""A Spark session that reads RocketMQ stores, and the registration of the source with one that exists."""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from spark.java_home import find_java_home
+from spark.source import RocketMQDataSource
+
+# Static ones must be there when the session starts.
+SETTINGS: Final = {
+    # Without it Spark refuses the option filterPushdown.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # Cuts the overhead of a task from about 81 to 27 ms.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def session(
+    master: str | None = None, app_name: str = "sprocket", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session with the source ``rocketmq`` registered; an active one is used as it is.
+
+    `master` is by default all processors of this machine.  `settings` go over `SETTINGS`.  Raises ConfigError if
+    no Java 17 or newer is found.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        register(active)
+        return active
+    os.environ["JAVA_HOME"] = str(find_java_home())
+    # The workers import this package: they need the interpreter that has it.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None or "SPARK_REMOTE" not in os.environ:
+        builder = builder.master(master or os.environ.get("MASTER", "local[*]"))
+    for name, value in {**SETTINGS, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Make the source known to `spark`, and turn its filter pushdown on (a setting of this session)."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(RocketMQDataSource)

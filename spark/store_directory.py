@@ -1,0 +1,167 @@
+"""Store directories: which ones a path names, the broker each belongs to, and what of its log may be read.
+
+Nothing past the last whole record is read.  The file that is being written is walked once when a query is
+planned; its end is fixed there, so all tasks of a query see the same log although the broker goes on writing.
+"""
+
+import glob
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from spark.segment import RESYNC_BYTES, Segment, segment_paths
+from sprocket.common.errors import ConfigError, CorruptRecord
+
+COMMIT_LOG: Final = "commitlog"
+
+
+@dataclass(frozen=True)
+class SegmentFile:
+    """A segment whose records in physical offsets [`start`, `end`) may be read."""
+
+    path: Path
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class StoreDirectory:
+    """The store of one broker: `root` holds ``commitlog/`` and ``consumequeue/``."""
+
+    root: Path
+    broker_name: str
+
+    def segments(self, drop_malformed: bool = False) -> list[SegmentFile]:
+        """The segments with records, in order; the last one ends at the last whole record.
+
+        Raises ConfigError if there is no CommitLog that can be read, CorruptRecord if the last segment is
+        damaged in its middle (with `drop_malformed` it is read up to its last record all the same).
+        """
+        paths = self._segment_paths()
+        for index in range(len(paths) - 1, -1, -1):
+            start, path = paths[index]
+            with Segment(path, start) as segment:
+                end = start + last_whole_record_end(segment, drop_malformed)
+            if end > start:
+                sealed = [SegmentFile(path, start, start + path.stat().st_size) for start, path in paths[:index]]
+                segments = [*sealed, SegmentFile(path, start, end)]
+                if not drop_malformed:
+                    _check_that_nothing_is_missing(segments)
+                return segments
+        return []
+
+    def _segment_paths(self) -> list[tuple[int, Path]]:
+        directory = self.root / COMMIT_LOG
+        try:
+            paths = segment_paths(directory)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(f"{directory}: {reason}; path must be a store directory that can be read") from error
+        if not paths:
+            raise ConfigError(f"{directory} has no segment: files there are named by 20 digits")
+        return paths
+
+
+def last_whole_record_end(segment: Segment, drop_malformed: bool = False) -> int:
+    """Position after the last record of the segment that is being written; 0 if it has none.
+
+    The chain ends at zeros, at a blank record, or at a record that is not complete.  A broken place with
+    records after it is damage, not an end: CorruptRecord, unless `drop_malformed`.
+    """
+    begin = 0
+    if segment.size < 8 or segment.span(0) is None:
+        found = segment.resync(0, min(RESYNC_BYTES, segment.size))
+        if found is None:
+            return 0
+        begin = _after_damage(segment, 0, found, drop_malformed)
+    while True:
+        walk = segment.walk(begin, segment.size)
+        stop = walk.stop
+        if segment.is_blank(stop):
+            return stop
+        later = segment.resync(stop + 1, min(stop + RESYNC_BYTES, segment.size))
+        if later is not None and segment.span(stop) is None:
+            begin = _after_damage(segment, stop, later, drop_malformed)
+            continue
+        if walk.positions.size and not segment.is_whole(int(walk.positions[-1])):
+            return int(walk.positions[-1])
+        return stop
+
+
+def _check_that_nothing_is_missing(segments: list[SegmentFile]) -> None:
+    for segment, following in pairwise(segments):
+        if segment.end != following.start:
+            raise CorruptRecord(
+                segment.end,
+                f"{segment.path} ends here, but the next segment is {following.path.name}: a file is shortened or "
+                "missing; option mode=DROPMALFORMED reads what there is",
+            )
+
+
+def _after_damage(segment: Segment, broken: int, later: int, drop_malformed: bool) -> int:
+    if drop_malformed:
+        return later
+    raise CorruptRecord(
+        segment.start + broken,
+        f"no record begins here, but one does at {segment.start + later} ({segment.path}); "
+        "option mode=DROPMALFORMED reads on after it",
+    )
+
+
+def find_stores(paths: Sequence[str]) -> list[StoreDirectory]:
+    """The store directories that `paths` name: directories, globs, or ``brokerName=directory``.
+
+    A store's broker name is the part of its path that tells it from the others: of ``a/store`` and
+    ``b/store`` the names are ``a`` and ``b``.  Raises ConfigError if one names nothing or two names clash.
+    """
+    named: dict[Path, str] = {}
+    for text in paths:
+        name, equals, pattern = text.partition("=")
+        if not equals or "/" in name:
+            name, pattern = "", text
+        matches = [Path(match) for match in sorted(glob.glob(pattern))]  # noqa: PTH207  # the pattern may be absolute
+        roots = [root for match in matches if (root := _store_root(match)) is not None]
+        if not roots:
+            found = f"{matches[0]} has no {COMMIT_LOG}/" if matches else "no such directory"
+            raise ConfigError(
+                f"path {text!r}: {found}; it must be a store directory (storePathRootDir) or a glob of some"
+            )
+        named.update({root: name or named.get(root, "") for root in roots})
+    names = _telling_parts(list(named))
+    stores = [StoreDirectory(root, name or names[root]) for root, name in named.items()]
+    taken: dict[str, Path] = {}
+    for store in stores:
+        if store.broker_name in taken:
+            raise ConfigError(
+                f"{taken[store.broker_name]} and {store.root} both get the broker name {store.broker_name!r}; "
+                "write path as name=directory,name=directory"
+            )
+        taken[store.broker_name] = store.root
+    return stores
+
+
+def split_paths(path: str | None, paths: str | None) -> list[str]:
+    """Spark's `path` (one, or several with commas) and `paths` (a JSON list, from ``load([..])``)."""
+    listed: list[str] = json.loads(paths) if paths else []
+    return [part.strip() for text in ([path] if path else []) + listed for part in text.split(",") if part.strip()]
+
+
+def _store_root(path: Path) -> Path | None:
+    if (path / COMMIT_LOG).is_dir():
+        return path.resolve()
+    return path.resolve().parent if path.name == COMMIT_LOG and path.is_dir() else None
+
+
+def _telling_parts(roots: list[Path]) -> dict[Path, str]:
+    """For each path the last part in which it differs from another; alone, its last part but ``store``."""
+    if len(roots) < 2:
+        return {root: root.parent.name if root.name == "store" and root.parent.name else root.name for root in roots}
+    depth = min(len(root.parts) for root in roots)
+    for back in range(1, depth + 1):
+        parts = [root.parts[-back] for root in roots]
+        if len(set(parts)) == len(parts):
+            return dict(zip(roots, parts, strict=True))
+    return {root: str(root) for root in roots}

@@ -1,0 +1,51 @@
+"""Shared by the tests of the Spark side."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark.columns import DEFAULT_COLUMNS
+from spark.decode import DecodeOptions
+from spark.filters import RowFilter
+from spark.log_reader import read_span
+from spark.options import SourceOptions
+from spark.plan import plan
+
+
+@pytest.fixture(scope="session")
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One Spark session for all tests; skipped where there is no Java."""
+    from spark.session import session
+    from sprocket.common.errors import ConfigError
+
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    try:
+        spark = session("local[2]", "tests", {"spark.sql.warehouse.dir": str(warehouse), "spark.driver.memory": "1g"})
+    except ConfigError as error:
+        pytest.skip(str(error))
+    yield spark
+    spark.stop()
+
+
+def read_rows(
+    *paths: Path,
+    columns: Sequence[str] = DEFAULT_COLUMNS,
+    rows: RowFilter | None = None,
+    decode: DecodeOptions | None = None,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """What a query reads, without Spark: all tasks in turn."""
+    given = SourceOptions(paths=tuple(str(path) for path in paths), **options)
+    rows = rows if rows is not None else RowFilter(given.topics, given.topic_pattern, given.times)
+    found: list[dict[str, Any]] = []
+    for task in plan(given, rows):
+        for span in task:
+            decoding = decode or DecodeOptions(broker_name=span.store.broker_name, drop_malformed=given.drop_malformed)
+            for arrays, count in read_span(span, columns, rows, decoding):
+                batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+                assert batch.num_rows == count
+                found += batch.to_pylist()
+    return found
