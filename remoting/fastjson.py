@@ -6,6 +6,7 @@ Fields that are null are left out.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TypeVar
 
 import msgspec
@@ -29,10 +30,14 @@ def dumps(value: object, *, standard: bool = False) -> bytes:
     return b"".join(pieces)
 
 
+@cache  # asking msgspec takes longer than writing the struct
+def _fields(struct: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(struct))
+
+
 def _dump(value: object, pieces: list[bytes], standard: bool) -> None:
     if isinstance(value, msgspec.Struct):
-        fields = msgspec.structs.fields(type(value))
-        _dump_members(((field.encode_name, getattr(value, field.name)) for field in fields), pieces, standard)
+        _dump_members([(name, getattr(value, field)) for field, name in _fields(type(value))], pieces, standard)
     elif isinstance(value, Mapping):
         _dump_members(value.items(), pieces, standard)
     elif isinstance(value, list | tuple | set | frozenset):
