@@ -15,6 +15,11 @@ from sprocket.client.errors import BodyUnreadable
 from sprocket.common import limits
 
 
+# Four bytes can stand for a block of 128 KiB, so this many inflate to no more than 2 MiB at a time.
+_ZSTD_STEP_BYTES = 64
+_ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
+
+
 class Compression(Enum):
     """How bodies are compressed; the value is the type's bits in `sys_flag`."""
 
@@ -71,6 +76,13 @@ def _unlz4(body: bytes, limit_bytes: int) -> tuple[bytes, bool]:
 
 
 def _unzstd(body: bytes, limit_bytes: int) -> tuple[bytes, bool]:
-    with zstandard.ZstdDecompressor().stream_reader(body) as reader:
-        inflated = reader.read(limit_bytes)
-        return inflated, not reader.read(1)
+    # The reader of the library takes a stream that is cut short for a whole one; this one knows the end.
+    inflater = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
+    pieces = []
+    left = limit_bytes
+    for at in range(0, len(body), _ZSTD_STEP_BYTES):
+        pieces.append(inflater.decompress(body[at : at + _ZSTD_STEP_BYTES]))
+        left -= len(pieces[-1])
+        if left < 0 or inflater.eof:
+            break
+    return b"".join(pieces), inflater.eof and left >= 0

@@ -1,0 +1,91 @@
+"""Which queue is next: round robin, past brokers to avoid, and the same one for the same key."""
+
+import pytest
+
+from remoting.bodies.client import MessageQueue
+from remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from sprocket.client.fault_tolerance import FaultTolerance, not_available_ms
+from sprocket.client.queue_choice import RoundRobin, by_sharding_key
+from sprocket.client.topic_route import TopicRoute, default_topic_route, subscribe_address, topic_route
+from tests.client.java_vectors import HASHES
+
+ROUTE = TopicRoute("T", tuple(MessageQueue("T", name, index) for name in ("a", "b") for index in range(2)), ())
+
+
+def test_queues_take_turns() -> None:
+    choice = RoundRobin()
+    assert [choice.choose(ROUTE) for _ in range(5)] == [*ROUTE.publish, ROUTE.publish[0]]
+
+
+def test_another_broker_follows_one_that_failed() -> None:
+    choice = RoundRobin()
+    assert [choice.choose(ROUTE, last_broker="a").broker_name for _ in range(4)] == ["b"] * 4
+
+
+def test_broker_to_avoid_is_passed_and_is_taken_when_there_is_no_other() -> None:
+    choice = RoundRobin()
+    assert {choice.choose(ROUTE, lambda name: name == "b").broker_name for _ in range(4)} == {"b"}
+    assert choice.choose(ROUTE, lambda name: False, last_broker="a").broker_name == "b"
+    only_a = TopicRoute("T", ROUTE.publish[:2], ())
+    assert choice.choose(only_a, lambda name: False, last_broker="a").broker_name == "a"
+
+
+@pytest.mark.parametrize("key", HASHES)
+def test_queue_of_a_key_is_that_of_java(key: str) -> None:
+    assert by_sharding_key(ROUTE, key) == ROUTE.publish[abs(HASHES[key]) % 4]
+
+
+@pytest.mark.parametrize(
+    ("latency_ms", "avoided_ms"),
+    [(0, 0), (549, 0), (550, 2000), (1800, 5000), (3000, 6000), (5000, 10000), (14999, 10000), (15000, 30000)],
+)
+def test_time_that_a_slow_broker_is_avoided(latency_ms: int, avoided_ms: int) -> None:
+    assert not_available_ms(latency_ms) == avoided_ms
+
+
+def test_failed_broker_is_avoided_for_ten_seconds() -> None:
+    faults = FaultTolerance()
+    faults.failed("a", now=100.0)
+    assert not faults.is_available("a", 109.9)
+    assert faults.is_available("a", 110.0)
+    assert faults.is_available("b", 100.0)
+    faults.sent("b", latency_s=0.6, now=100.0)
+    assert not faults.is_available("b", 101.9)
+    assert faults.is_available("b", 102.0)
+
+
+def test_nothing_is_avoided_when_that_is_disabled() -> None:
+    faults = FaultTolerance(enabled=False)
+    faults.failed("a", now=100.0)
+    assert faults.is_available("a", 100.0)
+
+
+def data(*queues: QueueData, order: str | None = None) -> TopicRouteData:
+    brokers = [BrokerData("c", name, {0: f"{name}:1", 1: f"{name}:2"}) for name in ("a", "b")]
+    return TopicRouteData(order, list(queues), [*brokers, BrokerData("c", "slave-only", {1: "s:1"})])
+
+
+def test_route_has_queues_by_permission_and_master() -> None:
+    route = topic_route("T", data(QueueData("b", 1, 2, 6), QueueData("a", 3, 1, 4), QueueData("slave-only", 1, 1, 6)))
+    assert route.publish == (MessageQueue("T", "b", 0), MessageQueue("T", "b", 1))
+    assert [(queue.broker_name, queue.queue_id) for queue in route.subscribe] == [
+        ("a", 0), ("a", 1), ("a", 2), ("b", 0), ("slave-only", 0),
+    ]  # fmt: skip
+
+
+def test_order_conf_names_the_queues_to_send_to() -> None:
+    route = topic_route("T", data(QueueData("a", 4, 4, 6), order="b:2;a:1"))
+    assert [(queue.broker_name, queue.queue_id) for queue in route.publish] == [("b", 0), ("b", 1), ("a", 0)]
+
+
+def test_default_route_has_no_more_queues_than_are_asked_for() -> None:
+    assert len(default_topic_route("New", data(QueueData("a", 8, 8, 7)), 4).publish) == 4
+
+
+def test_member_to_read_from() -> None:
+    members = {0: "m:1", 2: "s:1"}
+    assert subscribe_address(members, 0) == ("m:1", 0)
+    assert subscribe_address(members, 1) == ("s:1", 2)  # the one suggested is gone: the slave after it
+    assert subscribe_address(members, 5) == ("m:1", 0)
+    assert subscribe_address(members, 5, only_this=True) == ("", -1)
+    assert subscribe_address(None, 0) == ("", -1)
