@@ -1,0 +1,40 @@
+"""Both configurations over real connections."""
+
+import json
+
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.namesrv import (
+    DeleteKVConfigRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVListByNamespaceRequestHeader,
+    PutKVConfigRequestHeader,
+)
+from tests.namesrv.site import Site
+
+
+async def test_kv_config(site: Site) -> None:
+    get = GetKVConfigRequestHeader(namespace="n", key="k")
+    of_namespace = GetKVListByNamespaceRequestHeader(namespace="n")
+    missing = await site.ask(RequestCode.GET_KV_CONFIG, get, expect=ResponseCode.QUERY_NOT_FOUND)
+    assert missing.remark == "No config item, Namespace: n Key: k"
+    await site.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, of_namespace, expect=ResponseCode.QUERY_NOT_FOUND)
+    await site.ask(RequestCode.PUT_KV_CONFIG, PutKVConfigRequestHeader(namespace="n", key="k", value="v"))
+    assert (await site.ask(RequestCode.GET_KV_CONFIG, get)).ext_fields == {"value": "v"}
+    assert json.loads((await site.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, of_namespace)).body) == {"table": {"k": "v"}}
+    await site.ask(RequestCode.DELETE_KV_CONFIG, DeleteKVConfigRequestHeader(namespace="n", key="k"))
+    assert json.loads(site.kv_config_path.read_bytes()) == {"configTable": {"n": {}}}
+
+
+async def test_its_own_configuration_is_shown_and_updated_by_an_allowlist(site: Site) -> None:
+    await site.ask(RequestCode.UPDATE_NAMESRV_CONFIG, content=b"supportActingMaster=true\n")
+    text = (await site.ask(RequestCode.GET_NAMESRV_CONFIG)).body.decode()
+    assert "supportActingMaster=true\n" in text
+    assert "scanNotActiveBrokerInterval=5000\n" in text
+    for key in ("kvConfigPath", "listenPort", "configBlackList", "rocketmqHome", "unheardOf"):
+        content = f"orderMessageEnable=true\n{key}=1\n".encode()
+        refused = await site.ask(RequestCode.UPDATE_NAMESRV_CONFIG, content=content, expect=ResponseCode.NO_PERMISSION)
+        assert key in (refused.remark or "")
+    content = b"orderMessageEnable=true\nenableTopicList=perhaps\n"
+    bad = await site.ask(RequestCode.UPDATE_NAMESRV_CONFIG, content=content, expect=ResponseCode.INVALID_PARAMETER)
+    assert "enableTopicList" in (bad.remark or "")
+    assert not site.server.settings.current.order_message_enable
