@@ -35,7 +35,18 @@ public class StoreTool {
     private static final SocketAddress V4 = new InetSocketAddress(address("10.1.2.3"), 5432);
     private static final SocketAddress V6 = new InetSocketAddress(address("fe80:0:0:0:1:2:3:4"), 6543);
 
-    public static void main(String[] args) throws Exception {
+    public static void main(String[] args) {
+        try {
+            run(args);
+            System.exit(0);
+        } catch (Throwable error) {
+            // The store's threads would keep the process alive.
+            error.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        }
+    }
+
+    private static void run(String[] args) throws Exception {
         DefaultMessageStore store = open(args[1], Integer.parseInt(args[2]), Integer.parseInt(args[3]));
         if (args[0].equals("read")) {
             read(store);
@@ -47,7 +58,6 @@ public class StoreTool {
             Runtime.getRuntime().halt(0);
         }
         store.shutdown();
-        System.exit(0);
     }
 
     private static DefaultMessageStore open(String root, int commitLog, int consumeQueue) throws Exception {
@@ -60,6 +70,7 @@ public class StoreTool {
         config.setMaxIndexNum(100);
         config.setMessageIndexEnable(false);
         config.setHaListenPort(0);
+        config.setDiskFallRecorded(false);
         DefaultMessageStore store =
             new DefaultMessageStore(config, null, null, new BrokerConfig(), new ConcurrentHashMap<>());
         if (!store.load()) {

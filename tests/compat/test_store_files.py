@@ -1,0 +1,158 @@
+"""Files of Apache RocketMQ open here and ours open there.
+
+``data/apache-store-5.3.3.tar.xz`` was written by ``StoreTool write <root> 16384 1000 260`` with the jars
+of RocketMQ 5.3.3; its read.txt is what ``StoreTool read`` then printed.
+"""
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from remoting.message_record import SysFlag
+from sprocket.common.clock import ManualClock
+from store.commit_log import LogScan
+from store.config import StoreConfig
+from store.message_store import Boundary, MessageStore, PendingMessage
+from store.record import Record, TagsCodes
+from tests.compat import maven
+from tests.compat.store_files import dump, parse, run_tool
+
+GOLDEN = Path(__file__).resolve().parent / "data" / "apache-store-5.3.3.tar.xz"
+SEGMENT_BYTES, QUEUE_FILE_BYTES = 16384, 1000
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    with tarfile.open(GOLDEN) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def open_store(root: Path, clock: ManualClock | None = None) -> MessageStore:
+    config = StoreConfig(
+        store_path_root_dir=root,
+        mapped_file_size_commit_log=SEGMENT_BYTES,
+        mapped_file_size_consume_queue=QUEUE_FILE_BYTES,
+    )
+    store = MessageStore(config, clock=clock or ManualClock(), notify=lambda run: run())
+    store.start()
+    return store
+
+
+def copy_messages(records: list[Record], store: MessageStore, clock: ManualClock) -> None:
+    """Append `records` anew, each at its own time and from its own host."""
+    tags = TagsCodes(StoreConfig().message_delay_level)
+    for record in records:
+        clock.step_wall(record.store_timestamp - clock.wall_ms())
+        store.store_host = record.store_host
+        properties = bytes(record.properties)
+        store.append([
+            PendingMessage(
+                record.topic, record.queue_id, bytes(record.body), properties,
+                tags.of(record.topic, properties, record.store_timestamp), record.flag,
+                record.sys_flag & ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6), record.born_timestamp,
+                record.born_host, record.reconsume_times, record.prepared_transaction_offset,
+            )
+        ])  # fmt: skip
+
+
+def test_a_store_of_apache_rocketmq_opens_here(golden: Path) -> None:
+    theirs = parse((golden / "read.txt").read_text())
+    store = open_store(golden / "store")
+    ours = dump(store)
+    assert len(ours.messages) > 230
+    assert ours.messages == theirs.messages
+    assert ours.queues == theirs.queues
+    assert ours.end == theirs.end
+    for line in theirs.times:
+        _, topic, queue_id, time, lower, upper = line.split("\t")
+        assert store.offset_by_time(topic, int(queue_id), int(time), Boundary.LOWER) == int(lower), line
+        assert store.offset_by_time(topic, int(queue_id), int(time), Boundary.UPPER) == int(upper), line
+    store.shutdown()
+
+
+def test_what_we_write_is_byte_for_byte_what_apache_rocketmq_writes(golden: Path) -> None:
+    source = open_store(golden / "store")
+    records = list(LogScan(source._commit_log, 0, check_crc=True))
+    clock = ManualClock()
+    copy = open_store(golden / "copy", clock)
+    copy_messages(records, copy, clock)
+    assert copy.wrote_offset == source.wrote_offset
+    source.shutdown()
+    copy.shutdown()
+    for kind in ("commitlog", "consumequeue"):
+        written = {path.relative_to(golden / "copy"): path.read_bytes() for path in (golden / "copy" / kind).rglob("0*")
+                   if path.is_file()}  # fmt: skip
+        original = {path.relative_to(golden / "store"): path.read_bytes()
+                    for path in (golden / "store" / kind).rglob("0*") if path.is_file()}  # fmt: skip
+        assert len(written) > 3
+        assert written == original
+
+
+def test_queues_rebuilt_from_apache_rocketmqs_log_are_its_own(golden: Path) -> None:
+    queues = golden / "store" / "consumequeue"
+    before = {path: path.read_bytes() for path in queues.rglob("*") if path.is_file()}
+    shutil.rmtree(queues)
+    open_store(golden / "store").shutdown()
+    after = {path: path.read_bytes() for path in queues.rglob("*") if path.is_file()}
+    assert after == before
+
+
+@pytest.fixture
+def java() -> None:
+    try:
+        maven.apache_classpath()
+    except maven.JavaMissingError as missing:
+        pytest.skip(f"Java store tests: {missing}")
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("ending", ["clean", "crash"])
+def test_apache_rocketmq_opens_our_store_and_goes_on(java: None, tmp_path: Path, ending: str) -> None:
+    root = tmp_path / "store"
+    clock = ManualClock()
+    store = open_store(root, clock)
+    host = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
+    for number in range(60):
+        clock.advance(0.01)
+        store.append([
+            PendingMessage(
+                "T" * (130 if k == 1 else 4), k % 4, b"x" * (number * k % 300),
+                b"TAGS\x01t%d\x02KEYS\x01k%d\x02" % (k, k),
+                1000 + k, number, 0, 1_600_000_000_000, host,
+            )
+            for k in range(20)
+        ])  # fmt: skip
+    ours = dump(store)
+    if ending == "clean":
+        store.shutdown()
+    else:
+        store._group_commit.stop()
+        store._queue_flush.stop()
+        store._close()
+    theirs = run_tool("read", root, SEGMENT_BYTES, QUEUE_FILE_BYTES)
+    assert theirs.end == ours.end
+    assert theirs.queues == ours.queues
+    assert theirs.messages == ours.messages
+    # RocketMQ appends to it, and we take it back.
+    end = run_tool("write", root, SEGMENT_BYTES, QUEUE_FILE_BYTES, "50").end
+    again = open_store(root)
+    assert again.wrote_offset == end
+    assert set(dump(again).messages) > set(ours.messages)
+    again.shutdown()
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)
+def test_a_crash_of_apache_rocketmq_is_recovered_here(java: None, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    end = run_tool("crash", root, SEGMENT_BYTES, QUEUE_FILE_BYTES, "300").end
+    assert (root / "abort").exists()
+    store = open_store(root)
+    ours = dump(store)
+    assert ours.end == end
+    store.shutdown()
+    assert run_tool("read", root, SEGMENT_BYTES, QUEUE_FILE_BYTES).messages == ours.messages
