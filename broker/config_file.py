@@ -74,7 +74,8 @@ class ConfigFile(Generic[T]):
 def pretty(value: object) -> bytes:
     """`value` as fastjson's pretty format has it: tabs, fields in alphabetical order, nulls left out.
 
-    A map whose keys are numbers stands on one line but for its closing brace: that is how fastjson does it.
+    A map whose keys are numbers stands on one line but for its closing brace, and a set stands on one line
+    entirely: that is how fastjson does it.
     """
     pieces: list[bytes] = []
     _write(value, b"\n", pieces)

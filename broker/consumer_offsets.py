@@ -25,6 +25,7 @@ class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
     """The content of consumerOffset.json, and the answer to GET_ALL_CONSUMER_OFFSET."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    group_topic_map: dict[str, set[str]] = {}  # follows from the table; written because RocketMQ writes it
     offset_table: dict[str, dict[int, int]] = {}  # topic@group -> queue id -> offset
 
 
@@ -190,7 +191,10 @@ class ConsumerOffsets:
 
     def snapshot(self) -> ConsumerOffsetTable:
         """The table as it is now, for reading at once."""
-        return ConsumerOffsetTable(copy(self.data_version), self._offsets)
+        topics_by_group: dict[str, set[str]] = {}
+        for topic, group in map(_split, self._offsets):
+            topics_by_group.setdefault(group, set()).add(topic)
+        return ConsumerOffsetTable(copy(self.data_version), topics_by_group, self._offsets)
 
     def encode(self) -> bytes:
         """The answer to GET_ALL_CONSUMER_OFFSET."""

@@ -1,0 +1,177 @@
+"""A whole broker in the test's process, on a free port, and a client that talks to it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from broker.config import BrokerConfig
+from broker.message_properties import encode
+from broker.server import Broker
+from remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import ReceivedResponse, Request
+from remoting.fastjson import dumps
+from remoting.headers.base import Header
+from remoting.headers.client import HeartbeatRequestHeader
+from remoting.headers.pull import PullMessageRequestHeader
+from remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from remoting.routes import Action, NoHeader, Resource, Route
+from sprocket.common.clock import Clock
+from sprocket.common.errors import SprocketError
+from store.config import StoreConfig
+from store.record import Record, decode
+
+TOPIC = "Orders"
+GROUP = "CG"
+# What a broker may ask its clients.
+_CLIENT_CODES = (
+    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
+    RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+)
+
+
+def store_config(root: Path, **changes: Any) -> StoreConfig:
+    """Files small enough for a test."""
+    config = StoreConfig(
+        store_path_root_dir=root / "store",
+        mapped_file_size_commit_log=1 << 20,
+        mapped_file_size_consume_queue=20 * 1000,
+    )
+    return replace(config, **changes)
+
+
+def broker_config(**changes: Any) -> BrokerConfig:
+    """On a free port of this machine, with no name server."""
+    config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=0, namesrv_addr="")
+    return replace(config, **changes)
+
+
+@dataclass
+class TestClient:
+    """One connection to the broker; `asked` are the requests that the broker sent in turn."""
+
+    __test__ = False
+
+    address: str
+    asked: list[Request[Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        routes = [
+            Route(code, NoHeader, lambda request: self.asked.append(request), Resource.NONE, Action.NONE)
+            for code in _CLIENT_CODES
+        ]
+        self.remoting = RemotingClient(routes)
+
+    async def ask(self, code: int, header: Header | None = None, body: bytes = b"") -> ReceivedResponse:
+        return await self.remoting.invoke(self.address, code, header, body)
+
+    async def ask_well(self, code: int, header: Header | None = None, body: bytes = b"") -> ReceivedResponse:
+        """The answer, which must be SUCCESS."""
+        response = await self.ask(code, header, body)
+        assert response.code == ResponseCode.SUCCESS, (response.code, response.remark)
+        return response
+
+    async def send(
+        self, body: bytes = b"body", topic: str = TOPIC, queue_id: int = 0, **properties: str
+    ) -> SendMessageResponseHeader:
+        """Send one message; the topic is created if it is new."""
+        header = SendMessageRequestHeaderV2(
+            producer_group="PG",
+            topic=topic,
+            default_topic="TBW102",
+            default_topic_queue_nums=4,
+            queue_id=queue_id,
+            sys_flag=0,
+            born_timestamp=1_700_000_000_000,
+            flag=7,
+            properties=encode({"UNIQ_KEY": "0A000001000000000000000000000001"} | properties),
+        )
+        response = await self.ask_well(RequestCode.SEND_MESSAGE_V2, header, body)
+        return response.header(SendMessageResponseHeader)
+
+    async def pull(
+        self, topic: str = TOPIC, queue_id: int = 0, offset: int = 0, group: str = GROUP
+    ) -> ReceivedResponse:
+        """Pull with the subscription in the request, not held."""
+        header = PullMessageRequestHeader(
+            consumer_group=group,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=offset,
+            max_msg_nums=32,
+            sys_flag=4,
+            commit_offset=0,
+            suspend_timeout_millis=1_000,
+            subscription="*",
+            sub_version=0,
+            expression_type="TAG",
+        )
+        return await self.ask(RequestCode.PULL_MESSAGE, header)
+
+    async def heartbeat(
+        self,
+        client_id: str,
+        *topics: str,
+        group: str = GROUP,
+        model: str = "CLUSTERING",
+        producer_group: str | None = None,
+        **data: Any,
+    ) -> ReceivedResponse:
+        """A heartbeat of a consumer of `topics`, or of a producer."""
+        subscriptions = [SubscriptionData(topic, sub_version=1) for topic in topics]
+        consumers = [ConsumerData(group, message_model=model, subscription_data_set=subscriptions)] if topics else []
+        producers = [ProducerData(producer_group)] if producer_group else []
+        body = HeartbeatData(client_id, producers, consumers, **data)
+        return await self.ask_well(RequestCode.HEART_BEAT, HeartbeatRequestHeader(), dumps(body))
+
+    async def close(self) -> None:
+        await self.remoting.close()
+
+
+@asynccontextmanager
+async def running_broker(
+    root: Path,
+    *,
+    clock: Clock | None = None,
+    store: dict[str, Any] | None = None,
+    on_fatal: Callable[[SprocketError], None] | None = None,
+    **changes: Any,
+) -> AsyncIterator[tuple[Broker, TestClient]]:
+    """A started broker and a client; both are stopped in the end."""
+    fatal: list[SprocketError] = []
+    broker = Broker(
+        broker_config(**changes),
+        store_config(root, **(store or {})),
+        clock=clock,
+        on_fatal=on_fatal or fatal.append,
+    )
+    await broker.start()
+    client = TestClient(f"127.0.0.1:{broker.port}")
+    try:
+        yield broker, client
+    finally:
+        await client.close()
+        await broker.stop()
+    assert not fatal
+
+
+async def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+    """Let the loop run until `condition` holds.  Raises TimeoutError."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def stored(broker: Broker, topic: str, queue_id: int, offset: int) -> Record:
+    """What the store holds."""
+    entry = broker.store.entry(topic, queue_id, offset)
+    assert entry is not None, f"{topic}@{queue_id} has nothing at {offset}"
+    view = broker.store.record_at(entry[0], entry[1])
+    assert view is not None
+    record = decode(view)
+    assert isinstance(record, Record), record
+    return record

@@ -1,0 +1,95 @@
+from pathlib import Path
+
+import pytest
+
+from broker.config_file import ConfigFile
+from broker.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from sprocket.common.clock import ManualClock
+from sprocket.common.errors import StoreError
+
+
+def table(root: Path) -> ConsumerOffsets:
+    offsets = ConsumerOffsets(ConfigFile(root / "consumerOffset.json", ConsumerOffsetTable), ManualClock())
+    offsets.load()
+    return offsets
+
+
+def test_commit_is_found_again_after_a_restart(tmp_path: Path) -> None:
+    offsets = table(tmp_path)
+    offsets.commit("CG", "Orders", 2, 17)
+    offsets.persist()
+    again = table(tmp_path)
+    assert again.query("CG", "Orders", 2) == 17
+    assert again.query("CG", "Orders", 0) == -1
+    assert again.query("Other", "Orders", 2) == -1
+
+
+def test_only_changes_are_written(tmp_path: Path) -> None:
+    offsets = table(tmp_path)
+    assert offsets.take_unsaved() is None
+    offsets.commit("CG", "Orders", 0, 1)
+    assert offsets.take_unsaved() is not None
+    assert offsets.take_unsaved() is None
+
+
+def test_failed_write_is_tried_again(tmp_path: Path) -> None:
+    offsets = table(tmp_path)
+    offsets.commit("CG", "Orders", 0, 1)
+    (tmp_path / "consumerOffset.json.tmp").mkdir()
+    with pytest.raises(StoreError):
+        offsets.persist()
+    (tmp_path / "consumerOffset.json.tmp").rmdir()
+    offsets.persist()
+    assert table(tmp_path).query("CG", "Orders", 0) == 1
+
+
+def test_data_version_moves_every_500_commits(tmp_path: Path) -> None:
+    offsets = table(tmp_path)
+    for offset in range(999):
+        offsets.commit("CG", "Orders", 0, offset)
+    assert offsets.data_version.counter == 1
+
+
+def test_reset_hides_the_commit_until_it_is_taken(tmp_path: Path) -> None:
+    offsets = table(tmp_path)
+    offsets.commit("CG", "Orders", 0, 100)
+    offsets.note_pull("CG", "Orders", 0, 120)
+    offsets.reset("CG", "Orders", 0, 5)
+    assert offsets.has_resets
+    assert offsets.is_reset("CG", "Orders", 0)
+    assert offsets.query("CG", "Orders", 0) == offsets.query_pull("CG", "Orders", 0) == 5
+    assert offsets.take_reset("CG", "Orders", 1) is None
+    assert offsets.take_reset("CG", "Orders", 0) == 5
+    assert offsets.take_reset("CG", "Orders", 0) is None
+    assert not offsets.has_resets
+    assert offsets.query("CG", "Orders", 0) == 5
+
+
+def test_pull_offset_falls_back_to_the_commit(tmp_path: Path) -> None:
+    offsets = table(tmp_path)
+    offsets.commit("CG", "Orders", 0, 3)
+    assert offsets.query_pull("CG", "Orders", 0) == 3
+    offsets.note_pull("CG", "Orders", 0, 9)
+    assert offsets.query_pull("CG", "Orders", 0) == 9
+
+
+def test_who_consumes_what(tmp_path: Path) -> None:
+    offsets = table(tmp_path)
+    for group, topic in (("A", "T1"), ("A", "T2"), ("AB", "T1")):
+        offsets.commit(group, topic, 0, 1)
+    assert offsets.topics_of("A") == {"T1", "T2"}
+    assert offsets.groups_of("T1") == {"A", "AB"}
+    offsets.remove_topic("T1")
+    assert offsets.groups_of("T1") == set()
+    assert offsets.topics_of("A") == {"T2"}
+    offsets.clone("A", "C", "T2")
+    offsets.remove_group("A")
+    assert offsets.groups_of("T2") == {"C"}
+
+
+def test_offsets_past_the_end_are_taken_back(tmp_path: Path) -> None:
+    offsets = table(tmp_path)
+    offsets.commit("CG", "Orders", 0, 100)
+    offsets.commit("CG", "Orders", 1, 10)
+    offsets.clamp(lambda topic, queue_id: 40)
+    assert offsets.queues("CG", "Orders") == {0: 40, 1: 10}

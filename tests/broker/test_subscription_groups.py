@@ -1,0 +1,53 @@
+from pathlib import Path
+
+import pytest
+
+from broker.config_file import ConfigFile
+from broker.live_config import LiveConfig
+from broker.names import SYSTEM_GROUPS
+from broker.subscription_groups import SubscriptionGroups
+from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from sprocket.common.clock import ManualClock
+from sprocket.common.errors import RequestError
+from tests.broker.rig import broker_config, store_config
+
+
+def table(root: Path, **changes: object) -> SubscriptionGroups:
+    config = LiveConfig(broker_config(**changes), store_config(root))
+    groups = SubscriptionGroups(config, ConfigFile(root / "g.json", SubscriptionGroupTable), ManualClock())
+    groups.load()
+    return groups
+
+
+def test_system_groups_are_there(tmp_path: Path) -> None:
+    assert set(table(tmp_path).by_name) == set(SYSTEM_GROUPS)
+
+
+def test_group_is_created_on_first_use_and_kept(tmp_path: Path) -> None:
+    groups = table(tmp_path)
+    assert groups.get("CG") is None
+    created = groups.find("CG")
+    assert created == SubscriptionGroupConfig("CG")
+    assert table(tmp_path).get("CG") == created
+    assert table(tmp_path).data_version.counter == 1
+
+
+def test_group_is_not_created_where_that_is_forbidden(tmp_path: Path) -> None:
+    assert table(tmp_path, auto_create_subscription_group=False).find("CG") is None
+    assert table(tmp_path).find("a b") is None
+    assert table(tmp_path).find("a" * 256) is None
+
+
+def test_update_and_delete(tmp_path: Path) -> None:
+    groups = table(tmp_path)
+    groups.update([SubscriptionGroupConfig("CG", retry_max_times=3)])
+    assert groups.delete("CG")
+    assert not groups.delete("CG")
+    assert table(tmp_path).get("CG") is None
+
+
+def test_attributes_are_refused_and_nothing_is_kept(tmp_path: Path) -> None:
+    groups = table(tmp_path)
+    with pytest.raises(RequestError, match="unsupported key: x"):
+        groups.update([SubscriptionGroupConfig("Good"), SubscriptionGroupConfig("CG", attributes={"+x": "1"})])
+    assert "Good" not in groups
