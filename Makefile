@@ -35,7 +35,7 @@ demo: setup ## Real flights through a real cluster, a SIGKILL, and a Spark repor
 	$(BIN)/python -m examples.flights
 
 bench: setup ## Run the benchmarks
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.system.run $(ARGS)
 
 lint: setup ## ruff, mypy --strict, import-linter, tidy
 	$(BIN)/ruff check

@@ -97,9 +97,10 @@ def update_topic(
 
 async def _update_topic(admin: "AdminClient", config: "TopicConfig", broker: str | None, cluster: str | None) -> None:
     masters = [broker] if broker else await admin.broker_addresses(cluster or "", masters_only=True)
+    lines = []
     for address in masters:
         await admin.create_topic(address, config)
-        click.echo(f"create topic to {address} success.")
+        lines.append(f"create topic to {address} success.")
     if config.order:
         info = await admin.cluster_info()
         names = {
@@ -107,7 +108,11 @@ async def _update_topic(admin: "AdminClient", config: "TopicConfig", broker: str
         }
         queues = dict.fromkeys(sorted(names), config.write_queue_nums)
         value = await admin.set_order_conf(config.topic_name, queues, whole=broker is None)
-        click.echo(f"set {'broker' if broker else 'cluster'} orderConf. isOrder=true, orderConf=[{value}]")
+        told = f"set {'broker' if broker else 'cluster'} orderConf. isOrder=true, orderConf=[{value}]"
+        # RocketMQ tells it before the success on one broker, and after those on a cluster.
+        lines.insert(0 if broker else len(lines), told)
+    for line in lines:
+        click.echo(line)
 
 
 @click.command("deleteTopic", context_settings=HELP)

@@ -1,0 +1,74 @@
+"""Update requests change what the allowlist holds and nothing else: every declared key, hostile values.
+
+Row 24 of the promises: paths, addresses and commands can never be set from outside.
+"""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sprocket.cli.server_config import BROKER_CLASSES, NAMESRV_CLASSES, broker_configuration, namesrv_configuration
+from sprocket.common import properties
+from sprocket.common.config import Configuration, read, settings_of, updated
+from sprocket.common.errors import ConfigError
+from sprocket.common.rocketmq_keys import reference_keys
+
+SERVERS = {"broker": broker_configuration(None, None), "namesrv": namesrv_configuration(None)}
+HOSTILE = (
+    "/etc/passwd",
+    "$(reboot)",
+    "`id`",
+    "../../x",
+    "a\\nlistenPort=1",
+    "",
+    "-1",
+    "99999999999999999999",
+    "\\u0000",
+)
+CASES = [(name, setting) for name, held in SERVERS.items() for c in held.objects for setting in settings_of(type(c))]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+@pytest.mark.parametrize("server", SERVERS)
+def test_no_key_takes_a_hostile_value(server: str, value: str) -> None:
+    before = SERVERS[server]
+    keys = {setting.key for held in before.objects for setting in settings_of(type(held))} | set(reference_keys())
+    for key in keys:
+        with pytest.raises(ConfigError):
+            updated(before, f"{key}={value}")
+
+
+def test_nothing_that_names_a_place_can_be_changed() -> None:
+    for _, setting in CASES:
+        places = ("path", "dir", "addr", "ip1", "ip2", "port", "plugin", "blacklist")
+        names_a_place = any(word in setting.key.lower() for word in places) and setting.type is not bool
+        if names_a_place or issubclass(setting.type, Path):
+            assert not setting.mutable, setting.key
+
+
+@pytest.mark.parametrize("key", ["configBlackList", "brokerConfigPath", "rocketmqHome", "messageStorePlugIn"])
+def test_keys_that_rocketmq_blacklists_or_runs_code_by_are_refused(key: str) -> None:
+    with pytest.raises(ConfigError):
+        updated(SERVERS["broker"], f"{key}=x")
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_an_update_or_a_config_error(body: bytes) -> None:
+    for before in SERVERS.values():
+        try:
+            after, changed = updated(before, body)
+        except ConfigError:
+            continue
+        assert isinstance(after, Configuration)
+        assert set(changed) <= {setting.key for _, setting in CASES if setting.mutable}
+
+
+@given(st.binary(max_size=300))
+def test_any_file_is_a_configuration_or_a_config_error(content: bytes) -> None:
+    for declarations in (BROKER_CLASSES, NAMESRV_CLASSES):
+        try:
+            read(declarations, properties.parse(content, "x.conf"), "x.conf")
+        except ConfigError as error:
+            assert "x.conf" in str(error)
