@@ -185,20 +185,11 @@ class MessageIntake:
             encoded = own + (b"\x02" if own and not own.endswith(b"\x02") else b"") + common
             if len(encoded) > MAX_PROPERTIES_BYTES:
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
-            messages.append(
-                PendingMessage(
-                    admission.topic,
-                    queue_id,
-                    body,
-                    encoded,
-                    self._tags_codes.of("", encoded, 0),
-                    flag,
-                    sys_flag,
-                    header.born_timestamp,
-                    born_host,
-                    header.reconsume_times or 0,
-                )  # fmt: skip
-            )
+            message = PendingMessage(
+                admission.topic, queue_id, body, encoded, self._tags_codes.of("", encoded, 0),
+                flag, sys_flag, header.born_timestamp, born_host, header.reconsume_times or 0,
+            )  # fmt: skip
+            messages.append(message)
         return messages, properties.get(names.UNIQ_KEY, "")
 
     def _members(self, content: bytes) -> Iterator[tuple[int, memoryview, bytes]]:

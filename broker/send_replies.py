@@ -8,9 +8,9 @@ from typing import Any
 from broker.message_id import offset_message_id
 from broker.message_properties import MSG_REGION, TRACE_ON
 from remoting.codes import ResponseCode
-from remoting.command import Request, Response
-from remoting.frames import ResponseTemplate, encode_response, json_prefix
-from remoting.framing import JSON
+from remoting.command import FLAG_ONEWAY, Request, Response
+from remoting.frames import JSON_PREFIXES, ResponseTemplate, encode_response
+from remoting.framing import JSON, frame_prefix
 from remoting.headers.base import to_ext_fields
 from remoting.headers.send import SendMessageResponseHeader
 
@@ -40,19 +40,21 @@ class SendReplies:
     def frames(self, sent: list[Sent], appended: list[Appended], code: int = ResponseCode.SUCCESS) -> bytes:
         """The answers to `sent`, of which `appended` says where each lies, as one run of frames."""
         template = self.success if code == ResponseCode.SUCCESS else self._template(code)
-        header_format = template.json_format
+        header_format, prefixes = template.json_format, JSON_PREFIXES
         pieces: list[bytes] = []
         for (request, queue_id, unique_key), (queue_offset, physical_offset, _) in zip(sent, appended, strict=True):
-            if request.flag & 2:
+            if request.flag & FLAG_ONEWAY:
                 continue
-            values = (physical_offset, queue_id, queue_offset, unique_key)
             if not unique_key.isalnum():
-                # Somebody else's idea of a key: it may need escaping.
-                pieces += self._slow(request, code, queue_id, unique_key.decode(), queue_offset, [physical_offset])
+                # Somebody else's idea of a key: it may need escaping, or end before 32 digits.
+                key = unique_key.partition(b"\x02")[0].decode()
+                pieces += self._slow(request, code, queue_id, key, queue_offset, [physical_offset])
             elif request.serialization == JSON:
-                header = header_format % (*values, request.opaque)
-                pieces += (json_prefix(len(header)), header)
+                header = header_format % (physical_offset, queue_id, queue_offset, unique_key, request.opaque)
+                size = len(header)
+                pieces += (prefixes[size] if size < len(prefixes) else frame_prefix(JSON, size, 0), header)
             else:
+                values = (physical_offset, queue_id, queue_offset, unique_key)
                 pieces.append(template.frame(request.serialization, request.opaque, values))
         return b"".join(pieces)
 

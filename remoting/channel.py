@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 _channel_ids = count(1)
 # Below this, joining costs less than a list of buffers does in the kernel.
 _JOIN_BYTES = 64 * 1024
+# A batch handler gets at most so many requests at once.
+_RUN_MOST = 1024
 
 
 @dataclass(slots=True)
@@ -160,37 +162,37 @@ class RemotingChannel(asyncio.Protocol):
 
     def _serve(self, frames: list[Frame] | tuple[()]) -> int:
         """Serve `frames` in order until the peer stalls; how many were served."""
-        decode = self._table.decode
-        run: list[Request[Any]] = []
-        run_batch: BatchHandler | None = None
-        for index, frame in enumerate(frames):
-            try:
-                decoded = decode(frame)
-            except UnroutableRequest as error:
-                error.request.channel = self
-                self.reply(error.request, Response(error.code, error.remark))
-                continue
-            if isinstance(decoded, ReceivedResponse):
-                self._pending.resolve(decoded)
-                continue
-            entry, request = decoded
-            request.channel = self
-            batch = entry.batch
-            if run_batch is not None and batch is not run_batch:
-                self._serve_run(run_batch, run)
-                run = []
-            run_batch = batch
-            if batch is not None:
-                run.append(request)
-            else:
-                self._serve_one(entry.route.handle, request)
-                if self._out_bytes > limits.WRITE_PAUSE_BYTES:
-                    self._flush()
-                    if self.stalled_at is not None or self.is_closed:
-                        return index + 1
-        if run_batch is not None:
-            self._serve_run(run_batch, run)
-        return len(frames)
+        index, count = 0, len(frames)
+        while index < count:
+            index = self._serve_next(frames, index)
+            if self._out_bytes > limits.WRITE_PAUSE_BYTES:
+                self._flush()
+                if self.stalled_at is not None or self.is_closed:
+                    break
+        return index
+
+    def _serve_next(self, frames: list[Frame] | tuple[()], index: int) -> int:
+        """Serve the frame at `index`, or the run for one batch handler that begins there; the index after it."""
+        table = self._table
+        try:
+            decoded = table.decode(frames[index])
+        except UnroutableRequest as error:
+            error.request.channel = self
+            self.reply(error.request, Response(error.code, error.remark))
+            return index + 1
+        if isinstance(decoded, ReceivedResponse):
+            self._pending.resolve(decoded)
+            return index + 1
+        entry, request = decoded
+        request.channel = self
+        if entry.batch is None:
+            self._serve_one(entry.route.handle, request)
+            return index + 1
+        run = [request]
+        if index + 1 < len(frames):
+            table.decode_run(entry, frames[index], frames[index + 1 : index + _RUN_MOST], run)
+        self._serve_run(entry.batch, run)
+        return index + len(run)
 
     def _serve_one(self, handle: Any, request: Request[Any]) -> None:
         try:

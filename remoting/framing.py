@@ -18,6 +18,8 @@ ROCKETMQ = 1
 
 _PREFIX = struct.Struct(">iI")
 _LENGTH = struct.Struct(">i")
+# The largest header word of a known serialization.
+_MAX_WORD = 0x1FFFFFF
 
 
 # One whole frame, its header not yet decoded: serialization, header, body.  A plain tuple because a named
@@ -82,19 +84,22 @@ class FrameDecoder:
         position = 0
         unpack = _PREFIX.unpack_from
         max_frame_bytes = self.max_frame_bytes
+        max_header_bytes = self.max_header_bytes
+        append = frames.append
         while end - position >= 8:
             length, word = unpack(data, position)
-            header_bytes = word & 0xFFFFFF
-            if not 4 <= length <= max_frame_bytes or header_bytes > length - 4 or word >= 0x2000000:
-                self._refuse(length, word)
-            if header_bytes > self.max_header_bytes:
-                raise ProtocolError("header_length", f"{header_bytes} bytes, at most {self.max_header_bytes}")
+            header_start = position + 8
+            body_start = header_start + (word & 0xFFFFFF)
             stop = position + 4 + length
+            # A body that ends before it begins: a length below 4, or a header longer than its frame.
+            if body_start > stop or length > max_frame_bytes or word > _MAX_WORD:
+                self._refuse(length, word)
+            if body_start - header_start > max_header_bytes:
+                raise ProtocolError("header_length", f"{word & 0xFFFFFF} bytes, at most {max_header_bytes}")
             if stop > end:
                 self._missing = stop - end
                 return position
-            body_start = position + 8 + header_bytes
-            frames.append((word >> 24, data[position + 8 : body_start], data[body_start:stop]))
+            append((word >> 24, data[header_start:body_start], data[body_start:stop]))
             position = stop
         if position < end:
             self._check_partial_prefix(data, position, end)

@@ -4,7 +4,7 @@ A record says everything that the server needs to know of a request before it ca
 type of its header, what access control protects, and which lane carries it.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -16,7 +16,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import FLAG_RESPONSE, ReceivedResponse, Request, Response
 from remoting.framing import JSON, Frame
 from remoting.headers.base import Header
-from sprocket.common.errors import RequestError
+from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.invariant import invariant
 
 
@@ -79,7 +79,7 @@ class Route:
     batch: BatchHandler | None = None
 
 
-class _Entry:
+class Entry:
     """A route with its decoder."""
 
     __slots__ = ("batch", "code", "decode", "header", "route")
@@ -98,13 +98,13 @@ class RouteTable:
     """All routes of one server or client.  Decodes frames into requests for them."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        self.entries: dict[int, _Entry] = {}
+        self.entries: dict[int, Entry] = {}
         # JSON headers of the usual clients begin with the code: the first 12 bytes name the route,
         # and the header is decoded once, straight into its typed struct.
-        self._by_prefix: dict[bytes, _Entry] = {}
+        self._by_prefix: dict[bytes, Entry] = {}
         for route in routes:
             invariant(route.code not in self.entries, f"{route.code.name} is routed twice")
-            entry = self.entries[int(route.code)] = _Entry(route)
+            entry = self.entries[int(route.code)] = Entry(route)
             prefix = b'{"code":%d,"' % route.code
             if len(prefix) >= _PREFIX_BYTES:
                 self._by_prefix[prefix[:_PREFIX_BYTES]] = entry
@@ -113,7 +113,7 @@ class RouteTable:
     def routes(self) -> list[Route]:
         return [entry.route for entry in self.entries.values()]
 
-    def decode(self, frame: Frame) -> tuple[_Entry, Request[Any]] | ReceivedResponse:
+    def decode(self, frame: Frame) -> tuple[Entry, Request[Any]] | ReceivedResponse:
         """A request with its route, or a response.
 
         Raises ProtocolError when the header is no header, and `UnroutableRequest` when the code or the
@@ -132,7 +132,37 @@ class RouteTable:
                     return entry, request
         return self._decode_slowly(frame)
 
-    def _decode_slowly(self, frame: Frame) -> tuple[_Entry, Request[Any]] | ReceivedResponse:
+    def decode_run(self, entry: Entry, first: Frame, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
+        """Append the requests of `frames` to `run`, up to the first that does not go where `run` goes.
+
+        `run` holds the request of the frame `first`, whose route is `entry`; all get its channel.  What is
+        wrong with a frame is found out when it is decoded by itself.
+        """
+        # The innermost loop of a server: `decode` without its calls, and one test of where a frame goes.
+        decode, code, channel, append = entry.decode, entry.code, run[0].channel, run.append
+        first_serialization, header, _ = first
+        prefix = header[: _PREFIX_BYTES if first_serialization == JSON else _BINARY_CODE_BYTES]
+        is_usual = self._by_prefix.get(prefix) is entry
+        try:
+            for serialization, header, body in frames:
+                if serialization != first_serialization or not header.startswith(prefix):
+                    return
+                if is_usual:
+                    request = decode(header)
+                    if request.code == code and not request.flag & FLAG_RESPONSE and request.header is not None:
+                        request.body = body
+                        request.channel = channel
+                        append(request)
+                        continue
+                decoded = self._decode_slowly((serialization, header, body))
+                if isinstance(decoded, ReceivedResponse) or decoded[0] is not entry:
+                    return
+                decoded[1].channel = channel
+                append(decoded[1])
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ProtocolError, UnroutableRequest):
+            return
+
+    def _decode_slowly(self, frame: Frame) -> tuple[Entry, Request[Any]] | ReceivedResponse:
         serialization, header, body = frame
         if serialization == JSON:
             envelope = codec_json.decode_envelope(header)
@@ -166,6 +196,8 @@ class RouteTable:
 
 
 _PREFIX_BYTES = 12
+# A ROCKETMQ header begins with its code.
+_BINARY_CODE_BYTES = 2
 
 
 class UnroutableRequest(RequestError):

@@ -9,6 +9,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+import msgspec
+
 from remoting.message_record import (
     CRC_MASK,
     HEAD,
@@ -37,8 +39,7 @@ FIXED_IPV4_BYTES: Final = FIXED_IPV4_RAW.size
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 
 
-@dataclass(slots=True)
-class PendingMessage:
+class PendingMessage(msgspec.Struct, gc=False):
     """A message to append.  The store stamps time, offsets, CRC and its own address.
 
     `properties` are encoded (name 0x01 value 0x02 ...).  `born_host` is the address, 4 or 16 bytes, and

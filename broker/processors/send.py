@@ -66,15 +66,15 @@ class SendProcessor:
         self._intake = intake
         self._waits = waits
         self._clock = clock
-        self._tags: dict[bytes, int] = {}
+        self._tags: dict[bytes, int] = {b"": 0}
         self._is_sync = config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._settle()
-        config.on_update.append(lambda _: self._settle())
 
     def _settle(self) -> None:
         """Derive from configuration and store what does not change between updates."""
         broker = self._config.broker
         trace_on = "true" if broker.trace_on else "false"
+        self._settled_for = (broker, self._store.store_host)
         self._replies = SendReplies(self._store.store_host, broker.region_id, broker.trace_on)
         self._suffix = (
             f"MSG_REGION\x01{broker.region_id}\x02TRACE_ON\x01{trace_on}\x02CLUSTER\x01{broker.broker_cluster_name}\x02"
@@ -95,6 +95,8 @@ class SendProcessor:
 
     def send(self, run: list[Request[Any]]) -> None:
         """Store and answer the sends of one read, all of one channel."""
+        if self._settled_for != (self._config.broker, self._store.store_host):
+            self._settle()
         channel: Channel = run[0].channel
         peer = channel.peer
         born_host = host_bytes(*peer)
@@ -102,67 +104,55 @@ class SendProcessor:
         messages: list[PendingMessage] = []
         sent: list[Sent] = []
         tags, suffix, max_body_bytes = self._tags, self._suffix, self._max_body_bytes
+        # Written for speed: what is usual is done here without a call, the rest by `MessageIntake`.
         for request in run:
             header = request.header
             try:
-                topic = header.topic
+                topic, queue_id = header.topic, header.queue_id
                 admission = admitted.get(topic)
                 if admission is None:
                     self._check_start()
                     admission = admitted[topic] = self._admission.admit(header, peer)
-                queue_id = header.queue_id
                 if not 0 <= queue_id < admission.queue_limit:
                     queue_id = self._admission.queue(admission, queue_id, peer)
-                text = header.properties or ""
+                text, body, sys_flag = header.properties, request.body, header.sys_flag
+                key = None
                 if header.batch:
                     # In the order of arrival: what came before it goes into the log before it.
                     self._append(channel, messages, sent)
                     messages, sent = [], []
                     self._send_batch(request, admission, queue_id, born_host)
                     continue
-                sys_flag = header.sys_flag
-                if (
-                    "DEL" in text  # DELAY, TIMER_DELAY_SEC, TIMER_DELIVER_MS
-                    or "TRA" in text  # TRAN_MSG, TRACE_ON
-                    or "REGION" in text
-                    or "CLUSTER" in text
-                    or "POP_CK" in text
-                    or "INNER_NUM" in text
+                if not (
+                    not text
                     or sys_flag & _SPECIAL_FLAGS
                     or admission.is_retry
+                    or len(body) > max_body_bytes
+                    or "DEL" in text  # DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS
+                    or "TRAN_" in text
+                    or "CLUSTER" in text  # has been through a broker
+                    or "POP_CK" in text
+                    or "INNER_NUM" in text
                 ):
+                    properties = (text if text[-1] == "\x02" else text + "\x02").encode() + suffix
+                    at = properties.find(b"UNIQ_KEY\x01")
+                    if (not at or (at > 0 and properties[at - 1] == 2)) and len(properties) <= MAX_PROPERTIES_BYTES:
+                        # Most keys have 32 digits.  The broker's properties follow: the index is within bounds.
+                        end = at + 41 if properties[at + 41] == 2 else properties.find(b"\x02", at)
+                        key = properties[at + 9 : end]
+                        at = properties.find(b"TAGS\x01")
+                        tag = properties[at + 5 : properties.find(b"\x02", at)] if at >= 0 else b""
+                        code = tags.get(tag)
+                        if code is None or (at > 0 and properties[at - 1] != 2):
+                            code = self._tags_code(properties)
+                        message = PendingMessage(
+                            topic, queue_id, body, properties, code, header.flag, sys_flag | admission.sys_flag,
+                            header.born_timestamp, born_host, header.reconsume_times or 0,
+                        )  # fmt: skip
+                if not key:
                     message, key = self._intake.message(request, admission, queue_id, born_host)
-                    messages.append(message)
-                    sent.append((request, queue_id, key))
-                    continue
-                if not text or text[-1] != "\x02":
-                    text = text and text + "\x02"
-                properties = text.encode() + suffix
-                key_found = find(properties, b"UNIQ_KEY\x01")
-                if not key_found or len(properties) > MAX_PROPERTIES_BYTES or len(request.body) > max_body_bytes:
-                    message, key = self._intake.message(request, admission, queue_id, born_host)
-                    messages.append(message)
-                    sent.append((request, queue_id, key))
-                    continue
-                tag = find(properties, b"TAGS\x01")
-                code = 0 if not tag else tags.get(tag)
-                if code is None:
-                    code = self._tags_code(tag or b"")
-                messages.append(
-                    PendingMessage(
-                        topic,
-                        queue_id,
-                        request.body,
-                        properties,
-                        code,
-                        header.flag,
-                        sys_flag | admission.sys_flag,
-                        header.born_timestamp,
-                        born_host,
-                        header.reconsume_times or 0,
-                    )  # fmt: skip
-                )
-                sent.append((request, queue_id, key_found))
+                messages.append(message)
+                sent.append((request, queue_id, key))
             except (RequestError, StoreError) as error:
                 self._refuse([request], error)
         self._append(channel, messages, sent)
@@ -174,10 +164,13 @@ class SendProcessor:
             text = f"{until:%Y-%m-%d %H:%M:%S},{start_ms % 1000:03}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {text}")
 
-    def _tags_code(self, tag: bytes) -> int:
-        code = java_hash_code(tag.decode())
-        if len(self._tags) < _MAX_CACHED_TAGS:
-            self._tags[tag] = code
+    def _tags_code(self, properties: bytes) -> int:
+        tag = find(properties, b"TAGS\x01") or b""
+        code = self._tags.get(tag)
+        if code is None:
+            code = java_hash_code(tag.decode())
+            if len(self._tags) < _MAX_CACHED_TAGS:
+                self._tags[tag] = code
         return code
 
     # Appending and answering
