@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.setup-done
-# Later arguments for pytest, as in `make test ARGS="tests/store -q"`.
+# Arguments for pytest, the demo or the benchmarks, as in `make test ARGS="tests/store -q"`.
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -32,7 +32,7 @@ test: setup ## Run all tests (ARGS="tests/store -q" for some)
 	$(BIN)/python -m pytest $(ARGS)
 
 demo: setup ## Real flights through a real cluster, a SIGKILL, and a Spark report
-	$(BIN)/python -m examples.flights
+	$(BIN)/python -I -m sprocket.demo $(ARGS)
 
 bench: setup ## Run the benchmarks
 	$(BIN)/python -m benchmarks.system.run $(ARGS)

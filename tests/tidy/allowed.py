@@ -24,6 +24,9 @@ ALLOWED: dict[tuple[str, str], str] = {
     # spark
     ("spark/java_home.py", "disk"): "edge: set-up writes a launcher script",
     ("spark/consume_queue.py", "disk"): "edge: opens the files of a store that it reads",
+    ("spark/report.py", "disk"): "edge: writes the page and the charts of a report",
+    # sprocket.testing
+    ("sprocket/testing/broker.py", "disk"): "edge: reads the log of the broker that it started",
     # sprocket.cli
     ("sprocket/cli/configuration_page.py", "disk"): "writes docs/configuration.md",
     ("sprocket/cli/mqadmin_broker.py", "clock"): "`clusterList -i` repeats, and shows hours until now",
