@@ -35,6 +35,9 @@ class CommitLog:
         self._allocator = FileAllocator(disk)
         self._prepared_offset = -1
         self.wrote_offset = 0
+        # The segment that was read last, and the offsets of its bytes.
+        self._view = _EMPTY
+        self._view_start = self._view_end = 0
 
     @property
     def min_offset(self) -> int:
@@ -90,20 +93,33 @@ class CommitLog:
 
     def slice_at(self, offset: int, size_bytes: int) -> memoryview | None:
         """`size_bytes` bytes at `offset`, without copying; None if not all of them are in one segment of the log."""
-        if size_bytes <= 0 or offset + size_bytes > self.wrote_offset:
+        end = offset + size_bytes
+        if size_bytes <= 0 or end > self.wrote_offset:
             return None
+        if not self._view_start <= offset < self._view_end:
+            self._turn_to(offset)
+        start = self._view_start
+        if offset < start or end > self._view_end:
+            return None
+        return self._view[offset - start : end - start]
+
+    def _turn_to(self, offset: int) -> None:
+        """Make the segment that holds `offset` the one that is read; none if there is none."""
         located = self._files.locate(offset)
-        if located is None or located[1] + size_bytes > self.segment_bytes:
-            return None
-        return located[0].view[located[1] : located[1] + size_bytes]
+        if located is None:
+            self._view, self._view_start, self._view_end = _EMPTY, 0, 0
+        else:
+            self._view = located[0].view
+            self._view_start = offset - located[1]
+            self._view_end = self._view_start + self.segment_bytes
 
     def slices_of(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[memoryview] | None:
         """Slices of records in ascending order, neighbours joined; None if any is not in the log."""
         if offsets[-1] + sizes[-1] > self.wrote_offset:
             return None
         slices: list[memoryview] = []
-        view = _EMPTY
-        base = segment_end = start = end = -1
+        view, base, segment_end = self._view, self._view_start, self._view_end
+        start = end = -1
         for offset, size in zip(offsets, sizes, strict=True):
             if offset == end and end + size <= segment_end:
                 end += size
@@ -111,14 +127,10 @@ class CommitLog:
             if end > 0:
                 slices.append(view[start - base : end - base])
             start, end = offset, offset + size
-            if not base <= start < end <= segment_end or base < 0:
-                located = self._files.locate(offset)
-                if located is None:
-                    return None
-                view = located[0].view
-                base = offset - located[1]
-                segment_end = base + self.segment_bytes
-                if not start < end <= segment_end:
+            if not base <= start < end <= segment_end:
+                self._turn_to(offset)
+                view, base, segment_end = self._view, self._view_start, self._view_end
+                if not base <= start < end <= segment_end:
                     return None
         slices.append(view[start - base : end - base])
         return slices
@@ -158,6 +170,7 @@ class CommitLog:
 
     def cut(self, offset: int) -> None:
         """Make `offset` the log's end, with zeros behind it, synced.  Raises `DiskFull` or `DiskFailed`."""
+        self._turn_to(-1)
         self._files.cut(offset)
         located = self._files.locate(offset)
         if located is not None:
@@ -167,6 +180,7 @@ class CommitLog:
     def close(self) -> None:
         """Close the segments and drop the one prepared ahead."""
         self._allocator.close()
+        self._turn_to(-1)
         self._files.close()
 
 

@@ -52,6 +52,7 @@ class ConsumeQueue:
         "_last_end",
         "_last_file",
         "_last_start",
+        "_last_view",
         "is_schedule",
         "magic",
         "max_offset",
@@ -83,6 +84,8 @@ class ConsumeQueue:
 
     def _forget_last_file(self) -> None:
         self._last_file: DiskFile | None = None
+        # Mapped with the first read only: a mapping holds a descriptor of its own.
+        self._last_view: memoryview | None = None
         self._last_start = self._last_end = 0
 
     @property
@@ -134,7 +137,7 @@ class ConsumeQueue:
         if not self._files.files and at:
             self._fill_pre_blank(at // UNIT)
         self._files.write(at, content)
-        self._last_file = self._files.files[-1]
+        self._last_file, self._last_view = self._files.files[-1], None
         self._last_end = self._files.end_offset
         self._last_start = self._last_end - self._files.file_bytes
 
@@ -211,7 +214,10 @@ class ConsumeQueue:
         at = offset * UNIT
         start = self._last_start
         if start <= at < self._last_end and self._last_file is not None:
-            return self._last_file.view, at - start, (self._last_end - at) // UNIT
+            view = self._last_view
+            if view is None:
+                view = self._last_view = self._last_file.view
+            return view, at - start, (self._last_end - at) // UNIT
         located = self._files.locate(at)
         if located is None:
             return None

@@ -37,7 +37,7 @@ class DiskFile(Protocol):
         ...
 
     def write(self, position: int, content: Content) -> None:
-        """Write all of `content`.  Raises `DiskFull` or `DiskFailed`; then any part of it may be written."""
+        """Write all of `content`, whose items are bytes.  Raises `DiskFull` or `DiskFailed`; part may be written then."""
         ...
 
     def sync(self) -> None:
@@ -136,10 +136,9 @@ class RealFile:
     def write(self, position: int, content: Content) -> None:
         try:
             written = os.pwrite(self._descriptor, content, position)
-            view = memoryview(content)
-            if written == view.nbytes:
+            if written == len(content):
                 return
-            view = view.cast("B")
+            view = memoryview(content)
             while written < len(view):
                 written += os.pwrite(self._descriptor, view[written:], position + written)
         except OSError as error:

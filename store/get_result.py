@@ -1,7 +1,8 @@
 """What a read of a queue answers.  Source: RocketMQ 5.3.3, `GetMessageStatus`, `GetMessageResult`."""
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 
 class GetStatus(Enum):
@@ -26,8 +27,7 @@ class Boundary(Enum):
     UPPER = "upper"
 
 
-@dataclass(slots=True)
-class GetResult:
+class GetResult(msgspec.Struct, gc=False):
     """Messages of one read.
 
     `slices` are parts of the log's mapping, in order; adjacent records are one slice.  They stay valid

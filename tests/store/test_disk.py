@@ -1,0 +1,130 @@
+"""The real disk: files, errors by cause, locks, and segments made ahead."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from sprocket.common.errors import DiskFailed, DiskFull, StoreError
+from store.disk import DiskFile, RealDisk
+from store.file_allocator import FileAllocator
+
+
+def test_a_file_shows_every_write_in_its_view(tmp_path: Path) -> None:
+    file = RealDisk().create(tmp_path / "a" / "b" / "file", 8192, preallocate=True)
+    view = file.view
+    assert (len(view), bytes(view[:4])) == (8192, bytes(4))
+    file.write(4000, b"x" * 200)
+    assert bytes(view[3999:4201]) == b"\0" + b"x" * 200 + b"\0"
+    file.sync()
+    file.cut(4100)
+    assert bytes(view[4099:4200]) == b"x" + bytes(100)
+    file.close()
+    assert bytes(view[4099:4101]) == b"x\0"
+    again = RealDisk().open(tmp_path / "a" / "b" / "file", preallocate=True)
+    assert (again.size_bytes, bytes(again.view[4000:4001])) == (8192, b"x")
+    again.close()
+
+
+def test_only_a_preallocated_file_takes_its_space_at_once(tmp_path: Path) -> None:
+    size = 1 << 20
+    for preallocate in (False, True):
+        path = tmp_path / str(preallocate)
+        RealDisk().create(path, size, preallocate=preallocate).close()
+        status = path.stat()
+        assert status.st_size == size
+        assert (status.st_blocks * 512 >= size) == preallocate
+
+
+def test_no_space_is_disk_full_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(DiskFull, match="No space left"):
+        RealDisk().create(tmp_path / "file", 4096, preallocate=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_any_error_of_a_sync_is_a_failed_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = RealDisk().create(tmp_path / "file", 4096, preallocate=True)
+
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fdatasync", full)
+    with pytest.raises(DiskFailed, match="sync"):
+        file.sync()
+    file.close()
+
+
+def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = RealDisk().create(tmp_path / "file", 4096, preallocate=True)
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, content, at: pwrite(fd, memoryview(content)[:7], at))
+    file.write(10, bytes(range(100)))
+    assert bytes(file.view[10:110]) == bytes(range(100))
+    file.close()
+
+
+def test_a_lock_is_held_once(tmp_path: Path) -> None:
+    disk = RealDisk()
+    lock = disk.lock(tmp_path / "lock")
+    with pytest.raises(StoreError, match="in use"):
+        disk.lock(tmp_path / "lock")
+    lock.release()
+    disk.lock(tmp_path / "lock").release()
+
+
+def test_small_files_and_directories(tmp_path: Path) -> None:
+    disk = RealDisk()
+    path = tmp_path / "deep" / "small"
+    assert (disk.read(path), disk.size(path), disk.names(path.parent)) == (None, None, [])
+    disk.write_small(path, b"long content")
+    disk.write_small(path, b"short")
+    assert (disk.read(path), disk.size(path), disk.names(path.parent)) == (b"short", 5, ["small"])
+    disk.remove(path)
+    disk.remove(path)
+    disk.remove_tree(path.parent)
+    disk.remove_tree(path.parent)
+    assert disk.names(tmp_path) == []
+    assert 0 < disk.used_ratio(tmp_path) < 1
+
+
+class SlowDisk(RealDisk):
+    """Counts what it makes and in which thread."""
+
+    def __init__(self) -> None:
+        self.threads: list[str] = []
+        self.fails = False
+
+    def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> DiskFile:  # type: ignore[override]
+        self.threads.append(threading.current_thread().name)
+        if self.fails:
+            raise DiskFull("create")
+        return super().create(path, size_bytes, preallocate=preallocate)
+
+
+def test_a_segment_is_made_ahead_once_and_dropped_if_not_taken(tmp_path: Path) -> None:
+    disk = SlowDisk()
+    allocator = FileAllocator(disk)
+    allocator.prepare(tmp_path / "1", 4096)
+    allocator.prepare(tmp_path / "1", 4096)
+    file = allocator.take(tmp_path / "1", 4096)
+    assert (file.path.name, disk.threads) == ("1", ["store-allocate"])
+    allocator.prepare(tmp_path / "2", 4096)
+    allocator.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["1"]
+
+
+def test_a_segment_that_could_not_be_made_ahead_is_tried_again(tmp_path: Path) -> None:
+    disk = SlowDisk()
+    allocator = FileAllocator(disk)
+    disk.fails = True
+    allocator.prepare(tmp_path / "1", 4096)
+    with pytest.raises(DiskFull):
+        allocator.take(tmp_path / "1", 4096)
+    disk.fails = False
+    assert allocator.take(tmp_path / "1", 4096).path.name == "1"
+    allocator.close()
