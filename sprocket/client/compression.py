@@ -14,7 +14,6 @@ from remoting.message_record import COMPRESSION_MASK, SysFlag
 from sprocket.client.errors import BodyUnreadable
 from sprocket.common import limits
 
-
 # Four bytes can stand for a block of 128 KiB, so this many inflate to no more than 2 MiB at a time.
 _ZSTD_STEP_BYTES = 64
 _ZSTD_WINDOW_BYTES = 8 * 1024 * 1024

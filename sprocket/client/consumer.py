@@ -128,7 +128,9 @@ class Consumer:
         await self._instance.open()
         store: OffsetStore
         if self._is_clustering:
-            store = RemoteBrokerOffsetStore(self._instance, self.group)
+            # Who names a time wants that time, also on a young queue.
+            is_strict = isinstance(self._consume_from, datetime)
+            store = RemoteBrokerOffsetStore(self._instance, self.group, is_strict=is_strict)
         else:
             directory = self._settings.local_offset_store_dir
             store = LocalFileOffsetStore(directory, self._instance.client_id, self.group)

@@ -38,12 +38,16 @@ def encode(properties: Mapping[str, str]) -> str:
 
 
 def decode(text: str) -> dict[str, str]:
-    """The opposite of `encode`; a piece without a separator is skipped, as in the reference."""
-    properties = {}
+    """The opposite of `encode`; a piece without a separator is skipped, as in the reference.
+
+    Of a name that comes twice the first counts.  Brokers append the properties of a batch, its UNIQ_KEY among them,
+    to those of each message in it; Java's client takes the last, so there all messages of a batch have one id.
+    """
+    properties: dict[str, str] = {}
     for piece in text.split(_PROPERTY):
         name, separator, value = piece.partition(_NAME_VALUE)
         if separator:
-            properties[name] = value
+            properties.setdefault(name, value)
     return properties
 
 

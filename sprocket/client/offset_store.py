@@ -45,9 +45,14 @@ class OffsetStore(Protocol):
 class RemoteBrokerOffsetStore:
     """Offsets on the brokers."""
 
-    def __init__(self, instance: ClientInstance, group: str) -> None:
+    def __init__(self, instance: ClientInstance, group: str, *, is_strict: bool = False) -> None:
+        """Without `is_strict` a broker answers 0 for a new group on a queue whose first message is still in memory.
+
+        So a group that is new along with its topic misses nothing that came before its first pull.
+        """
         self._instance = instance
         self._group = group
+        self._set_zero_if_not_found = False if is_strict else None
 
     async def read(self, queue: MessageQueue) -> int | None:
         instance = self._instance
@@ -56,7 +61,12 @@ class RemoteBrokerOffsetStore:
         response = await instance.invoke_master(
             queue.broker_name,
             RequestCode.QUERY_CONSUMER_OFFSET,
-            QueryConsumerOffsetRequestHeader(consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id),
+            QueryConsumerOffsetRequestHeader(
+                consumer_group=self._group,
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                set_zero_if_not_found=self._set_zero_if_not_found,
+            ),
             timeout_s=_TIMEOUT_S,
         )
         if response.code == ResponseCode.QUERY_NOT_FOUND:

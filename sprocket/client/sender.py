@@ -168,7 +168,7 @@ class Sender:
     def _refused(self, topic: str, broker_name: str, code: int) -> None:
         if code in RETRY_CODES:
             self.faults.failed(broker_name, asyncio.get_running_loop().time())
-        if code in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION):
+        if code == ResponseCode.NO_PERMISSION:
             self.instance.request_refresh(topic)
 
     # A whole send
@@ -199,11 +199,14 @@ class Sender:
             left -= 1
         backoff_s = _BACKOFF_FIRST_S
         while left > 0 and loop.time() < deadline:
+            if isinstance(error, BrokerRefused) and error.code == ResponseCode.TOPIC_NOT_EXIST:
+                await self._refresh(request.topic)
             target = queue or await self._target(request.topic, sharding_key, last_broker)
             if target.broker_name == last_broker:
                 # The only choice is the broker that has just failed: give it time.
                 await pause(min(backoff_s, deadline - loop.time()))
                 backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
+                target = queue or await self._target(request.topic, sharding_key, last_broker)
             tried.append(target.broker_name)
             last_broker = target.broker_name
             try:
@@ -230,6 +233,13 @@ class Sender:
         if error is None:
             error = RemotingTimeout("the time for the send was over before the first attempt")
         raise SendFailed(request.topic, tried, elapsed_ms, error) from error
+
+    async def _refresh(self, topic: str) -> None:
+        """Have the newest route; the old one will do when no name server answers."""
+        try:
+            await self.instance.refresh_route(topic)
+        except ClientError as error:
+            logger.info("event=route_refresh_failed topic=%s reason=%r", topic, str(error))
 
     async def _target(self, topic: str, sharding_key: str | None, last_broker: str | None) -> MessageQueue:
         route = await self.instance.publish_route(topic, self.settings.default_topic_queue_nums)

@@ -1,0 +1,23 @@
+"""Send ten messages and consume them.  Start a broker first: ``sprocket standalone``."""
+
+import asyncio
+import sys
+
+from sprocket import ConsumeFrom, Consumer, Message, Producer
+
+
+async def main(namesrv: str) -> None:
+    async with Producer(group="example", namesrv=namesrv) as producer:
+        for number in range(10):
+            result = await producer.send(Message("Example", f"message {number}".encode(), tags="demo"))
+            print("sent", result.message_id)
+
+    async with Consumer("example", {"Example": "*"}, namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+        for _ in range(10):
+            message = await anext(consumer)
+            print("received", message.body.decode())
+            await consumer.ack(message)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"))

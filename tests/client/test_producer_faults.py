@@ -1,0 +1,242 @@
+"""The producer against servers that fail on purpose."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from remoting.codes import ResponseCode
+from sprocket import (
+    BrokerRefused,
+    ClientClosed,
+    ClientSettings,
+    Message,
+    MessageQueue,
+    NameServerUnreachable,
+    Producer,
+    SendFailed,
+    SendSettings,
+    TopicNotFound,
+)
+from tests.client.fake_cluster import FakeBroker, FakeNameServer, hang_up, refuse, topic_data, until
+
+A = MessageQueue("T", "a", 0)
+
+
+@pytest.fixture
+async def name_server() -> AsyncIterator[FakeNameServer]:
+    async with FakeNameServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def brokers(name_server: FakeNameServer) -> AsyncIterator[tuple[FakeBroker, FakeBroker]]:
+    async with FakeBroker("a") as a, FakeBroker("b") as b:
+        name_server.topics["T"] = topic_data(a, b)
+        yield a, b
+
+
+Two = tuple[FakeBroker, FakeBroker]
+
+
+def producer(name_server: FakeNameServer, **settings: object) -> Producer:
+    return Producer("g", name_server.address, settings=SendSettings(**settings))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("failure", [hang_up, refuse(ResponseCode.SYSTEM_BUSY), refuse(ResponseCode.SYSTEM_ERROR)])
+async def test_message_goes_to_another_broker(name_server: FakeNameServer, brokers: Two, failure: object) -> None:
+    async with producer(name_server) as sender:
+        last = [await sender.send(Message("T", b"x")) for _ in range(4)][-1]
+        # It is the turn of the one that did not take the last.
+        other, failing = sorted(brokers, key=lambda broker: broker.name != last.queue.broker_name)
+        failing.script.append(failure)  # type: ignore[arg-type]
+        result = await sender.send(Message("T", b"moved"))
+        assert not failing.script
+        assert result.queue.broker_name == other.name
+        assert other.taken[-1].body == b"moved"
+        # A broker that has failed is avoided for a while.
+        after = [await sender.send(Message("T", b"x")) for _ in range(4)]
+        assert {result.queue.broker_name for result in after} == {other.name}
+
+
+async def test_every_broker_may_fail_once_more_than_the_retries(name_server: FakeNameServer, brokers: Two) -> None:
+    a, b = brokers
+    for broker in brokers:
+        broker.script.extend([refuse(ResponseCode.SYSTEM_BUSY)] * 3)
+    async with producer(name_server) as sender:
+        with pytest.raises(SendFailed, match=r"3 attempts .* on a, b, a; .*SYSTEM_BUSY.*scripted") as failure:
+            await sender.send(Message("T", b"x"))
+        assert isinstance(failure.value.__cause__, BrokerRefused)
+        assert len(a.script) + len(b.script) == 3
+
+
+async def test_answer_that_no_other_broker_would_change_is_raised_at_once(
+    name_server: FakeNameServer, brokers: Two
+) -> None:
+    a, b = brokers
+    a.script.append(refuse(ResponseCode.MESSAGE_ILLEGAL))
+    async with producer(name_server) as sender:
+        with pytest.raises(BrokerRefused, match="MESSAGE_ILLEGAL") as refusal:
+            await sender.send(Message("T", b"x"))
+    assert refusal.value.code == ResponseCode.MESSAGE_ILLEGAL
+    assert not b.taken
+
+
+async def test_topic_that_a_broker_does_not_know_refreshes_the_route(name_server: FakeNameServer, brokers: Two) -> None:
+    a, b = brokers
+    name_server.topics["T"] = topic_data(a)
+    async with producer(name_server) as sender:
+        await sender.send(Message("T", b"first"))
+        name_server.topics["T"] = topic_data(b)
+        a.script.append(refuse(ResponseCode.TOPIC_NOT_EXIST))
+        result = await sender.send(Message("T", b"second"))
+    assert result.queue.broker_name == "b"
+    assert name_server.asked == ["T", "T"]
+
+
+async def test_chosen_queue_is_tried_once(name_server: FakeNameServer, brokers: Two) -> None:
+    a, b = brokers
+    a.script.append(hang_up)
+    async with producer(name_server) as sender:
+        with pytest.raises(SendFailed, match="1 attempts"):
+            await sender.send(Message("T", b"x"), queue=A)
+    assert not a.taken
+    assert not b.taken
+
+
+async def test_broker_that_comes_back_in_time_gets_the_message(name_server: FakeNameServer) -> None:
+    """Nothing can be sent while there is nobody to connect to, so that uses up no retry."""
+    async with FakeBroker("a") as first:
+        port = int(first.address.rpartition(":")[2])
+        name_server.topics["T"] = topic_data(first)
+    async with producer(name_server, send_msg_timeout_s=30.0) as sender:
+        sending = asyncio.create_task(sender.send(Message("T", b"x")))
+        await until(lambda: name_server.asked.count("T") >= 3)  # it has failed and asks for the route again
+        async with FakeBroker("a", port) as second:
+            assert (await sending).queue == A
+            assert [request.body for request in second.taken] == [b"x"]
+
+
+async def test_send_ends_at_its_deadline(name_server: FakeNameServer, brokers: Two) -> None:
+    for broker in brokers:
+        broker.script.extend([lambda request: None] * 9)
+    async with producer(name_server) as sender:
+        with pytest.raises(SendFailed, match="no response in time"):
+            await sender.send(Message("T", b"x"), timeout_s=0.2)
+
+
+async def test_name_server_that_says_nothing_is_passed(name_server: FakeNameServer, brokers: Two) -> None:
+    async with FakeNameServer() as silent:
+        silent.is_silent = True
+        settings = ClientSettings(namesrv=f"{silent.address};{name_server.address}", api_timeout_s=0.1)
+        async with Producer("g", client=settings) as sender:
+            await sender.send(Message("T", b"x"))
+            # From now on the one that answered is asked first.
+            assert await sender.queues("T")
+            assert len(silent.asked) == 1
+
+
+async def test_routes_live_on_without_a_name_server(name_server: FakeNameServer, brokers: Two) -> None:
+    settings = ClientSettings(namesrv=name_server.address, poll_name_server_interval_s=0.02, api_timeout_s=0.05)
+    async with Producer("g", client=settings) as sender:
+        await sender.send(Message("T", b"first"))
+        name_server.is_silent = True
+        asked = len(name_server.asked)
+        await until(lambda: len(name_server.asked) > asked + 2)
+        await sender.send(Message("T", b"second"))
+
+
+async def test_no_name_server_at_all() -> None:
+    async with Producer("g", "127.0.0.1:1;127.0.0.1:2") as sender:
+        with pytest.raises(NameServerUnreachable, match=r"none of .*127\.0\.0\.1:1;127\.0\.0\.1:2 answered; check"):
+            await sender.send(Message("T", b"x"))
+
+
+async def test_topic_without_a_route_says_what_to_do(name_server: FakeNameServer) -> None:
+    async with producer(name_server) as sender:
+        with pytest.raises(TopicNotFound, match=r"sprocket topic create Nowhere.*autoCreateTopicEnable"):
+            await sender.send(Message("Nowhere", b"x"))
+
+
+async def test_unknown_topic_goes_where_topics_are_created(name_server: FakeNameServer, brokers: Two) -> None:
+    name_server.topics["TBW102"] = topic_data(*brokers, queues=8)
+    async with producer(name_server) as sender:
+        assert (await sender.send(Message("New", b"x"))).queue.topic == "New"
+        assert len(await sender.queues("New")) == 8  # at most 4 on each broker
+
+
+async def test_results_of_a_stream_come_in_order_across_a_failure(name_server: FakeNameServer, brokers: Two) -> None:
+    a, _ = brokers
+    a.script.extend([a.accept] * 5 + [hang_up])
+    bodies = [b"%d" % number for number in range(200)]
+    async with producer(name_server) as sender:
+        results = [result async for result in sender.send_many((Message("T", body) for body in bodies), window=16)]
+    places = {(request.header.broker_name, offset): request.body
+              for broker in brokers for offset, request in enumerate(broker.taken)}  # fmt: skip
+    assert [places[result.queue.broker_name, result.queue_offset] for result in results] == bodies
+
+
+async def test_stream_takes_no_more_than_its_window(name_server: FakeNameServer, brokers: Two) -> None:
+    released = asyncio.Event()
+    a, _ = brokers
+    name_server.topics["T"] = topic_data(a)
+    waiting = 0
+
+    async def hold(request: object) -> object:
+        nonlocal waiting
+        waiting += 1
+        await released.wait()
+        return a.accept(request)  # type: ignore[arg-type]
+
+    taken = 0
+
+    def source() -> object:
+        nonlocal taken
+        for _ in range(100):
+            taken += 1
+            yield Message("T", b"x")
+
+    async with producer(name_server, send_msg_timeout_s=60.0) as sender:
+        await sender.send(Message("T", b"x"))
+        a.script.extend([hold] * 100)  # type: ignore[list-item]
+        stream = sender.send_many(source(), window=10)  # type: ignore[arg-type]
+        first = asyncio.ensure_future(anext(stream))
+        await until(lambda: waiting >= 10)
+        assert taken <= 11
+        released.set()
+        await first
+        assert len([result async for result in stream]) == 99
+
+
+async def test_cancelled_send_gives_its_room_to_the_next(name_server: FakeNameServer, brokers: Two) -> None:
+    a, _ = brokers
+    name_server.topics["T"] = topic_data(a)
+    async with producer(name_server, max_outstanding=1, send_msg_timeout_s=60.0) as sender:
+        await sender.send(Message("T", b"x"))
+        a.script.append(lambda request: None)
+        stuck = asyncio.create_task(sender.send(Message("T", b"stuck")))
+        await until(lambda: not a.script)
+        waiting = asyncio.create_task(sender.send(Message("T", b"next")))
+        await asyncio.sleep(0)
+        assert len(a.taken) == 1
+        stuck.cancel()
+        assert (await waiting).queue_offset == 1
+
+
+async def test_oneway_asks_for_no_answer(name_server: FakeNameServer, brokers: Two) -> None:
+    a, _ = brokers
+    async with producer(name_server) as sender:
+        await sender.send_oneway(Message("T", b"x"), queue=A)
+        await until(lambda: len(a.taken) == 1)
+    assert a.taken[0].is_oneway
+
+
+async def test_brokers_hear_of_the_producer_and_of_its_end(name_server: FakeNameServer, brokers: Two) -> None:
+    a, _ = brokers
+    async with producer(name_server) as sender:
+        await sender.send(Message("T", b"x"), queue=A)
+        await until(lambda: bool(a.heartbeats))
+        assert b'"groupName":"g"' in a.heartbeats[0]
+    assert [header.producer_group for header in a.unregistered] == ["g"]
+    with pytest.raises(ClientClosed, match="async with"):
+        await sender.send(Message("T", b"x"))
