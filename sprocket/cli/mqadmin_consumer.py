@@ -1,5 +1,6 @@
 """`mqadmin` about consumers: consumerProgress."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -88,23 +89,36 @@ def consumer_progress(
     if as_json:
         print_json([row._asdict() for row in rows])
         return
-    for text in progress_lines(rows, stats.consume_tps, show_client):
+    holders = with_admin(namesrv, lambda admin: _holders(admin, name)) if show_client else None
+    for text in progress_lines(rows, stats.consume_tps, holders):
         click.echo(text)
 
 
-def progress_lines(rows: list[QueueProgress], consume_tps: float, show_client: bool = False) -> list[str]:
-    """RocketMQ's columns, one line per queue, then the totals."""
+async def _holders(admin: "AdminClient", group: str) -> dict[tuple[str, str, int], str]:
+    """Client IP by topic, broker and queue; empty when the group is offline."""
+    from sprocket.client.admin import AdminError
+
+    try:
+        holders = await admin.queue_holders(group)
+    except AdminError:
+        return {}
+    return {(queue.topic, queue.broker_name, queue.queue_id): ip for queue, ip in holders.items()}
+
+
+def progress_lines(
+    rows: list[QueueProgress], consume_tps: float, holders: Mapping[tuple[str, str, int], str] | None = None
+) -> list[str]:
+    """RocketMQ's columns, one line per queue, then the totals; with `holders` a column for the client's IP."""
     names = ("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset")
-    if show_client:
+    if holders is not None:
         lines = [_CLIENT_HEAD % (*names, "#Client IP", "#Diff", "#Inflight", "#LastTime")]
     else:
         lines = [_QUEUE_HEAD % (*names, "#Diff", "#Inflight", "#LastTime")]
     for row in rows:
         last = seconds_text(row.last_timestamp) if row.last_timestamp else "N/A"
         head = (row.topic[:64], row.broker_name[:32], *row[2:5])
-        if show_client:
-            # Which client holds a queue only the client knows; brokers of this version do not ask it.
-            lines.append(_CLIENT % (*head, "N/A", row.diff, row.inflight, last))
+        if holders is not None:
+            lines.append(_CLIENT % (*head, holders.get(row[:3], "N/A"), row.diff, row.inflight, last))
         else:
             lines.append(_QUEUE % (*head, row.diff, row.inflight, last))
     lines += ["", f"Consume TPS: {consume_tps:.2f}", f"Consume Diff Total: {sum(row.diff for row in rows)}"]

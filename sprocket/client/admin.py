@@ -27,7 +27,7 @@ from remoting.headers.admin import (
     QueryTopicConsumeByWhoRequestHeader,
 )
 from remoting.headers.base import Header
-from remoting.headers.client import GetConsumerConnectionListRequestHeader
+from remoting.headers.client import GetConsumerConnectionListRequestHeader, GetConsumerRunningInfoRequestHeader
 from remoting.headers.namesrv import (
     DeleteKVConfigRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
@@ -66,6 +66,12 @@ class _TopicStatsText(msgspec.Struct, rename="camel"):
 
     offset_table: dict[str, TopicOffset] = {}
     topic_put_tps: float = 0.0
+
+
+class _RunningInfo(msgspec.Struct, rename="camel"):
+    """What is read of a client's `ConsumerRunningInfo`: the queues that it holds, each key a queue's JSON text."""
+
+    mq_table: dict[str, object] = {}
 
 
 class AdminClient:
@@ -192,6 +198,23 @@ class AdminClient:
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         response = await self._ask(brokers[0], RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         return _decoded(response, ConsumerConnection)
+
+    async def queue_holders(self, group: str) -> dict[MessageQueue, str]:
+        """Which client IP holds which queue; a client that does not tell is left out.
+
+        Source: RocketMQ 5.3.3, `ConsumerProgressSubCommand.getMessageQueueAllocationResult`.
+        """
+        brokers = _addresses(await self._brokers_of_group(group, None, None))
+        holders: dict[MessageQueue, str] = {}
+        for client in (await self.consumer_connection(group)).connection_set:
+            header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client.client_id)
+            try:
+                response = await self._ask(brokers[0], RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+                queues = _by_queue(_decoded(response, _RunningInfo).mq_table)
+            except AdminError:
+                continue
+            holders |= dict.fromkeys(queues, client.client_id.partition("@")[0])
+        return holders
 
     async def groups_of_topic(self, topic: str) -> list[str]:
         """Consumer groups that have consumed `topic`, sorted."""

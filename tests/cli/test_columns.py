@@ -80,6 +80,13 @@ def test_consumer_progress() -> None:
     assert lines[2:] == ["", "Consume TPS: 1.50", "Consume Diff Total: 6", "Consume Inflight Total: 2"]
 
 
+def test_consumer_progress_with_the_holder_of_each_queue() -> None:
+    offsets = OffsetWrapper(10, 4, 6, 0)
+    stats = ConsumeStats({MessageQueue("T", "b", 0): offsets, MessageQueue("T", "b", 1): offsets})
+    lines = progress_lines(queue_progress(stats), 0.0, {("T", "b", 1): "10.0.0.9"})
+    assert [line.split()[5] for line in lines[1:3]] == ["N/A", "10.0.0.9"]
+
+
 def test_topic_config_prints_as_java_does() -> None:
     assert topic_config_text(TopicConfig("T", 8, 8, attributes={"+a": "b"})) == (
         "TopicConfig [topicName=T, readQueueNums=8, writeQueueNums=8, perm=RW-, topicFilterType=SINGLE_TAG, "
