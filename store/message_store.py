@@ -172,6 +172,8 @@ class MessageStore:
             self._publish(touched)
         else:
             self._unconfirmed.append((batch.end_offset, touched))
+            # Consumers wait for the flush, whether or not whoever appended does.
+            self._group_commit.wake()
 
     def _publish(self, touched: list[tuple[ConsumeQueue, int, int]]) -> None:
         for queue, _, end in touched:
