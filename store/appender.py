@@ -24,12 +24,15 @@ from store.record import (
     TagsCodes,
     blank,
     encode_head,
+    enters_consume_queue,
 )
 
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _ANY_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 # Flags that need more than the common path.
 _UNUSUAL: Final = _PREPARED | _ANY_V6
+# The properties length field of most records, ready made: five times as fast as `to_bytes`.
+_SHORT_LENGTHS: Final = tuple(length.to_bytes(2, "big") for length in range(1024))
 _HOST_GROWTH: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
 
 
@@ -93,7 +96,7 @@ class Appender:
         appended, touched, unchecked_bytes = batch.appended, batch.touched, self._unchecked_bytes
         start = position = log.wrote_offset
         limit = log.segment_end(position) - BLANK_MIN_BYTES
-        pack, crc32 = FIXED_IPV4_RAW.pack, zlib.crc32
+        pack, crc32, lengths = FIXED_IPV4_RAW.pack, zlib.crc32, _SHORT_LENGTHS
         parts: list[bytes | memoryview] = []
         for message in messages:
             queue = queues.get((message.topic, message.queue_id)) or self._new_queue(message)
@@ -102,10 +105,11 @@ class Appender:
             )  # fmt: skip
             body_bytes, properties_bytes = len(body), len(properties)
             size = queue.record_base_bytes + body_bytes + properties_bytes
-            usual = len(born_host) == plain_host and not sys_flag & _UNUSUAL
+            usual = in_queue = len(born_host) == plain_host and not sys_flag & _UNUSUAL
             if not usual:
                 sys_flag, growth = _host_flags(sys_flag, born_host, store_host)
                 size += growth
+                in_queue = enters_consume_queue(sys_flag)
             if size > unchecked_bytes:
                 self._check(body_bytes, properties_bytes, size)
             if position + size > limit:
@@ -115,9 +119,8 @@ class Appender:
                 parts = []
                 start = position = end
                 limit = log.segment_end(position) - BLANK_MIN_BYTES
-            if sys_flag & _PREPARED:
-                queue_offset = 0
-            else:
+            queue_offset = 0
+            if in_queue:
                 queue_offset, pending = queue.next_offset, queue.pending
                 if not pending:
                     touched.append((queue, queue_offset))
@@ -136,7 +139,8 @@ class Appender:
                 head = encode_head(
                     message, size, queue.magic, queue_offset, position, sys_flag, store_timestamp, store_host
                 )
-            parts += (head, body, queue.topic_bytes, properties_bytes.to_bytes(2, "big"), properties)
+            length = lengths[properties_bytes] if properties_bytes < 1024 else properties_bytes.to_bytes(2, "big")
+            parts += (head, body, queue.topic_bytes, length, properties)
             appended.append((queue_offset, position, size))
             position += size
         if parts:

@@ -37,7 +37,7 @@ class DiskFile(Protocol):
         ...
 
     def write(self, position: int, content: Content) -> None:
-        """Write all of `content`, whose items are bytes.  Raises `DiskFull` or `DiskFailed`; part may be written then."""
+        """Write all of `content`, whose items are bytes.  Raises `DiskFull` or `DiskFailed`; part may be there."""
         ...
 
     def sync(self) -> None:
