@@ -1,4 +1,4 @@
-"""Send a stream as fast as the cluster takes it, with bounded memory.  Start a broker first: ``sprocket standalone``."""
+"""Send a stream as fast as the cluster takes it, with bounded memory.  Needs a broker: ``sprocket standalone``."""
 
 import asyncio
 import sys
