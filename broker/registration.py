@@ -36,6 +36,8 @@ _MAX_PERIOD_S = 60.0
 # How often a lost connection is looked for, and how soon a failed registration is tried again.
 _CHECK_S = 1.0
 _UNREGISTER_TIMEOUT_S = 3.0
+# An operator's answer waits this long for name servers.
+SETTLE_TIMEOUT_S = 2.0
 _READ_WRITE = 0x6
 
 
@@ -46,7 +48,7 @@ class Registration:
         self._config = config
         self._topics = topics
         self._client = client
-        self._sessions: list[_Session] = []
+        self.sessions: list[NameServerSession] = []
         self._registered = asyncio.Event()
 
     @property
@@ -64,8 +66,8 @@ class Registration:
     def start(self) -> None:
         """Begin to register; does not wait for any name server."""
         for name_server in self._config.broker.name_servers:
-            session = _Session(self, name_server)
-            self._sessions.append(session)
+            session = NameServerSession(self, name_server)
+            self.sessions.append(session)
             session.start()
 
     async def wait_registered(self, timeout_s: float) -> bool:
@@ -79,17 +81,23 @@ class Registration:
 
     def topics_changed(self, changed: list[TopicConfig]) -> None:
         """Tell every name server at once; an empty list stands for the whole table."""
-        for session in self._sessions:
+        for session in self.sessions:
             session.add(changed)
+
+    async def settle(self, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+        """Wait until what has changed so far is known to every name server that is up."""
+        waits = [session.settled() for session in self.sessions if session.is_registered]
+        if waits:
+            await asyncio.wait(waits, timeout=timeout_s)
 
     async def stop(self) -> None:
         """Stop registering, then unregister from every name server that is connected, at the same time."""
-        for session in self._sessions:
+        for session in self.sessions:
             await session.stop()
         async with asyncio.TaskGroup() as group:
-            for session in self._sessions:
+            for session in self.sessions:
                 group.create_task(self._unregister(session.name_server))
-        self._sessions.clear()
+        self.sessions.clear()
 
     # What the sessions send
 
@@ -169,7 +177,7 @@ class Registration:
         return self._client.open_channel(name_server) is not None
 
 
-class _Session:
+class NameServerSession:
     """The registration with one name server."""
 
     def __init__(self, owner: Registration, name_server: str) -> None:
@@ -180,6 +188,21 @@ class _Session:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_registered: bool | None = None
+        self._settling: list[asyncio.Future[None]] = []
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the last registration succeeded."""
+        return bool(self._is_registered)
+
+    def settled(self) -> "asyncio.Future[None]":
+        """Done once what was added so far has been sent, with whatever outcome."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._changed or self._needs_all:
+            self._settling.append(future)
+        else:
+            future.set_result(None)
+        return future
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -188,6 +211,8 @@ class _Session:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        for future in self._settling:
+            future.cancel()
 
     def add(self, changed: list[TopicConfig]) -> None:
         if changed:
@@ -202,7 +227,11 @@ class _Session:
         while True:
             is_due = loop.time() >= next_full_at
             if is_due or self._needs_all or self._changed:
+                settling, self._settling = self._settling, []
                 succeeded = await self._register(periodic=is_due and not self._needs_all)
+                for future in settling:
+                    if not future.done():
+                        future.set_result(None)
                 next_full_at = loop.time() + (self._owner.period_s if succeeded else _CHECK_S)
             self._wake.clear()
             if self._needs_all or self._changed:

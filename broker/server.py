@@ -158,7 +158,9 @@ class Broker:
         consumers, producers, clock = self.consumers, self.producers, self.clock
         rates, schedule = self._consume_rates, self.schedule
         return [
-            *TopicProcessor(config, store, topics, consumers, offsets, self._put_rates).routes(),
+            *TopicProcessor(
+                config, store, topics, consumers, offsets, self._put_rates, self.registration.settle
+            ).routes(),
             *GroupProcessor(groups, offsets).routes(),
             *ConsumptionProcessor(
                 config, store, topics, groups, consumers, offsets, schedule.offsets, rates, clock

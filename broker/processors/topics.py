@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateTopic`, `deleteTopi
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 
 from broker.attributes import MESSAGE_TYPE, parse_changes
 from broker.clients import ConsumerRegistry
@@ -48,13 +49,16 @@ class TopicProcessor:
         consumers: ConsumerRegistry,
         offsets: ConsumerOffsets,
         put_rates: RateWindow,
+        settle: Callable[[], Awaitable[None]],
     ) -> None:
+        """`settle` waits until name servers know of what has changed."""
         self._config = config
         self._store = store
         self._topics = topics
         self._consumers = consumers
         self._offsets = offsets
         self._put_rates = put_rates
+        self._settle = settle
 
     def routes(self) -> list[Route]:
         code, topic, cluster = RequestCode, Resource.TOPIC, Resource.CLUSTER
@@ -75,8 +79,8 @@ class TopicProcessor:
 
     # Creating and deleting
 
-    def create(self, request: Request[CreateTopicRequestHeader]) -> Response:
-        """Create a topic or change one."""
+    async def create(self, request: Request[CreateTopicRequestHeader]) -> Response:
+        """Create a topic or change one; answered once clients can find it."""
         header = request.header
         self._update(
             [
@@ -92,11 +96,13 @@ class TopicProcessor:
                 )
             ]
         )
+        await self._settle()
         return Response()
 
-    def create_list(self, request: Request[NoHeader]) -> Response:
+    async def create_list(self, request: Request[NoHeader]) -> Response:
         """Create or change several topics, all or none."""
         self._update(loads(request.body, CreateTopicListRequestBody).topic_config_list)
+        await self._settle()
         return Response()
 
     def _update(self, configs: list[TopicConfig]) -> None:

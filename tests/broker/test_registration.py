@@ -92,8 +92,9 @@ async def test_every_name_server_hears_of_start_change_and_stop(
             assert header.broker_addr == broker.address == f"127.0.0.1:{broker.port}"
             assert header.ha_server_addr == f"127.0.0.2:{broker.port + 1}"
             assert set(body.topic_config_serialize_wrapper.topic_config_table) == set(broker.topics.by_name)
+        await until(lambda: all(session.is_registered for session in broker.registration.sessions))
         await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create("Orders"))
-        await until(lambda: all(server.topics() == {"Orders"} for server in name_servers))
+        assert all(server.topics() == {"Orders"} for server in name_servers), "the answer waits for it"
         version = name_servers[0].registrations[-1][1].topic_config_serialize_wrapper.data_version
         assert version == broker.topics.data_version
         await client.ask_well(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="Orders"))
