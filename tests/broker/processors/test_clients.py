@@ -1,4 +1,3 @@
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -24,12 +23,6 @@ from remoting.headers.client import (
 from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker, until
 
 Pair = tuple[Broker, TestClient]
-
-
-@pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    async with running_broker(tmp_path) as pair:
-        yield pair
 
 
 async def member_ids(client: TestClient) -> list[str]:

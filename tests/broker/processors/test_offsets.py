@@ -1,4 +1,3 @@
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +21,6 @@ from sprocket.common.clock import ManualClock
 from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
 
 Pair = tuple[Broker, TestClient]
-
-
-@pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    async with running_broker(tmp_path) as pair:
-        yield pair
 
 
 def query(**changes: object) -> QueryConsumerOffsetRequestHeader:

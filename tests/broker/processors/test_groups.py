@@ -1,0 +1,40 @@
+import pytest
+
+from broker.server import Broker
+from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList, SubscriptionGroupTable
+from remoting.codes import RequestCode, ResponseCode
+from remoting.fastjson import dumps, loads
+from remoting.headers.admin import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+)
+from tests.broker.rig import TOPIC, TestClient
+
+Pair = tuple[Broker, TestClient]
+
+
+async def test_groups(pair: Pair) -> None:
+    broker, client = pair
+    body = dumps(SubscriptionGroupConfig("A", retry_max_times=3))
+    await client.ask_well(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+    body = dumps(SubscriptionGroupList([SubscriptionGroupConfig("B"), SubscriptionGroupConfig("C")]))
+    await client.ask_well(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=body)
+    response = await client.ask_well(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    assert {"A", "B", "C"} <= loads(response.body, SubscriptionGroupTable).subscription_group_table.keys()
+    header = GetSubscriptionGroupConfigRequestHeader(group="A")
+    response = await client.ask_well(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
+    assert loads(response.body, SubscriptionGroupConfig).retry_max_times == 3
+    broker.offsets.commit("A", TOPIC, 0, 1)
+    delete = DeleteSubscriptionGroupRequestHeader(group_name="A", clean_offset=True)
+    await client.ask_well(RequestCode.DELETE_SUBSCRIPTIONGROUP, delete)
+    assert broker.offsets.topics_of("A") == set()
+    response = await client.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
+    assert response.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert "A" not in broker.groups
+
+
+@pytest.mark.parametrize("config", [SubscriptionGroupConfig("a b"), SubscriptionGroupConfig("A", retry_queue_nums=-1)])
+async def test_refused_groups(pair: Pair, config: SubscriptionGroupConfig) -> None:
+    _, client = pair
+    response = await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=dumps(config))
+    assert response.code == ResponseCode.INVALID_PARAMETER

@@ -1,0 +1,111 @@
+from typing import Any
+
+import pytest
+
+from broker.server import Broker
+from remoting.bodies.registration import TopicConfigAndMapping
+from remoting.bodies.topic import CreateTopicListRequestBody, TopicConfig, TopicList
+from remoting.codes import RequestCode, ResponseCode
+from remoting.fastjson import dumps, loads
+from remoting.headers.admin import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+)
+from tests.broker.rig import GROUP, TOPIC, TestClient
+
+Pair = tuple[Broker, TestClient]
+
+
+def create(topic: str = TOPIC, **changes: Any) -> CreateTopicRequestHeader:
+    header = CreateTopicRequestHeader(
+        topic=topic,
+        default_topic="TBW102",
+        read_queue_nums=2,
+        write_queue_nums=2,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+    )
+    for name, value in changes.items():
+        setattr(header, name, value)
+    return header
+
+
+async def test_create_describe_delete(pair: Pair) -> None:
+    broker, client = pair
+    await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create(attributes="+message.type=FIFO", order=True))
+    wanted = TopicConfig(TOPIC, 2, 2, 6, order=True, attributes={"message.type": "FIFO"})
+    response = await client.ask_well(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader(topic=TOPIC))
+    assert loads(response.body, TopicConfig) == wanted
+    response = await client.ask_well(RequestCode.GET_ALL_TOPIC_CONFIG)
+    assert loads(response.body, TopicConfigAndMapping).topic_config_table[TOPIC] == wanted
+    await client.send()
+    broker.offsets.commit(GROUP, TOPIC, 0, 1)
+    await client.ask_well(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=TOPIC))
+    response = await client.ask(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader(topic=TOPIC))
+    assert response.code == ResponseCode.TOPIC_NOT_EXIST
+    assert broker.store.max_offset(TOPIC, 0) == 0
+    assert broker.offsets.groups_of(TOPIC) == set()
+
+
+async def test_create_list(pair: Pair) -> None:
+    broker, client = pair
+    body = dumps(CreateTopicListRequestBody([TopicConfig("A"), TopicConfig("B")]))
+    await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+    assert "A" in broker.topics
+    body = dumps(CreateTopicListRequestBody([TopicConfig("C"), TopicConfig("bad name")]))
+    response = await client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+    assert response.code == ResponseCode.INVALID_PARAMETER
+    assert "C" not in broker.topics
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"topic": "a b"}, "illegal characters"),
+        ({"topic": "TBW102"}, "conflict with system topic"),
+        ({"topic": "rmq_sys_x"}, "conflict with system topic"),
+        ({"read_queue_nums": -1}, "readQueueNums = -1"),
+        ({"write_queue_nums": 1 << 20}, "writeQueueNums"),
+        ({"perm": 8}, "perm = 8"),
+        ({"topic_filter_type": "NO_TAG"}, "NO_TAG"),
+        ({"attributes": "+message.type=MIXED"}, "MIXED"),
+        ({"attributes": "message.type"}, "wrong"),
+    ],
+)
+async def test_refused_topics(pair: Pair, changes: dict[str, Any], reason: str) -> None:
+    broker, client = pair
+    before = dict(broker.topics.by_name)
+    response = await client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, create(**changes))
+    assert response.code == ResponseCode.INVALID_PARAMETER
+    assert reason in (response.remark or "")
+    assert broker.topics.by_name == before
+
+
+async def test_system_topics_are_not_deleted(pair: Pair) -> None:
+    broker, client = pair
+    response = await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="SELF_TEST_TOPIC"))
+    assert response.code == ResponseCode.INVALID_PARAMETER
+    assert "SELF_TEST_TOPIC" in broker.topics
+    response = await client.ask_well(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+    assert "SELF_TEST_TOPIC" in loads(response.body, TopicList).topic_list
+
+
+async def test_topic_stats(pair: Pair) -> None:
+    broker, client = pair
+    await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+    await client.send()
+    response = await client.ask_well(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic=TOPIC))
+    stored_at = broker.store.store_time(TOPIC, 0, 0)
+    queue_0 = b'{"topic":"Orders","brokerName":"broker-a","queueId":0}'
+    assert b"%b:" % queue_0 + b'{"minOffset":0,"maxOffset":1,"lastUpdateTimestamp":%d}' % stored_at in response.body
+    assert b'{"minOffset":0,"maxOffset":0,"lastUpdateTimestamp":0}' in response.body
+
+
+async def test_unused_queues_are_cleaned(pair: Pair) -> None:
+    broker, client = pair
+    await client.send()
+    del broker.topics.by_name[TOPIC]
+    await client.ask_well(RequestCode.CLEAN_UNUSED_TOPIC)
+    assert broker.store.queues() == []
