@@ -15,7 +15,7 @@ _PORT: Final = struct.Struct(">i")
 _OFFSET_BYTES: Final = 8
 _IPV4_ID_BYTES: Final = 16
 _IPV6_ID_BYTES: Final = 28
-_UNIQUE_TAIL: Final = struct.Struct(">iH")
+_UNIQUE_TAIL: Final = struct.Struct(">IH")
 
 
 @lru_cache(maxsize=4096)
@@ -41,8 +41,8 @@ def decode_offset_message_id(message_id: str) -> tuple[bytes, int]:
 class UniqueKeys:
     """Makes the unique key of messages whose producer sent none.
 
-    A key is, in hex: address, process id i16, a number of the instance i32, ms since the start of the
-    month i32, counter i16.
+    A key is, in hex: address, process id u16, a number of the instance u32, ms since the start of the
+    month u32, counter u16.
     """
 
     def __init__(self, address: bytes, process_id: int, instance: int, clock: Clock) -> None:
@@ -59,7 +59,7 @@ class UniqueKeys:
         if not self._month_start_ms <= now_ms < self._month_end_ms:
             self._month_start_ms, self._month_end_ms = _month(now_ms)
         self._counter = (self._counter + 1) & 0xFFFF
-        tail = _UNIQUE_TAIL.pack((now_ms - self._month_start_ms) & 0x7FFFFFFF, self._counter)
+        tail = _UNIQUE_TAIL.pack(now_ms - self._month_start_ms, self._counter)
         return self._prefix + tail.hex().upper()
 
 

@@ -58,8 +58,3 @@ def find(properties: bytes, name: bytes) -> bytes | None:
     start += len(name)
     end = properties.find(b"\x02", start)
     return properties[start:] if end < 0 else properties[start:end]
-
-
-def terminated(properties: str) -> str:
-    """`properties` such that another one may follow: older clients leave the last 0x02 out."""
-    return properties + VALUE_END if properties and properties[-1] != VALUE_END else properties

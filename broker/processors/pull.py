@@ -117,11 +117,14 @@ class PullProcessor:
         return self._pull(request, may_hold=True)
 
     def answer_held(self, request: Request[PullMessageRequestHeader]) -> None:
-        """Answer a pull that was held, with whatever there is now."""
+        """Answer a pull that was held, with whatever there is now.  Never raises: others wait behind it."""
         try:
             response = self._pull(request, may_hold=False)
         except RequestError as error:
             response = Response(error.code, error.remark)
+        except Exception as error:
+            logger.exception("event=held_pull_failed topic=%s queue=%d", request.header.topic, request.header.queue_id)
+            response = Response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
         if response is not None:
             request.channel.reply(request, response)
 

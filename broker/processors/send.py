@@ -194,7 +194,9 @@ class SendProcessor:
         if self._is_sync:
             self._answer_confirmed(channel, messages, sent, appended)
         else:
-            channel.write(self._replies.frames(sent, appended))
+            frames = self._replies.frames(sent, appended)
+            if frames:
+                channel.write(frames)
 
     def _answer_confirmed(
         self, channel: Channel, messages: list[PendingMessage], sent: list[Sent], appended: list[Appended]
