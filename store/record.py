@@ -7,7 +7,8 @@ The layout itself is declared in `remoting.message_record`.
 import struct
 import zlib
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -36,7 +37,12 @@ IPV6_HOST_BYTES: Final = 20
 # `remoting.message_record.FIXED_IPV4` with each host as its 8 bytes, so that they need no unpacking.
 FIXED_IPV4_RAW: Final = struct.Struct(">iiiiiqqiq8sq8siqi")
 FIXED_IPV4_BYTES: Final = FIXED_IPV4_RAW.size
+# As plain integers: an operator of an IntFlag costs microseconds.
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
+_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
+_STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
+_ANY_V6: Final = _BORN_V6 | _STORE_V6
+_HOST_GROWTH: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
 
 
 class PendingMessage(msgspec.Struct, gc=False):
@@ -63,20 +69,6 @@ class PendingMessage(msgspec.Struct, gc=False):
 # (queue_offset, physical_offset, size_bytes) of an appended message.  A plain tuple: a NamedTuple costs
 # half a microsecond more per message.
 Appended: TypeAlias = tuple[int, int, int]
-
-
-class RecordHead(NamedTuple):
-    """The fields before the born host."""
-
-    total_size: int
-    magic: int
-    body_crc: int
-    queue_id: int
-    flag: int
-    queue_offset: int
-    physical_offset: int
-    sys_flag: int
-    born_timestamp: int
 
 
 @dataclass(slots=True)
@@ -156,24 +148,20 @@ def decode(record: memoryview, *, check_crc: bool = True) -> Record | str:
     size = len(record)
     if size < MIN_RECORD_BYTES:
         return "shorter than any record"
-    head = RecordHead._make(HEAD.unpack_from(record))
-    if head.magic not in (MAGIC_V1, MAGIC_V2):
+    fields = FIXED_IPV4_RAW.unpack_from(record)
+    total_size, magic, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp = fields[:9]
+    if magic not in (MAGIC_V1, MAGIC_V2):
         return "magic number is none of a record"
-    if head.total_size != size:
+    if total_size != size:
         return "size field differs from the record's size"
-    return _decode_rest(record, head, check_crc)
-
-
-def _decode_rest(record: memoryview, head: RecordHead, check_crc: bool) -> Record | str:
-    size = len(record)
-    born_end = HEAD.size + (IPV6_HOST_BYTES if head.sys_flag & SysFlag.BORN_HOST_V6 else IPV4_HOST_BYTES)
-    store_host_at = born_end + STORE_TIMESTAMP.size
-    tail_at = store_host_at + (IPV6_HOST_BYTES if head.sys_flag & SysFlag.STORE_HOST_V6 else IPV4_HOST_BYTES)
-    body_at = tail_at + TAIL.size
-    topic_length_bytes = 1 if head.magic == MAGIC_V1 else 2
-    if body_at + topic_length_bytes + 2 > size:
-        return "shorter than its fixed fields"
-    reconsume_times, prepared_transaction_offset, body_bytes = TAIL.unpack_from(record, tail_at)
+    body_at = FIXED_IPV4_BYTES
+    if sys_flag & _ANY_V6:
+        body_at += _HOST_GROWTH * ((sys_flag & _BORN_V6 != 0) + (sys_flag & _STORE_V6 != 0))
+        if body_at + 3 > size:
+            return "shorter than its fixed fields"
+        fields = (*fields[:9], *_between_v6(record, sys_flag, body_at))
+    born_host, store_timestamp, store_host, reconsume_times, prepared_transaction_offset, body_bytes = fields[9:]
+    topic_length_bytes = 1 if magic == MAGIC_V1 else 2
     topic_at = body_at + body_bytes + topic_length_bytes
     if body_bytes < 0 or topic_at + 2 > size:
         return "body length exceeds the record"
@@ -183,40 +171,46 @@ def _decode_rest(record: memoryview, head: RecordHead, check_crc: bool) -> Recor
     if int.from_bytes(record[properties_at - 2 : properties_at], "big") != size - properties_at:
         return "fields do not add up to the record's size"
     body = record[body_at : body_at + body_bytes]
-    if check_crc and body_bytes and zlib.crc32(body) & CRC_MASK != head.body_crc:
+    if check_crc and body_bytes and zlib.crc32(body) & CRC_MASK != body_crc:
         return "body does not match its CRC"
+    topic = _topic_name(bytes(record[topic_at : properties_at - 2]))
     # The CRC covers the body alone.  Zeros where a page of the rest never reached the disk show here:
     # neither a topic's name nor the end of properties holds them.
-    if (size > properties_at and not record[-1]) or 0 in record[topic_at : properties_at - 2]:
-        return "zeros within topic or properties"
-    try:
-        topic = str(record[topic_at : properties_at - 2], "utf-8")
-    except UnicodeDecodeError:
-        return "topic is not UTF-8"
+    if topic is None or (size > properties_at and not record[-1]):
+        return "topic is not a name, or properties end with a zero"
     return Record(
-        size_bytes=size,
-        topic=topic,
-        queue_id=head.queue_id,
-        queue_offset=head.queue_offset,
-        physical_offset=head.physical_offset,
-        sys_flag=head.sys_flag,
-        flag=head.flag,
-        born_timestamp=head.born_timestamp,
-        born_host=bytes(record[HEAD.size : born_end]),
-        store_timestamp=STORE_TIMESTAMP.unpack_from(record, born_end)[0],
-        store_host=bytes(record[store_host_at:tail_at]),
-        reconsume_times=reconsume_times,
-        prepared_transaction_offset=prepared_transaction_offset,
-        body_crc=head.body_crc,
-        body=body,
-        properties=record[properties_at:],
-    )
+        size, topic, queue_id, queue_offset, physical_offset, sys_flag, flag, born_timestamp, born_host,
+        store_timestamp, store_host, reconsume_times, prepared_transaction_offset, body_crc, body,
+        record[properties_at:],
+    )  # fmt: skip
+
+
+def _between_v6(record: memoryview, sys_flag: int, body_at: int) -> tuple[bytes, int, bytes, int, int, int]:
+    """The fields from the born host to the body length when a host has 16 bytes."""
+    born_end = HEAD.size + (IPV6_HOST_BYTES if sys_flag & _BORN_V6 else IPV4_HOST_BYTES)
+    tail_at = body_at - TAIL.size
+    (store_timestamp,) = STORE_TIMESTAMP.unpack_from(record, born_end)
+    reconsume_times, prepared_transaction_offset, body_bytes = TAIL.unpack_from(record, tail_at)
+    store_host = bytes(record[born_end + STORE_TIMESTAMP.size : tail_at])
+    born_host = bytes(record[HEAD.size : born_end])
+    return born_host, store_timestamp, store_host, reconsume_times, prepared_transaction_offset, body_bytes
+
+
+@lru_cache(maxsize=4096)
+def _topic_name(name: bytes) -> str | None:
+    """The topic that `name` spells; None if it is no name."""
+    if b"\0" in name:
+        return None
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def store_timestamp_of(record: memoryview) -> int:
     """Store timestamp, ms, of a record that is known to be valid."""
     sys_flag = int.from_bytes(record[36:40], "big")
-    at = HEAD.size + (IPV6_HOST_BYTES if sys_flag & SysFlag.BORN_HOST_V6 else IPV4_HOST_BYTES)
+    at = HEAD.size + (IPV6_HOST_BYTES if sys_flag & _BORN_V6 else IPV4_HOST_BYTES)
     timestamp: int = STORE_TIMESTAMP.unpack_from(record, at)[0]
     return timestamp
 
