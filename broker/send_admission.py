@@ -22,6 +22,8 @@ SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
 # What a random queue is drawn with: a number from 0 to below its argument.
 Below = Callable[[int], int]
 
+# No flag of a message has this bit.
+RETRY_MARK: Final = 1 << 32
 FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 # `TopicSysFlag`
 _UNIT: Final = 0x1
@@ -31,7 +33,7 @@ _UNIT_SUB: Final = 0x2
 class Admission:
     """A topic that takes messages, with what a send needs to know of it."""
 
-    __slots__ = ("config", "is_retry", "queue_limit", "sys_flag", "topic")
+    __slots__ = ("config", "flags", "is_retry", "queue_limit", "sys_flag", "topic")
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
@@ -40,6 +42,8 @@ class Admission:
         # Old queues of a topic that was made smaller may be read still, so they may be written.
         self.queue_limit = max(config.write_queue_nums, config.read_queue_nums)
         self.sys_flag = int(SysFlag.MULTI_TAGS) if config.topic_filter_type == "MULTI_TAG" else 0
+        # What is or-ed into a message's flags before they are looked at: one test less per message.
+        self.flags = self.sys_flag | (RETRY_MARK if self.is_retry else 0)
 
 
 class SendAdmission:

@@ -15,7 +15,7 @@ from broker.live_config import LiveConfig
 from broker.message_id import host_bytes
 from broker.message_intake import MessageIntake
 from broker.message_properties import find
-from broker.send_admission import Admission, SendAdmission
+from broker.send_admission import RETRY_MARK, Admission, SendAdmission, SendHeader
 from broker.send_replies import Appended, SendReplies, Sent
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Channel, Request
@@ -24,13 +24,12 @@ from remoting.message_record import SysFlag
 from remoting.routes import Action, Lane, Resource, Route
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, RequestError, SprocketError, StoreError
-from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from store.config import FlushDiskType
 from store.record import PendingMessage, java_hash_code
 
 logger = logging.getLogger(__name__)
 
-_SPECIAL_FLAGS: Final = int(SysFlag.TRANSACTION_ROLLBACK | SysFlag.INNER_BATCH)
+_SPECIAL_FLAGS: Final = int(SysFlag.TRANSACTION_ROLLBACK | SysFlag.INNER_BATCH) | RETRY_MARK
 _MAX_CACHED_TAGS: Final = 4096
 
 
@@ -79,7 +78,6 @@ class SendProcessor:
         self._suffix = (
             f"MSG_REGION\x01{broker.region_id}\x02TRACE_ON\x01{trace_on}\x02CLUSTER\x01{broker.broker_cluster_name}\x02"
         ).encode()
-        self._max_body_bytes = self._config.store.max_message_size
 
     def routes(self) -> list[Route]:
         """The routes of this processor."""
@@ -103,31 +101,25 @@ class SendProcessor:
         admitted: dict[str, Admission] = {}
         messages: list[PendingMessage] = []
         sent: list[Sent] = []
-        tags, suffix, max_body_bytes = self._tags, self._suffix, self._max_body_bytes
+        tags, suffix = self._tags, self._suffix
         # Written for speed: what is usual is done here without a call, the rest by `MessageIntake`.
         for request in run:
             header = request.header
             try:
-                topic, queue_id = header.topic, header.queue_id
-                admission = admitted.get(topic)
-                if admission is None:
-                    self._check_start()
-                    admission = admitted[topic] = self._admission.admit(header, peer)
+                topic, queue_id, text = header.topic, header.queue_id, header.properties
+                admission = admitted.get(topic) or self._admit(admitted, header, peer)
                 if not 0 <= queue_id < admission.queue_limit:
                     queue_id = self._admission.queue(admission, queue_id, peer)
-                text, body, sys_flag = header.properties, request.body, header.sys_flag
-                key = None
                 if header.batch:
                     # In the order of arrival: what came before it goes into the log before it.
                     self._append(channel, messages, sent)
                     messages, sent = [], []
                     self._send_batch(request, admission, queue_id, born_host)
                     continue
-                if not (
-                    not text
-                    or sys_flag & _SPECIAL_FLAGS
-                    or admission.is_retry
-                    or len(body) > max_body_bytes
+                key = None
+                sys_flag = header.sys_flag | admission.flags
+                if text and not (
+                    sys_flag & _SPECIAL_FLAGS
                     or "DEL" in text  # DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS
                     or "TRAN_" in text
                     or "CLUSTER" in text  # has been through a broker
@@ -136,7 +128,7 @@ class SendProcessor:
                 ):
                     properties = (text if text[-1] == "\x02" else text + "\x02").encode() + suffix
                     at = properties.find(b"UNIQ_KEY\x01")
-                    if (not at or (at > 0 and properties[at - 1] == 2)) and len(properties) <= MAX_PROPERTIES_BYTES:
+                    if not at or (at > 0 and properties[at - 1] == 2):
                         # Most keys have 32 digits.  The broker's properties follow: the index is within bounds.
                         end = at + 41 if properties[at + 41] == 2 else properties.find(b"\x02", at)
                         key = properties[at + 9 : end]
@@ -146,7 +138,7 @@ class SendProcessor:
                         if code is None or (at > 0 and properties[at - 1] != 2):
                             code = self._tags_code(properties)
                         message = PendingMessage(
-                            topic, queue_id, body, properties, code, header.flag, sys_flag | admission.sys_flag,
+                            topic, queue_id, request.body, properties, code, header.flag, sys_flag,
                             header.born_timestamp, born_host, header.reconsume_times or 0,
                         )  # fmt: skip
                 if not key:
@@ -156,6 +148,11 @@ class SendProcessor:
             except (RequestError, StoreError) as error:
                 self._refuse([request], error)
         self._append(channel, messages, sent)
+
+    def _admit(self, admitted: dict[str, Admission], header: SendHeader, peer: tuple[str, int]) -> Admission:
+        self._check_start()
+        admission = admitted[header.topic] = self._admission.admit(header, peer)
+        return admission
 
     def _check_start(self) -> None:
         start_ms = self._config.broker.start_accept_send_request_time_stamp
@@ -182,7 +179,8 @@ class SendProcessor:
             appended = self._store.append(messages)
         except RequestError as error:
             if len(messages) == 1:
-                self._refuse([sent[0][0]], error)
+                refusal = RequestError(error.code, f"{self._intake.illegal_remark} {error.remark}")
+                self._refuse([sent[0][0]], refusal)
                 return
             # The store takes all or none: find the one that it does not take.
             for message, one in zip(messages, sent, strict=True):
