@@ -5,6 +5,7 @@ Source: RocketMQ 5.3.3, `RebalanceImpl.updateProcessQueueTableInRebalance`, `Reb
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable
 
 from remoting.bodies.client import MessageQueue
@@ -15,6 +16,7 @@ from sprocket.client.offset_store import OffsetStore
 from sprocket.client.process_queue import ProcessQueue
 from sprocket.client.pull import PullLoop
 from sprocket.client.start_offset import StartOffset
+from sprocket.client.wakeup import pause
 
 logger = logging.getLogger(__name__)
 
@@ -38,18 +40,22 @@ class Assignment:
         self._is_wanted = is_wanted
         self._loops: dict[MessageQueue, PullLoop] = {}
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
-        self._committed: dict[MessageQueue, int] = {}
+        # Offsets of given-up queues whose broker could not be told: they count if the queue comes back to us.
+        self._unsaved: dict[MessageQueue, int] = {}
         self._persisting = asyncio.Lock()
-        self._assigning = asyncio.Lock()
+        self._assigning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by topic
         self._is_closed = False
 
     @property
     def queues(self) -> list[MessageQueue]:
         return sorted(self._loops)
 
-    async def assign(self, topic: str, queues: set[MessageQueue]) -> tuple[bool, bool]:
-        """Make `queues` those of `topic`; whether all of them are now, and whether any came or went."""
-        async with self._assigning:
+    async def assign(self, topic: str, queues: set[MessageQueue], grace_s: float = 0.0) -> tuple[bool, bool]:
+        """Make `queues` those of `topic`; whether all of them are now, and whether any came or went.
+
+        New ones are begun after `grace_s`, in which the member that had them gives them up and commits.
+        """
+        async with self._assigning[topic]:
             if self._is_closed:
                 return True, False
             if not self._is_wanted(topic):
@@ -58,12 +64,15 @@ class Assignment:
             gone, new = held - queues, sorted(queues - held)
             if gone:
                 await self._give_up(gone)
+            if new:
+                await pause(grace_s)
             starts = await asyncio.gather(*(self._begin(queue) for queue in new))
             return all(starts), bool(gone) or any(starts)
 
     async def _begin(self, queue: MessageQueue) -> bool:
         try:
-            offset = await self._start.of(queue)
+            # What a broker forgot in a crash, or never heard, is at least known here.
+            offset = max(await self._start.of(queue), self._unsaved.pop(queue, 0))
         except ClientError as error:
             logger.warning("event=queue_not_begun queue=%s reason=%r", queue_name(queue), str(error))
             return False
@@ -84,7 +93,6 @@ class Assignment:
         logger.warning("event=offset_moved queue=%s offset=%d", queue_name(held.queue), held.next_offset)
         held.is_dropped = True
         await self._store.persist({held.queue: held.next_offset})
-        self._committed[held.queue] = held.next_offset
         if self._loops.get(held.queue) is loop and not self._is_closed:
             self._pull(held.queue, held.next_offset)
 
@@ -96,10 +104,11 @@ class Assignment:
             offset = loop.process_queue.commit_offset
             loop.process_queue.is_dropped = True
             task.cancel()
-            if offset is not None and self._committed.pop(queue, None) != offset:
+            if offset is not None:
                 offsets[queue] = offset
             logger.info("event=queue_given_up queue=%s offset=%s", queue_name(queue), offset)
-        await self._store.persist(offsets)
+        saved = await self._store.persist(offsets)
+        self._unsaved.update({queue: offset for queue, offset in offsets.items() if queue not in saved})
 
     def acknowledge(self, message: ReceivedMessage) -> bool:
         """Count `message` as consumed; False when its queue is another's by now, or it was already."""
@@ -112,17 +121,15 @@ class Assignment:
         return True
 
     async def persist(self) -> None:
-        """Commit the offsets that have changed since they were last committed."""
+        """Commit the offsets of all queues, also unchanged ones: a broker may have lost them in a crash."""
         async with self._persisting:
-            changed = {}
+            offsets = {}
             for queue, loop in self._loops.items():
                 offset = loop.process_queue.commit_offset
-                if offset is not None and self._committed.get(queue) != offset:
-                    changed[queue] = offset
-            if changed:
-                for queue in await self._store.persist(changed):
-                    if queue in self._loops:
-                        self._committed[queue] = changed[queue]
+                if offset is not None:
+                    offsets[queue] = offset
+            if offsets:
+                await self._store.persist(offsets)
 
     async def close(self) -> None:
         """Stop pulling and commit what is acknowledged."""

@@ -28,6 +28,9 @@ from sprocket.common.clock import Clock, SystemClock
 logger = logging.getLogger(__name__)
 
 AUTO_CREATE_TOPIC_KEY = "TBW102"
+# A route that has lost a broker is asked for this often, so that a restarted broker is found at once; for so long.
+_DIMINISHED_POLL_S = 1.0
+_DIMINISHED_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +76,7 @@ class ClientInstance:
         self._tasks: set[asyncio.Task[None]] = set()
         self._heartbeat_due = Wakeup()
         self._poll_due = Wakeup()
+        self._diminished: dict[str, tuple[set[str], float]] = {}  # topic: lost brokers, loop time to give up at
 
     @property
     def client_id(self) -> str:
@@ -173,6 +177,8 @@ class ClientInstance:
         if previous == route:
             return
         self._routes[route.topic] = route
+        if previous is not None:
+            self._watch_lost_brokers(previous, route)
         self._addresses = {}
         for known in self._routes.values():
             self._addresses.update(known.broker_addresses)
@@ -185,6 +191,14 @@ class ClientInstance:
         )
         self._on_route(route)
 
+    def _watch_lost_brokers(self, previous: TopicRoute, route: TopicRoute) -> None:
+        """Poll sooner while brokers are missing that the topic had before."""
+        lost = set(previous.broker_addresses) | self._diminished.pop(route.topic, (set(), 0.0))[0]
+        lost -= set(route.broker_addresses)
+        if lost:
+            self._diminished[route.topic] = (lost, asyncio.get_running_loop().time() + _DIMINISHED_LIMIT_S)
+            self._poll_due.set()
+
     async def _refresh_quietly(self, topic: str) -> None:
         try:
             await self.refresh_route(topic)
@@ -194,10 +208,19 @@ class ClientInstance:
             logger.warning("event=route_refresh_failed topic=%s reason=%r", topic, str(error))
 
     async def _poll_routes(self) -> None:
+        now = asyncio.get_running_loop().time
+        all_due = now() + self.settings.poll_name_server_interval_s
         while True:
-            await self._poll_due.wait(self.settings.poll_name_server_interval_s)
-            for topic in list(self._routes):
+            soon = now() + _DIMINISHED_POLL_S if self._diminished else all_due
+            await self._poll_due.wait(min(soon, all_due) - now())
+            is_all = now() >= all_due
+            for topic in list(self._routes if is_all else self._diminished):
                 await self._refresh_quietly(topic)
+            if is_all:
+                all_due = now() + self.settings.poll_name_server_interval_s
+            for topic, (_, limit) in list(self._diminished.items()):
+                if now() >= limit:
+                    del self._diminished[topic]
 
     # Brokers
 

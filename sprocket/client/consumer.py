@@ -220,8 +220,8 @@ class Consumer:
             commits_with_pull=self._is_clustering,
         )
 
-    async def _assign(self, topic: str, queues: set[MessageQueue]) -> tuple[bool, bool]:
-        return await self._assignment.assign(topic, queues)
+    async def _assign(self, topic: str, queues: set[MessageQueue], grace_s: float) -> tuple[bool, bool]:
+        return await self._assignment.assign(topic, queues, grace_s)
 
     async def _assignment_changed(self) -> None:
         now_ms = self._instance.clock.wall_ms()

@@ -29,6 +29,8 @@ _WAIT_INTERVAL_S = 20.0
 _MIN_INTERVAL_S = 1.0
 # Notifications of several brokers about one change come together; they are one rebalance.
 _GATHER_S = 0.05
+# What another member gives up is begun so much later: by then that has committed how far it came.
+_GRACE_S = 0.5
 # A retry topic comes into being with the group's first heartbeat; after so many rounds it is not waited for.
 _RETRY_TOPIC_ROUNDS = 10
 
@@ -36,7 +38,8 @@ _RETRY_TOPIC_ROUNDS = 10
 class Rebalance:
     """Divides the queues of the subscribed topics; `assign` takes and gives them.
 
-    `assign(topic, queues)` makes `queues` those that are consumed of `topic` and says whether all of them are.
+    `assign(topic, queues, grace_s)` makes `queues` those that are consumed of `topic`, the new ones after `grace_s`;
+    it says whether all of them are, and whether anything changed.
     `changed()` is awaited after a round in which something was taken or given.
     """
 
@@ -46,7 +49,7 @@ class Rebalance:
         group: str,
         strategy: AllocateMessageQueueStrategy | None,
         subscriptions: dict[str, SubscriptionData],
-        assign: Callable[[str, set[MessageQueue]], Awaitable[tuple[bool, bool]]],
+        assign: Callable[[str, set[MessageQueue], float], Awaitable[tuple[bool, bool]]],
         changed: Callable[[], Awaitable[None]],
     ) -> None:
         """`strategy` None is broadcasting: every member has every queue."""
@@ -69,19 +72,18 @@ class Rebalance:
     async def once(self) -> bool:
         """One round; False when something could not be had and should be tried again soon."""
         self._rounds += 1
-        is_balanced = True
-        is_changed = False
-        for topic in list(self._subscriptions):
-            try:
-                topic_balanced, topic_changed = await self._topic(topic)
-            except (SprocketError, msgspec.ValidationError) as error:
-                logger.warning("event=rebalance_failed group=%s topic=%s reason=%r", self._group, topic, str(error))
-                topic_balanced, topic_changed = False, False
-            is_balanced &= topic_balanced
-            is_changed |= topic_changed
-        if is_changed:
+        outcomes = await asyncio.gather(*(self._topic_or_not(topic) for topic in self._subscriptions))
+        if any(is_changed for _, is_changed in outcomes):
             await self._changed()
-        return is_balanced
+        return all(is_balanced for is_balanced, _ in outcomes)
+
+    async def _topic_or_not(self, topic: str) -> tuple[bool, bool]:
+        """`_topic`, which says False to both when it fails."""
+        try:
+            return await self._topic(topic)
+        except (SprocketError, msgspec.ValidationError) as error:
+            logger.warning("event=rebalance_failed group=%s topic=%s reason=%r", self._group, topic, str(error))
+            return False, False
 
     async def _topic(self, topic: str) -> tuple[bool, bool]:
         """Whether all queues of the topic that are ours are consumed, and whether any was taken or given."""
@@ -94,13 +96,13 @@ class Rebalance:
                 logger.warning("event=topic_missing group=%s reason=%r", self._group, str(error))
             return False, False
         if self._strategy is None:
-            return await self._assign(topic, set(route.subscribe))
+            return await self._assign(topic, set(route.subscribe), 0.0)
         members = await self._members(route)
         if self._instance.client_id not in members:
             await self._instance.heartbeat_all()
             return False, False
         mine = self._strategy.allocate(self._instance.client_id, route.subscribe, sorted(members))
-        return await self._assign(topic, set(mine))
+        return await self._assign(topic, set(mine), _GRACE_S if len(members) > 1 else 0.0)
 
     async def _members(self, route: TopicRoute) -> set[str]:
         """Client ids of the group, as all brokers of the topic that answer know them."""

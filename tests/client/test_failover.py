@@ -7,6 +7,7 @@ from pathlib import Path
 from sprocket import ClientError, ConsumeFrom, Consumer, Message, Producer, SendSettings
 from sprocket.testing import Broker
 from tests.client.fake_cluster import until
+from tests.compat.cluster import SprocketCluster
 
 PATIENT = SendSettings(send_msg_timeout_s=60.0)
 
@@ -72,3 +73,32 @@ async def test_broker_that_starts_after_its_clients_serves_them(tmp_path: Path) 
             assert (await receiving).body == b"x"
     finally:
         broker.stop()
+
+
+async def test_offset_that_a_dead_broker_could_not_be_told_counts_when_its_queue_comes_back(tmp_path: Path) -> None:
+    """Two brokers, the name server on the first: the second dies with offsets unsaved and comes back by itself."""
+    with SprocketCluster(tmp_path, brokers=2) as cluster:
+        namesrv, second = cluster.name_server_address, cluster.brokers[1]
+        seen: Counter[bytes] = Counter()
+
+        async def consume(consumer: Consumer) -> None:
+            async for message in consumer:
+                seen[message.body] += 1
+                await consumer.ack(message)
+
+        async with Producer("g", namesrv) as producer:
+            async for _ in producer.send_many(Message("T", b"%d" % number) for number in range(400)):
+                pass
+            async with Consumer("c", ["T"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+                consuming = asyncio.create_task(consume(consumer))
+                await until(lambda: len(seen) == 400)
+                await until(lambda: len(consumer.assigned_queues) == 10)
+                await asyncio.to_thread(second.kill)
+                await until(lambda: len(consumer.assigned_queues) == 5)
+                second.start()
+                await until(lambda: len(consumer.assigned_queues) == 10)
+                async for _ in producer.send_many(Message("T", b"%d" % number) for number in range(400, 800)):
+                    pass
+                await until(lambda: len(seen) == 800)
+            await consuming
+        assert set(seen.values()) == {1}
