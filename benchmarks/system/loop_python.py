@@ -106,9 +106,13 @@ class _Sender(_Connection):
         if answered:
             self._time(answered, refill)
             self.messages += len(answered)
+            frames = self._frames
+            try:
+                following = b"".join([frames[opaque] for opaque in answered])
+            except KeyError as stray:
+                raise LoadError(f"opaque {stray} was never asked") from stray
             if refill:
-                frames = self._frames
-                self.socket.sendall(b"".join([frames[opaque] for opaque in answered]))
+                self.socket.sendall(following)
         return len(answered)
 
     def _time(self, answered: Sequence[int | bytes], refill: bool) -> None:

@@ -19,7 +19,7 @@ from typing import Self
 
 from tests.compat import maven, ports, wire
 
-START_LIMIT_S = 60.0
+START_LIMIT_S = 120.0
 STOP_LIMIT_S = 20.0
 _POLL_S = 0.02
 CLUSTER_NAME = "DefaultCluster"

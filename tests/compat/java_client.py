@@ -93,6 +93,8 @@ def _outcomes(output: str) -> dict[str, Outcome]:
 def mqadmin(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """RocketMQ's own mqadmin.  Raises maven.JavaMissingError."""
     home.mkdir(parents=True, exist_ok=True)
+    quiet = home / "quiet.xml"
+    quiet.write_text('<configuration><root level="OFF"/></configuration>')
     command = [
         maven.java(),
         "-Xmx128m",
@@ -100,6 +102,7 @@ def mqadmin(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         "-XX:+UseSerialGC",
         f"-Duser.home={home}",
         f"-Drocketmq.home.dir={home}",
+        f"-Drmq.logback.configurationFile={quiet}",
         "-cp",
         maven.apache_classpath(),
         "org.apache.rocketmq.tools.command.MQAdminStartup",

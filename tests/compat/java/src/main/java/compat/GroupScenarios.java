@@ -7,6 +7,7 @@ import java.util.TreeSet;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.impl.consumer.ProcessQueue;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -105,15 +106,31 @@ final class GroupScenarios {
         Inbox before = new Inbox();
         DefaultMQPushConsumer consumer = context.startPush("*", before);
         before.await(box -> box.bodies().size() == 20, Context.PATIENCE_MILLIS, "20 messages");
-        // The listener has returned for all but perhaps the last call, whose offset is committed after it.
-        Thread.sleep(500);
+        awaitIdle(consumer);
         consumer.shutdown();
         context.sendNumbered("after", "TagR", 20);
         Inbox after = new Inbox();
-        context.startPush("*", after);
+        DefaultMQPushConsumer restarted = context.startPush("*", after);
         after.await(box -> box.bodies().size() >= 20, Context.PATIENCE_MILLIS, "20 messages after the restart");
         for (MessageExt message : after.all()) {
             Expect.that(Inbox.text(message).startsWith("after"), "delivered again after its commit: " + Inbox.text(message));
         }
+        awaitIdle(restarted);
+    }
+
+    /** Waits until all listeners have returned: a shutdown commits only up to the oldest that has not. */
+    private static void awaitIdle(DefaultMQPushConsumer consumer) throws Exception {
+        long deadline = System.currentTimeMillis() + Context.PATIENCE_MILLIS;
+        long cached;
+        do {
+            // Between the last removal from the cache and the update of the offset there is nothing to wait for.
+            Thread.sleep(300);
+            cached = 0;
+            for (ProcessQueue queue : consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable()
+                .values()) {
+                cached += queue.getMsgCount().get();
+            }
+            Expect.that(System.currentTimeMillis() < deadline, cached + " messages are still being consumed");
+        } while (cached > 0);
     }
 }

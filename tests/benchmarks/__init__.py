@@ -1,0 +1,1 @@
+"""The benchmark's own parts: what it counts must be what is there."""
