@@ -57,12 +57,26 @@ class SendAdmission:
         self._config = config
         self._topics = topics
         self._below = below
+        # By topic; one holds as long as the objects that it was derived from are the current ones.
+        self._admissions: dict[str, Admission] = {}
+        self._derived_for = config.broker
 
     def admit(self, header: SendHeader, peer: tuple[str, int]) -> Admission:
         """The topic of `header`.  Raises RequestError, or `StoreError` if a new topic cannot be saved."""
-        topic = header.topic
-        broker = self._config.broker
+        broker, topic = self._config.broker, header.topic
+        if broker is not self._derived_for:
+            self._admissions.clear()
+            self._derived_for = broker
         config = self._topics.get(topic)
+        admission = self._admissions.get(topic)
+        if admission is None or admission.config is not config:
+            self._admissions.pop(topic, None)
+            admission = self._derive(header, config, peer)
+            self._admissions[topic] = admission
+        return admission
+
+    def _derive(self, header: SendHeader, config: TopicConfig | None, peer: tuple[str, int]) -> Admission:
+        topic, broker = header.topic, self._config.broker
         if not broker.broker_permission & PERM_WRITE and config is not None and config.order:
             remark = f"the broker[{broker.broker_ip1}] sending message is forbidden"
             raise RequestError(ResponseCode.NO_PERMISSION, remark)

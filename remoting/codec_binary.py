@@ -19,6 +19,9 @@ from sprocket.common.errors import ProtocolError
 _FIXED = struct.Struct(">hBhiii")
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
+# Key length, a key of one byte, value length.
+_SHORT_ENTRY = struct.Struct(">hBi")
+_LETTERS = tuple(map(chr, range(128)))
 
 
 class BinaryHeader(NamedTuple):
@@ -53,24 +56,32 @@ def decode_header(header: bytes) -> BinaryHeader:
 
 
 def _decode_map(header: bytes, position: int, end: int) -> dict[str, str]:
+    # Two ways of saving calls: a key of one letter, as a send's header has them, is read together with both
+    # lengths; and texts are cut from one decoded text, which is right for all that is ASCII.
     fields: dict[str, str] = {}
-    key_length, value_length = _I16.unpack_from, _I32.unpack_from
+    whole = header.decode("latin-1")
+    short_entry, key_length, value_length = _SHORT_ENTRY.unpack_from, _I16.unpack_from, _I32.unpack_from
     while position < end:
-        (size,) = key_length(header, position)
-        position += 2
-        key_stop = position + size
-        if size < 0 or key_stop + 4 > end:
-            raise ProtocolError("binary_header", f"key of {size} bytes")
-        key = header[position:key_stop].decode()
-        (size,) = value_length(header, key_stop)
-        position = key_stop + 4
-        value_stop = position + size
-        if size < 0 or value_stop > end:
-            raise ProtocolError("binary_header", f"value of {size} bytes")
+        size, letter, value_bytes = short_entry(header, position) if position + 7 <= end else (0, 0, 0)
+        if size == 1 and letter < 128:
+            key = _LETTERS[letter]
+            position += 7
+        else:
+            (size,) = key_length(header, position)
+            key_stop = position + 2 + size
+            if size < 0 or key_stop + 4 > end:
+                raise ProtocolError("binary_header", f"key of {size} bytes")
+            key = header[position + 2 : key_stop].decode()
+            (value_bytes,) = value_length(header, key_stop)
+            position = key_stop + 4
+        stop = position + value_bytes
+        if value_bytes < 0 or stop > end:
+            raise ProtocolError("binary_header", f"value of {value_bytes} bytes")
         # The reference reads an empty text as null.
-        if size:
-            fields[key] = header[position:value_stop].decode()
-        position = value_stop
+        if value_bytes:
+            value = whole[position:stop]
+            fields[key] = value if value.isascii() else header[position:stop].decode()
+        position = stop
         if len(fields) > limits.MAX_EXT_FIELDS:
             raise ProtocolError("ext_fields", f"more than {limits.MAX_EXT_FIELDS} entries")
     return fields

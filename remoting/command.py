@@ -55,11 +55,12 @@ class Channel(Protocol):
     def close(self) -> None: ...
 
 
-class Request(msgspec.Struct, Generic[H_co], kw_only=True):
+class Request(msgspec.Struct, Generic[H_co], kw_only=True, gc=False):
     """One request.  `header` has the type that the route of `code` names.
 
     `body`, `channel` and `serialization` are set by the connection after the header is decoded; their
     wire names are such that a header cannot hold them by accident, and they are always overwritten.
+    The collector does not follow requests (`gc=False`): nothing that one refers to may refer back to it.
     """
 
     code: Int

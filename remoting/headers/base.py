@@ -14,7 +14,7 @@ Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class Header(msgspec.Struct, rename="camel"):
+class Header(msgspec.Struct, rename="camel", gc=False):
     """Base of all header structs: snake_case here, the reference's camelCase on the wire."""
 
 

@@ -214,6 +214,17 @@ async def test_permissions(tmp_path: Path) -> None:
         assert (await path.send()).code == ResponseCode.SUCCESS
 
 
+async def test_a_change_of_a_topic_holds_for_the_next_send(tmp_path: Path) -> None:
+    async with hot_path(tmp_path) as path:
+        assert (await path.send(queue_id=3)).code == ResponseCode.SUCCESS
+        path.topics.update([TopicConfig(TOPIC, 2, 2)])
+        assert (await path.send(queue_id=3)).code == ResponseCode.INVALID_PARAMETER
+        path.topics.update([TopicConfig(TOPIC, 2, 2, perm=4)])
+        assert (await path.send(queue_id=1)).code == ResponseCode.NO_PERMISSION
+        path.topics.delete(TOPIC)
+        assert (await path.send(default_topic="none")).code == ResponseCode.TOPIC_NOT_EXIST
+
+
 async def test_a_negative_queue_is_any_queue(tmp_path: Path) -> None:
     async with hot_path(tmp_path) as path:
         chosen = {header_of(await path.send(queue_id=-1)).queue_id for _ in range(40)}
