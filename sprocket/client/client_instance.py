@@ -28,6 +28,7 @@ from sprocket.common.clock import Clock, SystemClock
 logger = logging.getLogger(__name__)
 
 AUTO_CREATE_TOPIC_KEY = "TBW102"
+_FIRST_POLL_S = 1.0
 # A route that has lost a broker is asked for this often, so that a restarted broker is found at once; for so long.
 _DIMINISHED_POLL_S = 1.0
 _DIMINISHED_LIMIT_S = 120.0
@@ -208,8 +209,10 @@ class ClientInstance:
             logger.warning("event=route_refresh_failed topic=%s reason=%r", topic, str(error))
 
     async def _poll_routes(self) -> None:
+        # Often at first: what is young, a topic or a cluster, changes soon.
         now = asyncio.get_running_loop().time
-        all_due = now() + self.settings.poll_name_server_interval_s
+        interval_s = min(_FIRST_POLL_S, self.settings.poll_name_server_interval_s)
+        all_due = now() + interval_s
         while True:
             soon = now() + _DIMINISHED_POLL_S if self._diminished else all_due
             await self._poll_due.wait(min(soon, all_due) - now())
@@ -217,7 +220,8 @@ class ClientInstance:
             for topic in list(self._routes if is_all else self._diminished):
                 await self._refresh_quietly(topic)
             if is_all:
-                all_due = now() + self.settings.poll_name_server_interval_s
+                interval_s = min(interval_s * 2, self.settings.poll_name_server_interval_s)
+                all_due = now() + interval_s
             for topic, (_, limit) in list(self._diminished.items()):
                 if now() >= limit:
                     del self._diminished[topic]
