@@ -14,7 +14,7 @@ from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTabl
 from remoting.bodies.topic import DataVersion
 from remoting.codes import ResponseCode
 from sprocket.common.clock import Clock
-from sprocket.common.errors import RequestError
+from sprocket.common.errors import RequestError, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +63,23 @@ class SubscriptionGroups:
         return group in self.by_name
 
     def forbidden(self, group: str, topic: str) -> int:
-        """Bits that forbid a group things on a topic; bit 0 is consuming."""
+        """What a group may not do with a topic: the bits of its permission, PERM_READ for consuming."""
         return self._forbidden.get(group, {}).get(topic, 0)
+
+    def forbid(self, group: str, topic: str, bits: int) -> None:
+        """Set what a group may not do with a topic; 0 forbids nothing.  Raises `StoreError`, and is then undone."""
+        before = self._forbidden
+        after = {name: dict(topics) for name, topics in before.items()}
+        after.setdefault(group, {})[topic] = bits
+        if not bits:
+            del after[group][topic]
+        self._forbidden = {name: topics for name, topics in after.items() if topics}
+        try:
+            self._replace(dict(self.by_name))
+        except StoreError:
+            self._forbidden = before
+            raise
+        logger.info("event=group_forbidden group=%s topic=%s bits=%d", group, topic, bits)
 
     def snapshot(self) -> SubscriptionGroupTable:
         """The table as it is answered."""
@@ -93,8 +108,7 @@ class SubscriptionGroups:
         """Forget a group; whether it was there.  Raises `StoreError` if the file cannot be written."""
         if group not in self.by_name:
             return False
-        self._forbidden.pop(group, None)
-        self._replace({name: config for name, config in self.by_name.items() if name != group})
+        self._replace({name: config for name, config in self.by_name.items() if name != group}, without=group)
         logger.info("event=subscription_group_deleted group=%s", group)
         return True
 
@@ -103,10 +117,13 @@ class SubscriptionGroups:
         for config in configs:
             logger.info("event=subscription_group_changed group=%s config=%s", config.group_name, config)
 
-    def _replace(self, table: Mapping[str, SubscriptionGroupConfig]) -> None:
+    def _replace(self, table: Mapping[str, SubscriptionGroupConfig], without: str | None = None) -> None:
+        """The file first: what it does not hold, memory does not hold."""
         version = copy(self.data_version)
         version.next(self._clock.wall_ms())
-        self._file.write(pretty(SubscriptionGroupTable(dict(table), self._forbidden, version)))
+        forbidden = {group: topics for group, topics in self._forbidden.items() if group != without}
+        self._file.write(pretty(SubscriptionGroupTable(dict(table), forbidden, version)))
+        self._forbidden = forbidden
         self.by_name.clear()
         self.by_name.update(table)
         self.data_version = version

@@ -27,6 +27,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
 from remoting.fastjson import dumps
 from remoting.headers.admin import (
+    CloneGroupOffsetRequestHeader,
     GetConsumeStatsRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
     QuerySubscriptionByConsumerRequestHeader,
@@ -87,6 +88,7 @@ class ConsumptionProcessor:
                 group, Action.GET,
             ),
             Route(code.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequestHeader, self.reset, group, Action.UPDATE),
+            Route(code.CLONE_GROUP_OFFSET, CloneGroupOffsetRequestHeader, self.clone, group, Action.UPDATE),
         ]  # fmt: skip
 
     # Looking
@@ -214,3 +216,16 @@ class ConsumptionProcessor:
         if group is not None and group.is_broadcasting:
             for member in group.members.values():
                 member.channel.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body)
+
+    def clone(self, request: Request[CloneGroupOffsetRequestHeader]) -> Response:
+        """Give one group the offsets of another, in one topic or in all that the other subscribes to."""
+        header = request.header
+        topics = {header.topic} if header.topic else self._offsets.topics_of(header.src_group)
+        online = self._consumers.group(header.src_group)
+        if not header.offline and online is not None and online.subscriptions:
+            topics &= online.subscriptions.keys()
+        for topic in topics:
+            if topic in self._topics:
+                self._offsets.clone(header.src_group, header.dest_group, topic)
+        logger.info("event=offsets_cloned from=%s to=%s topics=%s", header.src_group, header.dest_group, sorted(topics))
+        return Response()

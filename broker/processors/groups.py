@@ -6,11 +6,16 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateSubscriptionGroup` 
 from broker.consumer_offsets import ConsumerOffsets
 from broker.names import illegal_group
 from broker.subscription_groups import SubscriptionGroups
-from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
+from remoting.bodies.group import GroupForbidden, SubscriptionGroupConfig, SubscriptionGroupList
+from remoting.bodies.topic import PERM_READ
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
 from remoting.fastjson import dumps, loads
-from remoting.headers.admin import DeleteSubscriptionGroupRequestHeader, GetSubscriptionGroupConfigRequestHeader
+from remoting.headers.admin import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
+)
 from remoting.routes import Action, NoHeader, Resource, Route
 from sprocket.common.errors import RequestError
 
@@ -38,6 +43,10 @@ class GroupProcessor:
             Route(
                 code.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader, self.config,
                 group, Action.GET,
+            ),
+            Route(
+                code.UPDATE_AND_GET_GROUP_FORBIDDEN, UpdateGroupForbiddenRequestHeader, self.forbid,
+                group, Action.UPDATE,
             ),
         ]  # fmt: skip
 
@@ -77,3 +86,15 @@ class GroupProcessor:
         if config is None:
             return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return Response(body=dumps(config))
+
+    def forbid(self, request: Request[UpdateGroupForbiddenRequestHeader]) -> Response:
+        """Forbid a group to consume a topic, allow it again, or only say how it is."""
+        header = request.header
+        if header.readable is not None:
+            if header.group not in self._groups:
+                return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
+            bits = self._groups.forbidden(header.group, header.topic)
+            bits = bits & ~PERM_READ if header.readable else bits | PERM_READ
+            self._groups.forbid(header.group, header.topic, bits)
+        readable = not self._groups.forbidden(header.group, header.topic) & PERM_READ
+        return Response(body=dumps(GroupForbidden(header.topic, header.group, readable)))

@@ -77,3 +77,11 @@ class SubscriptionGroupList(msgspec.Struct, rename="camel"):
     """Body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST."""
 
     group_config_list: list[SubscriptionGroupConfig] = []
+
+
+class GroupForbidden(msgspec.Struct, rename="camel"):
+    """Answer to UPDATE_AND_GET_GROUP_FORBIDDEN."""
+
+    topic: str
+    group: str
+    readable: bool

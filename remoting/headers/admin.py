@@ -54,6 +54,23 @@ class DeleteSubscriptionGroupRequestHeader(Header, kw_only=True):
     clean_offset: bool = False
 
 
+class UpdateGroupForbiddenRequestHeader(Header, kw_only=True):
+    """UPDATE_AND_GET_GROUP_FORBIDDEN; without `readable` it only asks."""
+
+    group: str
+    topic: str
+    readable: bool | None = None
+
+
+class CloneGroupOffsetRequestHeader(Header, kw_only=True):
+    """CLONE_GROUP_OFFSET; without a topic, of all topics of the group."""
+
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool = False
+
+
 class GetSubscriptionGroupConfigRequestHeader(Header, kw_only=True):
     """GET_SUBSCRIPTIONGROUP_CONFIG."""
 

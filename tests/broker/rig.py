@@ -94,16 +94,16 @@ class TestClient:
         return response.header(SendMessageResponseHeader)
 
     async def pull(
-        self, topic: str = TOPIC, queue_id: int = 0, offset: int = 0, group: str = GROUP
+        self, topic: str = TOPIC, queue_id: int = 0, offset: int = 0, group: str = GROUP, sys_flag: int = 4
     ) -> ReceivedResponse:
-        """Pull with the subscription in the request, not held."""
+        """Pull without being held; the subscription is in the request (4) or that of the heartbeats (0)."""
         header = PullMessageRequestHeader(
             consumer_group=group,
             topic=topic,
             queue_id=queue_id,
             queue_offset=offset,
             max_msg_nums=32,
-            sys_flag=4,
+            sys_flag=sys_flag,
             commit_offset=0,
             suspend_timeout_millis=1_000,
             subscription="*",

@@ -50,8 +50,7 @@ UNSUPPORTED = frozenset(
         RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON, RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
         # Administration that comes later.
         RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, RequestCode.QUERY_CORRECTION_OFFSET,
-        RequestCode.CLONE_GROUP_OFFSET, RequestCode.GET_BROKER_CONSUME_STATS, RequestCode.QUERY_CONSUME_QUEUE,
-        RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
+        RequestCode.GET_BROKER_CONSUME_STATS, RequestCode.QUERY_CONSUME_QUEUE,
         # Codes that RocketMQ's own broker does not answer either.
         RequestCode.QUERY_BROKER_OFFSET, RequestCode.GET_TOPIC_CONFIG_LIST, RequestCode.GET_TOPIC_NAME_LIST,
         RequestCode.GET_CLIENT_CONFIG, RequestCode.SUSPEND_CONSUMER, RequestCode.RESUME_CONSUMER,

@@ -9,6 +9,7 @@ from remoting.bodies.topic import TopicList
 from remoting.codes import RequestCode, ResponseCode
 from remoting.fastjson import loads
 from remoting.headers.admin import (
+    CloneGroupOffsetRequestHeader,
     CreateTopicRequestHeader,
     GetConsumeStatsRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
@@ -153,3 +154,16 @@ async def test_offset_files_over_the_wire(pair: Pair) -> None:
     broker.schedule.offsets.place(3, 8)
     response = await client.ask_well(RequestCode.GET_ALL_DELAY_OFFSET)
     assert b'"offsetTable":{3:8}' in response.body
+
+
+async def test_offsets_are_cloned(pair: Pair) -> None:
+    broker, client = pair
+    for topic in (TOPIC, "Other"):
+        await client.send(topic=topic)
+        broker.offsets.commit(GROUP, topic, 0, 1)
+    header = CloneGroupOffsetRequestHeader(src_group=GROUP, dest_group="Copy", topic=TOPIC)
+    await client.ask_well(RequestCode.CLONE_GROUP_OFFSET, header)
+    assert broker.offsets.topics_of("Copy") == {TOPIC}
+    header = CloneGroupOffsetRequestHeader(src_group=GROUP, dest_group="Copy")
+    await client.ask_well(RequestCode.CLONE_GROUP_OFFSET, header)
+    assert broker.offsets.query("Copy", "Other", 0) == 1

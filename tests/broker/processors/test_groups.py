@@ -1,14 +1,20 @@
 import pytest
 
 from broker.server import Broker
-from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList, SubscriptionGroupTable
+from remoting.bodies.group import (
+    GroupForbidden,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+    SubscriptionGroupTable,
+)
 from remoting.codes import RequestCode, ResponseCode
 from remoting.fastjson import dumps, loads
 from remoting.headers.admin import (
     DeleteSubscriptionGroupRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
 )
-from tests.broker.rig import TOPIC, TestClient
+from tests.broker.rig import GROUP, TOPIC, TestClient
 
 Pair = tuple[Broker, TestClient]
 
@@ -38,3 +44,28 @@ async def test_refused_groups(pair: Pair, config: SubscriptionGroupConfig) -> No
     _, client = pair
     response = await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=dumps(config))
     assert response.code == ResponseCode.INVALID_PARAMETER
+
+
+async def test_group_is_forbidden_a_topic_and_allowed_it_again(pair: Pair) -> None:
+    broker, client = pair
+    await client.send()
+    await client.heartbeat("c1", TOPIC)
+
+    async def ask(readable: bool | None) -> bool:
+        header = UpdateGroupForbiddenRequestHeader(group=GROUP, topic=TOPIC, readable=readable)
+        response = await client.ask_well(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, header)
+        return loads(response.body, GroupForbidden).readable
+
+    assert await ask(None)
+    assert not await ask(False)
+    assert (await client.pull(sys_flag=0)).code == ResponseCode.NO_PERMISSION
+    assert await ask(True)
+    assert (await client.pull(sys_flag=0)).code == ResponseCode.SUCCESS
+    assert broker.groups.snapshot().forbidden_table == {}
+
+
+async def test_unknown_group_is_not_forbidden_anything(pair: Pair) -> None:
+    _, client = pair
+    header = UpdateGroupForbiddenRequestHeader(group="Nobody", topic=TOPIC, readable=False)
+    response = await client.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, header)
+    assert response.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
