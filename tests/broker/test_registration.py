@@ -1,18 +1,27 @@
 """Registration against name servers that remember what they were told."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import pytest
 
+from namesrv.config import NamesrvConfig
+from namesrv.server import NameServer
 from remoting.bodies.registration import RegisterBrokerBody
+from remoting.bodies.route import TopicRouteData
 from remoting.bodies.stats import KVTable
+from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import VERSION, Request, Response
-from remoting.fastjson import dumps
+from remoting.command import VERSION, ReceivedResponse, Request, Response
+from remoting.fastjson import dumps, loads
 from remoting.headers.admin import CreateTopicRequestHeader, DeleteTopicRequestHeader
-from remoting.headers.namesrv import RegisterBrokerRequestHeader, UnregisterBrokerRequestHeader
+from remoting.headers.namesrv import (
+    GetRouteInfoRequestHeader,
+    RegisterBrokerRequestHeader,
+    UnregisterBrokerRequestHeader,
+)
 from remoting.routes import Action, Resource, Route, RouteTable
 from remoting.server import RemotingServer
 from tests.broker.rig import running_broker, until
@@ -163,3 +172,32 @@ async def test_limited_permission_is_what_clients_are_told(tmp_path: Path, name_
         table = server.registrations[-1][1].topic_config_serialize_wrapper.topic_config_table
         assert table["TBW102"].perm == 4
         assert broker.topics.by_name["TBW102"].perm == 7
+
+
+async def test_with_the_real_name_server(tmp_path: Path) -> None:
+    name_server = NameServer(NamesrvConfig(listen_port=0, kv_config_path=tmp_path / "kv.json"))
+    await name_server.start()
+    address = f"127.0.0.1:{name_server.port}"
+    operator = RemotingClient()
+
+    async def route(topic: str) -> ReceivedResponse:
+        return await operator.invoke(
+            address, RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic=topic)
+        )
+
+    async with running_broker(tmp_path, namesrv_addr=address) as (broker, client):
+        assert await broker.registration.wait_registered(5)
+        assert not await broker.registration.is_outdated(address)
+        broker.topics.data_version.next(1)
+        assert await broker.registration.is_outdated(address)
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create("Orders"))
+        found = loads((await route("Orders")).body, TopicRouteData)
+        assert found.broker_datas[0].broker_addrs == {0: broker.address}
+        assert found.queue_datas[0].write_queue_nums == 4
+        await client.send(topic="OnFirstUse")
+        async with asyncio.timeout(5):
+            while (await route("OnFirstUse")).code != ResponseCode.SUCCESS:
+                await asyncio.sleep(0.005)
+    assert (await route("Orders")).code == ResponseCode.TOPIC_NOT_EXIST
+    await operator.close()
+    await name_server.stop()
