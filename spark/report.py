@@ -19,6 +19,7 @@ _INK: Final = "#1f2933"
 _MUTED: Final = "#6b7785"
 _GRID: Final = "#e4e8ec"
 _DOTS_PER_INCH: Final = 144
+_DENSE_POINTS: Final = 400
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,10 @@ def line_chart(
     """Lines over a common axis.  `marks` are named vertical lines; `fill` shades below the lines."""
     figure, axes = _axes(9.6, 3.7)
     for color, each in zip(_colors(len(series)), series, strict=True):
-        axes.plot(each.x, each.y, color=color, linewidth=1.6, label=each.name)
+        is_dense = len(each.x) > _DENSE_POINTS
+        axes.plot(each.x, each.y, color=color, linewidth=0.8 if is_dense else 1.6, label=each.name)
         if fill:
-            axes.fill_between(each.x, each.y, color=color, alpha=0.12, linewidth=0)
+            axes.fill_between(each.x, each.y, color=color, alpha=0.35 if is_dense else 0.12, linewidth=0)
     if logarithmic:
         axes.set_yscale("log")
     else:
@@ -166,8 +168,9 @@ def heat_map(
         table[rows.index(row), columns.index(column)] = value
     figure, axes = _axes(9.6, 0.9 + 0.31 * len(rows))
     reach = max(1.0, float(np.nanpercentile(np.abs(table), 98))) if values else 1.0
+    lowest = min(-0.25 * reach, max(-reach, float(np.nanmin(table)))) if values else -1.0
     image = axes.imshow(
-        table, aspect="auto", cmap="RdBu_r", norm=TwoSlopeNorm(0, -reach, reach), interpolation="nearest"
+        table, aspect="auto", cmap="RdBu_r", norm=TwoSlopeNorm(0, lowest, reach), interpolation="nearest"
     )
     axes.set_xticks(range(len(columns)), list(columns))
     axes.set_yticks(range(len(rows)), list(rows))
@@ -176,7 +179,9 @@ def heat_map(
     axes.tick_params(length=0)
     for y, x in np.argwhere(~np.isnan(table)):
         strong = abs(table[y, x]) > 0.62 * reach
-        axes.text(x, y, f"{table[y, x]:.0f}", ha="center", va="center", fontsize=7, color="white" if strong else _INK)
+        axes.text(
+            x, y, f"{round(table[y, x])}", ha="center", va="center", fontsize=7, color="white" if strong else _INK
+        )
     bar = figure.colorbar(image, ax=axes, pad=0.012, aspect=24, extend="both")
     bar.set_label(color_label, color=_MUTED, fontsize=9)
     bar.outline.set_visible(False)
@@ -198,14 +203,17 @@ def _axes(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def _mark(axes: Axes, marks: Mapping[str, float]) -> None:
+    low, high = axes.get_xlim()
     for step, (name, x) in enumerate(sorted(marks.items(), key=lambda mark: mark[1])):
+        is_far = x > low + 0.7 * (high - low)
         axes.axvline(x, color=_INK, linewidth=1, linestyle=(0, (4, 3)))
         axes.annotate(
             name,
             (x, 1),
             xycoords=("data", "axes fraction"),
-            xytext=(5, -10 - 13 * step),
+            xytext=(-5 if is_far else 5, -10 - 13 * step),
             textcoords="offset points",
+            ha="right" if is_far else "left",
             fontsize=8.5,
             color=_INK,
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},

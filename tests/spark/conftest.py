@@ -14,6 +14,9 @@ from spark.log_reader import read_span
 from spark.options import SourceOptions
 from spark.plan import plan
 
+# The light compiler: tests are short queries.
+QUICK = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
 
 @pytest.fixture(scope="session")
 def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
@@ -23,7 +26,7 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     warehouse = tmp_path_factory.mktemp("warehouse")
     try:
-        spark = session("local[2]", "tests", {"spark.sql.warehouse.dir": str(warehouse), "spark.driver.memory": "1g"})
+        spark = session("local[2]", "tests", {"spark.sql.warehouse.dir": str(warehouse), **QUICK})
     except ConfigError as error:
         pytest.skip(str(error))
     yield spark
