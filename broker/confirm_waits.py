@@ -51,6 +51,8 @@ class ConfirmWaits:
     def wait(self, end_offset: int, timeout_ms: int, answer: Answer) -> None:
         """Call `answer` when the log is confirmed up to `end_offset`, or cannot be, or time is up."""
         wait = _Wait(answer, self._clock.monotonic() + timeout_ms / 1000)
+        while self._waits and self._waits[0].answer is None:
+            self._waits.popleft()
         self._store.when_confirmed(end_offset, wait.finish)
         if wait.answer is not None:
             self._waits.append(wait)

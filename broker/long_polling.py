@@ -22,6 +22,8 @@ PASSED_BY_S: Final = 5.0
 MAX_HELD_PER_CHANNEL: Final = 8192
 # Deadlines this close together share a turn of the timer.
 _TICK_S: Final = 0.05
+# So many deadlines of answered pulls are kept before it is worth going through all of them.
+_MOST_STALE: Final = 1024
 
 
 class QueueEnds(Protocol):
@@ -35,7 +37,7 @@ class QueueEnds(Protocol):
 class HeldPull:
     """One held pull, from `offset` on; `matches` is None when every message will do."""
 
-    __slots__ = ("channel_id", "deadline", "key", "matches", "offset", "request")
+    __slots__ = ("__weakref__", "channel_id", "deadline", "key", "matches", "offset", "request")
 
     def __init__(
         self, request: Request[Any], topic: str, queue_id: int, offset: int, matches: TagFilter | None, deadline: float
@@ -61,16 +63,18 @@ class HeldPulls:
         self._clock = clock
         self._call_later = call_later
         self._answer = answer
-        self._by_queue: dict[tuple[str, int], list[HeldPull]] = {}
+        # Sets that keep their order: who was held first is answered first.
+        self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
         self._by_channel: dict[int, set[HeldPull]] = {}
-        # (deadline, number, pull); a pull whose deadline moved forward is there twice.
+        self._count = 0
+        # (deadline, number, pull), also of pulls that are answered; one whose deadline was moved is there twice.
         self._deadlines: list[tuple[float, int, HeldPull]] = []
         self._numbers = count()
         self._timer: Timer | None = None
         self._timer_at = 0.0
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_channel.values()))
+        return self._count
 
     def hold(
         self, request: Request[Any], topic: str, queue_id: int, offset: int, matches: TagFilter | None, timeout_s: float
@@ -84,7 +88,8 @@ class HeldPulls:
         deadline = self._clock.monotonic() + timeout_s
         pull = HeldPull(request, topic, queue_id, offset, matches, deadline)
         held.add(pull)
-        self._by_queue.setdefault(pull.key, []).append(pull)
+        self._by_queue.setdefault(pull.key, {})[pull] = None
+        self._count += 1
         self._expect(pull)
         return True
 
@@ -141,8 +146,9 @@ class HeldPulls:
         self._answer(request)
 
     def _leave_queue(self, pull: HeldPull) -> None:
+        self._count -= 1
         pulls = self._by_queue[pull.key]
-        pulls.remove(pull)
+        del pulls[pull]
         if not pulls:
             del self._by_queue[pull.key]
 
@@ -156,11 +162,18 @@ class HeldPulls:
     def _expect(self, pull: HeldPull) -> None:
         deadline = pull.deadline
         heapq.heappush(self._deadlines, (deadline, next(self._numbers), pull))
+        if len(self._deadlines) > 2 * self._count + _MOST_STALE:
+            self._forget_answered()
         if self._timer is not None:
             if deadline >= self._timer_at:
                 return
             self._timer.cancel()
         self._set_timer(deadline)
+
+    def _forget_answered(self) -> None:
+        """A consumer at the end of its queue has a pull held and answered for each message: keep none of them."""
+        self._deadlines = [entry for entry in self._deadlines if entry[2].request and entry[0] == entry[2].deadline]
+        heapq.heapify(self._deadlines)
 
     def _set_timer(self, at: float) -> None:
         self._timer_at = at

@@ -1,5 +1,6 @@
 """Held pulls: who is woken by what, and when."""
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -133,6 +134,21 @@ def test_all_held_pulls_share_one_timer_and_none_is_left_behind() -> None:
     held.timers.advance(20)
     assert sorted(held.answered) == list(range(1000))
     assert held.timers.pending == []
+
+
+def test_answered_pulls_are_not_kept_until_their_time_would_be_up() -> None:
+    held = Held()
+    held.hold(0, queue_id=1, timeout_s=10)
+    alive = weakref.WeakSet[long_polling.HeldPull]()
+    for opaque in range(20_000):
+        held.hold(opaque, offset=opaque)
+        alive.update(held.pulls._by_queue["T", 0])
+        held.arrive(7)
+    assert len(held.pulls) == 1
+    assert len(alive) < 5000
+    held.answered.clear()
+    held.timers.advance(11)
+    assert held.answered == [0]
 
 
 def test_who_is_gone_is_forgotten() -> None:
