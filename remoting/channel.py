@@ -251,9 +251,8 @@ class RemotingChannel(asyncio.Protocol):
     def write(self, *buffers: Buffer) -> None:
         if self.is_closed:
             return
-        for buffer in buffers:
-            self._out.append(buffer)
-            self._out_bytes += len(buffer)
+        self._out += buffers
+        self._out_bytes += len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         if not self._reading and not self._flush_scheduled:
             # Whatever else is written in this turn of the loop leaves with it in one system call.
             self._flush_scheduled = True
