@@ -1,0 +1,109 @@
+"""Runs of requests for one batch handler, and the templates that answer them."""
+
+from typing import Any
+
+import pytest
+
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import ReceivedResponse, Request, Response
+from remoting.frames import ResponseTemplate, encode_request, encode_response
+from remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder, frame_prefix
+from remoting.headers.base import Header, Int
+from remoting.routes import Action, Entry, Resource, Route, RouteTable
+
+BOTH = pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
+
+
+class Numbered(Header):
+    number: Int
+
+
+def table() -> RouteTable:
+    return RouteTable(
+        [
+            Route(code, Numbered, None, Resource.NONE, Action.NONE, batch=lambda run: None)
+            for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+        ]
+    )
+
+
+def frames_of(*contents: bytes) -> list[Frame]:
+    return FrameDecoder().feed(b"".join(contents))
+
+
+def send(number: int, serialization: int, code: int = 310) -> bytes:
+    body = b"body %d" % number
+    fields = {"number": str(number), "other": "é"}
+    return encode_request(code, number, fields, len(body), serialization=serialization) + body
+
+
+def run_of(frames: list[Frame]) -> list[Request[Any]]:
+    """The run that begins with the first frame, as a channel finds it."""
+    routes = table()
+    decoded = routes.decode(frames[0])
+    assert not isinstance(decoded, ReceivedResponse)
+    entry: Entry = decoded[0]
+    decoded[1].channel = "a channel"
+    run = [decoded[1]]
+    routes.decode_run(entry, frames[0], frames[1:], run)
+    return run
+
+
+@BOTH
+def test_a_run_holds_what_decoding_one_by_one_gives(serialization: int) -> None:
+    frames = frames_of(*(send(number, serialization) for number in range(100)))
+    run = run_of(frames)
+    assert [(one.opaque, one.header.number, one.body) for one in run] == [(n, n, b"body %d" % n) for n in range(100)]
+    assert {one.serialization for one in run} == {serialization}
+    assert {one.channel for one in run} == {"a channel"}
+    one_by_one = [table().decode(frame) for frame in frames]
+    for request, alone in zip(run, one_by_one, strict=True):
+        assert not isinstance(alone, ReceivedResponse)
+        alone[1].channel = "a channel"
+        assert request == alone[1]
+
+
+def json_frame(header: bytes) -> bytes:
+    return frame_prefix(JSON, len(header), 0) + header
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        send(9, JSON, code=320),
+        send(9, ROCKETMQ),
+        json_frame(b'{"code":310,"flag":1,"opaque":3}'),
+        json_frame(b'{"code":310,"extFields":{"number":"x"}}'),
+        json_frame(b'{"code":310,"extFields":{"number":"1"},"code":320}'),
+        json_frame(b'{"code":310,"extFields":{"num'),
+        json_frame(b'{"code":310,"extFields":{"number":"1"}}')[:-1] + b"\xff",
+        json_frame(b'{"code":310,"extFields":null}'),
+        json_frame(b"[]"),
+        json_frame(b""),
+    ],
+)
+def test_a_run_ends_before_what_does_not_belong_to_it(stranger: bytes) -> None:
+    frames = frames_of(send(1, JSON), send(2, JSON), stranger, send(3, JSON))
+    assert [request.opaque for request in run_of(frames)] == [1, 2]
+
+
+def test_a_run_takes_headers_in_another_order_than_the_usual() -> None:
+    odd = json_frame(b'{"opaque":7,"extFields":{"number":"1"},"code":310}')
+    frames = frames_of(send(1, JSON), odd)
+    # It is no error, only not of this run.
+    assert [request.opaque for request in run_of(frames)] == [1]
+    assert [request.opaque for request in run_of(frames[1:])] == [7]
+
+
+@BOTH
+def test_a_template_says_what_the_general_way_says(serialization: int) -> None:
+    template = ResponseTemplate(
+        ResponseCode.PULL_NOT_FOUND, {"id": "7F%08X", "offset": "%d", "key": "%b"}, {"region": '50%s "x"'}, "100%d"
+    )
+    fast = template.frame(serialization, 2**31 - 1, (255, -1, b"abc"), 4) + b"body"
+    fields = {"id": "7F000000FF", "offset": "-1", "key": "abc", "region": '50%s "x"'}
+    general = b"".join(
+        encode_response(Response(ResponseCode.PULL_NOT_FOUND, "100%d", fields, b"body"), 2**31 - 1, serialization)
+    )
+    empty = RouteTable([])
+    assert empty.decode(frames_of(fast)[0]) == empty.decode(frames_of(general)[0])
