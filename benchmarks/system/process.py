@@ -22,6 +22,12 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
+def machine_busy_s() -> float:
+    """Processor seconds of the whole machine so far, what a hypervisor took away included."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, _lines("/proc/stat")[0].split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / _TICKS_PER_S
+
+
 def memory(pid: int) -> Memory:
     """Resident memory now."""
     kib = {}

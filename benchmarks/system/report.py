@@ -11,11 +11,18 @@ from rich.table import Table
 from benchmarks.system.process import Memory
 
 _MIB = 1 << 20
+_HEADINGS = (
+    *("messages/s", "x apache", "x naive", "p50 us", "p99 us", "p999 us"),
+    *("CPU us/msg", "RSS MiB", "anon MiB", "others %"),
+)
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One workload on one engine in one round."""
+    """One workload on one engine in one round.
+
+    `others` is the share of the machine's processors that neither broker nor generator used, 0 to 1.
+    """
 
     rate: float
     cpu_us: float
@@ -23,6 +30,7 @@ class Measurement:
     p99_us: float
     p999_us: float
     memory: Memory
+    others: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,7 @@ class Report:
     loop: str
     seconds: float
     rounds: int
+    patience: int = 0
     startups: dict[str, list[Startup]] = field(default_factory=dict)
     measurements: dict[tuple[str, str], list[Measurement]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
@@ -61,6 +70,7 @@ class Report:
             "p999_us": median(one.p999_us for one in rounds),
             "resident_mib": median(one.memory.resident_bytes for one in rounds) / _MIB,
             "anonymous_mib": median(one.memory.anonymous_bytes for one in rounds) / _MIB,
+            "others": median(one.others for one in rounds),
         }
 
     def startup(self, engine: str) -> dict[str, float | None]:
@@ -168,6 +178,7 @@ def _row(report: Report, workload: str, engine: str) -> Sequence[str]:
         f"{numbers['cpu_us']:.2f}",
         f"{numbers['resident_mib']:,.0f}",
         f"{numbers['anonymous_mib']:,.0f}",
+        f"{100 * numbers['others']:.0f}",
     )
 
 

@@ -1,6 +1,7 @@
 """`python -m benchmarks.system.run`: the engines in turns, the same workloads on each, medians over rounds."""
 
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -18,7 +19,10 @@ from tests.compat import wire
 from tests.compat.cluster import ClusterError
 
 _IDLE_S = 2.0
-_FILE_COLUMNS = 150
+_FILE_COLUMNS = 172
+# A measurement counts as undisturbed up to this share of the machine used by others.
+_QUIET = 0.05
+_PATIENCE_PAUSE_S = 1.0
 # Once per start, so that no engine is measured before its JIT has seen the path, and once per workload.
 _START_WARM_UP = Workload("send", 128, 64)
 _START_WARM_UP_S = {True: 4.0, False: 8.0}
@@ -49,10 +53,18 @@ FULL = (
 @click.option("--seconds", type=float, help="Per workload and round.  [default: 2 quick, 4 full]")
 @click.option("--rounds", type=int, help="The medians are over these.  [default: 2 quick, 3 full]")
 @click.option("--loop", type=click.Choice(generator.LOOPS), default="auto", help="The load generator's inner loop.")
+@click.option("--patience", default=0, help="Repeat a disturbed measurement up to so often; keep the quietest.")
 @click.option("--only", default="", help="Only workloads whose name holds this text.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all numbers here; - is stdout.")
 def main(
-    quick: bool, names: str, seconds: float | None, rounds: int | None, loop: str, only: str, json_path: Path | None
+    quick: bool,
+    names: str,
+    seconds: float | None,
+    rounds: int | None,
+    loop: str,
+    patience: int,
+    only: str,
+    json_path: Path | None,
 ) -> None:
     """Measures whole brokers under load, beside a naive asyncio broker and Apache RocketMQ."""
     console = Console(stderr=json_path == Path("-"))
@@ -65,7 +77,7 @@ def main(
     workloads = [one for one in (QUICK if quick else FULL) if only in one.name]
     seconds = seconds or (2.0 if quick else 4.0)
     rounds = rounds or (2 if quick else 3)
-    report = Report(process.machine(), generator.loop_name(loop), seconds, rounds)
+    report = Report(process.machine(), generator.loop_name(loop), seconds, rounds, patience)
     try:
         for number in range(1, rounds + 1):
             for engine in chosen:
@@ -118,6 +130,7 @@ def _warm_up(running: engines.Running, report: Report, seconds: float) -> None:
 
 
 def _measure(running: engines.Running, workload: Workload, report: Report, *, quick: bool) -> Measurement:
+    """Measures once, and again while other processes disturb it and there is patience left; keeps the quietest."""
     topic = f"bench-{workload.kind}-{workload.body_bytes}"
     if workload.kind == "pull":
         if topic not in report.stocked.setdefault(running.broker_pid, set()):
@@ -126,9 +139,20 @@ def _measure(running: engines.Running, workload: Workload, report: Report, *, qu
     else:
         wire.create_topic(running.address, topic, QUEUES)
     generator.run(running.address, topic, workload, _WARM_UP_S, report.loop)
-    before = process.cpu_s(running.broker_pid)
+    best = _measure_once(running, topic, workload, report)
+    for _ in range(report.patience):
+        if best.others <= _QUIET:
+            break
+        time.sleep(_PATIENCE_PAUSE_S)
+        best = min(best, _measure_once(running, topic, workload, report), key=lambda one: one.others)
+    return best
+
+
+def _measure_once(running: engines.Running, topic: str, workload: Workload, report: Report) -> Measurement:
+    own, broker, machine = time.process_time(), process.cpu_s(running.broker_pid), process.machine_busy_s()
     result = generator.run(running.address, topic, workload, report.seconds, report.loop)
-    used = process.cpu_s(running.broker_pid) - before
+    used = process.cpu_s(running.broker_pid) - broker
+    others = process.machine_busy_s() - machine - used - (time.process_time() - own)
     return Measurement(
         rate=result.rate,
         cpu_us=used * 1e6 / max(1, result.messages),
@@ -136,6 +160,7 @@ def _measure(running: engines.Running, workload: Workload, report: Report, *, qu
         p99_us=result.percentile_us(0.99),
         p999_us=result.percentile_us(0.999),
         memory=process.memory(running.broker_pid),
+        others=max(0.0, others / result.elapsed_s / (os.cpu_count() or 1)),
     )
 
 
