@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -67,6 +69,8 @@ def main(
     json_path: Path | None,
 ) -> None:
     """Measures whole brokers under load, beside a naive asyncio broker and Apache RocketMQ."""
+    # So that a benchmark that is told to stop stops the servers that it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console(stderr=json_path == Path("-"))
     if not console.is_terminal:
         console.width = _FILE_COLUMNS
