@@ -63,13 +63,14 @@ class Request(msgspec.Struct, Generic[H_co], kw_only=True, gc=False):
     The collector does not follow requests (`gc=False`): nothing that one refers to may refer back to it.
     """
 
+    # In the order in which the usual clients write them: each is then looked for where it is.
     code: Int
-    opaque: Int = 0
-    flag: Int = 0
-    version: Int = 0
-    language: str | None = None
-    remark: str | None = None
     header: H_co = msgspec.field(name="extFields", default=None)  # type: ignore[assignment] # typed by the route
+    flag: Int = 0
+    language: str | None = None
+    opaque: Int = 0
+    remark: str | None = None
+    version: Int = 0
     body: bytes = msgspec.field(name="#body", default=b"")
     channel: Any = msgspec.field(name="#channel", default=None)
     serialization: int = msgspec.field(name="#serialization", default=0)
