@@ -25,7 +25,7 @@ from sprocket.common.errors import CorruptRecord
 from sprocket.common.limits import MAX_INFLATED_BYTES
 from store.layout import MAGIC_V1, MAGIC_V2, RECORD_FIXED_DTYPE, STORE_TIMESTAMP
 
-CHUNK_ROWS: Final = 8192
+CHUNK_ROWS: Final = 16384
 _IPV4_HOST_BYTES: Final = 8
 _IPV6_HOST_BYTES: Final = 20
 _MAX_TIMESTAMP_MS: Final = 253_402_300_799_999  # the end of the year 9999, the last that Python has

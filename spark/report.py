@@ -12,7 +12,7 @@ from jinja2 import Environment
 from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 PALETTE: Final = ("#2a6f97", "#e07a2f", "#3a9d6e", "#b23a6b", "#6b5b95", "#8a8a2a")
 _INK: Final = "#1f2933"
@@ -120,6 +120,9 @@ def line_chart(
             axes.fill_between(each.x, each.y, color=color, alpha=0.35 if is_dense else 0.12, linewidth=0)
     if logarithmic:
         axes.set_yscale("log")
+        values = [value for each in series for value in each.y]
+        axes.set_ylim(10 ** np.floor(np.log10(min(values))), 10 ** np.ceil(np.log10(max(values))))
+        axes.yaxis.set_minor_formatter(NullFormatter())
     else:
         axes.set_ylim(bottom=0)
     axes.margins(x=0.01)
@@ -133,6 +136,28 @@ def line_chart(
     _mark(axes, marks or {})
     if len(series) > 1:
         axes.legend(loc="upper right", bbox_to_anchor=(1.0, 1.16), ncols=len(series), frameon=False, fontsize=9)
+    return Chart(title, caption, _png(figure))
+
+
+def stacked_chart(
+    title: str,
+    caption: str,
+    series: Sequence[Series],
+    *,
+    x_label: str,
+    y_label: str,
+    marks: Mapping[str, float] | None = None,
+) -> Chart:
+    """Areas on top of each other; all series have the same x."""
+    figure, axes = _axes(9.6, 3.7)
+    areas = [each.y for each in series]
+    axes.stackplot(series[0].x, *areas, labels=[each.name for each in series], colors=_colors(len(series)), alpha=0.75)
+    axes.margins(x=0.01)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    _mark(axes, marks or {})
+    axes.legend(loc="upper right", bbox_to_anchor=(1.0, 1.16), ncols=len(series), frameon=False, fontsize=9)
     return Chart(title, caption, _png(figure))
 
 

@@ -12,10 +12,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from remoting.message_record import BLANK_MIN_BYTES
+from spark.consume_queue import open_queues, topics_of
 from spark.segment import RESYNC_BYTES, Segment, segment_paths
 from sprocket.common.errors import ConfigError, CorruptRecord
 
 COMMIT_LOG: Final = "commitlog"
+_QUEUES_ASKED: Final = 8
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class StoreDirectory:
         for index in range(len(paths) - 1, -1, -1):
             start, path = paths[index]
             with Segment(path, start) as segment:
-                end = start + last_whole_record_end(segment, drop_malformed)
+                end = start + last_whole_record_end(segment, drop_malformed, self._late_record(segment))
             if end > start:
                 sealed = [SegmentFile(path, start, start + path.stat().st_size) for start, path in paths[:index]]
                 segments = [*sealed, SegmentFile(path, start, end)]
@@ -52,6 +55,20 @@ class StoreDirectory:
                     _check_that_nothing_is_missing(segments)
                 return segments
         return []
+
+    def _late_record(self, segment: Segment) -> int:
+        """Position of a record near the end of `segment`, from a few ConsumeQueues; 0 if they know none.
+
+        From there the end is found without walking the whole segment.
+        """
+        latest = 0
+        for topic in topics_of(self.root)[:_QUEUES_ASKED]:
+            for queue in open_queues(self.root, topic)[:1]:
+                past = queue.range_of(0, segment.start + segment.size)[1]
+                position = queue.entry(past - 1)[0] - segment.start if past > queue.begin else 0
+                if position > latest and segment.span(position) is not None:
+                    latest = position
+        return latest
 
     def _segment_paths(self) -> list[tuple[int, Path]]:
         directory = self.root / COMMIT_LOG
@@ -65,14 +82,15 @@ class StoreDirectory:
         return paths
 
 
-def last_whole_record_end(segment: Segment, drop_malformed: bool = False) -> int:
+def last_whole_record_end(segment: Segment, drop_malformed: bool = False, begin: int = 0) -> int:
     """Position after the last record of the segment that is being written; 0 if it has none.
+
+    `begin` is where some record is known to begin, or 0.
 
     The chain ends at zeros, at a blank record, or at a record that is not complete.  A broken place with
     records after it is damage, not an end: CorruptRecord, unless `drop_malformed`.
     """
-    begin = 0
-    if segment.size < 8 or segment.span(0) is None:
+    if segment.size < BLANK_MIN_BYTES or segment.span(begin) is None:
         found = segment.resync(0, min(RESYNC_BYTES, segment.size))
         if found is None:
             return 0

@@ -6,7 +6,7 @@ from typing import Final
 
 from matplotlib.ticker import FuncFormatter
 
-from spark.report import Chart, Page, Series, Table, bar_chart, heat_map, line_chart
+from spark.report import Chart, Page, Series, Table, bar_chart, heat_map, line_chart, stacked_chart
 from sprocket.demo.analysis import Findings
 from sprocket.demo.sending import Sent
 from sprocket.demo.verdict import Check
@@ -92,15 +92,14 @@ def _stored_chart(findings: Findings, sent: Sent) -> Chart:
         Series(broker, [second - first for second in axis], [counts.get(second, 0) * 60 for second in axis])
         for broker, counts in sorted(by_broker.items())
     ]
-    return line_chart(
+    return stacked_chart(
         "Messages per minute as stored",
-        "Store timestamps of each broker, counted by the second and scaled to a minute. "
-        "While one broker is down, the other takes what the producer sends.",
+        "Store timestamps, counted by the second and scaled to a minute, one broker on top of the other. "
+        "While one is down, the other takes what the producer sends.",
         series,
         x_label="seconds since the first message",
         y_label="messages per minute",
         marks=_marks(sent, first),
-        fill=True,
     )
 
 
