@@ -8,7 +8,6 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final
 
-from broker import message_properties as names
 from broker.live_config import LiveConfig
 from broker.message_id import UniqueKeys
 from broker.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
@@ -16,6 +15,7 @@ from broker.queue_locks import QueueLocks
 from broker.send_admission import FAQ, Admission, SendHeader
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
+from remoting import message_properties as names
 from remoting.codes import ResponseCode
 from remoting.command import Request
 from remoting.message_record import SysFlag

@@ -14,10 +14,10 @@ from copy import copy
 import msgspec
 
 from broker.config_file import ConfigFile, pretty
-from broker.message_properties import REAL_QUEUE_ID, REAL_TOPIC, find
 from broker.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from remoting.bodies.topic import DataVersion
 from remoting.fastjson import dumps
+from remoting.message_properties import REAL_QUEUE_ID, REAL_TOPIC, find
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from store.config import parse_delay_levels

@@ -6,13 +6,13 @@ Source: RocketMQ 5.3.3, `SendMessageProcessor.preSend`, `handlePutMessageResult`
 from typing import Any
 
 from broker.message_id import offset_message_id
-from broker.message_properties import MSG_REGION, TRACE_ON
 from remoting.codes import ResponseCode
 from remoting.command import FLAG_ONEWAY, Request, Response
 from remoting.frames import JSON_PREFIXES, ResponseTemplate, encode_response
 from remoting.framing import JSON, frame_prefix
 from remoting.headers.base import to_ext_fields
 from remoting.headers.send import SendMessageResponseHeader
+from remoting.message_properties import MSG_REGION, TRACE_ON
 
 # (request, queue id, unique key)
 Sent = tuple[Request[Any], int, bytes]

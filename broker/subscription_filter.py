@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remoting.bodies.client import SubscriptionData
-from store.record import java_hash_code
+from remoting.java_hash import java_hash_code
 
 ALL: Final = "*"
 TAG: Final = "TAG"

@@ -14,18 +14,19 @@ from broker.confirm_waits import ConfirmWaits
 from broker.live_config import LiveConfig
 from broker.message_id import host_bytes
 from broker.message_intake import MessageIntake
-from broker.message_properties import find
 from broker.send_admission import RETRY_MARK, Admission, SendAdmission, SendHeader
 from broker.send_replies import Appended, SendReplies, Sent
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Channel, Request
 from remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from remoting.java_hash import java_hash_code
+from remoting.message_properties import find
 from remoting.message_record import SysFlag
 from remoting.routes import Action, Lane, Resource, Route
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, RequestError, SprocketError, StoreError
 from store.config import FlushDiskType
-from store.record import PendingMessage, java_hash_code
+from store.record import PendingMessage
 
 logger = logging.getLogger(__name__)
 

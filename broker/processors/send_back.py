@@ -8,13 +8,13 @@ Source: RocketMQ 5.3.3, `AbstractSendMessageProcessor.consumerSendMsgBack`, `Hoo
 import logging
 from collections.abc import Callable
 
-from broker import message_properties as names
 from broker.confirm_waits import ConfirmWaits
 from broker.live_config import LiveConfig
 from broker.message_id import offset_message_id
 from broker.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
+from remoting import message_properties as names
 from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.bodies.topic import PERM_WRITE
 from remoting.codes import RequestCode, ResponseCode

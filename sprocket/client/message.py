@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from remoting import message_properties as names
 from remoting.bodies.client import MessageQueue
 from remoting.message_record import SysFlag
-from sprocket.client import message_properties as names
 from sprocket.client.compression import decompress
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class ReceivedMessage:
     def properties(self) -> dict[str, str]:
         """All properties, the protocol's own among them."""
         if self._properties is None:
-            self._properties = names.decode(self._raw_properties.decode(errors="replace"))
+            self._properties = names.parse(self._raw_properties.decode(errors="replace"), keep_first=True)
         return self._properties
 
     @property

@@ -5,9 +5,9 @@ Source: RocketMQ 5.3.3, `DefaultMQPushConsumerImpl.sendMessageBack`, `sendMessag
 
 import logging
 
+from remoting import message_properties as names
 from remoting.codes import RequestCode
 from remoting.headers.send import ConsumerSendMsgBackRequestHeader
-from sprocket.client import message_properties as names
 from sprocket.client.client_instance import ClientInstance
 from sprocket.client.errors import ClientError
 from sprocket.client.message import ReceivedMessage

@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, `TopicPublishInfo`, `MQFaultStrategy.selectOneMessageQue
 from collections.abc import Callable
 
 from remoting.bodies.client import MessageQueue
-from sprocket.client.java_hash import java_hash
+from remoting.java_hash import java_hash_code
 from sprocket.client.topic_route import TopicRoute
 
 
@@ -45,4 +45,4 @@ class RoundRobin:
 def by_sharding_key(route: TopicRoute, key: str) -> MessageQueue:
     """The queue of `key`: the same one as long as the route has the same queues."""
     # Java takes the remainder first, whose sign is that of the hash, and then its absolute value.
-    return route.publish[abs(java_hash(key)) % len(route.publish)]
+    return route.publish[abs(java_hash_code(key)) % len(route.publish)]

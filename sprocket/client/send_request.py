@@ -9,9 +9,9 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from remoting import message_properties as names
 from remoting.bodies.client import MessageQueue
 from remoting.codes import RequestCode
-from sprocket.client import message_properties as names
 from sprocket.client.compression import Compression, compress
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message

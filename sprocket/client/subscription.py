@@ -6,8 +6,8 @@ Source: RocketMQ 5.3.3, `FilterAPI.buildSubscriptionData`, `SubscriptionData`, `
 from collections.abc import Iterable, Mapping
 
 from remoting.bodies.client import SubscriptionData
+from remoting.java_hash import java_hash_code
 from sprocket.client.errors import IllegalMessage
-from sprocket.client.java_hash import java_hash
 from sprocket.client.send_request import RETRY_PREFIX, check_group, check_topic
 
 ALL = "*"
@@ -29,7 +29,7 @@ def subscription(topic: str, expression: str, version_ms: int) -> SubscriptionDa
     if not tags:
         raise IllegalMessage(f"topic {topic}: the expression {expression!r} names no tag; write '*' or 'A || B'")
     return SubscriptionData(
-        topic, expression, tags_set=tags, code_set=[java_hash(tag) for tag in tags], sub_version=version_ms
+        topic, expression, tags_set=tags, code_set=[java_hash_code(tag) for tag in tags], sub_version=version_ms
     )
 
 

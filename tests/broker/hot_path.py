@@ -16,7 +16,6 @@ from broker.live_config import LiveConfig
 from broker.long_polling import HeldPulls
 from broker.message_id import UniqueKeys, host_bytes
 from broker.message_intake import MessageIntake
-from broker.message_properties import encode
 from broker.processors.pull import PullProcessor
 from broker.processors.send import SendProcessor
 from broker.queue_locks import QueueLocks
@@ -31,6 +30,7 @@ from remoting.command import ReceivedResponse
 from remoting.framing import JSON
 from remoting.headers.pull import PullMessageRequestHeader
 from remoting.headers.send import SendMessageRequestHeaderV2
+from remoting.message_properties import encode
 from remoting.routes import RouteTable
 from remoting.server import RemotingServer
 from sprocket.common.clock import ManualClock, SystemClock

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from broker.config import BrokerConfig
-from broker.message_properties import encode
 from broker.server import Broker
 from remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.client import RemotingClient
@@ -19,6 +18,7 @@ from remoting.headers.base import Header
 from remoting.headers.client import HeartbeatRequestHeader
 from remoting.headers.pull import PullMessageRequestHeader
 from remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from remoting.message_properties import encode
 from remoting.routes import Action, NoHeader, Resource, Route
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError

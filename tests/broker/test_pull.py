@@ -17,7 +17,7 @@ from remoting.command import ReceivedResponse
 from remoting.frames import encode_request
 from remoting.framing import JSON, ROCKETMQ
 from remoting.headers.pull import PullMessageResponseHeader
-from store.record import java_hash_code
+from remoting.java_hash import java_hash_code
 from tests.broker.hot_path import TOPIC, FlushDiskType, HotPath, hot_path, properties, records
 
 

@@ -3,13 +3,14 @@
 from pathlib import Path
 
 from broker.config_file import ConfigFile
-from broker.message_properties import encode
 from broker.names import SCHEDULE_TOPIC
 from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
+from remoting.java_hash import java_hash_code
+from remoting.message_properties import encode
 from sprocket.common.clock import ManualClock
 from store.config import FlushDiskType
 from store.message_store import MessageStore, PendingMessage
-from store.record import Record, decode, java_hash_code
+from store.record import Record, decode
 from tests.broker.rig import store_config
 
 LEVELS = "1s 5s 1h"

@@ -17,9 +17,9 @@ from remoting.command import ReceivedResponse
 from remoting.frames import encode_request
 from remoting.framing import JSON, ROCKETMQ
 from remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
+from remoting.java_hash import java_hash_code
 from remoting.message_record import SysFlag
 from sprocket.common.errors import DiskFailed, DiskFull, RequestError, StoreError
-from store.record import java_hash_code
 from tests.broker.hot_path import STORE_HOST, TOPIC, FlushDiskType, HotPath, hot_path, properties, property_map
 
 ADDED = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster"}

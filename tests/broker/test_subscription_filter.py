@@ -5,7 +5,7 @@ import pytest
 
 from broker.subscription_filter import TagFilter, is_tag_type, subscription_filter, tag_filter
 from remoting.bodies.client import SubscriptionData
-from store.record import java_hash_code
+from remoting.java_hash import java_hash_code
 
 # "Aa" and "BB" have one hash in Java.
 CODES = np.array([java_hash_code(tag) for tag in ("Aa", "BB", "TagA", "Zürich")] + [0], np.int64)

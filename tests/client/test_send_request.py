@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
+from remoting import message_properties
 from remoting.bodies.client import MessageQueue
 from remoting.codes import RequestCode
 from sprocket import Compression, IllegalMessage, Message, SendSettings
-from sprocket.client import message_properties
 from sprocket.client.compression import decompress
 from sprocket.client.send_request import SendRequest, batch_request, check_group, check_topic, single_request
 
@@ -22,7 +22,7 @@ def test_fields_of_a_send() -> None:
     message = Message("T", b"x", tags="A", keys=["k1", "k2"], properties={"origin": "JFK"}, delay_level=3, flag=7)
     request = single(message)
     fields = request.ext_fields("g", SETTINGS, MessageQueue("T", "broker-a", 2), 1700000000000)
-    properties = message_properties.decode(fields.pop("i"))
+    properties = message_properties.parse(fields.pop("i"))
     assert properties == {
         "UNIQ_KEY": "ID", "WAIT": "true", "TAGS": "A", "KEYS": "k1 k2", "DELAY": "3", "origin": "JFK",
     }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sprocket.client.java_hash import java_hash
+from remoting.java_hash import java_hash_code
 from sprocket.client.unique_id import month_bounds_ms, unique_ids
 from sprocket.common.clock import ManualClock
 from tests.client.java_vectors import HASHES
@@ -43,4 +43,4 @@ def test_ids_are_unique() -> None:
 
 
 def test_hash_is_that_of_java() -> None:
-    assert {text: java_hash(text) for text in HASHES} == HASHES
+    assert {text: java_hash_code(text) for text in HASHES} == HASHES

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.message_properties import parse
 from broker.names import SCHEDULE_TOPIC
 from broker.server import Broker
 from remoting.bodies.group import SubscriptionGroupConfig
@@ -11,6 +10,7 @@ from remoting.bodies.topic import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse
 from remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from remoting.message_properties import parse
 from store.record import Record
 from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker, stored, until
 

@@ -1,7 +1,7 @@
 """Properties of a message in their encoded form: name 0x01 value 0x02, one after the other.
 
-A broker looks at one or two properties of a message and adds a few; parsing all of them costs four times
-as much as finding one.  What changes properties parses them, what only looks does not.
+Parsing all properties costs four times as much as finding one: what changes properties parses them, what
+only looks does not.
 Source: RocketMQ 5.3.3, `MessageDecoder.string2messageProperties`, `messageProperties2String`, `MessageConst`.
 """
 
@@ -12,7 +12,7 @@ NAME_END: Final = "\x01"
 VALUE_END: Final = "\x02"
 
 TAGS: Final = "TAGS"
-KEYS: Final = "KEYS"
+KEYS: Final = "KEYS"  # separated by blanks
 UNIQ_KEY: Final = "UNIQ_KEY"
 WAIT: Final = "WAIT"
 DELAY: Final = "DELAY"
@@ -30,21 +30,41 @@ TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
 TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+RECONSUME_TIME: Final = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
+SHARDING_KEY: Final = "__SHARDINGKEY"
+
+# Names that a user property may not have: they would change what the message means.
+RESERVED: Final = frozenset(
+    {KEYS, TAGS, WAIT, DELAY, UNIQ_KEY, RETRY_TOPIC, ORIGIN_MESSAGE_ID, RECONSUME_TIME, MAX_RECONSUME_TIMES}
+    | {TRANSACTION_PREPARED, REAL_TOPIC, REAL_QUEUE_ID, "PGROUP", "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID"}
+    | {"TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", MSG_REGION, TRACE_ON, "CONSUME_START_TIME"}
+    | {INNER_NUM, "INNER_BASE", "INSTANCE_ID", "__CRC32#"}
+)
 
 
-def parse(properties: str | None) -> dict[str, str]:
-    """All properties; of two with one name the last one holds, and one without name or value is left out."""
-    parsed = {}
+def parse(properties: str | None, *, keep_first: bool = False) -> dict[str, str]:
+    """All properties; of two with one name the last one holds, and one without name or value is left out.
+
+    With `keep_first` the first one holds: brokers append the properties of a batch, its UNIQ_KEY among them, to those
+    of each message in it, and a consumer wants the message's own.
+    """
+    parsed: dict[str, str] = {}
     for item in (properties or "").split(VALUE_END):
         name, separator, value = item.partition(NAME_END)
-        if separator and name and value:
+        if separator and name and value and not (keep_first and name in parsed):
             parsed[name] = value
     return parsed
 
 
 def encode(properties: Mapping[str, str]) -> str:
-    """The opposite of `parse`."""
+    """The opposite of `parse`, each property ended by 0x02."""
     return "".join([f"{name}{NAME_END}{value}{VALUE_END}" for name, value in properties.items()])
+
+
+def separators_in(text: str) -> bool:
+    """Whether `text` holds a character that would end a name or a value."""
+    return NAME_END in text or VALUE_END in text
 
 
 def find(properties: bytes, name: bytes) -> bytes | None:

@@ -1,0 +1,15 @@
+"""Java's hash of a text, which tags codes, queue choices and indexes are made of."""
+
+import struct
+
+
+def java_hash_code(text: str) -> int:
+    """`String.hashCode`: over UTF-16 units, a signed 32-bit number."""
+    value = 0
+    if text.isascii():
+        for unit in text.encode("ascii"):
+            value = value * 31 + unit & 0xFFFFFFFF
+    else:
+        for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
+            value = value * 31 + unit & 0xFFFFFFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
