@@ -21,7 +21,7 @@ from tests.compat import wire
 from tests.compat.cluster import ClusterError
 
 _IDLE_S = 2.0
-_FILE_COLUMNS = 172
+_FILE_COLUMNS = 180
 # A measurement counts as undisturbed up to this share of the machine used by others.
 _QUIET = 0.05
 _PATIENCE_PAUSE_S = 1.0
@@ -71,9 +71,8 @@ def main(
     """Measures whole brokers under load, beside a naive asyncio broker and Apache RocketMQ."""
     # So that a benchmark that is told to stop stops the servers that it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    console = Console(stderr=json_path == Path("-"))
-    if not console.is_terminal:
-        console.width = _FILE_COLUMNS
+    to_stderr = json_path == Path("-")
+    console = Console(stderr=to_stderr, width=None if sys.stdout.isatty() else _FILE_COLUMNS)
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     unknown = sorted(set(chosen) - set(engines.ENGINES))
     if unknown:
