@@ -147,17 +147,7 @@ def _workload_table(report: Report) -> Table:
     table = Table(title=title)
     table.add_column("workload")
     table.add_column("engine")
-    for heading in (
-        "messages/s",
-        "x apache",
-        "x naive",
-        "p50 us",
-        "p99 us",
-        "p999 us",
-        "CPU us/msg",
-        "RSS MiB",
-        "anon MiB",
-    ):
+    for heading in _HEADINGS:
         table.add_column(heading, justify="right")
     for workload in report.workloads():
         for engine in report.engines(workload):

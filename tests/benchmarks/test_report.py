@@ -42,11 +42,12 @@ def test_json_holds_rounds_medians_and_what_was_missing() -> None:
 
 
 def test_the_table_shows_every_engine() -> None:
-    console = Console(record=True, width=150)
+    console = Console(record=True, width=200)
     print_report(console, sample())
     text = console.export_text()
     assert "sprocket" in text
     assert "5.00" in text
+    assert "others %" in text
     assert "sink was not measured: no such thing" in text
 
 
