@@ -69,8 +69,7 @@ def main(
     json_path: Path | None,
 ) -> None:
     """Measures whole brokers under load, beside a naive asyncio broker and Apache RocketMQ."""
-    # So that a benchmark that is told to stop stops the servers that it has started.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, _stop)
     to_stderr = json_path == Path("-")
     console = Console(stderr=to_stderr, width=None if sys.stdout.isatty() else _FILE_COLUMNS)
     chosen = [name.strip() for name in names.split(",") if name.strip()]
@@ -90,6 +89,12 @@ def main(
         _write_json(report, json_path)
     if report.failures:
         raise SystemExit(1)
+
+
+def _stop(*_: object) -> None:
+    """On the first SIGTERM: leave, and so stop all servers; a second one must not disturb that."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + signal.SIGTERM)
 
 
 def _round(

@@ -165,8 +165,9 @@ class Cluster(ABC):
 
     def stop(self) -> None:
         """Brokers first, so that they can unregister."""
-        for server in [*self.brokers, *self.name_servers]:
-            server.stop()
+        with contextlib.ExitStack() as stack:
+            for server in [*self.name_servers, *self.brokers]:
+                stack.callback(server.stop)
 
     @staticmethod
     def _await(server: Server, ready: Callable[[], object]) -> None:
