@@ -198,31 +198,36 @@ class LogScan:
         self.reason = ""
 
     def __iter__(self) -> Iterator[Record]:
+        while (record := self.step()) is not None:
+            yield record
+
+    def step(self) -> Record | None:
+        """The record at `end_offset`, blanks before it skipped; None at the end of the walk."""
+        found = self._next()
+        if isinstance(found, str):
+            self.reason = found
+            return None
+        self.end_offset += found.size_bytes
+        return found
+
+    def _next(self) -> Record | str:
         log = self._log
         while True:
             offset = self.end_offset
             remaining = log.segment_end(offset) - offset
             head = log.slice_at(offset, BLANK_MIN_BYTES)
             if head is None:
-                self.reason = "end of the last segment" if log.slice_at(offset, 1) is None else "no room for a blank"
-                return
+                return "end of the last segment" if log.slice_at(offset, 1) is None else "no room for a blank"
             size, magic = _SIZE_AND_MAGIC.unpack(head)
             if magic == MAGIC_BLANK and size == remaining:
                 self.end_offset = offset + remaining
                 continue
             if magic not in (MAGIC_V1, MAGIC_V2):
-                self.reason = "zeros" if size == magic == 0 else f"unknown magic number {magic}"
-                return
+                return "zeros" if size == magic == 0 else f"unknown magic number {magic}"
             if not MIN_RECORD_BYTES <= size <= remaining - BLANK_MIN_BYTES:
-                self.reason = f"size {size} does not fit the segment"
-                return
+                return f"size {size} does not fit the segment"
             view = log.slice_at(offset, size)
             record = "record leaves the log" if view is None else decode(view, check_crc=self._check_crc)
-            if isinstance(record, str):
-                self.reason = record
-                return
-            if record.physical_offset != offset:
-                self.reason = f"record says physical offset {record.physical_offset}"
-                return
-            self.end_offset = offset + size
-            yield record
+            if isinstance(record, str) or record.physical_offset == offset:
+                return record
+            return f"record says physical offset {record.physical_offset}"

@@ -80,6 +80,7 @@ class ConsumeQueue:
     def _reset(self, offset: int) -> None:
         self.min_offset = self.max_offset = self.written_offset = self.next_offset = offset
         self._flushed_offset = offset
+        self.pending.clear()
         self._forget_last_file()
 
     def _forget_last_file(self) -> None:
@@ -126,6 +127,12 @@ class ConsumeQueue:
             self._write(at, content)
         self.written_offset += count
         entries.clear()
+
+    def append_entries(self, entries: npt.NDArray[np.void]) -> None:
+        """Recovery: write entries of `CONSUME_QUEUE_DTYPE` behind the last; none may be pending."""
+        self._write(self.written_offset * UNIT, entries.tobytes())
+        self.written_offset += len(entries)
+        self.next_offset = self.written_offset
 
     def take_back(self, offset: int) -> None:
         """Let the entries from `offset` on be assigned anew: their batch failed."""

@@ -173,7 +173,7 @@ def decode(record: memoryview, *, check_crc: bool = True) -> Record | str:
     body = record[body_at : body_at + body_bytes]
     if check_crc and body_bytes and zlib.crc32(body) & CRC_MASK != body_crc:
         return "body does not match its CRC"
-    topic = _topic_name(bytes(record[topic_at : properties_at - 2]))
+    topic = topic_name(bytes(record[topic_at : properties_at - 2]))
     # The CRC covers the body alone.  Zeros where a page of the rest never reached the disk show here:
     # neither a topic's name nor the end of properties holds them.
     if topic is None or (size > properties_at and not record[-1]):
@@ -197,7 +197,7 @@ def _between_v6(record: memoryview, sys_flag: int, body_at: int) -> tuple[bytes,
 
 
 @lru_cache(maxsize=4096)
-def _topic_name(name: bytes) -> str | None:
+def topic_name(name: bytes) -> str | None:
     """The topic that `name` spells; None if it is no name."""
     if b"\0" in name:
         return None
@@ -260,9 +260,10 @@ class TagsCodes:
             due = self._delivery_time(properties, store_timestamp)
             if due is not None:
                 return due
-        tag = property_value(properties, b"TAGS")
-        if not tag:
-            return 0
+        return self.of_tag(property_value(properties, b"TAGS") or b"")
+
+    def of_tag(self, tag: bytes) -> int:
+        """Hash of the tag; 0 for none."""
         code = self._hashes.get(tag)
         if code is None:
             code = java_hash_code(tag.decode("utf-8", "replace"))

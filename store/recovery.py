@@ -17,17 +17,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from sprocket.common.errors import RequestError
 from store.checkpoint import Checkpoint
+from store.chunk_scan import ChunkScan
 from store.commit_log import CommitLog, LogScan
 from store.consume_queue import BLANK_SIZE, ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
 from store.record import MIN_RECORD_BYTES, Record, TagsCodes, decode
+from store.redispatch import QueueIncomplete, Redispatch
 
 _log = logging.getLogger(__name__)
 # Damaged newest records that are stepped over one by one before everything is walked.
 _TRIES: Final = 8
-_WRITE_AT: Final = 3 * 128
 
 
 @dataclass(slots=True)
@@ -42,24 +42,35 @@ class RecoveryReport:
     last_store_timestamp: int
 
 
-class _QueueIncomplete(Exception):
-    """A queue lacks entries that the walk does not bring back."""
-
-
 class Recovery:
-    """One recovery.  `usable` is False when queues were removed because their files could not be used."""
+    """One recovery.
+
+    The log is walked in arrays.  With `by_record` it is walked record by record: slow, simple, and the reference
+    that the fast walk is tested and measured against.
+    """
 
     def __init__(
-        self, log: CommitLog, table: ConsumeQueueTable, checkpoint: Checkpoint, tags_codes: TagsCodes, check_crc: bool
+        self,
+        log: CommitLog,
+        table: ConsumeQueueTable,
+        checkpoint: Checkpoint,
+        tags_codes: TagsCodes,
+        check_crc: bool,
+        *,
+        by_record: bool = False,
     ) -> None:
         self._log = log
         self._table = table
         self._checkpoint = checkpoint
         self._tags_codes = tags_codes
         self._check_crc = check_crc
+        self._by_record = by_record
 
     def run(self, *, clean: bool, usable: bool) -> RecoveryReport:
-        """Recover.  Raises `DiskFull` or `DiskFailed` if the disk does not let us."""
+        """Recover.  `usable` is False when queues were removed because their files could not be used.
+
+        Raises `DiskFull` or `DiskFailed` if the disk does not let us.
+        """
         if self._log.wrote_offset == self._log.min_offset:
             # As RocketMQ: without a log the queues mean nothing.
             self._table.destroy()
@@ -69,7 +80,7 @@ class Recovery:
         if usable:
             try:
                 report = self._walk_from_good(bound, clean)
-            except _QueueIncomplete as error:
+            except QueueIncomplete as error:
                 _log.warning("action=rebuild-all reason=%r", str(error))
                 rebuilt = True
         if rebuilt:
@@ -101,25 +112,26 @@ class Recovery:
                 return report
             # The newest entry points to a record that is damaged: drop the entry and begin before it.
             bound = report.start_offset
-        raise _QueueIncomplete(f"no valid record near physical offset {bound}")
+        raise QueueIncomplete(f"no valid record near physical offset {bound}")
 
     def _walk(self, bound: int, clean: bool) -> RecoveryReport:
         start = self._log.min_offset
         for queue in self._table:
             last = self._verify_queue(queue, bound, clean)
             start = max(start, last)
-        scan = LogScan(self._log, start, check_crc=self._check_crc)
+        redispatch = Redispatch(self._table, self._tags_codes, is_whole=start == self._log.min_offset)
+        scan = (LogScan if self._by_record else ChunkScan)(self._log, start, check_crc=self._check_crc)
         records = last_store_timestamp = 0
-        is_whole = start == self._log.min_offset
-        for record in scan:
-            records += 1
-            last_store_timestamp = record.store_timestamp
-            if record.in_consume_queue:
-                self._dispatch(record, is_whole)
-        for queue in self._table:
-            if queue.pending:
-                queue.write_pending()
-            queue.max_offset = queue.next_offset
+        for found in scan:
+            if isinstance(found, Record):
+                records += 1
+                last_store_timestamp = found.store_timestamp
+                redispatch.add(found)
+            else:
+                records += len(found)
+                last_store_timestamp = found.store_timestamp(-1)
+                redispatch.add_batch(found)
+        redispatch.finish()
         return RecoveryReport(start, scan.end_offset, records, scan.reason, False, last_store_timestamp)
 
     def _verify_queue(self, queue: ConsumeQueue, bound: int, clean: bool) -> int:
@@ -158,32 +170,6 @@ class Recovery:
         if entry is None or entry[1] <= 0 or entry[0] < 0:
             return False
         return entry[1] == BLANK_SIZE or entry[0] < self._log.min_offset
-
-    def _dispatch(self, record: Record, is_whole: bool) -> None:
-        try:
-            queue = self._table.get_or_create(record.topic, record.queue_id)
-        except RequestError as error:
-            _log.warning("physical_offset=%d action=not-dispatched reason=%r", record.physical_offset, str(error))
-            return
-        offset, expected = record.queue_offset, queue.next_offset
-        if offset < expected and not queue.pending:
-            entry = queue.entry(offset)
-            if entry is not None and entry[0] == record.physical_offset:
-                return
-        if offset > expected and not is_whole:
-            raise _QueueIncomplete(f"{record.topic} queue {record.queue_id} ends at {expected}, log has {offset}")
-        properties = bytes(record.properties)
-        tags_code = self._tags_codes.of(record.topic, properties, record.store_timestamp)
-        if offset == expected and (offset or queue.written_offset == 0):
-            queue.pending += (record.physical_offset, record.size_bytes, tags_code)
-            queue.next_offset = offset + 1
-            if len(queue.pending) >= _WRITE_AT:
-                queue.write_pending()
-            return
-        # Rare: the queue was made anew at a lower offset (its topic deleted and created), or has a gap.
-        if queue.pending:
-            queue.write_pending()
-        queue.put(offset, record.physical_offset, record.size_bytes, tags_code)
 
     def _cut_log(self, report: RecoveryReport) -> None:
         log = self._log

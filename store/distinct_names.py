@@ -1,0 +1,54 @@
+"""Finds the few different names among many places of the log, without making an object per place.
+
+The broker's log repeats topics and tags.  Names are compared as 64-bit words: a hash of a name's words groups
+equal names, then every word of every place is compared with that of its group, so the result is exact.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+WORD_BYTES: Final = 8
+# Keeps the first k bytes of a little-endian word.
+_KEEP: Final = np.array([(1 << 8 * count) - 1 for count in range(WORD_BYTES + 1)], np.uint64)
+_FACTOR: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
+_SHIFT: Final = np.uint64(29)
+
+
+def words_at(data: memoryview) -> Words:
+    """The 8 bytes from each position of `data` on, as a little-endian number.  A view."""
+    return np.ndarray((len(data) - WORD_BYTES + 1,), "<u8", data, 0, (1,))
+
+
+def distinct(data: memoryview, starts: Integers, lengths: Integers) -> tuple[list[bytes], Integers]:
+    """The different names among ``data[start : start + length]``, and for each place the index of its name.
+
+    At least 8 bytes must follow the beginning of each name's last word.  The index is -1 for the rare name that
+    shares the hash of another.
+    """
+    if not starts.size:
+        return [], np.empty(0, np.int64)
+    words = words_at(data)
+    last = words.size - 1
+    rows = [
+        words[np.minimum(starts + at, last)] & _KEEP[np.clip(lengths - at, 0, WORD_BYTES)]
+        for at in range(0, max(int(lengths.max()), 1), WORD_BYTES)
+    ]
+    hashes = lengths.astype(np.uint64)
+    for row in rows:
+        hashes = (hashes ^ row) * _FACTOR
+        hashes ^= hashes >> _SHIFT
+    values, index = np.unique(hashes, return_inverse=True)
+    # Some place of each name; which one does not matter.
+    place = np.empty(values.size, np.int64)
+    place[index] = np.arange(starts.size)
+    same = lengths == lengths[place][index]
+    for row in rows:
+        same &= row == row[place][index]
+    spots = zip(starts[place].tolist(), lengths[place].tolist(), strict=True)
+    names = [bytes(data[start : start + length]) for start, length in spots]
+    return names, index if same.all() else np.where(same, index, -1)

@@ -1,0 +1,139 @@
+"""Makes the ConsumeQueue entries of records that recovery found in the log.
+
+The rules are in `Redispatch._put`, for one record.  `add_batch` gives the same entries: it writes runs of records
+that follow their queue's last entry with one call, and asks `_put` about everything else.
+"""
+
+import logging
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from sprocket.common.errors import RequestError
+from store.consume_queue import ConsumeQueue
+from store.consume_queue_table import ConsumeQueueTable
+from store.distinct_names import Integers
+from store.layout import CONSUME_QUEUE_DTYPE
+from store.record import SCHEDULE_TOPIC, Record, TagsCodes
+from store.record_batch import RecordBatch
+from store.tags_scan import tags_codes_of
+
+_log = logging.getLogger(__name__)
+_WRITE_AT: Final = 3 * 128
+_QUEUE_ID_BITS: Final = 32
+
+
+class QueueIncomplete(Exception):
+    """A queue lacks entries that the walk does not bring back."""
+
+
+class Redispatch:
+    """One walk's dispatch.  `is_whole` says that the walk begins at the log's first byte.
+
+    A queue may then have gaps, because nothing else can fill them; otherwise a gap raises `QueueIncomplete`.
+    All raise `DiskFull` or `DiskFailed` if an entry cannot be written.
+    """
+
+    def __init__(self, table: ConsumeQueueTable, tags_codes: TagsCodes, *, is_whole: bool) -> None:
+        self._table = table
+        self._tags_codes = tags_codes
+        self._is_whole = is_whole
+
+    def add(self, record: Record) -> None:
+        """Make the entry of one record."""
+        if not record.in_consume_queue:
+            return
+        queue = self._queue(record.topic, record.queue_id, record.physical_offset)
+        if queue is not None:
+            tags_code = self._tags_codes.of(record.topic, bytes(record.properties), record.store_timestamp)
+            self._put(queue, record.queue_offset, record.physical_offset, record.size_bytes, tags_code)
+
+    def add_batch(self, batch: RecordBatch) -> None:
+        """Make the entries of many records."""
+        keys = batch.topic_index << _QUEUE_ID_BITS | batch.queue_ids.astype(np.int64) & 0xFFFF_FFFF
+        in_queue = np.flatnonzero(batch.in_consume_queue)
+        if not in_queue.size:
+            return
+        # The records of a queue side by side, each queue's in the order of the log.
+        groups = np.unique(keys[in_queue], return_inverse=True)[1]
+        if groups.max() <= np.iinfo(np.uint16).max:
+            groups = groups.astype(np.uint16)  # these are sorted by radix
+        order = np.argsort(groups, kind="stable")
+        records, groups = in_queue[order], groups[order]
+        offsets = batch.queue_offsets[records]
+        entries = self._entries(batch, records)
+        is_break = (offsets[1:] != offsets[:-1] + 1) | (groups[1:] != groups[:-1])
+        begins = np.concatenate(([0], np.flatnonzero(is_break) + 1))
+        ends = np.append(begins[1:], records.size)
+        heads = records[begins]
+        for topic_index, queue_id, offset, begin, end in zip(
+            batch.topic_index[heads].tolist(), batch.queue_ids[heads].tolist(), offsets[begins].tolist(),
+            begins.tolist(), ends.tolist(), strict=True,
+        ):  # fmt: skip
+            self._add_run(batch.topics[topic_index], queue_id, offset, entries[begin:end])
+
+    def finish(self) -> None:
+        """Write what is left and let consumers see all."""
+        for queue in self._table:
+            if queue.pending:
+                queue.write_pending()
+            queue.max_offset = queue.next_offset
+
+    def _entries(self, batch: RecordBatch, records: Integers) -> npt.NDArray[np.void]:
+        codes = tags_codes_of(batch, self._tags_codes)
+        if SCHEDULE_TOPIC in batch.topics:
+            for record in np.flatnonzero(batch.topic_index == batch.topics.index(SCHEDULE_TOPIC)).tolist():
+                store_timestamp = batch.store_timestamp(record)
+                codes[record] = self._tags_codes.of(SCHEDULE_TOPIC, batch.properties(record), store_timestamp)
+        entries = np.empty(records.size, CONSUME_QUEUE_DTYPE)
+        entries["physical_offset"] = (batch.positions + batch.base)[records]
+        entries["size"] = batch.sizes[records]
+        entries["tags_code"] = codes[records]
+        return entries
+
+    def _add_run(self, topic: str, queue_id: int, offset: int, entries: npt.NDArray[np.void]) -> None:
+        """Add records of one queue whose queue offsets follow one another from `offset` on."""
+        queue = self._queue(topic, queue_id, int(entries[0]["physical_offset"]))
+        if queue is None:
+            return
+        if queue.pending:
+            queue.write_pending()
+        done, count = 0, len(entries)
+        while done < count:
+            if _follows(queue, offset + done):
+                queue.append_entries(entries[done:])
+                return
+            physical_offset, size, tags_code = entries[done].item()
+            self._put(queue, offset + done, physical_offset, size, tags_code)
+            done += 1
+
+    def _queue(self, topic: str, queue_id: int, physical_offset: int) -> ConsumeQueue | None:
+        try:
+            return self._table.get_or_create(topic, queue_id)
+        except RequestError as error:
+            _log.warning("physical_offset=%d action=not-dispatched reason=%r", physical_offset, str(error))
+            return None
+
+    def _put(self, queue: ConsumeQueue, offset: int, physical_offset: int, size_bytes: int, tags_code: int) -> None:
+        if offset < queue.written_offset:
+            entry = queue.entry(offset)
+            if entry is not None and entry[0] == physical_offset:
+                return
+        if offset > queue.next_offset and not self._is_whole:
+            raise QueueIncomplete(f"{queue.topic} queue {queue.queue_id} ends at {queue.next_offset}, log has {offset}")
+        if _follows(queue, offset):
+            queue.pending += (physical_offset, size_bytes, tags_code)
+            queue.next_offset = offset + 1
+            if len(queue.pending) >= _WRITE_AT:
+                queue.write_pending()
+            return
+        # Rare: the queue was made anew at a lower offset (its topic deleted and created), or has a gap.
+        if queue.pending:
+            queue.write_pending()
+        queue.put(offset, physical_offset, size_bytes, tags_code)
+
+
+def _follows(queue: ConsumeQueue, offset: int) -> bool:
+    """Whether entry `offset` goes right behind the last."""
+    return offset == queue.next_offset and (offset > 0 or queue.written_offset == 0)
