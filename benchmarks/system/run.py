@@ -69,7 +69,7 @@ def main(
     json_path: Path | None,
 ) -> None:
     """Measures whole brokers under load, beside a naive asyncio broker and Apache RocketMQ."""
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, _Stop())
     to_stderr = json_path == Path("-")
     console = Console(stderr=to_stderr, width=None if sys.stdout.isatty() else _FILE_COLUMNS)
     chosen = [name.strip() for name in names.split(",") if name.strip()]
@@ -91,10 +91,16 @@ def main(
         raise SystemExit(1)
 
 
-def _stop(*_: object) -> None:
+class _Stop:
     """On the first SIGTERM: leave, and so stop all servers; a second one must not disturb that."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.exit(128 + signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self._stopping = False
+
+    def __call__(self, *_: object) -> None:
+        if not self._stopping:
+            self._stopping = True
+            sys.exit(128 + signal.SIGTERM)
 
 
 def _round(
