@@ -6,6 +6,7 @@ Exit statuses are those of `exit_codes`.
 import asyncio
 import logging
 import os
+import resource
 import signal
 import sys
 import traceback
@@ -53,6 +54,7 @@ class Process:
         """
         import uvloop
 
+        raise_open_files_limit()
         try:
             return uvloop.run(self._run(factories, announce))
         except InvariantError as error:
@@ -95,6 +97,21 @@ class Process:
                 await server.stop()
             except (SprocketError, OSError) as error:
                 self._failure = self._failure or _as_sprocket_error(error)
+
+
+def raise_open_files_limit() -> None:
+    """Let the process open as many files as the system allows it.
+
+    A broker holds a descriptor for each file of its log and of each queue, and one for each connection: thousands.
+    Shells set a soft limit of 1,024 for the sake of programs that use select(2), which servers here do not.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        logger.warning("open_files_limit=%d wanted=%d reason=%r", soft, hard, str(error))
 
 
 def exit_status(error: Exception) -> int:

@@ -1,5 +1,6 @@
 """How servers start, what they say, and the status that they end with."""
 
+import resource
 import signal
 import socket
 from pathlib import Path
@@ -34,6 +35,18 @@ def test_killed_broker_leaves_its_abort_file_and_starts_again(tmp_path: Path) ->
     assert (tmp_path / "store" / "abort").exists()
     with server(tmp_path, "broker", *BROKER_FLAGS) as broker:
         assert broker.stop() == exit_codes.SUCCESS
+
+
+def test_server_may_open_as_many_files_as_the_system_allows(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowered = min(soft, 256)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowered, hard))
+    try:
+        with server(tmp_path, "namesrv", "--set", "listenPort=0") as name_server:
+            assert resource.prlimit(name_server.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+            assert name_server.stop() == exit_codes.SUCCESS
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_start_line_says_what_the_configuration_gives(tmp_path: Path) -> None:
