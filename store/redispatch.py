@@ -22,6 +22,9 @@ from store.tags_scan import tags_codes_of
 _log = logging.getLogger(__name__)
 _WRITE_AT: Final = 3 * 128
 _QUEUE_ID_BITS: Final = 32
+_QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1
+# With a thousand queues a batch holds few records of each; entries are cheap to write only many at a time.
+_HOLD_RECORDS: Final = 64 * 1024
 
 
 class QueueIncomplete(Exception):
@@ -39,9 +42,15 @@ class Redispatch:
         self._table = table
         self._tags_codes = tags_codes
         self._is_whole = is_whole
+        # Number of each topic met, in the order of the numbers.
+        self._topics: dict[str, int] = {}
+        # Of batches in hand: (topic number and queue id, queue offset, entry) of each record.
+        self._held: list[tuple[Integers, Integers, npt.NDArray[np.void]]] = []
+        self._held_records = 0
 
     def add(self, record: Record) -> None:
         """Make the entry of one record."""
+        self._release()
         if not record.in_consume_queue:
             return
         queue = self._queue(record.topic, record.queue_id, record.physical_offset)
@@ -50,31 +59,46 @@ class Redispatch:
             self._put(queue, record.queue_offset, record.physical_offset, record.size_bytes, tags_code)
 
     def add_batch(self, batch: RecordBatch) -> None:
-        """Make the entries of many records."""
-        keys = batch.topic_index << _QUEUE_ID_BITS | batch.queue_ids.astype(np.int64) & 0xFFFF_FFFF
+        """Make the entries of many records, now or with a later call."""
         in_queue = np.flatnonzero(batch.in_consume_queue)
-        if not in_queue.size:
+        topics = np.array([self._topic_number(topic) for topic in batch.topics], np.int64)
+        keys = topics[batch.topic_index] << _QUEUE_ID_BITS | batch.queue_ids.astype(np.int64) & _QUEUE_ID_MASK
+        self._held.append((keys[in_queue], batch.queue_offsets[in_queue], self._entries(batch, in_queue)))
+        self._held_records += in_queue.size
+        if self._held_records >= _HOLD_RECORDS:
+            self._release()
+
+    def _topic_number(self, topic: str) -> int:
+        return self._topics.setdefault(topic, len(self._topics))
+
+    def _release(self) -> None:
+        """Make the entries of all records in hand."""
+        if not self._held_records:
             return
+        key_parts, offset_parts, entry_parts = zip(*self._held, strict=True)
+        all_keys, all_offsets = np.concatenate(key_parts), np.concatenate(offset_parts)
+        # Without the type numpy would turn the entries into the machine's own byte order.
+        all_entries = np.concatenate(entry_parts, dtype=CONSUME_QUEUE_DTYPE)
+        self._held.clear()
+        self._held_records = 0
         # The records of a queue side by side, each queue's in the order of the log.
-        groups = np.unique(keys[in_queue], return_inverse=True)[1]
-        if groups.max() <= np.iinfo(np.uint16).max:
+        keys, groups = np.unique(all_keys, return_inverse=True)
+        if keys.size <= np.iinfo(np.uint16).max:
             groups = groups.astype(np.uint16)  # these are sorted by radix
         order = np.argsort(groups, kind="stable")
-        records, groups = in_queue[order], groups[order]
-        offsets = batch.queue_offsets[records]
-        entries = self._entries(batch, records)
+        groups, offsets, entries = groups[order], all_offsets[order], all_entries[order]
         is_break = (offsets[1:] != offsets[:-1] + 1) | (groups[1:] != groups[:-1])
         begins = np.concatenate(([0], np.flatnonzero(is_break) + 1))
-        ends = np.append(begins[1:], records.size)
-        heads = records[begins]
-        for topic_index, queue_id, offset, begin, end in zip(
-            batch.topic_index[heads].tolist(), batch.queue_ids[heads].tolist(), offsets[begins].tolist(),
-            begins.tolist(), ends.tolist(), strict=True,
-        ):  # fmt: skip
-            self._add_run(batch.topics[topic_index], queue_id, offset, entries[begin:end])
+        ends = np.append(begins[1:], offsets.size)
+        topics = list(self._topics)
+        runs = zip(keys[groups[begins]].tolist(), offsets[begins].tolist(), begins.tolist(), ends.tolist(), strict=True)
+        for key, offset, begin, end in runs:
+            topic, queue_id = topics[key >> _QUEUE_ID_BITS], key & _QUEUE_ID_MASK
+            self._add_run(topic, queue_id if queue_id < 1 << 31 else queue_id - (1 << 32), offset, entries[begin:end])
 
     def finish(self) -> None:
         """Write what is left and let consumers see all."""
+        self._release()
         for queue in self._table:
             if queue.pending:
                 queue.write_pending()

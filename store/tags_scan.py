@@ -92,14 +92,19 @@ def _candidates(data: memoryview, properties_at: Integers, width: int) -> tuple[
 def _lengths(data: memoryview, starts: Integers, limits: Integers) -> Integers:
     """Bytes from each of `starts` to the next separator or to the limit; -1 if that is too far to look here."""
     words = words_at(data)
-    last = words.size - 1
-    lengths = np.full(starts.size, -1, np.int64)
-    for at in range(0, _MAX_TAG_BYTES, WORD_BYTES):
-        found = _first_separator(words[np.minimum(starts + at, last)])
-        hit = (lengths < 0) & (found < WORD_BYTES)
-        lengths[hit] = at + found[hit]
     rest = limits - starts
-    return np.where((lengths < 0) & (rest > _MAX_TAG_BYTES), -1, np.where(lengths < 0, rest, np.minimum(lengths, rest)))
+    lengths = np.where(rest > _MAX_TAG_BYTES, -1, rest)
+    # Most tags end in their first word: only the others are looked at again.
+    open_ended = np.arange(starts.size)
+    for at in range(0, _MAX_TAG_BYTES, WORD_BYTES):
+        found = _first_separator(words[np.minimum(starts[open_ended] + at, words.size - 1)])
+        is_found = found < WORD_BYTES
+        ended = open_ended[is_found]
+        lengths[ended] = np.minimum(at + found[is_found], rest[ended])
+        open_ended = open_ended[~is_found]
+        if not open_ended.size:
+            break
+    return lengths
 
 
 def _first_separator(words: npt.NDArray[np.uint64]) -> Integers:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from remoting.message_record import HEAD, MAGIC_V1, SysFlag
-from store import chunk_scan, log_walk, record_batch, tags_scan
+from store import chunk_scan, log_walk, record_batch, redispatch, tags_scan
 from store.checkpoint import load_checkpoint
 from store.chunk_scan import ChunkScan
 from store.commit_log import CommitLog, LogScan
@@ -136,6 +136,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_scan, "MIN_WALK_BYTES", 4096)
     monkeypatch.setattr(chunk_scan, "MAX_BATCH_RECORDS", 50)
     monkeypatch.setattr(tags_scan, "_BLOCK_BYTES", 700)
+    monkeypatch.setattr(redispatch, "_HOLD_RECORDS", 120)
 
 
 @pytest.mark.usefixtures("small_steps")
