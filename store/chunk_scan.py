@@ -11,7 +11,7 @@ from store.record_batch import RecordBatch, read_batch
 # Bytes of the log walked at once, and records decoded at once: arrays that fit the processor's cache are several
 # times as fast as larger ones.
 MAX_WALK_BYTES: Final = 16 * 1024 * 1024
-MAX_BATCH_RECORDS: Final = 8 * 1024
+MAX_BATCH_RECORDS: Final = 4 * 1024
 # A walk that broke off may be one of many: the next is short, so that little is walked in vain.
 MIN_WALK_BYTES: Final = 256 * 1024
 _GROWTH: Final = 4
