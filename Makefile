@@ -9,10 +9,10 @@ STAMP := $(VENV)/.setup-done
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo bench lint docs lock clean
+.PHONY: help setup test demo bench bench-micro lint docs lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv with pinned dependencies, the project and a Java for Spark
 
@@ -34,8 +34,11 @@ test: setup ## Run all tests (ARGS="tests/store -q" for some)
 demo: setup ## Real flights through a real cluster, a SIGKILL, and a Spark report
 	$(BIN)/python -I -m sprocket.demo $(ARGS)
 
-bench: setup ## Run the benchmarks
+bench: setup ## Whole brokers beside RocketMQ and a naive control (ARGS="--quick" for a short run)
 	$(BIN)/python -m benchmarks.system.run $(ARGS)
+
+bench-micro: setup ## Single steps: frame, header, record, append, ConsumeQueue, send, pull
+	$(BIN)/python -m pytest benchmarks --benchmark-only $(ARGS)
 
 lint: setup ## ruff, mypy --strict, import-linter, tidy
 	$(BIN)/ruff check

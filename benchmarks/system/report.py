@@ -13,7 +13,7 @@ from benchmarks.system.process import Memory
 _MIB = 1 << 20
 _HEADINGS = (
     *("messages/s", "x apache", "x naive", "p50 us", "p99 us", "p999 us"),
-    *("CPU us/msg", "RSS MiB", "anon MiB", "others %"),
+    *("CPU us/msg", "CPU x naive", "RSS MiB", "others %"),
 )
 
 
@@ -117,13 +117,14 @@ class Report:
         }
 
     def ratios(self, workload: str, engine: str) -> dict[str, float]:
-        """This engine's rate over each control's."""
-        own = self.medians(workload, engine)
+        """This engine over each control, slice by slice: medians of the ratios of rates, and of CPU per message."""
+        own = self.measurements.get((workload, engine), [])
         ratios = {}
         for control in ("apache", "naive"):
-            other = self.medians(workload, control)
-            if control != engine and own and other:
-                ratios[f"rate_over_{control}"] = own["rate"] / other["rate"]
+            pairs = list(zip(own, self.measurements.get((workload, control), []), strict=False))
+            if control != engine and pairs:
+                ratios[f"rate_over_{control}"] = median(ours.rate / theirs.rate for ours, theirs in pairs)
+                ratios[f"cpu_over_{control}"] = median(ours.cpu_us / max(theirs.cpu_us, 1e-9) for ours, theirs in pairs)
         return ratios
 
 
@@ -142,7 +143,7 @@ def print_report(console: Console, report: Report) -> None:
 def _workload_table(report: Report) -> Table:
     title = (
         f"{report.machine['processors']} x {report.machine['processor']}, generator loop in {report.loop}, "
-        f"medians of {report.rounds} rounds of {report.seconds:g} s"
+        f"medians of {report.rounds} slices of {report.seconds:g} s"
     )
     table = Table(title=title)
     table.add_column("workload")
@@ -166,8 +167,8 @@ def _row(report: Report, workload: str, engine: str) -> Sequence[str]:
         *(f"{ratios[key]:.2f}" if key in ratios else "" for key in ("rate_over_apache", "rate_over_naive")),
         *(f"{numbers[key]:,.0f}" for key in ("p50_us", "p99_us", "p999_us")),
         f"{numbers['cpu_us']:.2f}",
+        f"{ratios['cpu_over_naive']:.2f}" if "cpu_over_naive" in ratios else "",
         f"{numbers['resident_mib']:,.0f}",
-        f"{numbers['anonymous_mib']:,.0f}",
         f"{100 * numbers['others']:.0f}",
     )
 

@@ -1,5 +1,10 @@
-"""`python -m benchmarks.system.run`: the engines in turns, the same workloads on each, medians over rounds."""
+"""`python -m benchmarks.system.run`: all engines stand side by side and are measured in turns, in short slices.
 
+The speed of a shared machine drifts by a factor of two within minutes.  Slices of the same second see the same
+machine, so the ratio of two engines is taken slice by slice, and the median of the ratios is what holds.
+"""
+
+import contextlib
 import json
 import os
 import shutil
@@ -28,7 +33,7 @@ _PATIENCE_PAUSE_S = 1.0
 # Once per start, so that no engine is measured before its JIT has seen the path, and once per workload.
 _START_WARM_UP = Workload("send", 128, 64)
 _START_WARM_UP_S = {True: 4.0, False: 8.0}
-_WARM_UP_S = 0.5
+_WARM_UP_S = 0.3
 _PULL_STOCK = {True: 20_000, False: 60_000}
 
 QUICK = (
@@ -50,10 +55,10 @@ FULL = (
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="The few workloads that the targets name, 2 rounds of 2 s.")
+@click.option("--quick", is_flag=True, help="The few workloads that the targets name, in shorter slices.")
 @click.option("--engines", "names", default=",".join(engines.ENGINES), show_default=True, help="Which, in this order.")
-@click.option("--seconds", type=float, help="Per workload and round.  [default: 2 quick, 4 full]")
-@click.option("--rounds", type=int, help="The medians are over these.  [default: 2 quick, 3 full]")
+@click.option("--seconds", type=float, help="Length of a slice.  [default: 1 quick, 2 full]")
+@click.option("--rounds", type=int, help="Slices of each engine and workload.  [default: 5 quick, 7 full]")
 @click.option("--loop", type=click.Choice(generator.LOOPS), default="auto", help="The load generator's inner loop.")
 @click.option("--patience", default=0, help="Repeat a disturbed measurement up to so often; keep the quietest.")
 @click.option("--only", default="", help="Only workloads whose name holds this text.")
@@ -77,13 +82,14 @@ def main(
     if unknown:
         raise click.BadParameter(f"no engine {', '.join(unknown)}; there are {', '.join(engines.ENGINES)}")
     workloads = [one for one in (QUICK if quick else FULL) if only in one.name]
-    seconds = seconds or (2.0 if quick else 4.0)
-    rounds = rounds or (2 if quick else 3)
+    seconds = seconds or (1.0 if quick else 2.0)
+    rounds = rounds or (5 if quick else 7)
     report = Report(process.machine(), generator.loop_name(loop), seconds, rounds, patience)
     try:
-        for number in range(1, rounds + 1):
-            for engine in chosen:
-                _round(console, report, engine, workloads, quick=quick, label=f"round {number} of {rounds}")
+        for sync_flush in (False, True):
+            some = [one for one in workloads if one.sync_flush == sync_flush]
+            if some:
+                _side_by_side(console, report, chosen, some, quick=quick, sync_flush=sync_flush)
     finally:
         print_report(console, report)
         _write_json(report, json_path)
@@ -103,33 +109,44 @@ class _Stop:
             sys.exit(128 + signal.SIGTERM)
 
 
-def _round(
-    console: Console, report: Report, engine: str, workloads: Sequence[Workload], *, quick: bool, label: str
+def _side_by_side(
+    console: Console,
+    report: Report,
+    names: Sequence[str],
+    workloads: Sequence[Workload],
+    *,
+    quick: bool,
+    sync_flush: bool,
 ) -> None:
-    """One engine once: everything with ASYNC_FLUSH, then, on a new store, what asks for SYNC_FLUSH."""
-    for sync_flush in (False, True):
-        some = [one for one in workloads if one.sync_flush == sync_flush and not (engine == "sink" and sync_flush)]
-        if not some or engine in report.missing:
-            continue
-        directory = Path(tempfile.mkdtemp(prefix="sprocket-bench-"))
-        try:
-            with (
-                console.status(f"{label}: {engine}") as status,
-                engines.started(engine, directory / engine, sync_flush=sync_flush) as running,
-            ):
+    """Start all engines, each on a new store; then, workload by workload, one slice of each engine in turns."""
+    directory = Path(tempfile.mkdtemp(prefix="sprocket-bench-"))
+    try:
+        with console.status("start") as status, contextlib.ExitStack() as stack:
+            running = {}
+            for engine in names:
+                if engine in report.missing or (engine == "sink" and sync_flush):
+                    continue
+                status.update(f"start {engine}")
+                try:
+                    running[engine] = stack.enter_context(
+                        engines.started(engine, directory / engine, sync_flush=sync_flush)
+                    )
+                except engines.EngineMissingError as missing:
+                    report.missing[engine] = str(missing)
+                    continue
                 if not sync_flush:
-                    report.startups.setdefault(engine, []).append(_idle(running))
-                _warm_up(running, report, _START_WARM_UP_S[quick])
-                for workload in some:
-                    status.update(f"{label}: {engine}: {workload.name}")
-                    measured = _measure(running, workload, report, quick=quick)
-                    report.measurements.setdefault((workload.name, engine), []).append(measured)
-        except engines.EngineMissingError as missing:
-            report.missing[engine] = str(missing)
-        except (LoadError, ClusterError, OSError, wire.WireError) as failure:
-            report.failures.append(f"{engine}, {label}: {failure}")
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
+                    report.startups.setdefault(engine, []).append(_idle(running[engine]))
+                _warm_up(running[engine], report, _START_WARM_UP_S[quick])
+            for workload in workloads:
+                for number in range(report.rounds):
+                    for engine, one in running.items():
+                        status.update(f"{workload.name}: {engine}, slice {number + 1} of {report.rounds}")
+                        measured = _measure(one, workload, report, quick=quick)
+                        report.measurements.setdefault((workload.name, engine), []).append(measured)
+    except (LoadError, ClusterError, OSError, wire.WireError) as failure:
+        report.failures.append(str(failure))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _idle(running: engines.Running) -> Startup:

@@ -29,8 +29,9 @@ def test_a_median_is_not_moved_by_one_odd_round() -> None:
     assert sample().medians("w", "sprocket")["rate"] == 100.0
 
 
-def test_ratios_are_of_medians_and_name_their_control() -> None:
-    assert sample().ratios("w", "sprocket") == {"rate_over_apache": 5.0}
+def test_ratios_are_taken_slice_by_slice_and_name_their_control() -> None:
+    # 90 / 10, 600 / 20, 100 / 90: what both saw in the same slice.
+    assert sample().ratios("w", "sprocket") == {"rate_over_apache": 9.0, "cpu_over_apache": 1.0}
     assert sample().ratios("w", "apache") == {}
 
 
@@ -46,7 +47,7 @@ def test_the_table_shows_every_engine() -> None:
     print_report(console, sample())
     text = console.export_text()
     assert "sprocket" in text
-    assert "5.00" in text
+    assert "9.00" in text
     assert "others %" in text
     assert "sink was not measured: no such thing" in text
 
