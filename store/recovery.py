@@ -184,6 +184,13 @@ class Recovery:
 
 def first_false(start: int, end: int, holds: Callable[[int], bool]) -> int:
     """First number of ``[start, end)`` for which `holds` is false, `end` if none; before it all are true."""
+    # Steps that double first: most queues are nearly empty, and each probe far behind their last entry would make
+    # the system fetch pages of a hole.
+    origin, probe = start, start
+    while probe < end and holds(probe):
+        start = probe + 1
+        probe += probe - origin + 1
+    end = min(end, probe)
     while start < end:
         middle = (start + end) // 2
         if holds(middle):

@@ -12,6 +12,7 @@ import pytest
 from sprocket.common.errors import StoreError
 from store.message_store import MessageStore
 from store.record import java_hash_code
+from store.recovery import first_false
 from tests.store.reading import bodies, read_queue
 from tests.store.rig import FaultyDisk, Stores, message
 
@@ -372,3 +373,17 @@ def test_unsynced_records_are_synced_before_the_store_is_open(stores: Stores) ->
     stores.disk = disk
     stores.open()
     assert set(disk.syncs) >= set(stores.segments())
+
+
+def test_first_false_finds_every_place() -> None:
+    for start in (0, 5):
+        for count in range(20):
+            for place in range(count + 1):
+                probed: list[int] = []
+
+                def holds(number: int, end: int = start + place, probed: list[int] = probed) -> bool:
+                    probed.append(number)
+                    return number < end
+
+                assert first_false(start, start + count, holds) == start + place
+                assert all(start <= number < start + count for number in probed)
