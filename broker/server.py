@@ -184,8 +184,8 @@ class Broker:
     async def start(self) -> None:
         """Recover the store, read the configuration files, listen, and begin to register.
 
-        Does not wait for a name server; see `registration.wait_registered`.  Raises ConfigError, `StoreError`,
-        or OSError when the port cannot be had; then nothing is left running.
+        Does not wait for a name server; see `registration.wait_registered`.  Raises `StoreError`, or
+        ConfigError, also when the port cannot be had; then nothing is left running.
         """
         self._loop = asyncio.get_running_loop()
         host = await self._resolve(self.config.broker.broker_ip1)

@@ -69,7 +69,7 @@ class NameServer:
         return self._server.port
 
     async def start(self) -> None:
-        """Read the KV configuration and listen.  Raises ConfigError, or OSError when the port cannot be had."""
+        """Read the KV configuration and listen.  Raises ConfigError, also when the port cannot be had."""
         self.kv_config.load()
         self._started_ms = self._now_ms()
         await self._server.start()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from remoting.channel import ChannelCounters, RemotingChannel
 from remoting.routes import RouteTable
 from sprocket.common import limits
-from sprocket.common.errors import InvariantError
+from sprocket.common.errors import ConfigError, InvariantError
 
 logger = logging.getLogger(__name__)
 
@@ -59,16 +60,23 @@ class RemotingServer:
         return port
 
     async def start(self) -> None:
-        """Listen.  Raises OSError when the port cannot be had."""
+        """Listen.  Raises ConfigError when the address cannot be had."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._make_channel,
-            self._host,
-            self._requested_port,
-            ssl=self._ssl,
-            backlog=self._backlog,
-            reuse_address=True,
-        )
+        try:
+            self._server = await loop.create_server(
+                self._make_channel,
+                self._host,
+                self._requested_port,
+                ssl=self._ssl,
+                backlog=self._backlog,
+                reuse_address=True,
+            )
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise ConfigError(
+                f"cannot listen on {self._host}:{self._requested_port}: {reason}. "
+                "Stop what uses the port, or choose another one with listenPort."
+            ) from None
         self._sweep_task = loop.create_task(self._sweep_forever())
 
     async def stop_accepting(self) -> None:

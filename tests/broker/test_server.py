@@ -103,7 +103,7 @@ async def test_store_that_is_in_use_stops_the_start(tmp_path: Path) -> None:
 async def test_port_that_is_taken_stops_the_start_and_frees_the_store(tmp_path: Path) -> None:
     async with running_broker(tmp_path / "a") as (first, _):
         second = Broker(broker_config(listen_port=first.port), store_config(tmp_path / "b"))
-        with pytest.raises(OSError, match="in use"):
+        with pytest.raises(ConfigError, match="in use"):
             await second.start()
         async with running_broker(tmp_path / "b"):
             pass

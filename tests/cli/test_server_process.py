@@ -91,7 +91,8 @@ def test_taken_port_ends_with_2_and_leaves_a_clean_store(tmp_path: Path) -> None
         flags = [*BROKER_FLAGS, "--set", f"listenPort={port}", "--set", "bindAddress=127.0.0.1"]
         ended = run(tmp_path, *flags, program="mqbroker")
     assert ended.returncode == exit_codes.USAGE
-    assert "address already in use" in ended.stderr
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in ended.stderr
+    assert "listenPort" in ended.stderr
     assert not (tmp_path / "store" / "abort").exists()
 
 
