@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from remoting.java_hash import java_hash_code
 from sprocket.common.clock import SystemClock
 from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
@@ -20,7 +21,7 @@ from store.config import StoreConfig
 from store.consume_queue_table import ConsumeQueueTable
 from store.disk import RealDisk
 from store.message_store import MessageStore, PendingMessage
-from store.record import TagsCodes, java_hash_code
+from store.record import TagsCodes
 from store.recovery import Recovery, RecoveryReport
 
 HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")

@@ -12,14 +12,14 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from remoting.java_hash import java_hash_code
+from remoting.message_properties import find
 from remoting.message_record import (
     CRC_MASK,
     HEAD,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
-    NAME_VALUE_SEPARATOR,
-    PROPERTY_SEPARATOR,
     STORE_TIMESTAMP,
     TAIL,
     SysFlag,
@@ -215,33 +215,6 @@ def store_timestamp_of(record: memoryview) -> int:
     return timestamp
 
 
-def property_value(properties: bytes, name: bytes) -> bytes | None:
-    """Value of the property `name`; None if there is none.  The first one wins."""
-    wanted = name + NAME_VALUE_SEPARATOR
-    if properties.startswith(wanted):
-        start = len(wanted)
-    else:
-        found = properties.find(PROPERTY_SEPARATOR + wanted)
-        if found < 0:
-            return None
-        start = found + 1 + len(wanted)
-    end = properties.find(PROPERTY_SEPARATOR, start)
-    return properties[start:] if end < 0 else properties[start:end]
-
-
-def java_hash_code(text: str) -> int:
-    """`String.hashCode` of Java: over UTF-16 units, a signed 32-bit number."""
-    value = 0
-    if text.isascii():
-        for unit in text.encode("ascii"):
-            value = value * 31 + unit & 0xFFFFFFFF
-    else:
-        encoded = text.encode("utf-16-be", "surrogatepass")
-        for (unit,) in struct.iter_unpack(">H", encoded):
-            value = value * 31 + unit & 0xFFFFFFFF
-    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
-
-
 class TagsCodes:
     """Computes what a ConsumeQueue entry holds as tags code.
 
@@ -260,7 +233,7 @@ class TagsCodes:
             due = self._delivery_time(properties, store_timestamp)
             if due is not None:
                 return due
-        return self.of_tag(property_value(properties, b"TAGS") or b"")
+        return self.of_tag(find(properties, b"TAGS\x01") or b"")
 
     def of_tag(self, tag: bytes) -> int:
         """Hash of the tag; 0 for none."""
@@ -277,7 +250,7 @@ class TagsCodes:
         return otherwise if due is None else due
 
     def _delivery_time(self, properties: bytes, store_timestamp: int) -> int | None:
-        text = property_value(properties, b"DELAY")
+        text = find(properties, b"DELAY\x01")
         if text is None or not text.isdigit():
             return None
         level = min(int(text[:10]), len(self._delays_ms))

@@ -1,6 +1,6 @@
 """Finds the tags of a batch of records.
 
-A record's tag is the value of its first property TAGS, as `store.record.property_value` finds it.  The fronts of
+A record's tag is the value of its first property TAGS, as `remoting.message_properties.find` finds it.  The fronts of
 all properties are laid side by side and searched in one pass; what does not fit there is asked one by one.
 """
 
@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from remoting.message_properties import find
 from store.distinct_names import WORD_BYTES, Integers, distinct, words_at
-from store.record import TagsCodes, property_value
+from store.record import TagsCodes
 from store.record_batch import RecordBatch
 
 _NAME: Final = b"TAGS\x01"
@@ -44,7 +45,7 @@ def tags_codes_of(batch: RecordBatch, tags_codes: TagsCodes) -> Integers:
     codes[records] = by_tag[index]
     is_alone[records[~is_known]] = True
     for record in np.flatnonzero(is_alone).tolist():
-        codes[record] = tags_codes.of_tag(property_value(batch.properties(record), b"TAGS") or b"")
+        codes[record] = tags_codes.of_tag(find(batch.properties(record), b"TAGS\x01") or b"")
     return codes
 
 

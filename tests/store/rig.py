@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from remoting.java_hash import java_hash_code
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFailed, DiskFull
 from store.config import StoreConfig
 from store.disk import Content, Disk, DiskFile, RealDisk, RealFile
 from store.message_store import MessageStore, PendingMessage
-from store.record import java_hash_code
 
 HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from remoting.java_hash import java_hash_code
 from remoting.message_record import MAGIC_V1, MAGIC_V2, SysFlag
 from sprocket.common.errors import ConfigError, RequestError, StoreError
 from store.config import FlushDiskType
 from store.message_store import Boundary, GetStatus
-from store.record import java_hash_code
 from tests.store.reading import bodies, read_queue, records_of
 from tests.store.rig import HOST, Stores, message
 

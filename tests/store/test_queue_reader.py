@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remoting.java_hash import java_hash_code
 from store.message_store import GetResult, GetStatus, MessageStore
 from store.queue_reader import TagsFilter
-from store.record import java_hash_code
 from tests.store.reading import records_of
 from tests.store.rig import Stores, message
 

@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remoting.java_hash import java_hash_code
+from remoting.message_properties import find
 from sprocket.common.errors import ConfigError
 from store.config import parse_delay_levels
-from store.record import Record, TagsCodes, decode, encode_head, java_hash_code, property_value, topic_field
+from store.record import Record, TagsCodes, decode, encode_head, topic_field
 from tests.store.rig import HOST, message
 
 
@@ -32,7 +34,7 @@ def test_java_hash_code(text: str, code: int) -> None:
      (b"X\x01TAGS\x01a\x02", None), (b"TAGS\x01\x02", b""), (b"TAGS\x01a\x02TAGS\x01b\x02", b"a")],
 )  # fmt: skip
 def test_property_value(properties: bytes, value: bytes | None) -> None:
-    assert property_value(properties, b"TAGS") == value
+    assert find(properties, b"TAGS\x01") == value
 
 
 def test_delay_levels() -> None:

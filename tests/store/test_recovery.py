@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from remoting.java_hash import java_hash_code
 from sprocket.common.errors import StoreError
 from store.message_store import MessageStore
-from store.record import java_hash_code
 from store.recovery import first_false
 from tests.store.reading import bodies, read_queue
 from tests.store.rig import FaultyDisk, Stores, message
