@@ -4,9 +4,7 @@ A segment is a chain of records (`remoting.message_record`), each at the byte wh
 closed by a blank record or, in the file that is being written, by zeros.  A record is taken for one only if
 its magic is V1 or V2 and its `physical_offset` is its own position.
 
-The walk runs many cursors in lock-step, one gather a step, instead of one cursor record by record.  Its start
-points are found by magic; a start point counts only if the chain before it lands exactly on it, so bytes of a
-body that imitate a record are never read as one.
+The walk itself is the store's (`store.log_walk`): bytes of a body that imitate a record are never read as one.
 """
 
 import mmap
@@ -24,6 +22,7 @@ import numpy.typing as npt
 
 from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_V1, MAGIC_V2, SysFlag, record_size
 from store.layout import FILE_NAME_DIGITS, HEAD, MAGIC_BLANK, RECORD_FIXED_DTYPE, STORE_TIMESTAMP, TAIL
+from store.log_walk import walk as follow_chain
 
 Positions = npt.NDArray[np.int64]
 
@@ -32,9 +31,6 @@ _MAGIC_AT: Final = 4
 # What the two magics share: one search finds both.
 _MAGIC_PREFIX: Final = struct.pack(">i", MAGIC_V1)[:3]
 assert struct.pack(">i", MAGIC_V2).startswith(_MAGIC_PREFIX)
-_CURSORS: Final = 1024
-_CURSOR_MIN_BYTES: Final = 64 * 1024
-_STEPS_PER_BLOCK: Final = 16
 # How far past a broken place of the last segment a later record is looked for.
 RESYNC_BYTES: Final = 64 * 1024 * 1024
 
@@ -81,18 +77,12 @@ class Segment:
 
     def close(self) -> None:
         """Give the mapping back once no view of it is left; before that, it goes with the last view."""
-        for name in ("sizes", "magics"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("magics", None)
         if isinstance(self.data, mmap.mmap):
             try:
                 self.data.close()
             except BufferError:
                 self.data = b""
-
-    @cached_property
-    def sizes(self) -> npt.NDArray[np.uint32]:
-        """`total_size` as it stands (big-endian) at every position; unsigned, so that no cursor runs backwards."""
-        return np.ndarray((self.size - 3,), "<u4", self.data, 0, (1,))
 
     @cached_property
     def magics(self) -> npt.NDArray[np.int32]:
@@ -167,96 +157,28 @@ class Segment:
     def walk(self, begin: int, end: int) -> Walk:
         """All records that begin in [`begin`, `end`); one must begin at `begin`."""
         end = min(end, self.size - BLANK_MIN_BYTES + 1)
-        if begin >= end:
-            return Walk(np.empty(0, np.int64), begin)
-        starts = self._start_points(begin, end)
-        stops = np.append(starts[1:], end)
-        positions, lengths = self._run_cursors(starts, stops)
-        return self._join(starts, positions, lengths, end)
+        pieces = []
+        at = begin
+        # One turn, unless a body imitates a record where a cursor was set: the chain is then followed from there on.
+        while at < end:
+            positions = follow_chain(memoryview(self.data)[at:], self.start + at, end - at) + at
+            magics = self.magics[positions]
+            is_record = (magics == MAGIC_V1) | (magics == MAGIC_V2)
+            # Each position is where the record before it ends, so only the last size has to be read.
+            last_end = int(positions[-1]) + int.from_bytes(self.data[positions[-1] : positions[-1] + 4], "big")
+            is_record &= np.diff(positions, append=last_end) >= MIN_RECORD_BYTES
+            is_record[-1] &= last_end <= self.size
+            broken = np.flatnonzero(~is_record)
+            if broken.size:
+                pieces.append(positions[: broken[0]])
+                at = int(positions[broken[0]])
+                break
+            pieces.append(positions)
+            at = last_end
+        return Walk(np.concatenate(pieces) if pieces else np.empty(0, np.int64), at)
 
     def _integer(self, position: int, size: int) -> int:
         return int.from_bytes(self.data[position : position + size], "big", signed=True)
-
-    def _start_points(self, begin: int, end: int) -> Positions:
-        """Places to put a cursor: `begin`, then one in each equal part where a record is found."""
-        step = max(_CURSOR_MIN_BYTES, -(-(end - begin) // _CURSORS))
-        starts = [begin]
-        empty_parts = 0
-        for part in range(begin + step, end, step):
-            found = self.resync(part, min(part + step, end))
-            if found is not None:
-                starts.append(found)
-                empty_parts = 0
-                continue
-            empty_parts += 1
-            if empty_parts > 1 and not any(self.data[part : part + HEAD.size]):
-                break  # the zeros after the last record; were it a body, the last cursor walks on through it
-        return np.array(starts, np.int64)
-
-    def _run_cursors(self, starts: Positions, stops: Positions) -> tuple[Positions, Positions]:
-        """Follow the chain from every start up to its stop.
-
-        Returns all positions in order, and how many belong to each start.  A broken chain repeats its last
-        position or ends early; `_join` sees it.
-        """
-        cursor, stop, lane = starts.copy(), stops, np.arange(starts.size)
-        last = self.size - BLANK_MIN_BYTES
-        blocks: list[tuple[Positions, Positions]] = []
-        while lane.size:
-            block = np.empty((_STEPS_PER_BLOCK, lane.size), np.int64)
-            for row in block:
-                row[:] = cursor
-                cursor += self.sizes[np.minimum(cursor, last)].byteswap()
-            blocks.append((lane, block))
-            going = (cursor < stop) & (cursor > block[-1])
-            if not going.all():
-                cursor, stop, lane = cursor[going], stop[going], lane[going]
-        table = np.full((starts.size, len(blocks) * _STEPS_PER_BLOCK), np.iinfo(np.int64).max)
-        for index, (lanes, block) in enumerate(blocks):
-            table[lanes, index * _STEPS_PER_BLOCK : (index + 1) * _STEPS_PER_BLOCK] = block.T
-        keep = table < stops[:, None]
-        return table[keep], keep.sum(axis=1)
-
-    def _join(self, starts: Positions, positions: Positions, lengths: Positions, end: int) -> Walk:
-        """Make one chain of the cursors' pieces: each must land where the next begins."""
-        magic = self.magics[positions]
-        is_broken = (magic != MAGIC_V1) & (magic != MAGIC_V2)
-        bounds = np.concatenate(([0], np.cumsum(lengths)))
-        tails = positions[bounds[1:] - 1]
-        landings = tails + self.sizes[tails].byteswap()
-        is_broken[bounds[1:] - 1] |= landings > self.size  # such a record is the last that its cursor reached
-        broken = np.flatnonzero(is_broken)
-        first_broken = int(broken[0]) if broken.size else positions.size
-        if np.array_equal(landings[:-1], starts[1:]) and first_broken >= bounds[-2]:
-            stop = int(positions[first_broken]) if broken.size else int(landings[-1])
-            return Walk(positions[:first_broken], stop)
-        return self._join_slowly(starts, positions, bounds, broken, end)
-
-    def _join_slowly(
-        self, starts: Positions, positions: Positions, bounds: Positions, broken: Positions, end: int
-    ) -> Walk:
-        """As `_join`, where a start point was not a record or the chain is broken."""
-        lanes = {int(start): lane for lane, start in enumerate(starts)}
-        pieces: list[Positions] = []
-        at = int(starts[0])
-        while at < end:
-            lane = lanes.get(at)
-            if lane is None:
-                size, magic, _ = self.header(at)
-                if magic not in (MAGIC_V1, MAGIC_V2) or not MIN_RECORD_BYTES <= size <= self.size - at:
-                    break
-                pieces.append(np.array([at], np.int64))
-                at += size
-                continue
-            first, past = int(bounds[lane]), int(bounds[lane + 1])
-            cut = int(np.searchsorted(broken, first))
-            if cut < broken.size and broken[cut] < past:
-                pieces.append(positions[first : broken[cut]])
-                at = int(positions[broken[cut]])
-                break
-            pieces.append(positions[first:past])
-            at = int(positions[past - 1]) + self.header(int(positions[past - 1]))[0]
-        return Walk(np.concatenate(pieces) if pieces else np.empty(0, np.int64), at)
 
 
 def segment_paths(directory: Path) -> list[tuple[int, Path]]:
