@@ -16,6 +16,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import FLAG_RESPONSE, ReceivedResponse, Request, Response
 from remoting.framing import JSON, Frame
 from remoting.headers.base import Header
+from remoting.typed_binary import TypedBinaryDecoder
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.invariant import invariant
 
@@ -82,7 +83,7 @@ class Route:
 class Entry:
     """A route with its decoder."""
 
-    __slots__ = ("batch", "code", "decode", "header", "route")
+    __slots__ = ("batch", "binary", "code", "decode", "header", "route")
 
     def __init__(self, route: Route) -> None:
         invariant((route.handle is None) != (route.batch is None), f"{route.code.name}: one of handle and batch")
@@ -92,6 +93,8 @@ class Entry:
         self.batch = route.batch
         request_type = Request[route.header | None]  # type: ignore[name-defined] # a type made at run time
         self.decode: Callable[[bytes], Request[Any]] = msgspec.json.Decoder(request_type, strict=False).decode
+        # The same of a ROCKETMQ header, or None when it is not of the usual form.
+        self.binary = TypedBinaryDecoder(self.code, route.header).request
 
 
 class RouteTable:
@@ -130,6 +133,12 @@ class RouteTable:
                 if request.code == entry.code and not request.flag & FLAG_RESPONSE and request.header is not None:
                     request.body = body
                     return entry, request
+        else:
+            entry = self.entries.get(int.from_bytes(header[:_BINARY_CODE_BYTES], "big"))
+            if entry is not None:
+                usual = entry.binary(header, body, None)
+                if usual is not None:
+                    return entry, usual
         return self._decode_slowly(frame)
 
     def decode_run(self, entry: Entry, first: Frame, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
@@ -143,6 +152,7 @@ class RouteTable:
         first_serialization, header, _ = first
         prefix = header[: _PREFIX_BYTES if first_serialization == JSON else _BINARY_CODE_BYTES]
         is_usual = self._by_prefix.get(prefix) is entry
+        binary = entry.binary if first_serialization != JSON else None
         try:
             for serialization, header, body in frames:
                 if serialization != first_serialization or not header.startswith(prefix):
@@ -154,6 +164,9 @@ class RouteTable:
                         request.channel = channel
                         append(request)
                         continue
+                elif binary is not None and (usual := binary(header, body, channel)) is not None:
+                    append(usual)
+                    continue
                 decoded = self._decode_slowly((serialization, header, body))
                 if isinstance(decoded, ReceivedResponse) or decoded[0] is not entry:
                     return
