@@ -12,7 +12,9 @@ from remoting.framing import JSON, ROCKETMQ, frame_prefix
 from remoting.headers.base import Header, to_ext_fields
 
 _JSON_PREFIX = struct.Struct(">ii")
-_BINARY_FIXED = struct.Struct(">iIhBhiii")
+# Of a binary header without remark and extFields: code, language, version, opaque, flag, two lengths.
+_BINARY_FIXED_BYTES = 21
+_BINARY_LENGTHS = [size.to_bytes(4, "big") for size in range(256)]
 
 
 def encode_request(
@@ -59,7 +61,16 @@ class ResponseTemplate:
     Values are ASCII bytes or integers that need no escaping in JSON: numbers, ids, addresses.
     """
 
-    __slots__ = ("_constants", "_keys", "_remark", "code", "json_format")
+    __slots__ = (
+        "_after_opaque",
+        "_before_opaque",
+        "_binary_fixed_bytes",
+        "_binary_format",
+        "_binary_head",
+        "_values_format",
+        "code",
+        "json_format",
+    )
 
     def __init__(
         self,
@@ -88,11 +99,19 @@ class ResponseTemplate:
                 members.append(b'"%b":%b' % (name.encode(), value))
         self.json_format = b"{" + b",".join(members) + b"}"
         self.code = code
-        self._remark = (remark or "").encode()
-        self._keys = [
-            (struct.pack(">h", len(name.encode())) + name.encode(), value.encode()) for name, value in formats.items()
-        ]
-        self._constants = codec_binary.encode_map(constants or {})
+        # No value holds a NUL, which JSON would have to escape: one format makes all texts at once.
+        self._values_format = b"\0".join(value.encode() for value in formats.values())
+        remark_bytes = (remark or "").encode()
+        # The binary header up to extFields; its arguments are those that vary, and in between the constants.
+        self._binary_head = struct.Struct(f">iIhBhiii{len(remark_bytes)}si").pack
+        self._before_opaque = (code, int(LanguageCode.PYTHON), VERSION)
+        self._after_opaque = (FLAG_RESPONSE, len(remark_bytes), remark_bytes)
+        self._binary_fixed_bytes = _BINARY_FIXED_BYTES + len(remark_bytes)
+        keys = [struct.pack(">h", len(name.encode())) + name.encode() for name in formats]
+        constant = codec_binary.encode_map(constants or {})
+        self._binary_format = b"".join(key.replace(b"%", b"%%") + b"%b%b" for key in keys) + constant.replace(
+            b"%", b"%%"
+        )
 
     def frame(self, serialization: int, opaque: int, values: tuple[bytes | int, ...], body_bytes: int = 0) -> bytes:
         """Prefix and header of a frame whose body has `body_bytes`."""
@@ -103,23 +122,15 @@ class ResponseTemplate:
         return self._binary_frame(opaque, values, body_bytes)
 
     def _binary_frame(self, opaque: int, values: tuple[bytes | int, ...], body_bytes: int) -> bytes:
-        remark = self._remark
-        pieces = [b"", remark, b""]
-        for (key, value_format), value in zip(self._keys, values, strict=True):
-            text = value_format % value
-            pieces += (key, len(text).to_bytes(4, "big"), text)
-        pieces.append(self._constants)
-        ext_bytes = sum(map(len, pieces)) - len(remark)
-        pieces[2] = ext_bytes.to_bytes(4, "big")
-        header_bytes = 21 + len(remark) + ext_bytes
-        pieces[0] = _BINARY_FIXED.pack(
-            4 + header_bytes + body_bytes,
-            ROCKETMQ << 24 | header_bytes,
-            self.code,
-            LanguageCode.PYTHON,
-            VERSION,
-            opaque,
-            FLAG_RESPONSE,
-            len(remark),
-        )
-        return b"".join(pieces)
+        texts = (self._values_format % values).split(b"\0") if values else []
+        arguments: list[bytes] = []
+        for text in texts:
+            size = len(text)
+            arguments += (_BINARY_LENGTHS[size] if size < 256 else size.to_bytes(4, "big"), text)
+        ext = self._binary_format % tuple(arguments)
+        header_bytes = self._binary_fixed_bytes + len(ext)
+        head = self._binary_head(
+            4 + header_bytes + body_bytes, ROCKETMQ << 24 | header_bytes,
+            *self._before_opaque, opaque, *self._after_opaque, len(ext),
+        )  # fmt: skip
+        return head + ext
