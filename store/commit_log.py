@@ -34,6 +34,9 @@ class CommitLog:
         self._files = MappedFileQueue(disk, config.commit_log_path, self.segment_bytes, preallocate=True)
         self._allocator = FileAllocator(disk)
         self._prepared_offset = -1
+        # The segment that is written, and the offsets in it that take a write and nothing else.
+        self._file: DiskFile | None = None
+        self._file_start = self._file_end = 0
         self.wrote_offset = 0
         # The segment that was read last, and the offsets of its bytes.
         self._view = _EMPTY
@@ -60,8 +63,11 @@ class CommitLog:
         """
         try:
             for offset, content in chunks:
-                file, position = self._writable(offset)
-                file.write(position, content)
+                if self._file_start <= offset < self._file_end and self._file is not None:
+                    self._file.write(offset - self._file_start, content)
+                else:
+                    file, position = self._writable(offset)
+                    file.write(position, content)
         except DiskFailed:
             raise
         except StoreError as error:
@@ -83,12 +89,17 @@ class CommitLog:
             if offset != files.end_offset:
                 raise StoreError(f"physical offset {offset} is not the log's end {files.end_offset}")
             files.files.append(self._allocator.take(files.path_at(offset), self.segment_bytes))
-            return files.files[-1], 0
+            located = files.files[-1], 0
         next_offset = files.end_offset
         if self._prepared_offset != next_offset and next_offset - offset < self.segment_bytes // 2:
             # Reserving blocks takes long: have the next segment ready before it is needed.
             self._prepared_offset = next_offset
             self._allocator.prepare(files.path_at(next_offset), self.segment_bytes)
+        self._file, position = located
+        self._file_start = offset - position
+        self._file_end = self._file_start + self.segment_bytes
+        if self._prepared_offset != next_offset:
+            self._file_end = min(self._file_end, next_offset - self.segment_bytes // 2)
         return located
 
     def slice_at(self, offset: int, size_bytes: int) -> memoryview | None:
@@ -171,6 +182,7 @@ class CommitLog:
     def cut(self, offset: int) -> None:
         """Make `offset` the log's end, with zeros behind it, synced.  Raises `DiskFull` or `DiskFailed`."""
         self._turn_to(-1)
+        self._forget_file()
         self._files.cut(offset)
         located = self._files.locate(offset)
         if located is not None:
@@ -181,7 +193,11 @@ class CommitLog:
         """Close the segments and drop the one prepared ahead."""
         self._allocator.close()
         self._turn_to(-1)
+        self._forget_file()
         self._files.close()
+
+    def _forget_file(self) -> None:
+        self._file, self._file_start, self._file_end = None, 0, 0
 
 
 class LogScan:

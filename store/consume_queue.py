@@ -114,15 +114,17 @@ class ConsumeQueue:
         """Write the pending entries.  Raises `DiskFull` or `DiskFailed`; they are then still pending."""
         entries = self.pending
         count = len(entries) // 3
-        if count <= _PACK_AT_ONCE:
+        if count == 1:
+            content = ENTRY.pack(*entries)
+        elif count <= _PACK_AT_ONCE:
             content = _packer(count).pack(*entries)
         else:
             step = 3 * _PACK_AT_ONCE
             runs = (entries[at : at + step] for at in range(0, len(entries), step))
             content = b"".join(_packer(len(run) // 3).pack(*run) for run in runs)
-        at = self.written_offset * UNIT
-        if self._last_start <= at and at + len(content) <= self._last_end and self._last_file is not None:
-            self._last_file.write(at - self._last_start, content)
+        at, start = self.written_offset * UNIT, self._last_start
+        if start <= at <= self._last_end - len(content) and self._last_file is not None:
+            self._last_file.write(at - start, content)
         else:
             self._write(at, content)
         self.written_offset += count

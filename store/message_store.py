@@ -151,8 +151,9 @@ class MessageStore:
         """
         if self._failure is not None:
             raise DiskFailed(str(self._failure))
-        started = self._clock.monotonic()
-        store_timestamp = self._clock.wall_ms()
+        clock = self._clock
+        started = clock.monotonic()
+        store_timestamp = clock.wall_ms()
         try:
             batch = self._appender.append(messages, store_timestamp)
         except DiskFailed as error:
@@ -163,7 +164,7 @@ class MessageStore:
             raise
         self._last_store_timestamp = store_timestamp
         self._confirm_batch(batch)
-        self.statistics.put(len(messages), batch.size_bytes, self._clock.monotonic() - started)
+        self.statistics.put(len(messages), batch.size_bytes, clock.monotonic() - started)
         return batch.appended
 
     def _confirm_batch(self, batch: Batch) -> None:
