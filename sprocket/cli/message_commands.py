@@ -113,6 +113,7 @@ def consume(
     """Print the messages of TOPIC as they come, one line each, and acknowledge them."""
     import asyncio
 
+    from sprocket.client.admin import AdminClient
     from sprocket.client.consumer import Consumer
     from sprocket.client.start_offset import ConsumeFrom
 
@@ -120,6 +121,9 @@ def consume(
     begin = ConsumeFrom.FIRST if start == "first" else ConsumeFrom.LAST
 
     async def consume_all() -> None:
+        # A consumer waits for name servers that are down; whoever types a wrong address wants to hear of it.
+        async with AdminClient(servers.split(";")) as admin:
+            await admin.cluster_info()
         async with Consumer(group, {topic: tags}, servers, consume_from=begin) as consumer:
             count = 0
             while limit is None or count < limit:

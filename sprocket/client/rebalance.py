@@ -61,6 +61,7 @@ class Rebalance:
         self._assign = assign
         self._changed = changed
         self._rounds = 0
+        self._failures: dict[str, str] = {}  # topic -> why it cannot be balanced, as was logged
 
     async def run(self) -> None:
         """Rebalance at once, when `due` is set, and every 20 s; every second while something is missing."""
@@ -80,10 +81,16 @@ class Rebalance:
     async def _topic_or_not(self, topic: str) -> tuple[bool, bool]:
         """`_topic`, which says False to both when it fails."""
         try:
-            return await self._topic(topic)
+            outcome = await self._topic(topic)
         except (SprocketError, msgspec.ValidationError) as error:
-            logger.warning("event=rebalance_failed group=%s topic=%s reason=%r", self._group, topic, str(error))
+            # Tried again every second: said once, not every second.
+            if self._failures.get(topic) != str(error):
+                self._failures[topic] = str(error)
+                logger.warning("event=rebalance_failed group=%s topic=%s reason=%r", self._group, topic, str(error))
             return False, False
+        if self._failures.pop(topic, None) is not None:
+            logger.warning("event=rebalance_recovered group=%s topic=%s", self._group, topic)
+        return outcome
 
     async def _topic(self, topic: str) -> tuple[bool, bool]:
         """Whether all queues of the topic that are ours are consumed, and whether any was taken or given."""

@@ -160,3 +160,10 @@ def test_mqadmin_help_of_a_command(cluster: Cluster) -> None:
 def test_completion_knows_every_program(cluster: Cluster) -> None:
     script = run(cluster.folder, "completion", "zsh").stdout
     assert all(f"compdef _{name}_completion {name}" in script for name in ("sprocket", "mqadmin", "mqbroker"))
+
+
+def test_consume_says_at_once_that_no_name_server_answers(cluster: Cluster) -> None:
+    ended = run(cluster.folder, "consume", "Any", "-n", "127.0.0.1:1")
+    assert ended.returncode == exit_codes.FAILURE
+    assert "127.0.0.1:1" in ended.stderr
+    assert ended.stderr.count("\n") == 1
