@@ -130,6 +130,26 @@ class CommitLog:
             return None
         slices: list[memoryview] = []
         view, base, segment_end = self._view, self._view_start, self._view_end
+        start = end = offsets[0]
+        if base <= start and offsets[-1] + sizes[-1] <= segment_end:
+            # The common case, all in the segment that was read last: no look at its bounds for each.
+            for offset, size in zip(offsets, sizes, strict=True):
+                if offset != end:
+                    if not start < end < offset:
+                        break
+                    slices.append(view[start - base : end - base])
+                    start = offset
+                end = offset + size
+            else:
+                if start < end <= segment_end:
+                    slices.append(view[start - base : end - base])
+                    return slices
+        return self._slices_across(offsets, sizes)
+
+    def _slices_across(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[memoryview] | None:
+        """`slices_of` where the records lie in several segments, or not where they should."""
+        slices: list[memoryview] = []
+        view, base, segment_end = self._view, self._view_start, self._view_end
         start = end = -1
         for offset, size in zip(offsets, sizes, strict=True):
             if offset == end and end + size <= segment_end:
