@@ -18,7 +18,7 @@ from remoting.frames import encode_request, encode_response
 from remoting.framing import JSON, Frame, FrameDecoder
 from remoting.headers.base import Header
 from remoting.pending import PendingRequests
-from remoting.routes import BatchHandler, RouteTable, UnroutableRequest
+from remoting.routes import RouteTable, UnroutableRequest
 from sprocket.common import limits
 from sprocket.common.errors import InvariantError, ProtocolError, RequestError, SprocketError
 
@@ -131,17 +131,18 @@ class RemotingChannel(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.read_at = self._loop.time()
-        self._counters.received_bytes += len(data)
-        frames = self._decoder.feed(data)
-        if not self._decoder.pending_bytes:
+        decoder, counters = self._decoder, self._counters
+        counters.received_bytes += len(data)
+        frames = decoder.feed(data)
+        if not decoder.pending_bytes:
             self.partial_at = None
         elif frames or self.partial_at is None:
             self.partial_at = self.read_at
-        self._counters.frames += len(frames)
         if frames:
+            counters.frames += len(frames)
             self._handle(frames)
-        if self._decoder.error is not None:
-            self._fail(self._decoder.error)
+        if decoder.error is not None:
+            self._fail(decoder.error)
 
     # Requests of the peer
 
@@ -152,24 +153,21 @@ class RemotingChannel(asyncio.Protocol):
                 self._backlog.extend(frames)
                 frames = list(self._backlog)
                 self._backlog.clear()
-            done = self._serve(frames)
-            self._backlog.extend(frames[done:])
+            index, count = 0, len(frames)
+            while index < count:
+                index = self._serve_next(frames, index)
+                if self._out_bytes > limits.WRITE_PAUSE_BYTES:
+                    self._flush()
+                    if self.stalled_at is not None or self.is_closed:
+                        # What is left waits until the peer reads again.
+                        self._backlog.extend(frames[index:])
+                        break
         except ProtocolError as error:
             self._fail(error)
         finally:
             self._reading = False
-        self._flush()
-
-    def _serve(self, frames: list[Frame] | tuple[()]) -> int:
-        """Serve `frames` in order until the peer stalls; how many were served."""
-        index, count = 0, len(frames)
-        while index < count:
-            index = self._serve_next(frames, index)
-            if self._out_bytes > limits.WRITE_PAUSE_BYTES:
-                self._flush()
-                if self.stalled_at is not None or self.is_closed:
-                    break
-        return index
+        if self._out:
+            self._flush()
 
     def _serve_next(self, frames: list[Frame] | tuple[()], index: int) -> int:
         """Serve the frame at `index`, or the run for one batch handler that begins there; the index after it."""
@@ -191,7 +189,11 @@ class RemotingChannel(asyncio.Protocol):
         run = [request]
         if index + 1 < len(frames):
             table.decode_run(entry, frames[index], frames[index + 1 : index + _RUN_MOST], run)
-        self._serve_run(entry.batch, run)
+        try:
+            entry.batch(run)
+        except Exception as error:
+            for request in run:
+                self.reply(request, self._refusal(request, error))
         return index + len(run)
 
     def _serve_one(self, handle: Any, request: Request[Any]) -> None:
@@ -215,13 +217,6 @@ class RemotingChannel(asyncio.Protocol):
             response = self._refusal(request, error)
         if response is not None:
             self.reply(request, response)
-
-    def _serve_run(self, batch: BatchHandler, run: list[Request[Any]]) -> None:
-        try:
-            batch(run)
-        except Exception as error:
-            for request in run:
-                self.reply(request, self._refusal(request, error))
 
     def _refusal(self, request: Request[Any], error: Exception) -> Response:
         if isinstance(error, RequestError):

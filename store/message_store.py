@@ -168,7 +168,9 @@ class MessageStore:
         return batch.appended
 
     def _confirm_batch(self, batch: Batch) -> None:
-        touched = [(queue, first, queue.next_offset) for queue, first in batch.touched]
+        touched = []
+        for queue, first in batch.touched:
+            touched.append((queue, first, queue.next_offset))
         if not self._unconfirmed and self.confirm_offset >= batch.end_offset:
             self._publish(touched)
         else:

@@ -56,6 +56,9 @@ _FIELDS: Final = dict.fromkeys(
 )
 _TEMPLATES: Final = {status: ResponseTemplate(code, _FIELDS, remark=status.name) for status, code in _CODES.items()}
 _FOUND: Final = _TEMPLATES[GetStatus.FOUND]
+# Looking up a member of an enum takes longer than a comparison.
+_STATUS_FOUND: Final = GetStatus.FOUND
+_LITE_PULL: Final = int(RequestCode.LITE_PULL_MESSAGE)
 # Of a queue that holds nothing the start is no wrong place to pull from.
 _EMPTY: Final = {
     status: ResponseTemplate(ResponseCode.PULL_NOT_FOUND, _FIELDS, remark=status.name)
@@ -140,7 +143,7 @@ class PullProcessor:
         result = self._get(header, matches)
         self._note_offsets(header, result, request.channel.peer, may_hold)
         status = result.status
-        if status is GetStatus.FOUND:
+        if status is _STATUS_FOUND:
             self._write(request, _FOUND, result, topic, group)
             self.pulled_messages += result.message_count
             self.pulled_bytes += result.size_bytes
@@ -165,7 +168,7 @@ class PullProcessor:
         broker = self._config.broker
         if not broker.broker_permission & PERM_READ:
             raise PullForbidden(_BY_BROKER, f"the broker[{broker.broker_ip1}] pulling message is forbidden")
-        if request.code == RequestCode.LITE_PULL_MESSAGE and not broker.lite_pull_message_enable:
+        if request.code == _LITE_PULL and not broker.lite_pull_message_enable:
             raise PullForbidden(_BY_BROKER, f"the broker[{broker.broker_ip1}] for lite pull consumer is forbidden")
         name = request.header.consumer_group
         group = self._groups.find(name)

@@ -94,7 +94,8 @@ class SendProcessor:
 
     def send(self, run: list[Request[Any]]) -> None:
         """Store and answer the sends of one read, all of one channel."""
-        if self._settled_for != (self._config.broker, self._store.store_host):
+        settled_broker, settled_host = self._settled_for
+        if settled_broker is not self._config.broker or settled_host != self._store.store_host:
             self._settle()
         channel: Channel = run[0].channel
         peer = channel.peer
@@ -151,13 +152,14 @@ class SendProcessor:
         self._append(channel, messages, sent)
 
     def _admit(self, admitted: dict[str, Admission], header: SendHeader, peer: tuple[str, int]) -> Admission:
-        self._check_start()
+        if self._config.broker.start_accept_send_request_time_stamp:
+            self._check_start()
         admission = admitted[header.topic] = self._admission.admit(header, peer)
         return admission
 
     def _check_start(self) -> None:
         start_ms = self._config.broker.start_accept_send_request_time_stamp
-        if start_ms and self._clock.wall_ms() < start_ms:
+        if self._clock.wall_ms() < start_ms:
             until = datetime.fromtimestamp(start_ms / 1000).astimezone()
             text = f"{until:%Y-%m-%d %H:%M:%S},{start_ms % 1000:03}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {text}")
