@@ -265,7 +265,9 @@ class RemotingChannel(asyncio.Protocol):
         elif size <= _JOIN_BYTES:
             transport.write(b"".join(out))
         else:
-            transport.writelines(out)
+            # Not writelines: that of asyncio in Python 3.12 and 3.13.0 never pauses the protocol (CVE-2024-12254).
+            for buffer in out:
+                transport.write(buffer)
         if transport.get_write_buffer_size() > limits.WRITE_CLOSE_BYTES:
             self.abort("unsent_limit")
 
