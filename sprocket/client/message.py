@@ -2,15 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from remoting import message_properties as names
 from remoting.bodies.client import MessageQueue
 from remoting.message_record import SysFlag
 from sprocket.client.compression import decompress
-
-if TYPE_CHECKING:
-    from sprocket.client.process_queue import ProcessQueue
 
 _COMPRESSED = int(SysFlag.COMPRESSED)
 
@@ -87,6 +84,20 @@ class SendResult:
         return f"SendResult({self.status.name}, {self.message_id}, {where})"
 
 
+class MessageSource(Protocol):
+    """The queue that a received message came from, as its consumer holds it."""
+
+    @property
+    def queue(self) -> MessageQueue: ...
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the queue is another member's by now."""
+        ...
+
+    def acknowledge(self, message: "ReceivedMessage", /) -> bool: ...
+
+
 class ReceivedMessage:
     """One message from a broker.
 
@@ -142,7 +153,7 @@ class ReceivedMessage:
         self.store_timestamp_ms = store_timestamp_ms
         self.reconsume_times = reconsume_times
         self.size_bytes = size_bytes
-        self.source: ProcessQueue | None = None  # where its acknowledgement is counted
+        self.source: MessageSource | None = None  # where its acknowledgement is counted
         self._body = body
         self._raw_properties = raw_properties
         self._properties: dict[str, str] | None = None
