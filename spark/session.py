@@ -50,6 +50,6 @@ def session(
 
 
 def register(spark: SparkSession) -> None:
-    """Make the source known to `spark`, and turn its filter pushdown on (a setting of this session)."""
+    """Make the source known to `spark`, and turn its filter pushdown on (a setting of the Spark session)."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(RocketMQDataSource)
