@@ -14,6 +14,7 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse, Request
 from remoting.fastjson import dumps
+from remoting.headers.admin import CreateTopicRequestHeader
 from remoting.headers.base import Header
 from remoting.headers.client import HeartbeatRequestHeader
 from remoting.headers.pull import PullMessageRequestHeader
@@ -48,6 +49,21 @@ def broker_config(**changes: Any) -> BrokerConfig:
     """On a free port of this machine, with no name server."""
     config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=0, namesrv_addr="")
     return replace(config, **changes)
+
+
+def create(topic: str = TOPIC, **changes: Any) -> CreateTopicRequestHeader:
+    """Header that creates `topic` with two queues, but for `changes`."""
+    header = CreateTopicRequestHeader(
+        topic=topic,
+        default_topic="TBW102",
+        read_queue_nums=2,
+        write_queue_nums=2,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+    )
+    for name, value in changes.items():
+        setattr(header, name, value)
+    return header
 
 
 @dataclass

@@ -10,7 +10,6 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.fastjson import loads
 from remoting.headers.admin import (
     CloneGroupOffsetRequestHeader,
-    CreateTopicRequestHeader,
     GetConsumeStatsRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
     QuerySubscriptionByConsumerRequestHeader,
@@ -18,23 +17,9 @@ from remoting.headers.admin import (
     QueryTopicsByConsumerRequestHeader,
 )
 from remoting.headers.offset import ResetOffsetRequestHeader
-from tests.broker.rig import GROUP, TOPIC, TestClient, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, create, until
 
 Pair = tuple[Broker, TestClient]
-
-
-def create(topic: str = TOPIC, **changes: Any) -> CreateTopicRequestHeader:
-    header = CreateTopicRequestHeader(
-        topic=topic,
-        default_topic="TBW102",
-        read_queue_nums=2,
-        write_queue_nums=2,
-        perm=6,
-        topic_filter_type="SINGLE_TAG",
-    )
-    for name, value in changes.items():
-        setattr(header, name, value)
-    return header
 
 
 async def test_consume_stats(pair: Pair) -> None:

@@ -8,28 +8,13 @@ from remoting.bodies.topic import CreateTopicListRequestBody, TopicConfig, Topic
 from remoting.codes import RequestCode, ResponseCode
 from remoting.fastjson import dumps, loads
 from remoting.headers.admin import (
-    CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
-from tests.broker.rig import GROUP, TOPIC, TestClient
+from tests.broker.rig import GROUP, TOPIC, TestClient, create
 
 Pair = tuple[Broker, TestClient]
-
-
-def create(topic: str = TOPIC, **changes: Any) -> CreateTopicRequestHeader:
-    header = CreateTopicRequestHeader(
-        topic=topic,
-        default_topic="TBW102",
-        read_queue_nums=2,
-        write_queue_nums=2,
-        perm=6,
-        topic_filter_type="SINGLE_TAG",
-    )
-    for name, value in changes.items():
-        setattr(header, name, value)
-    return header
 
 
 async def test_create_describe_delete(pair: Pair) -> None:
