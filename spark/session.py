@@ -1,10 +1,12 @@
 """A Spark session that reads RocketMQ stores, and the registration of the source with one that exists."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Final
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from spark.java_home import find_java_home
@@ -22,6 +24,9 @@ SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+
+# How long a JVM may take to end before it is killed.
+_JVM_END_S: Final = 20.0
 
 
 def session(
@@ -47,6 +52,25 @@ def session(
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def close(spark: SparkSession) -> None:
+    """Stop `spark` and wait until its JVM is gone; `SparkSession.stop` alone leaves it until this process ends."""
+    gateway = spark.sparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    spark.stop()
+    if gateway is None or process is None:
+        return
+    gateway.shutdown()
+    # The JVM that PySpark launched ends when its standard input does.
+    process.stdin.close()
+    try:
+        process.wait(_JVM_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    # A later session of this process launches a JVM of its own.
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def register(spark: SparkSession) -> None:

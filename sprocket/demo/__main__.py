@@ -143,7 +143,7 @@ class Demo:
         acknowledged = self._directory / "acknowledged.csv"
         acknowledged.write_text("".join(f"{key}\n" for key in sent.acknowledged))
         with self._step("Start Spark"):
-            from spark.session import session
+            from spark.session import close, session
 
             warehouse = self._directory / "spark-warehouse"
             settings = {"spark.sql.warehouse.dir": str(warehouse), **_SHORT_JOB}
@@ -156,7 +156,7 @@ class Demo:
                 stores = [self._cluster.store_of(name) for name in self._cluster.brokers]
                 return analyse(spark, stores, acknowledged, [consumer.path for consumer in self._consumers])
         finally:
-            spark.stop()
+            close(spark)
 
     def _write_report(self, sent: Sent, consumed_in_s: float, findings: "Findings", checks: list[Check]) -> Path:
         from sprocket.demo.flight_report import flight_page
