@@ -61,7 +61,6 @@ SYSTEM_GROUPS: Final = (
     "CID_ONSAPI_OWNER",
     "CID_RMQ_SYS_TRANS",
 )
-SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]*")
 
@@ -96,8 +95,3 @@ def retry_topic(group: str) -> str:
 def dlq_topic(group: str) -> str:
     """The topic that holds what a group has given up."""
     return DLQ_PREFIX + group
-
-
-def is_system_group(group: str) -> bool:
-    """Whether a group belongs to the system and not to an application."""
-    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)

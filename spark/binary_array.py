@@ -35,12 +35,6 @@ def as_text(values: pa.Array) -> pa.Array:
         return pa.array(texts, pa.string())
 
 
-def as_bytes(values: pa.Array) -> npt.NDArray[np.uint8]:
-    """All values of a binary array that begins at offset 0, end to end."""
-    data = values.buffers()[2]
-    return np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
-
-
 def offsets_of(values: pa.Array) -> npt.NDArray[np.int32]:
-    """Where each value begins in `as_bytes`, and the end of the last."""
+    """Where each value begins in the data of a binary array that begins at offset 0, and the end of the last."""
     return np.frombuffer(values.buffers()[1], np.int32, len(values) + 1)

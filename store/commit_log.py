@@ -187,10 +187,6 @@ class CommitLog:
         record = self.record_at(self.min_offset)
         return -1 if record is None else store_timestamp_of(record)
 
-    def next_segment(self, offset: int) -> int:
-        """Start of the segment after the one that holds `offset`."""
-        return self.segment_end(offset)
-
     def files_between(self, start: int, end: int) -> list[DiskFile]:
         """The segments that hold any of the bytes `start` to `end`, for a sync in another thread."""
         if end <= start:

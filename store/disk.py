@@ -78,8 +78,6 @@ class Disk(Protocol):
         """Names in `directory`, sorted; empty if it does not exist."""
         ...
 
-    def is_directory(self, path: Path) -> bool: ...
-
     def size(self, path: Path) -> int | None:
         """Bytes of a file; None if there is none."""
         ...
@@ -212,9 +210,6 @@ class RealDisk:
             return []
         except OSError as error:
             raise _as_store_error(error, "list", directory) from error
-
-    def is_directory(self, path: Path) -> bool:
-        return path.is_dir()
 
     def size(self, path: Path) -> int | None:
         try:

@@ -192,11 +192,6 @@ class MessageStore:
     # Offsets and syncs
 
     @property
-    def min_physical_offset(self) -> int:
-        """Offset of the first byte the log keeps."""
-        return self._commit_log.min_offset
-
-    @property
     def wrote_offset(self) -> int:
         """End of the log."""
         return self._commit_log.wrote_offset

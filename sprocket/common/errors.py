@@ -11,7 +11,6 @@ from typing import ClassVar
 
 # The wire's response codes by number: `remoting.codes.ResponseCode` lies in a layer above this one.
 _SYSTEM_ERROR = 1
-_SYSTEM_BUSY = 2
 _SERVICE_NOT_AVAILABLE = 14
 
 
@@ -67,12 +66,6 @@ class CorruptRecord(StoreError):
 
 class ConfigError(SprocketError):
     """A configuration that cannot be started with; the message says file, line, key and what is allowed."""
-
-
-class Overloaded(SprocketError):
-    """Refused for load; the message says the cause and when to try again."""
-
-    response_code = _SYSTEM_BUSY
 
 
 class ClientError(SprocketError):

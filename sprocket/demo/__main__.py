@@ -43,10 +43,6 @@ _SHORT_JOB: Final = {
 }
 
 
-class DemoFailed(SprocketError):
-    """A step of the demo did not come to its end."""
-
-
 class Demo:
     """One run.  Servers and consumers live between `run`'s start and its end, whatever happens."""
 

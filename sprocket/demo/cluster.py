@@ -103,11 +103,6 @@ class DemoCluster:
         """What clients are given as name servers."""
         return ";".join(server.address for server in self._name_servers)
 
-    @property
-    def pids(self) -> list[int]:
-        servers = [*self._name_servers, *self.brokers.values()]
-        return [server.process.pid for server in servers if server.process is not None]
-
     def store_of(self, broker_name: str) -> Path:
         """The store directory of a broker."""
         return self._directory / broker_name / "store"
