@@ -8,22 +8,20 @@ lies before `confirm_offset`, no more.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, StoreError
-from store.appender import Appender, Batch
+from store.appender import Appender
 from store.checkpoint import Checkpoint, load_checkpoint
 from store.commit_log import CommitLog
-from store.config import FlushDiskType, StoreConfig
-from store.consume_queue import ConsumeQueue
+from store.config import StoreConfig
+from store.confirmation import ArrivalListener, Confirmation, ConfirmListener
 from store.consume_queue_table import ConsumeQueueTable
-from store.disk import Disk, DiskFile, DiskLock, RealDisk
+from store.disk import Disk, DiskLock, RealDisk
 from store.get_result import Boundary, GetResult, GetStatus
 from store.group_commit import GroupCommit, Notify
 from store.queue_flush import QueueFlush
@@ -36,9 +34,6 @@ from store.time_search import offset_by_time
 __all__ = ["Appended", "Boundary", "GetResult", "GetStatus", "MessageStore", "PendingMessage", "TagsFilter"]
 
 _log = logging.getLogger(__name__)
-# (topic, queue_id, max_offset, first_offset): messages first_offset .. max_offset - 1 can now be read.
-ArrivalListener: TypeAlias = Callable[[str, int, int, int], None]
-ConfirmListener: TypeAlias = Callable[[StoreError | None], None]
 
 
 class MessageStore:
@@ -53,25 +48,21 @@ class MessageStore:
         self._table = ConsumeQueueTable(config, self._disk)
         self._appender = Appender(config, self._commit_log, self._table, self._tags_codes)
         self._reader = QueueReader(config, self._commit_log, physical_memory_bytes())
-        self._group_commit = GroupCommit(config, clock, notify, self._unflushed, self._on_flushed)
-        self._queue_flush = QueueFlush(
-            config, clock, self._table, self._snapshot, self._write_checkpoint, notify, self._fail
+        self._confirmation = Confirmation(config, self._commit_log, lambda: self._group_commit.wake())
+        self._group_commit = GroupCommit(
+            config, clock, notify, self._confirmation.unflushed, self._confirmation.on_flushed
         )
+        self._queue_flush = QueueFlush(
+            config, clock, self._table, self._confirmation.snapshot, self._write_checkpoint, notify,
+            self._confirmation.fail,
+        )  # fmt: skip
         self.statistics = StoreStatistics(clock, self._reader)
         self._queue_flush.on_tick = self.statistics.sample
-        self.on_arrival: list[ArrivalListener] = []
-        self.on_failure: list[Callable[[DiskFailed], None]] = []
+        # Called in the owner thread: once per queue and batch when messages become visible; once if the disk fails.
+        self.on_arrival: list[ArrivalListener] = self._confirmation.on_arrival
+        self.on_failure: list[Callable[[DiskFailed], None]] = self._confirmation.on_failure
         self.recovery: RecoveryReport | None = None
-        self._is_sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        self._flushed_offset = 0
-        self._last_store_timestamp = 0
-        self._flushed_timestamp = 0
-        self._syncing_timestamp = 0
-        self._failure: DiskFailed | None = None
         self._lock: DiskLock | None = None
-        # Batches that are written and not yet confirmed: (end in the log, [(queue, first offset, end offset)]).
-        self._unconfirmed: deque[tuple[int, list[tuple[ConsumeQueue, int, int]]]] = deque()
-        self._waiters: deque[tuple[int, ConfirmListener]] = deque()
 
     # Life
 
@@ -98,7 +89,7 @@ class MessageStore:
             self._close()
             raise
         self._group_commit.start()
-        self._queue_flush.start(self._flushed_offset)
+        self._queue_flush.start(self.flushed_offset)
 
     def _recover(self) -> None:
         root = self.config.store_path_root_dir
@@ -112,9 +103,7 @@ class MessageStore:
         recovery = Recovery(self._commit_log, self._table, checkpoint, self._tags_codes, check_crc)
         report = recovery.run(clean=clean, usable=usable)
         self.recovery = report
-        self._flushed_offset = self._commit_log.wrote_offset
-        self._last_store_timestamp = max(report.last_store_timestamp, checkpoint.physic_msg_timestamp)
-        self._flushed_timestamp = self._last_store_timestamp
+        self._confirmation.begin(max(report.last_store_timestamp, checkpoint.physic_msg_timestamp))
         _log.info(
             "state=started clean=%s log_min=%d log_max=%d walked_from=%d records=%d rebuilt=%s",
             clean, self._commit_log.min_offset, report.end_offset, report.start_offset, report.records, report.rebuilt,
@@ -124,15 +113,15 @@ class MessageStore:
         """Flush everything, write the checkpoint, remove `abort`.  After a disk failure only close."""
         self._group_commit.stop()
         self._queue_flush.stop()
-        if self._lock is not None and self._failure is None:
+        if self._lock is not None and self.failure is None:
             reached, error = self._group_commit.flush()
-            self._on_flushed(reached, error)
+            self._confirmation.on_flushed(reached, error)
             if error is None:
                 self._queue_flush.flush_all()
                 self._disk.remove(self.config.store_path_root_dir / "abort")
-        self._answer_waiters(self._failure or StoreError("the store is shut down"))
+        self._confirmation.answer_waiters(self.failure or StoreError("the store is shut down"))
         self._close()
-        _log.info("state=stopped log_max=%d failed=%s", self._commit_log.wrote_offset, self._failure is not None)
+        _log.info("state=stopped log_max=%d failed=%s", self._commit_log.wrote_offset, self.failure is not None)
 
     def _close(self) -> None:
         self._commit_log.close()
@@ -149,45 +138,22 @@ class MessageStore:
         Raises, with nothing of the batch visible: `RequestError` for a message over a limit, `DiskFull`,
         `DiskFailed` (from then on always).
         """
-        if self._failure is not None:
-            raise DiskFailed(str(self._failure))
+        failure = self._confirmation.failure
+        if failure is not None:
+            raise DiskFailed(str(failure))
         clock = self._clock
         started = clock.monotonic()
-        store_timestamp = clock.wall_ms()
         try:
-            batch = self._appender.append(messages, store_timestamp)
+            batch = self._appender.append(messages, clock.wall_ms())
         except DiskFailed as error:
-            self._fail(error)
+            self._confirmation.fail(error)
             raise
         except StoreError:
             self.statistics.put_failed(len(messages))
             raise
-        self._last_store_timestamp = store_timestamp
-        self._confirm_batch(batch)
+        self._confirmation.appended(batch)
         self.statistics.put(len(messages), batch.size_bytes, clock.monotonic() - started)
         return batch.appended
-
-    def _confirm_batch(self, batch: Batch) -> None:
-        touched = []
-        for queue, first in batch.touched:
-            touched.append((queue, first, queue.next_offset))
-        if not self._unconfirmed and self.confirm_offset >= batch.end_offset:
-            self._publish(touched)
-        else:
-            self._unconfirmed.append((batch.end_offset, touched))
-            # Consumers wait for the flush, whether or not whoever appended does.
-            self._group_commit.wake()
-
-    def _publish(self, touched: list[tuple[ConsumeQueue, int, int]]) -> None:
-        for queue, _, end in touched:
-            queue.max_offset = end
-        for listener in self.on_arrival:
-            for queue, first, end in touched:
-                try:
-                    listener(queue.topic, queue.queue_id, end, first)
-                except Exception:
-                    # The messages are stored: a listener's error must not turn into a failed send.
-                    _log.exception("topic=%s queue=%d listener failed", queue.topic, queue.queue_id)
 
     # Offsets and syncs
 
@@ -199,12 +165,12 @@ class MessageStore:
     @property
     def flushed_offset(self) -> int:
         """The log is on the disk up to here."""
-        return self._flushed_offset
+        return self._confirmation.flushed_offset
 
     @property
     def confirm_offset(self) -> int:
-        """Consumers may see what lies before this.  The one place that decides it."""
-        return self._flushed_offset if self._is_sync_flush else self._commit_log.wrote_offset
+        """Consumers may see what lies before this."""
+        return self._confirmation.confirm_offset
 
     def when_confirmed(self, physical_offset: int, callback: ConfirmListener) -> None:
         """Call `callback(None)` in the owner thread once ``confirm_offset >= physical_offset``.
@@ -212,61 +178,12 @@ class MessageStore:
         Pass a record's end (physical offset plus size).  At once if it holds already.  With SYNC_FLUSH all
         who wait share one sync; if it fails each gets `DiskFailed`.
         """
-        if self._failure is not None:
-            callback(self._failure)
-        elif self.confirm_offset >= physical_offset:
-            callback(None)
-        else:
-            self._waiters.append((physical_offset, callback))
-            self._group_commit.wake()
-
-    def _unflushed(self) -> tuple[int, int, list[DiskFile]]:
-        # In the flush thread.  The time is read first: it is then that of a record before `wrote`, or older.
-        self._syncing_timestamp = self._last_store_timestamp
-        flushed, wrote = self._flushed_offset, self._commit_log.wrote_offset
-        return flushed, wrote, self._commit_log.files_between(flushed, wrote)
-
-    def _on_flushed(self, reached: int, error: DiskFailed | None) -> None:
-        if error is not None:
-            self._fail(error)
-            return
-        if self._failure is not None or reached <= self._flushed_offset:
-            return
-        self._flushed_offset = reached
-        self._flushed_timestamp = self._syncing_timestamp
-        self._advance()
-
-    def _advance(self) -> None:
-        """Publish and answer what the confirm offset now covers."""
-        confirm = self.confirm_offset
-        unconfirmed, waiters = self._unconfirmed, self._waiters
-        while unconfirmed and unconfirmed[0][0] <= confirm:
-            self._publish(unconfirmed.popleft()[1])
-        while waiters and waiters[0][0] <= confirm:
-            waiters.popleft()[1](None)
-
-    def _fail(self, error: DiskFailed) -> None:
-        """Latch a failure of the disk: reads go on, nothing more is acknowledged."""
-        if self._failure is not None:
-            return
-        self._failure = error
-        _log.error("state=disk-failed reason=%r", str(error))
-        self._answer_waiters(error)
-        for listener in self.on_failure:
-            listener(error)
-
-    def _answer_waiters(self, error: StoreError) -> None:
-        while self._waiters:
-            self._waiters.popleft()[1](error)
+        self._confirmation.when_confirmed(physical_offset, callback)
 
     @property
     def failure(self) -> DiskFailed | None:
         """The latched failure of the disk, if there was one."""
-        return self._failure
-
-    def _snapshot(self) -> Checkpoint:
-        timestamp, flushed = self._flushed_timestamp, self._flushed_offset
-        return Checkpoint(timestamp, timestamp, 0, 0, flushed)
+        return self._confirmation.failure
 
     def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
         self._disk.write_small(self.config.store_path_root_dir / "checkpoint", checkpoint.encode())
@@ -344,9 +261,9 @@ class MessageStore:
         does not bring the queues back.
         """
         removed = self._table.delete_topic(topic)
-        if removed and self._failure is None:
+        if removed and self.failure is None:
             reached, error = self._group_commit.flush()
-            self._on_flushed(reached, error)
+            self._confirmation.on_flushed(reached, error)
             self._queue_flush.flush_all()
         return removed
 

@@ -1,0 +1,144 @@
+"""What counts as stored: the flushed and the confirm offset, who waits for them, and the latch of a failed disk.
+
+One meaning each.  Wrote: the log ends there.  Flushed: a successful sync covers everything before it.
+Confirm: consumers may see what lies before it; with ASYNC_FLUSH that is what is written, with SYNC_FLUSH what is
+flushed.
+
+All of it lives in the owner thread, but `unflushed` and `snapshot`, which the flush threads call.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from sprocket.common.errors import DiskFailed, StoreError
+from store.appender import Batch
+from store.checkpoint import Checkpoint
+from store.commit_log import CommitLog
+from store.config import FlushDiskType, StoreConfig
+from store.consume_queue import ConsumeQueue
+from store.disk import DiskFile
+
+_log = logging.getLogger(__name__)
+# (topic, queue_id, max_offset, first_offset): messages first_offset .. max_offset - 1 can now be read.
+ArrivalListener: TypeAlias = Callable[[str, int, int, int], None]
+ConfirmListener: TypeAlias = Callable[[StoreError | None], None]
+
+
+class Confirmation:
+    """Offsets and waiters of one log.  `wake` asks for a flush of what is written."""
+
+    def __init__(self, config: StoreConfig, log: CommitLog, wake: Callable[[], None]) -> None:
+        self._log = log
+        self._wake = wake
+        self._is_sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self.on_arrival: list[ArrivalListener] = []
+        self.on_failure: list[Callable[[DiskFailed], None]] = []
+        self.flushed_offset = 0
+        self.failure: DiskFailed | None = None
+        # Store timestamps, ms: of the last record written, and of one that the flushed offset covers.
+        self.last_store_timestamp = 0
+        self._flushed_timestamp = 0
+        self._syncing_timestamp = 0
+        # Batches that are written and not yet confirmed: (end in the log, [(queue, first offset, end offset)]).
+        self._unconfirmed: deque[tuple[int, list[tuple[ConsumeQueue, int, int]]]] = deque()
+        self._waiters: deque[tuple[int, ConfirmListener]] = deque()
+
+    def begin(self, store_timestamp: int) -> None:
+        """Recovery is done: the whole log is on the disk, its newest record has `store_timestamp`, ms."""
+        self.flushed_offset = self._log.wrote_offset
+        self.last_store_timestamp = self._flushed_timestamp = store_timestamp
+
+    @property
+    def confirm_offset(self) -> int:
+        """Consumers may see what lies before this.  The one place that decides it."""
+        return self.flushed_offset if self._is_sync_flush else self._log.wrote_offset
+
+    # Appended batches
+
+    def appended(self, batch: Batch) -> None:
+        """`batch` is written: show it now, or once it is confirmed."""
+        self.last_store_timestamp = batch.store_timestamp
+        touched = []
+        for queue, first in batch.touched:
+            touched.append((queue, first, queue.next_offset))
+        if not self._unconfirmed and self.confirm_offset >= batch.end_offset:
+            self._publish(touched)
+        else:
+            self._unconfirmed.append((batch.end_offset, touched))
+            # Consumers wait for the flush, whether or not whoever appended does.
+            self._wake()
+
+    def _publish(self, touched: list[tuple[ConsumeQueue, int, int]]) -> None:
+        for queue, _, end in touched:
+            queue.max_offset = end
+        for listener in self.on_arrival:
+            for queue, first, end in touched:
+                try:
+                    listener(queue.topic, queue.queue_id, end, first)
+                except Exception:
+                    # The messages are stored: a listener's error must not turn into a failed send.
+                    _log.exception("topic=%s queue=%d listener failed", queue.topic, queue.queue_id)
+
+    # Waiting
+
+    def when_confirmed(self, physical_offset: int, callback: ConfirmListener) -> None:
+        """Call `callback(None)` once ``confirm_offset >= physical_offset``, or with the error after a failure."""
+        if self.failure is not None:
+            callback(self.failure)
+        elif self.confirm_offset >= physical_offset:
+            callback(None)
+        else:
+            self._waiters.append((physical_offset, callback))
+            self._wake()
+
+    def answer_waiters(self, error: StoreError) -> None:
+        """Give `error` to all who wait."""
+        while self._waiters:
+            self._waiters.popleft()[1](error)
+
+    # Syncs
+
+    def unflushed(self) -> tuple[int, int, list[DiskFile]]:
+        """In the flush thread: the flushed offset, the written offset, and the files between them."""
+        # The time is read first: it is then that of a record before `wrote`, or older.
+        self._syncing_timestamp = self.last_store_timestamp
+        flushed, wrote = self.flushed_offset, self._log.wrote_offset
+        return flushed, wrote, self._log.files_between(flushed, wrote)
+
+    def on_flushed(self, reached: int, error: DiskFailed | None) -> None:
+        """A sync ended: the log is on the disk up to `reached`, or `error` is latched."""
+        if error is not None:
+            self.fail(error)
+            return
+        if self.failure is not None or reached <= self.flushed_offset:
+            return
+        self.flushed_offset = reached
+        self._flushed_timestamp = self._syncing_timestamp
+        self._advance()
+
+    def _advance(self) -> None:
+        """Publish and answer what the confirm offset now covers."""
+        confirm = self.confirm_offset
+        unconfirmed, waiters = self._unconfirmed, self._waiters
+        while unconfirmed and unconfirmed[0][0] <= confirm:
+            self._publish(unconfirmed.popleft()[1])
+        while waiters and waiters[0][0] <= confirm:
+            waiters.popleft()[1](None)
+
+    def fail(self, error: DiskFailed) -> None:
+        """Latch a failure of the disk: reads go on, nothing more is acknowledged."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        _log.error("state=disk-failed reason=%r", str(error))
+        self.answer_waiters(error)
+        for listener in self.on_failure:
+            listener(error)
+
+    def snapshot(self) -> Checkpoint:
+        """In any thread: the checkpoint that holds once all queues are flushed."""
+        # The time is read first: it is then that of a record before `flushed`, or older.
+        timestamp, flushed = self._flushed_timestamp, self.flushed_offset
+        return Checkpoint(timestamp, timestamp, 0, 0, flushed)
