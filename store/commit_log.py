@@ -15,6 +15,7 @@ from store.disk import Disk, DiskFile
 from store.file_allocator import FileAllocator
 from store.mapped_file_queue import MappedFileQueue, zero_quietly
 from store.record import MIN_RECORD_BYTES, Record, decode, store_timestamp_of
+from store.worker import ThreadWorker, Workers
 
 _log = logging.getLogger(__name__)
 _SIZE_AND_MAGIC: Final = struct.Struct(">ii")
@@ -29,10 +30,10 @@ class CommitLog:
     blank behind the last record of a segment never cross a segment's end.
     """
 
-    def __init__(self, config: StoreConfig, disk: Disk) -> None:
+    def __init__(self, config: StoreConfig, disk: Disk, workers: Workers = ThreadWorker) -> None:
         self.segment_bytes = config.mapped_file_size_commit_log
         self._files = MappedFileQueue(disk, config.commit_log_path, self.segment_bytes, preallocate=True)
-        self._allocator = FileAllocator(disk)
+        self._allocator = FileAllocator(disk, workers)
         self._prepared_offset = -1
         # The segment that is written, and the offsets in it that take a write and nothing else.
         self._file: DiskFile | None = None

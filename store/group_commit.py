@@ -4,8 +4,6 @@ Source: RocketMQ 5.3.3, `CommitLog.GroupCommitService` (SYNC_FLUSH), `FlushRealT
 """
 
 import logging
-import queue
-import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -13,11 +11,10 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, StoreError
 from store.config import FlushDiskType, StoreConfig
 from store.disk import DiskFile
+from store.worker import ThreadWorker, Workers
 
 _log = logging.getLogger(__name__)
 _PAGE_BYTES: Final = 4096
-_STOP: Final = -1
-_WAKE: Final = 0
 
 Notify = Callable[[Callable[[], None]], None]
 
@@ -54,38 +51,31 @@ class GroupCommit:
         notify: Notify,
         pending: Callable[[], tuple[int, int, list[DiskFile]]],
         done: Callable[[int, DiskFailed | None], None],
+        workers: Workers = ThreadWorker,
     ) -> None:
         self._clock = clock
         self._notify = notify
         self._pending = pending
         self._done = done
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        self._interval_s = config.flush_interval_commit_log / 1000
         self._schedule = FlushSchedule(
             config.flush_commit_log_least_pages, config.flush_commit_log_thorough_interval, clock.monotonic()
         )
-        self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._is_awake = False
-        self._thread: threading.Thread | None = None
+        interval_s = None if self._is_sync else config.flush_interval_commit_log / 1000
+        self._worker = workers("store-flush", self._turn, interval_s)
         self.syncs = 0
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="store-flush", daemon=True)
-        self._thread.start()
+        self._worker.start()
 
     def wake(self) -> None:
         """SYNC_FLUSH: somebody waits for what was written.  Cheap when the thread is awake already."""
-        if not self._is_awake:
-            self._is_awake = True
-            self._signals.put(_WAKE)
+        self._worker.wake()
 
     def stop(self) -> None:
         """End the thread; what is unflushed stays so."""
-        if self._thread is not None:
-            self._signals.put(_STOP)
-            self._thread.join()
-            self._thread = None
+        self._worker.stop()
 
     def flush(self) -> tuple[int, DiskFailed | None]:
         """Sync everything written so far; return the offset reached, or the error."""
@@ -99,22 +89,12 @@ class GroupCommit:
         self.syncs += 1
         return wrote, None
 
-    def _run(self) -> None:
-        while self._wait():
-            # Cleared before the offsets are read: who writes after this wakes the thread again.
-            self._is_awake = False
-            flushed, wrote, _ = self._pending()
-            due = wrote > flushed if self._is_sync else self._schedule.is_due(self._clock.monotonic(), wrote - flushed)
-            if not due:
-                continue
-            reached, error = self.flush()
-            self._notify(lambda reached=reached, error=error: self._done(reached, error))  # type: ignore[misc]
-            if error is not None:
-                return
-
-    def _wait(self) -> bool:
-        try:
-            timeout = None if self._is_sync else self._interval_s
-            return self._signals.get(timeout=timeout) != _STOP
-        except queue.Empty:
+    def _turn(self) -> bool:
+        """Flush what is due; False after an error, for the thread to end."""
+        flushed, wrote, _ = self._pending()
+        due = wrote > flushed if self._is_sync else self._schedule.is_due(self._clock.monotonic(), wrote - flushed)
+        if not due:
             return True
+        reached, error = self.flush()
+        self._notify(lambda: self._done(reached, error))
+        return error is None

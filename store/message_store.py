@@ -30,6 +30,7 @@ from store.record import Appended, PendingMessage, TagsCodes
 from store.recovery import Recovery, RecoveryReport
 from store.statistics import StoreStatistics
 from store.time_search import offset_by_time
+from store.worker import ThreadWorker, Workers
 
 __all__ = ["Appended", "Boundary", "GetResult", "GetStatus", "MessageStore", "PendingMessage", "TagsFilter"]
 
@@ -39,22 +40,30 @@ _log = logging.getLogger(__name__)
 class MessageStore:
     """CommitLog, ConsumeQueues and the threads that flush them."""
 
-    def __init__(self, config: StoreConfig, *, clock: Clock, notify: Notify, disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        config: StoreConfig,
+        *,
+        clock: Clock,
+        notify: Notify,
+        disk: Disk | None = None,
+        workers: Workers = ThreadWorker,
+    ) -> None:
         self.config = config
         self._clock = clock
         self._disk: Disk = RealDisk() if disk is None else disk
         self._tags_codes = TagsCodes(config.message_delay_level)
-        self._commit_log = CommitLog(config, self._disk)
+        self._commit_log = CommitLog(config, self._disk, workers)
         self._table = ConsumeQueueTable(config, self._disk)
         self._appender = Appender(config, self._commit_log, self._table, self._tags_codes)
         self._reader = QueueReader(config, self._commit_log, physical_memory_bytes())
         self._confirmation = Confirmation(config, self._commit_log, lambda: self._group_commit.wake())
         self._group_commit = GroupCommit(
-            config, clock, notify, self._confirmation.unflushed, self._confirmation.on_flushed
+            config, clock, notify, self._confirmation.unflushed, self._confirmation.on_flushed, workers
         )
         self._queue_flush = QueueFlush(
             config, clock, self._table, self._confirmation.snapshot, self._write_checkpoint, notify,
-            self._confirmation.fail,
+            self._confirmation.fail, workers,
         )  # fmt: skip
         self.statistics = StoreStatistics(clock, self._reader)
         self._queue_flush.on_tick = self.statistics.sample

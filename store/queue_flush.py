@@ -14,6 +14,7 @@ from store.checkpoint import Checkpoint
 from store.config import StoreConfig
 from store.consume_queue_table import ConsumeQueueTable
 from store.group_commit import Notify
+from store.worker import ThreadWorker, Workers
 
 _PAGE_BYTES: Final = 4096
 _CHECKPOINT_LOG_BYTES: Final = 64 * 1024 * 1024
@@ -31,6 +32,7 @@ class QueueFlush:
         write: Callable[[Checkpoint], None],
         notify: Notify,
         failed: Callable[[DiskFailed], None],
+        workers: Workers = ThreadWorker,
     ) -> None:
         self._clock = clock
         self._table = table
@@ -38,29 +40,23 @@ class QueueFlush:
         self._write = write
         self._notify = notify
         self._failed = failed
-        self._interval_s = config.flush_interval_consume_queue / 1000
         self._least_bytes = config.flush_consume_queue_least_pages * _PAGE_BYTES
         self._thorough_interval_s = config.flush_consume_queue_thorough_interval / 1000
         self._last_thorough = clock.monotonic()
         self._checkpoint_offset = 0
-        self._stopped = threading.Event()
         self._busy = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._worker = workers("store-flush-queues", self._turn, config.flush_interval_consume_queue / 1000)
         # Something else to do each turn, in this thread: the figures are sampled here.
         self.on_tick: Callable[[], None] = _nothing
 
     def start(self, flushed_offset: int) -> None:
         """Start the thread; the log was on the disk up to `flushed_offset`."""
         self._checkpoint_offset = flushed_offset
-        self._thread = threading.Thread(target=self._run, name="store-flush-queues", daemon=True)
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """End the thread."""
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._worker.stop()
 
     def flush_all(self) -> None:
         """Flush every queue and write the checkpoint.  Raises `DiskFailed` or `DiskFull`."""
@@ -89,15 +85,15 @@ class QueueFlush:
                     file.sync()
                 queue.flushed(offset)
 
-    def _run(self) -> None:
-        while not self._stopped.wait(self._interval_s):
-            try:
-                self.tick()
-                self.on_tick()
-            except StoreError as error:
-                failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
-                self._notify(lambda: self._failed(failure))  # noqa: B023 - the thread ends here
-                return
+    def _turn(self) -> bool:
+        try:
+            self.tick()
+            self.on_tick()
+        except StoreError as error:
+            failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
+            self._notify(lambda: self._failed(failure))
+            return False
+        return True
 
 
 def _nothing() -> None:

@@ -97,10 +97,12 @@ class SlowDisk(RealDisk):
 
     def __init__(self) -> None:
         self.threads: list[str] = []
+        self.made = threading.Event()
         self.fails = False
 
     def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> DiskFile:  # type: ignore[override]
         self.threads.append(threading.current_thread().name)
+        self.made.set()
         if self.fails:
             raise DiskFull("create")
         return super().create(path, size_bytes, preallocate=preallocate)
@@ -111,6 +113,7 @@ def test_a_segment_is_made_ahead_once_and_dropped_if_not_taken(tmp_path: Path) -
     allocator = FileAllocator(disk)
     allocator.prepare(tmp_path / "1", 4096)
     allocator.prepare(tmp_path / "1", 4096)
+    assert disk.made.wait(60)
     file = allocator.take(tmp_path / "1", 4096)
     assert (file.path.name, disk.threads) == ("1", ["store-allocate"])
     allocator.prepare(tmp_path / "2", 4096)

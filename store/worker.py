@@ -1,0 +1,76 @@
+"""The store's own threads, as a seam: a test gives `Workers` that take a turn when the test says so."""
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Final, Protocol
+
+_STOP: Final = -1
+_WAKE: Final = 0
+
+
+class Worker(Protocol):
+    """Takes turns beside the owner thread, one at a time, from `start` to `stop`."""
+
+    def start(self) -> None:
+        """Begin to take turns; again is fine."""
+        ...
+
+    def wake(self) -> None:
+        """Ask for a turn that begins after this call.  Cheap when one is asked for already."""
+        ...
+
+    def stop(self) -> None:
+        """Let a running turn end and take no more."""
+        ...
+
+
+class Workers(Protocol):
+    """Makes workers.
+
+    `turn` says whether there is to be a next one.  It is taken when the worker is woken, and each `interval_s`
+    seconds where that is given.
+    """
+
+    def __call__(self, name: str, turn: Callable[[], bool], interval_s: float | None = None) -> Worker: ...
+
+
+class ThreadWorker:
+    """A worker that is a thread."""
+
+    def __init__(self, name: str, turn: Callable[[], bool], interval_s: float | None = None) -> None:
+        self._name = name
+        self._turn = turn
+        self._interval_s = interval_s
+        self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._is_awake = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+
+    def wake(self) -> None:
+        if not self._is_awake:
+            self._is_awake = True
+            self._signals.put(_WAKE)
+
+    def stop(self) -> None:
+        if self._thread is not None:
+            self._signals.put(_STOP)
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while self._wait():
+            # Cleared before the turn: what is asked for during it gets another.
+            self._is_awake = False
+            if not self._turn():
+                return
+
+    def _wait(self) -> bool:
+        try:
+            return self._signals.get(timeout=self._interval_s) != _STOP
+        except queue.Empty:
+            return True
