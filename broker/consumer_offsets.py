@@ -6,6 +6,7 @@ Source: RocketMQ 5.3.3, `ConsumerOffsetManager`.
 import logging
 from collections.abc import Callable
 from copy import copy
+from typing import Final
 
 import msgspec
 
@@ -13,12 +14,15 @@ from broker.config_file import ConfigFile, pretty
 from remoting.bodies.topic import DataVersion
 from remoting.fastjson import dumps
 from sprocket.common.clock import Clock
+from sprocket.common.failpoints import Failpoint
 
 logger = logging.getLogger(__name__)
 
 SEPARATOR = "@"
 # consumerOffsetUpdateVersionStep
 _VERSION_STEP = 500
+_BEFORE_SAVE: Final = Failpoint("consumer_offsets.before_save")
+_SAVED: Final = Failpoint("consumer_offsets.saved")
 
 
 class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
@@ -209,11 +213,13 @@ class ConsumerOffsets:
 
     def save(self, content: bytes) -> None:
         """Write the file; may run in another thread.  Raises `StoreError`; the change is then still unsaved."""
+        _BEFORE_SAVE()
         try:
             self._file.write(content)
         except Exception:
             self._is_dirty = True
             raise
+        _SAVED()
 
     def persist(self) -> None:
         """Write the file now if anything changed.  Raises `StoreError`."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from copy import copy
+from typing import Final
 
 import msgspec
 
@@ -20,6 +21,7 @@ from remoting.fastjson import dumps
 from remoting.message_properties import REAL_QUEUE_ID, REAL_TOPIC, find
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
+from sprocket.common.failpoints import Failpoint
 from store.config import parse_delay_levels
 from store.message_store import MessageStore, PendingMessage
 from store.record import Record, TagsCodes, decode
@@ -35,6 +37,10 @@ _MAX_SLEEP_S = 1.0
 _VERSION_STEP = 200
 _REAL_TOPIC = REAL_TOPIC.encode() + b"\x01"
 _REAL_QUEUE_ID = REAL_QUEUE_ID.encode() + b"\x01"
+_OFFSETS_BEFORE_SAVE: Final = Failpoint("schedule.offsets_before_save")
+_OFFSETS_SAVED: Final = Failpoint("schedule.offsets_saved")
+_BEFORE_DELIVERY: Final = Failpoint("schedule.before_delivery")
+_DELIVERED: Final = Failpoint("schedule.delivered")
 
 
 class DelayOffsetTable(msgspec.Struct, rename="camel"):
@@ -95,11 +101,13 @@ class DelayOffsets:
 
     def save(self, content: bytes) -> None:
         """Write the file; may run in another thread.  Raises `StoreError`; the offsets are then still unsaved."""
+        _OFFSETS_BEFORE_SAVE()
         try:
             self._file.write(content)
         except Exception:
             self._saved = {}
             raise
+        _OFFSETS_SAVED()
 
     def encode(self) -> bytes:
         """The answer to GET_ALL_DELAY_OFFSET."""
@@ -226,7 +234,9 @@ class ScheduleService:
             if message is not None:
                 messages.append(message)
         if offset > start:
+            _BEFORE_DELIVERY()
             self._append(messages)
+            _DELIVERED()
             self.offsets.advance(level, offset, store.wrote_offset, offset - start)
         return wait_s
 

@@ -8,7 +8,7 @@ import logging
 import os
 import random
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from broker.clients import ConsumerRegistry, ProducerRegistry
 from broker.config import BrokerConfig
@@ -45,6 +45,7 @@ from remoting.routes import Route, RouteTable
 from remoting.server import RemotingServer
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import ConfigError, SprocketError, StoreError
+from sprocket.common.failpoints import Failpoint
 from store.config import StoreConfig
 from store.disk import Disk
 from store.message_store import MessageStore
@@ -59,6 +60,12 @@ Fatal = Callable[[SprocketError], None]
 T = TypeVar("T")
 # Where records say that a message is stored, until the start has found out the broker's address.
 _UNKNOWN_HOST = "127.0.0.1"
+_START_STORE_OPEN: Final = Failpoint("server.start_store_open")
+_START_LISTENING: Final = Failpoint("server.start_listening")
+_STOP_NOT_ACCEPTING: Final = Failpoint("server.stop_not_accepting")
+_STOP_CLOSED: Final = Failpoint("server.stop_closed")
+_STOP_SAVED: Final = Failpoint("server.stop_saved")
+_STOP_TOPICS_SAVED: Final = Failpoint("server.stop_topics_saved")
 
 
 def _log_fatal(error: SprocketError) -> None:
@@ -191,6 +198,7 @@ class Broker:
         host = await self._resolve(self.config.broker.broker_ip1)
         self._set_store_host(host, self.config.broker.listen_port)
         await asyncio.to_thread(self.store.start)
+        _START_STORE_OPEN()
         try:
             self.topics.load()
             self.groups.load()
@@ -198,6 +206,7 @@ class Broker:
             self.schedule.offsets.load()
             self.offsets.clamp(self.store.max_offset)
             await self._server.start()
+            _START_LISTENING()
         except BaseException:
             self.store.shutdown()
             raise
@@ -241,6 +250,7 @@ class Broker:
             return
         self._is_running = False
         await self._server.stop_accepting()
+        _STOP_NOT_ACCEPTING()
         # Until every name server has forgotten us, clients that come are still served.
         await self.registration.stop()
         await self.client.close()
@@ -251,9 +261,11 @@ class Broker:
         self.held.close()
         await self._server.stop()
         self.waits.close()
+        _STOP_CLOSED()
         failed = self.store.failure is not None
         if not failed:
             self._save_everything()
+            _STOP_SAVED()
         self.store.shutdown()
         logger.info("event=stopped broker=%s clean=%s", self.config.broker.broker_name, not failed)
 
@@ -261,6 +273,7 @@ class Broker:
         try:
             self.topics.persist()
             self.groups.persist()
+            _STOP_TOPICS_SAVED()
             self.offsets.persist()
             content = self.schedule.offsets.take_unsaved(self.store.flushed_offset)
             if content is not None:

@@ -10,9 +10,10 @@ All of it lives in the owner thread, but `unflushed` and `snapshot`, which the f
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.failpoints import Failpoint
 from store.appender import Batch
 from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
@@ -24,6 +25,9 @@ _log = logging.getLogger(__name__)
 # (topic, queue_id, max_offset, first_offset): messages first_offset .. max_offset - 1 can now be read.
 ArrivalListener: TypeAlias = Callable[[str, int, int, int], None]
 ConfirmListener: TypeAlias = Callable[[StoreError | None], None]
+_FLUSHED: Final = Failpoint("confirmation.flushed")
+_PUBLISHED: Final = Failpoint("confirmation.published")
+_ANSWERED: Final = Failpoint("confirmation.answered")
 
 
 class Confirmation:
@@ -116,6 +120,7 @@ class Confirmation:
             return
         self.flushed_offset = reached
         self._flushed_timestamp = self._syncing_timestamp
+        _FLUSHED()
         self._advance()
 
     def _advance(self) -> None:
@@ -124,8 +129,10 @@ class Confirmation:
         unconfirmed, waiters = self._unconfirmed, self._waiters
         while unconfirmed and unconfirmed[0][0] <= confirm:
             self._publish(unconfirmed.popleft()[1])
+        _PUBLISHED()
         while waiters and waiters[0][0] <= confirm:
             waiters.popleft()[1](None)
+        _ANSWERED()
 
     def fail(self, error: DiskFailed) -> None:
         """Latch a failure of the disk: reads go on, nothing more is acknowledged."""

@@ -7,12 +7,15 @@ from typing import Final
 
 from remoting.codes import ResponseCode
 from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.failpoints import Failpoint
 from store.config import StoreConfig
 from store.consume_queue import ConsumeQueue
 from store.disk import Disk
 
 _log = logging.getLogger(__name__)
 _NO_FILE_NAMES: Final = frozenset({"", ".", ".."})
+_DELETE_BETWEEN_QUEUES: Final = Failpoint("consume_queue_table.delete_between_queues")
+_QUEUES_DELETED: Final = Failpoint("consume_queue_table.queues_deleted")
 
 
 class ConsumeQueueTable:
@@ -64,6 +67,8 @@ class ConsumeQueueTable:
         keys = [key for key in self.by_key if key[0] == topic]
         for key in keys:
             self.by_key.pop(key).destroy()
+            _DELETE_BETWEEN_QUEUES()
+        _QUEUES_DELETED()
         self._disk.remove_tree(self._directory / topic)
         return len(keys)
 

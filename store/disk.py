@@ -18,11 +18,23 @@ from typing import Final, Protocol, TypeAlias
 
 from sprocket.common.atomic_file import sync_directory
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
+from sprocket.common.failpoints import Failpoint
 
 Content: TypeAlias = bytes | bytearray | memoryview
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 # Read-only, whole file, from the start: struct flock of fcntl(2), l_pid must be 0 for F_OFD_SETLK.
 _WHOLE_FILE_WRITE_LOCK: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+_CREATE: Final = Failpoint("disk.create", takes_error=True)
+_BEFORE_ALLOCATE: Final = Failpoint("disk.before_allocate", takes_error=True)
+_CREATED: Final = Failpoint("disk.created")
+_WRITE: Final = Failpoint("disk.write", takes_error=True)
+_SYNC: Final = Failpoint("disk.sync", takes_error=True)
+_BEFORE_DIRECTORY_SYNC: Final = Failpoint("disk.before_directory_sync", takes_error=True)
+_CUT_SHORT: Final = Failpoint("disk.cut_short", takes_error=True)
+_WRITE_SMALL: Final = Failpoint("disk.write_small", takes_error=True)
+_SMALL_WRITTEN: Final = Failpoint("disk.small_written", takes_error=True)
+_REMOVE: Final = Failpoint("disk.remove", takes_error=True)
+_REMOVE_TREE: Final = Failpoint("disk.remove_tree", takes_error=True)
 
 
 class DiskFile(Protocol):
@@ -133,6 +145,7 @@ class RealFile:
 
     def write(self, position: int, content: Content) -> None:
         try:
+            _WRITE()
             written = os.pwrite(self._descriptor, content, position)
             if written == len(content):
                 return
@@ -144,8 +157,10 @@ class RealFile:
 
     def sync(self) -> None:
         try:
+            _SYNC()
             os.fdatasync(self._descriptor)
             if self._unsynced_directories:
+                _BEFORE_DIRECTORY_SYNC()
                 for directory in self._unsynced_directories:
                     sync_directory(directory)
                 self._unsynced_directories = []
@@ -156,6 +171,7 @@ class RealFile:
     def cut(self, position: int) -> None:
         try:
             os.ftruncate(self._descriptor, position)
+            _CUT_SHORT()
             _extend(self._descriptor, self.size_bytes, self._preallocate)
         except OSError as error:
             raise _as_store_error(error, "cut", self.path) from error
@@ -183,8 +199,10 @@ class RealDisk:
     def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> RealFile:
         descriptor = -1
         try:
+            _CREATE()
             changed = _make_directories(path.parent)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            _BEFORE_ALLOCATE()
             _extend(descriptor, size_bytes, preallocate)
         except OSError as error:
             if descriptor >= 0:
@@ -194,6 +212,7 @@ class RealDisk:
             raise _as_store_error(error, "create", path) from error
         file = RealFile(path, descriptor, size_bytes, preallocate)
         file.created_in(changed)
+        _CREATED()
         return file
 
     def open(self, path: Path, *, preallocate: bool) -> RealFile:
@@ -231,8 +250,10 @@ class RealDisk:
             created = not path.exists()
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
+                _WRITE_SMALL()
                 os.pwrite(descriptor, content, 0)
                 os.ftruncate(descriptor, len(content))
+                _SMALL_WRITTEN()
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
@@ -244,6 +265,7 @@ class RealDisk:
     def remove(self, path: Path) -> None:
         try:
             path.unlink()
+            _REMOVE()
             sync_directory(path.parent)
         except FileNotFoundError:
             return
@@ -253,6 +275,7 @@ class RealDisk:
     def remove_tree(self, directory: Path) -> None:
         try:
             shutil.rmtree(directory)
+            _REMOVE_TREE()
             sync_directory(directory.parent)
         except FileNotFoundError:
             return

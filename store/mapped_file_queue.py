@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import StoreError
+from sprocket.common.failpoints import Failpoint
 from store.disk import Content, Disk, DiskFile
 from store.layout import FILE_NAME_DIGITS, file_name
 
 _log = logging.getLogger(__name__)
 _HEAD_BYTES: Final = 8
+_CUT_BETWEEN_FILES: Final = Failpoint("mapped_file_queue.cut_between_files")
+_HALF_CREATED: Final = Failpoint("mapped_file_queue.half_created")
 
 
 class MappedFileQueue:
@@ -50,6 +53,7 @@ class MappedFileQueue:
                 if number == len(names) - 1 and self._is_half_created(path, size or 0):
                     _log.warning("file=%s size=%d action=removed reason=half-created", path, size)
                     self._disk.remove(path)
+                    _HALF_CREATED()
                     return
                 raise StoreError(
                     f"{path}: size is {size} bytes, configured are {self.file_bytes}; set the configured size back to"
@@ -124,6 +128,7 @@ class MappedFileQueue:
             file = self.files.pop()
             file.close()
             self._disk.remove(file.path)
+            _CUT_BETWEEN_FILES()
         located = self.locate(offset)
         if located is not None:
             file, position = located

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from sprocket.common.failpoints import Failpoint
 from store.checkpoint import Checkpoint
 from store.chunk_scan import ChunkScan
 from store.commit_log import CommitLog, LogScan
@@ -28,6 +29,12 @@ from store.redispatch import QueueIncomplete, Redispatch
 _log = logging.getLogger(__name__)
 # Damaged newest records that are stepped over one by one before everything is walked.
 _TRIES: Final = 8
+_VERIFIED: Final = Failpoint("recovery.verified")
+_WALKED: Final = Failpoint("recovery.walked")
+_QUEUES_DESTROYED: Final = Failpoint("recovery.queues_destroyed")
+_BEFORE_CUT: Final = Failpoint("recovery.before_cut")
+_CUT: Final = Failpoint("recovery.cut")
+_SYNCED: Final = Failpoint("recovery.synced")
 
 
 @dataclass(slots=True)
@@ -85,6 +92,7 @@ class Recovery:
                 rebuilt = True
         if rebuilt:
             self._table.destroy()
+            _QUEUES_DESTROYED()
             report = self._walk(self._log.min_offset, clean)
         report.rebuilt = rebuilt
         self._cut_log(report)
@@ -119,6 +127,7 @@ class Recovery:
         for queue in self._table:
             last = self._verify_queue(queue, bound, clean)
             start = max(start, last)
+        _VERIFIED()
         redispatch = Redispatch(self._table, self._tags_codes, is_whole=start == self._log.min_offset)
         scan = (LogScan if self._by_record else ChunkScan)(self._log, start, check_crc=self._check_crc)
         records = last_store_timestamp = 0
@@ -132,6 +141,7 @@ class Recovery:
                 last_store_timestamp = found.store_timestamp(-1)
                 redispatch.add_batch(found)
         redispatch.finish()
+        _WALKED()
         return RecoveryReport(start, scan.end_offset, records, scan.reason, False, last_store_timestamp)
 
     def _verify_queue(self, queue: ConsumeQueue, bound: int, clean: bool) -> int:
@@ -175,10 +185,13 @@ class Recovery:
         log = self._log
         wrote = log.wrote_offset
         # Always, also after a clean stop: what lies behind may be a record torn at its front.
+        _BEFORE_CUT()
         log.cut(report.end_offset)
+        _CUT()
         # A killed process leaves records in the page cache that no sync has covered yet.
         for file in log.files_between(report.start_offset, report.end_offset):
             file.sync()
+        _SYNCED()
         _log.info("log_end=%d was=%d reason=%r", report.end_offset, wrote, report.reason)
 
 

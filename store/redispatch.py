@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.errors import RequestError
+from sprocket.common.failpoints import Failpoint
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
 from store.distinct_names import Integers
@@ -25,6 +26,7 @@ _QUEUE_ID_BITS: Final = 32
 _QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1
 # With a thousand queues a batch holds few records of each; entries are cheap to write only many at a time.
 _HOLD_RECORDS: Final = 64 * 1024
+_BETWEEN_RUNS: Final = Failpoint("redispatch.between_runs")
 
 
 class QueueIncomplete(Exception):
@@ -95,6 +97,7 @@ class Redispatch:
         for key, offset, begin, end in runs:
             topic, queue_id = topics[key >> _QUEUE_ID_BITS], key & _QUEUE_ID_MASK
             self._add_run(topic, queue_id if queue_id < 1 << 31 else queue_id - (1 << 32), offset, entries[begin:end])
+            _BETWEEN_RUNS()
 
     def finish(self) -> None:
         """Write what is left and let consumers see all."""

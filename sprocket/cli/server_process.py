@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sprocket.cli import exit_codes
+from sprocket.common import failpoints
 from sprocket.common.errors import ConfigError, InvariantError, SprocketError, StoreError
 
 logger = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class Process:
 
         raise_open_files_limit()
         try:
+            failpoints.arm(os.environ.get(failpoints.VARIABLE))
             return uvloop.run(self._run(factories, announce))
         except InvariantError as error:
             traceback.print_exception(error)

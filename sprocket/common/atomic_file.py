@@ -2,6 +2,14 @@
 
 import os
 from pathlib import Path
+from typing import Final
+
+from sprocket.common.failpoints import Failpoint
+
+_AFTER_TEMPORARY: Final = Failpoint("atomic_file.after_temporary", takes_error=True)
+_AFTER_BACKUP: Final = Failpoint("atomic_file.after_backup", takes_error=True)
+_AFTER_RENAME: Final = Failpoint("atomic_file.after_rename", takes_error=True)
+_BEFORE_SYNC: Final = Failpoint("atomic_file.before_sync", takes_error=True)
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -13,6 +21,7 @@ def write_whole(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
     _write_synced(temporary, content)
+    _AFTER_TEMPORARY()
     try:
         previous = path.read_bytes()
     except FileNotFoundError:
@@ -22,7 +31,9 @@ def write_whole(path: Path, content: bytes) -> None:
         backup_temporary = path.with_name(path.name + ".bak.tmp")
         _write_synced(backup_temporary, previous)
         backup_temporary.replace(backup)
+        _AFTER_BACKUP()
     temporary.replace(path)
+    _AFTER_RENAME()
     sync_directory(path.parent)
 
 
@@ -51,4 +62,5 @@ def _write_synced(path: Path, content: bytes) -> None:
     with path.open("wb") as file:
         file.write(content)
         file.flush()
+        _BEFORE_SYNC()
         os.fsync(file.fileno())

@@ -8,6 +8,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     # sprocket.common
     ("sprocket/common/clock.py", "clock"): "the seam itself: SystemClock",
     ("sprocket/common/atomic_file.py", "disk"): "edge: small files that are replaced whole",
+    ("sprocket/common/failpoints.py", "clock"): "the action `pause` of a failpoint; tests only",
     ("sprocket/common/config.py", "disk"): "edge: `load` reads the file that the operator names",
     ("sprocket/common/rocketmq_keys.py", "disk"): "reads a table that is part of the package",
     # remoting

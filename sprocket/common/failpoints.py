@@ -1,0 +1,135 @@
+"""Named places in the code where a test makes the process die, wait or meet an error of the system.  For tests only.
+
+A module declares a point and calls it at the place::
+
+    _BEFORE_SYNC: Final = Failpoint("group_commit.before_sync")
+    ...
+    _BEFORE_SYNC()
+
+Nothing happens there unless the environment variable SPROCKET_FAILPOINTS armed the point when a server started, for
+example ``appender.after_log_write=kill@3;group_commit.before_sync=pause:200;disk.sync=error:EIO@2``:
+
+- ``kill``: SIGKILL to the process itself;
+- ``exit``: the process ends at once with status 99, nothing is flushed or closed;
+- ``pause:200``: the thread waits 200 ms;
+- ``error:EIO``: the place raises OSError with this number; only where it handles one (`takes_error`).
+
+``@3`` acts the third time that the point is reached and no other time; without it every time.  A server that starts
+with a point armed warns of it in its log; a point that nobody declares, or an action that is none, ends the start.
+Commands that are no server do not look at the variable.  An unarmed point costs a call and a test of one attribute, so
+it may stand in code that runs once per batch, not in code that runs once per message.
+"""
+
+import difflib
+import errno
+import itertools
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Final
+
+from sprocket.common.errors import ConfigError, InvariantError
+
+VARIABLE: Final = "SPROCKET_FAILPOINTS"
+EXIT_STATUS: Final = 99
+_log = logging.getLogger(__name__)
+_points: dict[str, "Failpoint"] = {}
+
+
+class Failpoint:
+    """One place; calling it does what it is armed with.  Its name is ``file.place`` and belongs to it alone.
+
+    `takes_error` says that the place stands where an OSError is handled as one of the system's.
+    """
+
+    __slots__ = ("_action", "name", "takes_error")
+
+    def __init__(self, name: str, *, takes_error: bool = False) -> None:
+        if name in _points:
+            raise InvariantError(f"failpoint {name} is declared twice")
+        self.name = name
+        self.takes_error = takes_error
+        self._action: Callable[[], None] | None = None
+        _points[name] = self
+
+    def __call__(self) -> None:
+        if self._action is not None:
+            self._action()
+
+    def arm(self, action: Callable[[], None] | None) -> None:
+        """Do `action` at each call from now on; None disarms."""
+        self._action = action
+
+
+def declared() -> dict[str, Failpoint]:
+    """Every point of the modules that are imported, by name."""
+    return dict(_points)
+
+
+def arm(text: str | None) -> None:
+    """Arm what `text`, the variable's value, says, and disarm all other points.
+
+    Call it when everything that declares points is imported.  Raises `ConfigError`, with nothing armed, for a clause
+    that cannot be read or a point that is not there.
+    """
+    actions = [_parse(clause.strip()) for clause in (text or "").split(";") if clause.strip()]
+    for point in _points.values():
+        point.arm(None)
+    for point, action, clause in actions:
+        _log.warning("event=failpoint_armed clause=%s note=%r", clause, f"for tests only: {VARIABLE} is set")
+        point.arm(action)
+
+
+def _parse(clause: str) -> tuple[Failpoint, Callable[[], None], str]:
+    name, _, rest = clause.partition("=")
+    verb, _, count = rest.partition("@")
+    verb, _, argument = verb.partition(":")
+    point = _points.get(name)
+    if point is None:
+        raise ConfigError(f"{VARIABLE}: there is no failpoint {name!r}{_nearest(name)}")
+    if count and (not count.isdigit() or int(count) == 0):
+        raise ConfigError(f"{VARIABLE}: {clause!r}: behind @ stands a number from 1 on")
+    action = _action(point, verb, argument, clause)
+    return point, _only(int(count), action) if count else action, clause
+
+
+def _nearest(name: str) -> str:
+    near = difflib.get_close_matches(name, _points, 1, 0.0)
+    return f"; the nearest is {near[0]!r}" if near else ""
+
+
+def _action(point: Failpoint, verb: str, argument: str, clause: str) -> Callable[[], None]:
+    if verb == "kill" and not argument:
+        return lambda: _die(point.name)
+    if verb == "exit" and not argument:
+        return lambda: os._exit(EXIT_STATUS)
+    if verb == "pause" and argument.isdigit():
+        return lambda: time.sleep(int(argument) / 1000)
+    if verb == "error" and isinstance(number := getattr(errno, argument, None), int):
+        if not point.takes_error:
+            able = ", ".join(sorted(other.name for other in _points.values() if other.takes_error))
+            raise ConfigError(f"{VARIABLE}: {clause!r}: no error of the system can happen there, but at: {able}")
+        return lambda: _raise(number, point.name)
+    raise ConfigError(f"{VARIABLE}: {clause!r}: allowed are kill, exit, pause:<ms> and error:<name of errno>")
+
+
+def _only(count: int, action: Callable[[], None]) -> Callable[[], None]:
+    numbers = itertools.count(1)  # `next` of it is one step for all threads
+
+    def act() -> None:
+        if next(numbers) == count:
+            action()
+
+    return act
+
+
+def _die(name: str) -> None:
+    # Past the log's lock and buffer: another thread may hold them, and they die with us.
+    os.write(2, f"event=failpoint name={name} action=kill\n".encode())
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _raise(number: int, name: str) -> None:
+    raise OSError(number, f"{os.strerror(number)} (failpoint {name})")
