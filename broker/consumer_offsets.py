@@ -14,15 +14,15 @@ from broker.config_file import ConfigFile, pretty
 from remoting.bodies.topic import DataVersion
 from remoting.fastjson import dumps
 from sprocket.common.clock import Clock
-from sprocket.common.failpoints import Failpoint
+from sprocket.common.failpoints import failpoint
 
 logger = logging.getLogger(__name__)
 
 SEPARATOR = "@"
 # consumerOffsetUpdateVersionStep
 _VERSION_STEP = 500
-_BEFORE_SAVE: Final = Failpoint("consumer_offsets.before_save")
-_SAVED: Final = Failpoint("consumer_offsets.saved")
+_BEFORE_SAVE: Final = failpoint("consumer_offsets.before_save")
+_SAVED: Final = failpoint("consumer_offsets.saved")
 
 
 class ConsumerOffsetTable(msgspec.Struct, rename="camel"):

@@ -21,7 +21,7 @@ from remoting.fastjson import dumps
 from remoting.message_properties import REAL_QUEUE_ID, REAL_TOPIC, find
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
-from sprocket.common.failpoints import Failpoint
+from sprocket.common.failpoints import failpoint
 from store.config import parse_delay_levels
 from store.message_store import MessageStore, PendingMessage
 from store.record import Record, TagsCodes, decode
@@ -37,10 +37,10 @@ _MAX_SLEEP_S = 1.0
 _VERSION_STEP = 200
 _REAL_TOPIC = REAL_TOPIC.encode() + b"\x01"
 _REAL_QUEUE_ID = REAL_QUEUE_ID.encode() + b"\x01"
-_OFFSETS_BEFORE_SAVE: Final = Failpoint("schedule.offsets_before_save")
-_OFFSETS_SAVED: Final = Failpoint("schedule.offsets_saved")
-_BEFORE_DELIVERY: Final = Failpoint("schedule.before_delivery")
-_DELIVERED: Final = Failpoint("schedule.delivered")
+_OFFSETS_BEFORE_SAVE: Final = failpoint("schedule.offsets_before_save")
+_OFFSETS_SAVED: Final = failpoint("schedule.offsets_saved")
+_BEFORE_DELIVERY: Final = failpoint("schedule.before_delivery")
+_DELIVERED: Final = failpoint("schedule.delivered")
 
 
 class DelayOffsetTable(msgspec.Struct, rename="camel"):

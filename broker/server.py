@@ -45,7 +45,7 @@ from remoting.routes import Route, RouteTable
 from remoting.server import RemotingServer
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import ConfigError, SprocketError, StoreError
-from sprocket.common.failpoints import Failpoint
+from sprocket.common.failpoints import failpoint
 from store.config import StoreConfig
 from store.disk import Disk
 from store.message_store import MessageStore
@@ -60,12 +60,12 @@ Fatal = Callable[[SprocketError], None]
 T = TypeVar("T")
 # Where records say that a message is stored, until the start has found out the broker's address.
 _UNKNOWN_HOST = "127.0.0.1"
-_START_STORE_OPEN: Final = Failpoint("server.start_store_open")
-_START_LISTENING: Final = Failpoint("server.start_listening")
-_STOP_NOT_ACCEPTING: Final = Failpoint("server.stop_not_accepting")
-_STOP_CLOSED: Final = Failpoint("server.stop_closed")
-_STOP_SAVED: Final = Failpoint("server.stop_saved")
-_STOP_TOPICS_SAVED: Final = Failpoint("server.stop_topics_saved")
+_START_STORE_OPEN: Final = failpoint("server.start_store_open")
+_START_LISTENING: Final = failpoint("server.start_listening")
+_STOP_NOT_ACCEPTING: Final = failpoint("server.stop_not_accepting")
+_STOP_CLOSED: Final = failpoint("server.stop_closed")
+_STOP_SAVED: Final = failpoint("server.stop_saved")
+_STOP_TOPICS_SAVED: Final = failpoint("server.stop_topics_saved")
 
 
 def _log_fatal(error: SprocketError) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from remoting.codes import ResponseCode
 from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, SysFlag
 from sprocket.common.errors import RequestError, StoreError
-from sprocket.common.failpoints import Failpoint
+from sprocket.common.failpoints import failpoint
 from store.commit_log import CommitLog
 from store.config import StoreConfig
 from store.consume_queue import ConsumeQueue
@@ -35,11 +35,11 @@ _UNUSUAL: Final = _PREPARED | _ANY_V6
 # The properties length field of most records, ready made: five times as fast as `to_bytes`.
 _SHORT_LENGTHS: Final = tuple(length.to_bytes(2, "big") for length in range(1024))
 _HOST_GROWTH: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
-_BEFORE_LOG_WRITE: Final = Failpoint("appender.before_log_write")
-_AFTER_LOG_WRITE: Final = Failpoint("appender.after_log_write")
-_BETWEEN_QUEUES: Final = Failpoint("appender.between_queues")
-_AFTER_QUEUES: Final = Failpoint("appender.after_queues")
-_AFTER_TAKE_BACK: Final = Failpoint("appender.after_take_back")
+_BEFORE_LOG_WRITE: Final = failpoint("appender.before_log_write")
+_AFTER_LOG_WRITE: Final = failpoint("appender.after_log_write")
+_BETWEEN_QUEUES: Final = failpoint("appender.between_queues")
+_AFTER_QUEUES: Final = failpoint("appender.after_queues")
+_AFTER_TAKE_BACK: Final = failpoint("appender.after_take_back")
 
 
 class Batch:

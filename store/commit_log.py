@@ -10,6 +10,7 @@ from typing import Final
 
 from remoting.message_record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.failpoints import failpoint
 from store.config import StoreConfig
 from store.disk import Disk, DiskFile
 from store.file_allocator import FileAllocator
@@ -21,6 +22,10 @@ _log = logging.getLogger(__name__)
 _SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 _SIZE: Final = struct.Struct(">i")
 _EMPTY: Final = memoryview(b"")
+_BETWEEN_CHUNKS: Final = failpoint("commit_log.between_chunks")
+_BEFORE_ERASE: Final = failpoint("commit_log.before_erase")
+_CUT_BEFORE_SYNC: Final = failpoint("commit_log.cut_before_sync")
+_CUT_SYNCED: Final = failpoint("commit_log.cut_synced")
 
 
 class CommitLog:
@@ -67,6 +72,7 @@ class CommitLog:
                 if self._file_start <= offset < self._file_end and self._file is not None:
                     self._file.write(offset - self._file_start, content)
                 else:
+                    _BETWEEN_CHUNKS()
                     file, position = self._writable(offset)
                     file.write(position, content)
         except DiskFailed:
@@ -78,6 +84,7 @@ class CommitLog:
 
     def erase(self, chunks: list[tuple[int, bytes]], cause: StoreError) -> None:
         """Zero what was written of `chunks`, so that a later recovery cannot take it for records."""
+        _BEFORE_ERASE()
         for offset, content in reversed(chunks):
             if offset < self._files.end_offset and not zero_quietly(self._files, offset, offset + len(content)):
                 raise DiskFailed(f"cannot take back a failed write at physical offset {offset}") from cause
@@ -203,7 +210,9 @@ class CommitLog:
         self._files.cut(offset)
         located = self._files.locate(offset)
         if located is not None:
+            _CUT_BEFORE_SYNC()
             located[0].sync()
+        _CUT_SYNCED()
         self.wrote_offset = offset
 
     def close(self) -> None:

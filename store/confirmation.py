@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from sprocket.common.errors import DiskFailed, StoreError
-from sprocket.common.failpoints import Failpoint
+from sprocket.common.failpoints import failpoint
 from store.appender import Batch
 from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
@@ -25,9 +25,9 @@ _log = logging.getLogger(__name__)
 # (topic, queue_id, max_offset, first_offset): messages first_offset .. max_offset - 1 can now be read.
 ArrivalListener: TypeAlias = Callable[[str, int, int, int], None]
 ConfirmListener: TypeAlias = Callable[[StoreError | None], None]
-_FLUSHED: Final = Failpoint("confirmation.flushed")
-_PUBLISHED: Final = Failpoint("confirmation.published")
-_ANSWERED: Final = Failpoint("confirmation.answered")
+_FLUSHED: Final = failpoint("confirmation.flushed")
+_PUBLISHED: Final = failpoint("confirmation.published")
+_ANSWERED: Final = failpoint("confirmation.answered")
 
 
 class Confirmation:

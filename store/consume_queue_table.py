@@ -7,15 +7,15 @@ from typing import Final
 
 from remoting.codes import ResponseCode
 from sprocket.common.errors import RequestError, StoreError
-from sprocket.common.failpoints import Failpoint
+from sprocket.common.failpoints import failpoint
 from store.config import StoreConfig
 from store.consume_queue import ConsumeQueue
 from store.disk import Disk
 
 _log = logging.getLogger(__name__)
 _NO_FILE_NAMES: Final = frozenset({"", ".", ".."})
-_DELETE_BETWEEN_QUEUES: Final = Failpoint("consume_queue_table.delete_between_queues")
-_QUEUES_DELETED: Final = Failpoint("consume_queue_table.queues_deleted")
+_DELETE_BETWEEN_QUEUES: Final = failpoint("consume_queue_table.delete_between_queues")
+_QUEUES_DELETED: Final = failpoint("consume_queue_table.queues_deleted")
 
 
 class ConsumeQueueTable:

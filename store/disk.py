@@ -18,23 +18,23 @@ from typing import Final, Protocol, TypeAlias
 
 from sprocket.common.atomic_file import sync_directory
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
-from sprocket.common.failpoints import Failpoint
+from sprocket.common.failpoints import failpoint
 
 Content: TypeAlias = bytes | bytearray | memoryview
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 # Read-only, whole file, from the start: struct flock of fcntl(2), l_pid must be 0 for F_OFD_SETLK.
 _WHOLE_FILE_WRITE_LOCK: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-_CREATE: Final = Failpoint("disk.create", takes_error=True)
-_BEFORE_ALLOCATE: Final = Failpoint("disk.before_allocate", takes_error=True)
-_CREATED: Final = Failpoint("disk.created")
-_WRITE: Final = Failpoint("disk.write", takes_error=True)
-_SYNC: Final = Failpoint("disk.sync", takes_error=True)
-_BEFORE_DIRECTORY_SYNC: Final = Failpoint("disk.before_directory_sync", takes_error=True)
-_CUT_SHORT: Final = Failpoint("disk.cut_short", takes_error=True)
-_WRITE_SMALL: Final = Failpoint("disk.write_small", takes_error=True)
-_SMALL_WRITTEN: Final = Failpoint("disk.small_written", takes_error=True)
-_REMOVE: Final = Failpoint("disk.remove", takes_error=True)
-_REMOVE_TREE: Final = Failpoint("disk.remove_tree", takes_error=True)
+_CREATE: Final = failpoint("disk.create", takes_error=True)
+_BEFORE_ALLOCATE: Final = failpoint("disk.before_allocate", takes_error=True)
+_CREATED: Final = failpoint("disk.created")
+_WRITE: Final = failpoint("disk.write", takes_error=True)
+_SYNC: Final = failpoint("disk.sync", takes_error=True)
+_BEFORE_DIRECTORY_SYNC: Final = failpoint("disk.before_directory_sync", takes_error=True)
+_CUT_SHORT: Final = failpoint("disk.cut_short", takes_error=True)
+_WRITE_SMALL: Final = failpoint("disk.write_small", takes_error=True)
+_SMALL_WRITTEN: Final = failpoint("disk.small_written", takes_error=True)
+_REMOVE: Final = failpoint("disk.remove", takes_error=True)
+_REMOVE_TREE: Final = failpoint("disk.remove_tree", takes_error=True)
 
 
 class DiskFile(Protocol):

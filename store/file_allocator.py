@@ -5,10 +5,17 @@ Source of the idea: RocketMQ 5.3.3, `AllocateMappedFileService`.
 
 import threading
 from pathlib import Path
+from typing import Final
 
 from sprocket.common.errors import StoreError
+from sprocket.common.failpoints import failpoint
 from store.disk import Disk, DiskFile
 from store.worker import ThreadWorker, Workers
+
+_BEFORE_PREPARE: Final = failpoint("file_allocator.before_prepare")
+_PREPARED: Final = failpoint("file_allocator.prepared")
+_TAKEN: Final = failpoint("file_allocator.taken")
+_DISCARDED: Final = failpoint("file_allocator.discarded")
 
 
 class _Request:
@@ -28,7 +35,9 @@ class _Request:
             if self._is_open:
                 self._is_open = False
                 try:
+                    _BEFORE_PREPARE()
                     self.file = self._disk.create(self.path, self._size_bytes, preallocate=True)
+                    _PREPARED()
                 except StoreError:
                     # Not an error yet: `take` tries again when the file is needed and raises what it meets.
                     self.file = None
@@ -39,6 +48,7 @@ class _Request:
             self._is_open = False
             if self.file is not None:
                 self.file.close()
+                _DISCARDED()
                 self._disk.remove(self.path)
 
 
@@ -66,6 +76,7 @@ class FileAllocator:
             ahead.make()
             self._ahead = None
             if ahead.file is not None:
+                _TAKEN()
                 return ahead.file
         return self._disk.create(path, size_bytes, preallocate=True)
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.failpoints import failpoint
 from store.config import FlushDiskType, StoreConfig
 from store.disk import DiskFile
 from store.worker import ThreadWorker, Workers
@@ -17,6 +18,10 @@ _log = logging.getLogger(__name__)
 _PAGE_BYTES: Final = 4096
 
 Notify = Callable[[Callable[[], None]], None]
+_BEFORE_SYNC: Final = failpoint("group_commit.before_sync")
+_AFTER_FILE: Final = failpoint("group_commit.after_file")
+_AFTER_SYNC: Final = failpoint("group_commit.after_sync")
+_NOTIFIED: Final = failpoint("group_commit.notified")
 
 
 class FlushSchedule:
@@ -81,8 +86,10 @@ class GroupCommit:
         """Sync everything written so far; return the offset reached, or the error."""
         flushed, wrote, files = self._pending()
         try:
+            _BEFORE_SYNC()
             for file in files:
                 file.sync()
+                _AFTER_FILE()
         except StoreError as error:
             failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
             return flushed, failure
@@ -96,5 +103,7 @@ class GroupCommit:
         if not due:
             return True
         reached, error = self.flush()
+        _AFTER_SYNC()
         self._notify(lambda: self._done(reached, error))
+        _NOTIFIED()
         return error is None

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import StoreError
-from sprocket.common.failpoints import Failpoint
+from sprocket.common.failpoints import failpoint
 from store.disk import Content, Disk, DiskFile
 from store.layout import FILE_NAME_DIGITS, file_name
 
 _log = logging.getLogger(__name__)
 _HEAD_BYTES: Final = 8
-_CUT_BETWEEN_FILES: Final = Failpoint("mapped_file_queue.cut_between_files")
-_HALF_CREATED: Final = Failpoint("mapped_file_queue.half_created")
+_CUT_BETWEEN_FILES: Final = failpoint("mapped_file_queue.cut_between_files")
+_HALF_CREATED: Final = failpoint("mapped_file_queue.half_created")
 
 
 class MappedFileQueue:

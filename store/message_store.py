@@ -9,12 +9,14 @@ lies before `confirm_offset`, no more.
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.failpoints import failpoint
 from store.appender import Appender
 from store.checkpoint import Checkpoint, load_checkpoint
 from store.commit_log import CommitLog
@@ -35,6 +37,15 @@ from store.worker import ThreadWorker, Workers
 __all__ = ["Appended", "Boundary", "GetResult", "GetStatus", "MessageStore", "PendingMessage", "TagsFilter"]
 
 _log = logging.getLogger(__name__)
+_LOCKED: Final = failpoint("message_store.locked")
+_FILES_LOADED: Final = failpoint("message_store.files_loaded")
+_ABORT_WRITTEN: Final = failpoint("message_store.abort_written")
+_RECOVERED: Final = failpoint("message_store.recovered")
+_STOP_BEFORE_FLUSH: Final = failpoint("message_store.stop_before_flush")
+_STOP_FLUSHED: Final = failpoint("message_store.stop_flushed")
+_STOP_BEFORE_ABORT: Final = failpoint("message_store.stop_before_abort_removed")
+_STOP_AFTER_ABORT: Final = failpoint("message_store.stop_after_abort_removed")
+_TOPIC_DELETED: Final = failpoint("message_store.topic_deleted")
 
 
 class MessageStore:
@@ -92,6 +103,7 @@ class MessageStore:
         self.config.check()
         root = self.config.store_path_root_dir
         self._lock = self._disk.lock(root / "lock")
+        _LOCKED()
         try:
             self._recover()
         except BaseException:
@@ -106,12 +118,15 @@ class MessageStore:
         checkpoint = load_checkpoint(self._disk, root / "checkpoint")
         self._commit_log.load()
         usable = self._table.load()
+        _FILES_LOADED()
         # From here until a clean stop the files may be out of step.
         self._disk.write_small(root / "abort", b"")
+        _ABORT_WRITTEN()
         check_crc = self.config.check_crc_on_recover
         recovery = Recovery(self._commit_log, self._table, checkpoint, self._tags_codes, check_crc)
         report = recovery.run(clean=clean, usable=usable)
         self.recovery = report
+        _RECOVERED()
         self._confirmation.begin(max(report.last_store_timestamp, checkpoint.physic_msg_timestamp))
         _log.info(
             "state=started clean=%s log_min=%d log_max=%d walked_from=%d records=%d rebuilt=%s",
@@ -123,11 +138,15 @@ class MessageStore:
         self._group_commit.stop()
         self._queue_flush.stop()
         if self._lock is not None and self.failure is None:
+            _STOP_BEFORE_FLUSH()
             reached, error = self._group_commit.flush()
             self._confirmation.on_flushed(reached, error)
+            _STOP_FLUSHED()
             if error is None:
                 self._queue_flush.flush_all()
+                _STOP_BEFORE_ABORT()
                 self._disk.remove(self.config.store_path_root_dir / "abort")
+                _STOP_AFTER_ABORT()
         self._confirmation.answer_waiters(self.failure or StoreError("the store is shut down"))
         self._close()
         _log.info("state=stopped log_max=%d failed=%s", self._commit_log.wrote_offset, self.failure is not None)
@@ -270,6 +289,7 @@ class MessageStore:
         does not bring the queues back.
         """
         removed = self._table.delete_topic(topic)
+        _TOPIC_DELETED()
         if removed and self.failure is None:
             reached, error = self._group_commit.flush()
             self._confirmation.on_flushed(reached, error)

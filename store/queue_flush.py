@@ -10,6 +10,7 @@ from typing import Final
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.failpoints import failpoint
 from store.checkpoint import Checkpoint
 from store.config import StoreConfig
 from store.consume_queue_table import ConsumeQueueTable
@@ -18,6 +19,9 @@ from store.worker import ThreadWorker, Workers
 
 _PAGE_BYTES: Final = 4096
 _CHECKPOINT_LOG_BYTES: Final = 64 * 1024 * 1024
+_BETWEEN_QUEUES: Final = failpoint("queue_flush.between_queues")
+_BEFORE_CHECKPOINT: Final = failpoint("queue_flush.before_checkpoint")
+_AFTER_CHECKPOINT: Final = failpoint("queue_flush.after_checkpoint")
 
 
 class QueueFlush:
@@ -63,7 +67,9 @@ class QueueFlush:
         with self._busy:
             checkpoint = self._snapshot()
             self._flush_queues(1)
+            _BEFORE_CHECKPOINT()
             self._write(checkpoint)
+            _AFTER_CHECKPOINT()
             self._checkpoint_offset = checkpoint.confirm_phy_offset
 
     def tick(self) -> None:
@@ -84,6 +90,7 @@ class QueueFlush:
                 for file in files:
                     file.sync()
                 queue.flushed(offset)
+                _BETWEEN_QUEUES()
 
     def _turn(self) -> bool:
         try:

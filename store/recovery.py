@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from sprocket.common.failpoints import Failpoint
+from sprocket.common.failpoints import failpoint
 from store.checkpoint import Checkpoint
 from store.chunk_scan import ChunkScan
 from store.commit_log import CommitLog, LogScan
@@ -29,12 +29,12 @@ from store.redispatch import QueueIncomplete, Redispatch
 _log = logging.getLogger(__name__)
 # Damaged newest records that are stepped over one by one before everything is walked.
 _TRIES: Final = 8
-_VERIFIED: Final = Failpoint("recovery.verified")
-_WALKED: Final = Failpoint("recovery.walked")
-_QUEUES_DESTROYED: Final = Failpoint("recovery.queues_destroyed")
-_BEFORE_CUT: Final = Failpoint("recovery.before_cut")
-_CUT: Final = Failpoint("recovery.cut")
-_SYNCED: Final = Failpoint("recovery.synced")
+_VERIFIED: Final = failpoint("recovery.verified")
+_WALKED: Final = failpoint("recovery.walked")
+_QUEUES_DESTROYED: Final = failpoint("recovery.queues_destroyed")
+_BEFORE_CUT: Final = failpoint("recovery.before_cut")
+_CUT: Final = failpoint("recovery.cut")
+_SYNCED: Final = failpoint("recovery.synced")
 
 
 @dataclass(slots=True)

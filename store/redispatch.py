@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.errors import RequestError
-from sprocket.common.failpoints import Failpoint
+from sprocket.common.failpoints import failpoint
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
 from store.distinct_names import Integers
@@ -26,7 +26,7 @@ _QUEUE_ID_BITS: Final = 32
 _QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1
 # With a thousand queues a batch holds few records of each; entries are cheap to write only many at a time.
 _HOLD_RECORDS: Final = 64 * 1024
-_BETWEEN_RUNS: Final = Failpoint("redispatch.between_runs")
+_BETWEEN_RUNS: Final = failpoint("redispatch.between_runs")
 
 
 class QueueIncomplete(Exception):

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.failpoints import Failpoint
+from sprocket.common.failpoints import failpoint
 
-_AFTER_TEMPORARY: Final = Failpoint("atomic_file.after_temporary", takes_error=True)
-_AFTER_BACKUP: Final = Failpoint("atomic_file.after_backup", takes_error=True)
-_AFTER_RENAME: Final = Failpoint("atomic_file.after_rename", takes_error=True)
-_BEFORE_SYNC: Final = Failpoint("atomic_file.before_sync", takes_error=True)
+_AFTER_TEMPORARY: Final = failpoint("atomic_file.after_temporary", takes_error=True)
+_AFTER_BACKUP: Final = failpoint("atomic_file.after_backup", takes_error=True)
+_AFTER_RENAME: Final = failpoint("atomic_file.after_rename", takes_error=True)
+_BEFORE_SYNC: Final = failpoint("atomic_file.before_sync", takes_error=True)
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -2,7 +2,7 @@
 
 A module declares a point and calls it at the place::
 
-    _BEFORE_SYNC: Final = Failpoint("group_commit.before_sync")
+    _BEFORE_SYNC: Final = failpoint("group_commit.before_sync")
     ...
     _BEFORE_SYNC()
 
@@ -39,28 +39,32 @@ _points: dict[str, "Failpoint"] = {}
 
 
 class Failpoint:
-    """One place; calling it does what it is armed with.  Its name is ``file.place`` and belongs to it alone.
-
-    `takes_error` says that the place stands where an OSError is handled as one of the system's.
-    """
+    """One place.  `takes_error` says that an OSError raised there is handled as one of the system's."""
 
     __slots__ = ("_action", "name", "takes_error")
 
-    def __init__(self, name: str, *, takes_error: bool = False) -> None:
-        if name in _points:
-            raise InvariantError(f"failpoint {name} is declared twice")
+    def __init__(self, name: str, takes_error: bool) -> None:
         self.name = name
         self.takes_error = takes_error
         self._action: Callable[[], None] | None = None
-        _points[name] = self
 
-    def __call__(self) -> None:
+    def reach(self) -> None:
+        """Do what the point is armed with."""
         if self._action is not None:
             self._action()
 
     def arm(self, action: Callable[[], None] | None) -> None:
-        """Do `action` at each call from now on; None disarms."""
+        """Do `action` at each `reach` from now on; None disarms."""
         self._action = action
+
+
+def failpoint(name: str, *, takes_error: bool = False) -> Callable[[], None]:
+    """Declare a point, whose name is ``file.place`` and belongs to it alone; return what the place calls."""
+    if name in _points:
+        raise InvariantError(f"failpoint {name} is declared twice")
+    point = _points[name] = Failpoint(name, takes_error)
+    # A bound method: calling it is twice as fast as calling an object that has `__call__`.
+    return point.reach
 
 
 def declared() -> dict[str, Failpoint]:

@@ -12,10 +12,10 @@ import pytest
 
 from sprocket.common import failpoints
 from sprocket.common.errors import ConfigError, InvariantError
-from sprocket.common.failpoints import Failpoint
+from sprocket.common.failpoints import failpoint
 
-PLAIN = Failpoint("test_failpoints.plain")
-FALLIBLE = Failpoint("test_failpoints.fallible", takes_error=True)
+PLAIN = failpoint("test_failpoints.plain")
+FALLIBLE = failpoint("test_failpoints.fallible", takes_error=True)
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def test_what_cannot_be_armed_is_refused_and_nothing_is_armed(text: str, words: 
 
 def test_a_name_belongs_to_one_point() -> None:
     with pytest.raises(InvariantError, match="declared twice"):
-        Failpoint("test_failpoints.plain")
+        failpoint("test_failpoints.plain")
 
 
 def test_an_armed_point_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -89,8 +89,8 @@ def test_an_armed_point_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
 
 
 PROGRAM = """
-from sprocket.common.failpoints import Failpoint, arm
-point = Failpoint("p.q")
+from sprocket.common.failpoints import failpoint, arm
+point = failpoint("p.q")
 arm("p.q={action}")
 point()
 """
