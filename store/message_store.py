@@ -288,7 +288,9 @@ class MessageStore:
         The log keeps the messages until it expires.  The checkpoint is written at once, so that recovery
         does not bring the queues back.
         """
-        removed = self._table.delete_topic(topic)
+        # A flush that met a file which is going would take that for a failure of the disk.
+        with self._queue_flush.held():
+            removed = self._table.delete_topic(topic)
         _TOPIC_DELETED()
         if removed and self.failure is None:
             reached, error = self._group_commit.flush()

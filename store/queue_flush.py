@@ -6,6 +6,7 @@ thorough flush also follows each 64 MiB of log, so that recovery after a crash h
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
 from sprocket.common.clock import Clock
@@ -61,6 +62,10 @@ class QueueFlush:
     def stop(self) -> None:
         """End the thread."""
         self._worker.stop()
+
+    def held(self) -> AbstractContextManager[object]:
+        """While this is entered no queue is flushed: files may go.  Waits for the flush that runs."""
+        return self._busy
 
     def flush_all(self) -> None:
         """Flush every queue and write the checkpoint.  Raises `DiskFailed` or `DiskFull`."""
