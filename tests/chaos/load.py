@@ -1,0 +1,281 @@
+"""What clients do to a broker that is about to die, and what can be read afterwards."""
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+from remoting.bodies.group import SubscriptionGroupConfig
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.fastjson import dumps
+from remoting.headers.admin import CreateTopicRequestHeader, DeleteTopicRequestHeader
+from remoting.headers.base import Header
+from remoting.headers.offset import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from sprocket.common.errors import ClientError
+from tests.chaos.queue_checker import QueueChecker
+
+TOPIC: Final = "Chaos"
+LATER: Final = "Later"
+GROUP: Final = "chaos"
+QUEUES: Final = 4
+OUTSTANDING: Final = 32
+_OTHERS_S: Final = 0.02
+_TIMEOUT_S: Final = 10.0
+# Small segments and queue files, and everything that is done now and then is done often: kills hit all of it.
+PROPERTIES: Final = {
+    "flushDiskType": "SYNC_FLUSH",
+    "mappedFileSizeCommitLog": str(512 * 1024),
+    "mappedFileSizeConsumeQueue": str(20 * 500),
+    "defaultTopicQueueNums": str(QUEUES),
+    "flushIntervalConsumeQueue": "30",
+    "flushConsumeQueueThoroughInterval": "60",
+    "flushConsumerOffsetInterval": "50",
+    "flushDelayOffsetInterval": "50",
+    "messageDelayLevel": "1s 2s",
+}
+
+
+class Refused(Exception):
+    """The broker answered a send with something else than success."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(f"{code}: {remark}")
+        self.code = code
+        self.remark = remark
+
+
+class Load:
+    """Sends, and beside them commits, delayed messages, and topics that come and go.
+
+    It keeps what was acknowledged over all lives of the broker; keys are never used twice.
+    """
+
+    def __init__(self, *, body_bytes: int = 1500, outstanding: int = OUTSTANDING) -> None:
+        self.checker = QueueChecker()
+        # Keys of delayed messages that were acknowledged; each is delivered at least once.
+        self.delayed: set[str] = set()
+        # Queue -> offsets that were acknowledged as committed, and sent: the file may hold any of the latter.
+        self.committed: dict[int, int] = {}
+        self._body_bytes = body_bytes
+        self._outstanding = outstanding
+        self._numbers = iter(range(2**31))
+        self._read: dict[int, list[tuple[int, str]]] = {queue: [] for queue in range(QUEUES)}
+
+    @property
+    def acknowledged(self) -> int:
+        """How many sends were acknowledged so far."""
+        return len(self.checker.acknowledged)
+
+    async def prepare(self, address: str) -> None:
+        """Make the topics and the group."""
+        client = RemotingClient()
+        for topic, queues in ((TOPIC, QUEUES), (LATER, 1)):
+            await _create_topic(client, address, topic, queues)
+        body = dumps(SubscriptionGroupConfig(GROUP))
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        response = await client.invoke(address, code, None, body, timeout_s=_TIMEOUT_S)
+        assert response.code == ResponseCode.SUCCESS, response.remark
+        await client.close()
+
+    async def until_dead(self, address: str, *, others: bool = True) -> None:
+        """Load until the connection is lost.  Raises what else went wrong."""
+        await self._run(address, others, lambda: False)
+
+    async def sends(self, address: str, count: int) -> None:
+        """About `count` more acknowledged sends, and nothing else.  Raises ClientError if the broker ends."""
+        goal = self.acknowledged + count
+        if not await self._run(address, False, lambda: self.acknowledged >= goal):
+            raise ClientError("the broker ended")
+
+    async def _run(self, address: str, others: bool, enough: Callable[[], bool]) -> bool:
+        """Whether `enough` ended it; False if the connection was lost."""
+        client = RemotingClient()
+        workers = [self._sender(client, address, enough) for _ in range(self._outstanding)]
+        if others:
+            workers += [self._committer(client, address), self._delayer(client, address), self._topics(client, address)]
+        results = await asyncio.gather(*workers, return_exceptions=True)
+        await client.close()
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, ClientError):
+                raise result
+        return None in results
+
+    async def _sender(self, client: RemotingClient, address: str, enough: Callable[[], bool]) -> None:
+        while not enough():
+            await self.send(client, address)
+
+    async def send(self, client: RemotingClient, address: str) -> None:
+        """One message, acknowledged.  Raises Refused, ClientError."""
+        number = next(self._numbers)
+        key = f"m{number}"
+        self.checker.unknown.add(key)
+        body = key.encode().ljust(100 + number * 37 % self._body_bytes, b".")
+        place = await _send(client, address, TOPIC, number % QUEUES, f"KEYS\x01{key}\x02", body)
+        self.checker.on_acknowledged(key, place.queue_id, place.queue_offset)
+
+    async def _committer(self, client: RemotingClient, address: str) -> None:
+        for queue in _again_and_again(QUEUES):
+            offset = self.committed.get(queue, 0) + 1
+            header = UpdateConsumerOffsetRequestHeader(
+                consumer_group=GROUP, topic=TOPIC, queue_id=queue, commit_offset=offset
+            )
+            await _ask(client, address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+            self.committed[queue] = offset
+            await asyncio.sleep(_OTHERS_S)
+
+    async def _delayer(self, client: RemotingClient, address: str) -> None:
+        for level in _again_and_again(2):
+            key = f"d{next(self._numbers)}"
+            await _send(client, address, LATER, 0, f"KEYS\x01{key}\x02DELAY\x01{level + 1}\x02", key.encode())
+            self.delayed.add(key)
+            await asyncio.sleep(_OTHERS_S)
+
+    async def _topics(self, client: RemotingClient, address: str) -> None:
+        for number in _again_and_again(3):
+            topic = f"Fleeting{number}"
+            await _create_topic(client, address, topic, 2)
+            for queue in range(2):
+                await _send(client, address, topic, queue, "", b"fleeting")
+            await _ask(client, address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+            await asyncio.sleep(_OTHERS_S)
+
+    # Reading back
+
+    async def problems(self, address: str, *, whole: bool = False) -> list[str]:
+        """What is wrong with what the broker shows now.  Unless `whole`, only what is new since the last call is read."""
+        if whole:
+            self._read = {queue: [] for queue in range(QUEUES)}
+        client = RemotingClient()
+        try:
+            for queue, known in self._read.items():
+                known += await read_queue(client, address, TOPIC, queue, len(known))
+            found = self.checker.check(self._read)
+            return found + await self._commit_problems(client, address)
+        finally:
+            await client.close()
+
+    async def _commit_problems(self, client: RemotingClient, address: str) -> list[str]:
+        """A commit is saved now and then, so it may be lost, but never runs ahead of what was asked for."""
+        found = []
+        for queue, offset in self.committed.items():
+            header = QueryConsumerOffsetRequestHeader(consumer_group=GROUP, topic=TOPIC, queue_id=queue)
+            response = await client.invoke(address, RequestCode.QUERY_CONSUMER_OFFSET, header, timeout_s=_TIMEOUT_S)
+            if response.code == ResponseCode.SUCCESS:
+                shown = response.header(QueryConsumerOffsetResponseHeader).offset
+                if not 0 <= shown <= offset + 1:
+                    found.append(f"queue {queue}: committed offset {shown}, the last that was asked for is {offset}")
+        return found
+
+    async def await_delayed(self, address: str, limit_s: float = 10.0) -> list[str]:
+        """Delayed messages that were acknowledged and are not delivered within `limit_s`."""
+        client = RemotingClient()
+        missing: set[str] = set()
+        for _ in range(round(limit_s / 0.1)):
+            delivered = {key for _, key in await read_queue(client, address, LATER, 0, 0)}
+            missing = self.delayed - delivered
+            if not missing:
+                break
+            await asyncio.sleep(0.1)
+        await client.close()
+        return sorted(missing)
+
+
+def _again_and_again(count: int) -> Iterator[int]:
+    while True:
+        yield from range(count)
+
+
+async def _ask(client: RemotingClient, address: str, code: RequestCode, header: Header) -> None:
+    response = await client.invoke(address, code, header, timeout_s=_TIMEOUT_S)
+    if response.code != ResponseCode.SUCCESS:
+        raise Refused(response.code, response.remark or "")
+
+
+async def _create_topic(client: RemotingClient, address: str, topic: str, queues: int) -> None:
+    header = CreateTopicRequestHeader(
+        topic=topic,
+        default_topic="TBW102",
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+    )
+    await _ask(client, address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+
+async def _send(
+    client: RemotingClient, address: str, topic: str, queue: int, properties: str, body: bytes
+) -> SendMessageResponseHeader:
+    header = SendMessageRequestHeaderV2(
+        producer_group=GROUP,
+        topic=topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=QUEUES,
+        queue_id=queue,
+        sys_flag=0,
+        born_timestamp=1,
+        flag=0,
+        properties=properties,
+    )
+    response = await client.invoke(address, RequestCode.SEND_MESSAGE_V2, header, body, timeout_s=_TIMEOUT_S)
+    if response.code != ResponseCode.SUCCESS:
+        raise Refused(response.code, response.remark or "")
+    return response.header(SendMessageResponseHeader)
+
+
+async def read_queue(
+    client: RemotingClient, address: str, topic: str, queue: int, offset: int
+) -> list[tuple[int, str]]:
+    """(queue offset, key) of every message from `offset` to the queue's end."""
+    asked = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue)
+    response = await client.invoke(address, RequestCode.GET_MAX_OFFSET, asked, timeout_s=_TIMEOUT_S)
+    end = response.header(GetMaxOffsetResponseHeader).offset
+    messages: list[tuple[int, str]] = []
+    while offset < end:
+        pull = PullMessageRequestHeader(
+            consumer_group="chaos_check",
+            topic=topic,
+            queue_id=queue,
+            queue_offset=offset,
+            max_msg_nums=32,
+            sys_flag=0b100,  # the subscription is in the request
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription="*",
+            sub_version=0,
+        )
+        response = await client.invoke(address, RequestCode.PULL_MESSAGE, pull, timeout_s=_TIMEOUT_S)
+        assert response.code == ResponseCode.SUCCESS, (topic, queue, offset, end, response)
+        messages += records(response.body)
+        offset = response.header(PullMessageResponseHeader).next_begin_offset
+    return messages
+
+
+def records(body: bytes) -> list[tuple[int, str]]:
+    """(queue offset, key) of each record; the key is also the body's first word."""
+    found = []
+    position = 0
+    while position < len(body):
+        (size,) = struct.unpack_from(">i", body, position)
+        (queue_offset,) = struct.unpack_from(">q", body, position + 20)
+        (body_bytes,) = struct.unpack_from(">i", body, position + 84)
+        content = body[position + 88 : position + 88 + body_bytes]
+        found.append((queue_offset, content.split(b".")[0].decode()))
+        position += size
+    return found
+
+
+async def beside(work: Awaitable[None], load: Awaitable[None]) -> None:
+    """Run `work` while `load` runs, then wait for `load` to end because the broker has."""
+    task = asyncio.ensure_future(load)
+    await work
+    await task
