@@ -151,7 +151,7 @@ class Load:
     # Reading back
 
     async def problems(self, address: str, *, whole: bool = False) -> list[str]:
-        """What is wrong with what the broker shows now.  Unless `whole`, only what is new since the last call is read."""
+        """What is wrong with what the broker shows; unless `whole`, only what is new since the last call is read."""
         if whole:
             self._read = {queue: [] for queue in range(QUEUES)}
         client = RemotingClient()

@@ -32,7 +32,7 @@ class Nursery:
         ours, theirs = socket.socketpair()
         self._orders = ours
         command = [sys.executable, "-m", "tests.chaos.nursery_process"]
-        self._process = subprocess.Popen(command, stdin=theirs, cwd=_ROOT)
+        self._process = subprocess.Popen(command, stdin=theirs.fileno(), cwd=_ROOT)
         theirs.close()
         ours.settimeout(START_LIMIT_S)
         assert ours.recv(16) == b"ready"

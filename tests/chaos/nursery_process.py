@@ -1,4 +1,4 @@
-"""A process that has everything of a broker imported and forks one per order: ``python -m tests.chaos.nursery_process``.
+"""A process that has everything of a broker imported and forks one per order.
 
 A broker starts in a twentieth of the time that way, so a suite can kill a hundred.  What runs in the fork is
 `mqbroker`'s own entry point in a process of its own; a real kernel kills it.  Orders come on the socket that is this
@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def serve(orders: socket.socket) -> None:
-    """Answer orders until the other side hangs up: `start` with a pid, `reap` with the exit status of one that ended."""
+    """Answer orders until the other side hangs up: `start` with a pid, `reap` with the exit status of that one."""
     while True:
         content, descriptors, _, _ = socket.recv_fds(orders, _ORDER_BYTES, 2)
         if not content:
@@ -67,7 +67,7 @@ def main() -> None:
     """Import all that a broker imports, then serve."""
     import uvloop  # noqa: F401 - for the forks
 
-    import broker.server
+    import broker.server  # noqa: F401
     import sprocket.cli.mqbroker
     import sprocket.cli.server_config
     import sprocket.cli.server_process  # noqa: F401

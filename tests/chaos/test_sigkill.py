@@ -1,7 +1,7 @@
 """SIGKILL of a broker at random points under load with SYNC_FLUSH: nothing acknowledged is lost.
 
-The recorded total comes from `tests.chaos.soak`.  SIGKILL leaves the page cache, so this shows recovery and the order of
-acknowledgements; what a power cut leaves, `test_power_cut` shows.
+The recorded total comes from `tests.chaos.soak`.  SIGKILL leaves the page cache, so this shows recovery and the order
+of acknowledgements; what a power cut leaves, `test_power_cut` shows.
 """
 
 import asyncio
