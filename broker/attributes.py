@@ -10,6 +10,7 @@ from remoting.codes import ResponseCode
 from sprocket.common.errors import RequestError
 
 MESSAGE_TYPE = "message.type"
+QUEUE_TYPE = "queue.type"
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def _is_reserve_time(text: str) -> bool:
 
 
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
-    "queue.type": _one_of("BatchCQ", "SimpleCQ", changeable=False),
+    QUEUE_TYPE: _one_of("BatchCQ", "SimpleCQ", changeable=False),
     "cleanup.policy": _one_of("DELETE", "COMPACTION", changeable=False),
     MESSAGE_TYPE: _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", changeable=True),
     "reserve.time": Attribute(_is_reserve_time, "a number of ms, or -1", True),

@@ -48,6 +48,7 @@ from sprocket.common.errors import ConfigError, SprocketError, StoreError
 from sprocket.common.failpoints import failpoint
 from store.config import StoreConfig
 from store.disk import Disk
+from store.logic_queue import QueueType
 from store.message_store import MessageStore
 from store.record import TagsCodes
 
@@ -97,8 +98,7 @@ class Broker:
         self._fatal: SprocketError | None = None
         self._is_running = False
 
-        self.store = MessageStore(store_config, clock=self.clock, notify=self._notify, disk=disk)
-        self.store.on_failure.append(self._fail)
+        self.store = self._new_store(store_config, disk)
         self.topics = TopicTable(self.config, self._file("topics.json", TopicConfigTable), self.clock)
         self.groups = SubscriptionGroups(
             self.config, self._file("subscriptionGroup.json", SubscriptionGroupTable), self.clock
@@ -143,6 +143,14 @@ class Broker:
     def _file(self, name: str, content_type: type[T]) -> ConfigFile[T]:
         path = self.config.store.store_path_root_dir / "config" / name
         return ConfigFile(path, content_type, failed=lambda error: self._notify(lambda: self._fail(error)))
+
+    def _new_store(self, config: StoreConfig, disk: Disk | None) -> MessageStore:
+        def queue_type_of(topic: str) -> QueueType | None:
+            return self.topics.queue_type(topic)
+
+        store = MessageStore(config, clock=self.clock, notify=self._notify, disk=disk, queue_type_of=queue_type_of)
+        store.on_failure.append(self._fail)
+        return store
 
     def _message_routes(self) -> list[Route]:
         """What producers and consumers ask for."""
@@ -197,10 +205,10 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         host = await self._resolve(self.config.broker.broker_ip1)
         self._set_store_host(host, self.config.broker.listen_port)
+        self.topics.load()  # first: the store asks it for the types of queues
         await asyncio.to_thread(self.store.start)
         _START_STORE_OPEN()
         try:
-            self.topics.load()
             self.groups.load()
             self.offsets.load()
             self.schedule.offsets.load()

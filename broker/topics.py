@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 
-from broker.attributes import MESSAGE_TYPE, altered
+from broker.attributes import MESSAGE_TYPE, QUEUE_TYPE, altered
 from broker.config_file import ConfigFile, pretty
 from broker.live_config import LiveConfig
 from broker.names import (
@@ -26,6 +26,7 @@ from broker.names import (
 )
 from remoting.bodies.topic import PERM_INHERIT, PERM_READ, PERM_WRITE, DataVersion, TopicConfig, TopicConfigTable
 from sprocket.common.clock import Clock
+from store.logic_queue import QueueType
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +106,13 @@ class TopicTable:
         """The attribute message.type of a topic; NORMAL where it is not set."""
         config = self.by_name.get(topic)
         return "NORMAL" if config is None else config.attributes.get(MESSAGE_TYPE, "NORMAL")
+
+    def queue_type(self, topic: str) -> QueueType | None:
+        """The attribute queue.type of a topic; None if there is no such topic (`QueueTypeUtils.getCQType`)."""
+        config = self.by_name.get(topic)
+        if config is None:
+            return None
+        return QueueType.BATCH if config.attributes.get(QUEUE_TYPE) == QueueType.BATCH else QueueType.SIMPLE
 
     def snapshot(self) -> TopicConfigTable:
         """The table as it is answered and registered."""

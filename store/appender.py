@@ -13,8 +13,9 @@ from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.failpoints import failpoint
 from store.commit_log import CommitLog
 from store.config import StoreConfig
-from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
+from store.inner_batch import message_count, placed_at
+from store.logic_queue import LogicQueue
 from store.record import (
     FIXED_IPV4_RAW,
     IPV4_HOST_BYTES,
@@ -54,7 +55,7 @@ class Batch:
         # Bytes of the log it takes, blanks included.
         self.size_bytes = 0
         # (queue, its next offset before the batch)
-        self.touched: list[tuple[ConsumeQueue, int]] = []
+        self.touched: list[tuple[LogicQueue, int]] = []
 
 
 class Appender:
@@ -80,6 +81,7 @@ class Appender:
         chunks: list[tuple[int, bytes]] = []
         try:
             self._encode(messages, batch, chunks)
+            batch.size_bytes = batch.end_offset - self._log.wrote_offset
             _BEFORE_LOG_WRITE()
             self._log.write(chunks, batch.end_offset)
         except BaseException:
@@ -114,6 +116,8 @@ class Appender:
             body, properties, sys_flag, born_host = (
                 message.body, message.properties, message.sys_flag, message.born_host,
             )  # fmt: skip
+            if queue.is_batch:
+                properties = placed_at(properties, queue.next_offset)
             body_bytes, properties_bytes = len(body), len(properties)
             size = queue.record_base_bytes + body_bytes + properties_bytes
             usual = in_queue = len(born_host) == plain_host and not sys_flag & _UNUSUAL
@@ -125,8 +129,7 @@ class Appender:
                 self._check(body_bytes, properties_bytes, size)
             if position + size > limit:
                 end = limit + BLANK_MIN_BYTES
-                parts.append(blank(end - position))
-                chunks.append((start, b"".join(parts)))
+                chunks.append((start, b"".join((*parts, blank(end - position)))))
                 parts = []
                 start = position = end
                 limit = log.segment_end(position) - BLANK_MIN_BYTES
@@ -135,11 +138,11 @@ class Appender:
                 queue_offset, pending = queue.next_offset, queue.pending
                 if not pending:
                     touched.append((queue, queue_offset))
-                queue.next_offset = queue_offset + 1
-                tags_code = message.tags_code
-                if queue.is_schedule:
-                    tags_code = self._tags_codes.of_scheduled(properties, store_timestamp, tags_code)
-                pending += (position, size, tags_code)
+                if queue.is_plain:
+                    queue.next_offset = queue_offset + 1
+                    pending += (position, size, message.tags_code)
+                else:
+                    self._assign(queue, message, properties, position, size, store_timestamp)
             if usual:
                 head = pack(
                     size, queue.magic, crc32(body) & CRC_MASK, queue.queue_id, message.flag, queue_offset, position,
@@ -157,10 +160,26 @@ class Appender:
         if parts:
             chunks.append((start, b"".join(parts)))
         batch.end_offset = position
-        batch.size_bytes = position - log.wrote_offset
 
-    def _new_queue(self, message: PendingMessage) -> ConsumeQueue:
+    def _new_queue(self, message: PendingMessage) -> LogicQueue:
         return self._table.get_or_create(message.topic, message.queue_id)
+
+    def _assign(
+        self,
+        queue: LogicQueue,
+        message: PendingMessage,
+        properties: bytes,
+        position: int,
+        size: int,
+        store_timestamp: int,
+    ) -> None:
+        """Give the record its place in a queue that is not plain."""
+        tags_code, count = message.tags_code, 1
+        if queue.is_schedule:
+            tags_code = self._tags_codes.of_scheduled(properties, store_timestamp, tags_code)
+        else:
+            count = message_count(properties)
+        queue.add(position, size, tags_code, store_timestamp, count)
 
     def _check(self, body_bytes: int, properties_bytes: int, size: int) -> None:
         """Raise `RequestError` for a record that is over a limit."""

@@ -11,7 +11,13 @@ from typing import Final
 
 from sprocket.common.errors import ConfigError
 from sprocket.common.limits import MAX_MESSAGE_BYTES
-from store.layout import COMMIT_LOG_FILE_BYTES, CONSUME_QUEUE_ENTRIES_PER_FILE, CONSUME_QUEUE_UNIT_BYTES
+from store.layout import (
+    BATCH_CONSUME_QUEUE_UNIT_BYTES,
+    BATCH_CONSUME_QUEUE_UNITS_PER_FILE,
+    COMMIT_LOG_FILE_BYTES,
+    CONSUME_QUEUE_ENTRIES_PER_FILE,
+    CONSUME_QUEUE_UNIT_BYTES,
+)
 
 # `MessageExtEncoder`: a record may exceed maxMessageSize by this much for all that is not its body.
 RECORD_OVERHEAD_BYTES: Final = 64 * 1024
@@ -58,6 +64,14 @@ class StoreConfig:
         CONSUME_QUEUE_ENTRIES_PER_FILE * CONSUME_QUEUE_UNIT_BYTES,
         "Size of one ConsumeQueue file; rounded up to whole entries of 20 bytes.",
         CONSUME_QUEUE_UNIT_BYTES,
+        "bytes",
+        (1 << 31) - 1,
+    )
+    mapped_file_size_batch_consume_queue: int = _int(
+        "mapperFileSizeBatchConsumeQueue",
+        BATCH_CONSUME_QUEUE_UNITS_PER_FILE * BATCH_CONSUME_QUEUE_UNIT_BYTES,
+        "Size of one file of a Batch ConsumeQueue; rounded up to whole units of 46 bytes.",
+        BATCH_CONSUME_QUEUE_UNIT_BYTES,
         "bytes",
         (1 << 31) - 1,
     )
@@ -135,6 +149,17 @@ class StoreConfig:
     def consume_queue_path(self) -> Path:
         """Directory of all ConsumeQueues."""
         return self.store_path_root_dir / "consumequeue"
+
+    @property
+    def batch_consume_queue_path(self) -> Path:
+        """Directory of the Batch ConsumeQueues."""
+        return self.store_path_root_dir / "batchconsumequeue"
+
+    @property
+    def batch_consume_queue_file_bytes(self) -> int:
+        """`mapped_file_size_batch_consume_queue` rounded up to whole units."""
+        unit = BATCH_CONSUME_QUEUE_UNIT_BYTES
+        return -(-self.mapped_file_size_batch_consume_queue // unit) * unit
 
     @property
     def consume_queue_file_bytes(self) -> int:

@@ -18,8 +18,8 @@ from store.appender import Batch
 from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
 from store.config import FlushDiskType, StoreConfig
-from store.consume_queue import ConsumeQueue
 from store.disk import DiskFile
+from store.logic_queue import LogicQueue
 
 _log = logging.getLogger(__name__)
 # (topic, queue_id, max_offset, first_offset): messages first_offset .. max_offset - 1 can now be read.
@@ -46,7 +46,7 @@ class Confirmation:
         self._flushed_timestamp = 0
         self._syncing_timestamp = 0
         # Batches that are written and not yet confirmed: (end in the log, [(queue, first offset, end offset)]).
-        self._unconfirmed: deque[tuple[int, list[tuple[ConsumeQueue, int, int]]]] = deque()
+        self._unconfirmed: deque[tuple[int, list[tuple[LogicQueue, int, int]]]] = deque()
         self._waiters: deque[tuple[int, ConfirmListener]] = deque()
 
     def begin(self, store_timestamp: int) -> None:
@@ -74,7 +74,7 @@ class Confirmation:
             # Consumers wait for the flush, whether or not whoever appended does.
             self._wake()
 
-    def _publish(self, touched: list[tuple[ConsumeQueue, int, int]]) -> None:
+    def _publish(self, touched: list[tuple[LogicQueue, int, int]]) -> None:
         for queue, _, end in touched:
             queue.max_offset = end
         for listener in self.on_arrival:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from store.disk import Disk, DiskFile
 from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES
 from store.mapped_file_queue import MappedFileQueue
-from store.record import SCHEDULE_TOPIC, topic_field
+from store.record import SCHEDULE_TOPIC, Record, topic_field
 
 _log = logging.getLogger(__name__)
 UNIT: Final = CONSUME_QUEUE_UNIT_BYTES
@@ -40,7 +40,7 @@ def _packer(count: int) -> struct.Struct:
 
 
 class ConsumeQueue:
-    """Entries of one queue.
+    """Entries of one queue.  A `store.logic_queue.LogicQueue` whose units are its entries.
 
     ``min_offset <= max_offset <= written_offset <= next_offset``: what may be read, what consumers see
     (all of it confirmed), what is in the file, what appends have assigned.
@@ -53,6 +53,7 @@ class ConsumeQueue:
         "_last_file",
         "_last_start",
         "_last_view",
+        "is_plain",
         "is_schedule",
         "magic",
         "max_offset",
@@ -65,6 +66,7 @@ class ConsumeQueue:
         "topic_bytes",
         "written_offset",
     )
+    is_batch = False
 
     def __init__(self, disk: Disk, directory: Path, topic: str, queue_id: int, file_bytes: int) -> None:
         self.topic = topic
@@ -73,6 +75,7 @@ class ConsumeQueue:
         self.record_base_bytes = _RECORD_FIXED_BYTES + len(self.topic_bytes)
         self._files = MappedFileQueue(disk, directory / topic / str(queue_id), file_bytes, preallocate=False)
         self.is_schedule = topic == SCHEDULE_TOPIC
+        self.is_plain = not self.is_schedule
         # Fields of entries that are assigned and not yet written: three per entry.
         self.pending: list[int] = []
         self._reset(0)
@@ -108,7 +111,20 @@ class ConsumeQueue:
         self._files.load()
         self._reset(self.first_offset)
 
+    @property
+    def first_unit(self) -> int:
+        return self.first_offset
+
+    @property
+    def capacity_unit(self) -> int:
+        return self.capacity_offset
+
     # Writing
+
+    def add(self, physical_offset: int, size_bytes: int, tags_code: int, store_timestamp: int, count: int) -> None:
+        """Assign the next offset to a message; its entry is then pending.  It knows neither time nor `count`."""
+        self.pending += (physical_offset, size_bytes, tags_code)
+        self.next_offset += 1
 
     def write_pending(self) -> None:
         """Write the pending entries.  Raises `DiskFull` or `DiskFailed`; they are then still pending."""
@@ -163,7 +179,15 @@ class ConsumeQueue:
             self._files.write(start * UNIT, _BLANK_ENTRY * count)
             start += count
 
-    def put(self, offset: int, physical_offset: int, size_bytes: int, tags_code: int) -> None:
+    def put(
+        self,
+        offset: int,
+        physical_offset: int,
+        size_bytes: int,
+        tags_code: int,
+        store_timestamp: int = 0,
+        count: int = 1,
+    ) -> None:
         """Recovery: set entry `offset`, the newest.  Entries that are missing before it become blank."""
         if offset < self.next_offset:
             self.truncate(offset)
@@ -174,12 +198,12 @@ class ConsumeQueue:
         self._write(offset * UNIT, ENTRY.pack(physical_offset, size_bytes, tags_code))
         self.next_offset = self.written_offset = self.max_offset = offset + 1
 
-    def set_range(self, min_offset: int, max_offset: int, *, cut: bool) -> None:
-        """Recovery: entries from `min_offset` to before `max_offset` are good; with `cut`, zero what is behind."""
-        self._reset(max_offset)
-        self.min_offset = min_offset
-        if cut and max_offset < self.capacity_offset:
-            self._files.cut(max_offset * UNIT)
+    def set_range(self, start: int, end: int, *, cut: bool) -> None:
+        """Recovery: entries from `start` to before `end` are good; with `cut`, zero what is behind."""
+        self._reset(end)
+        self.min_offset = start
+        if cut and end < self.capacity_offset:
+            self._files.cut(end * UNIT)
 
     def truncate(self, offset: int) -> None:
         """Drop the entries from `offset` on."""
@@ -240,6 +264,22 @@ class ConsumeQueue:
             return None
         physical_offset, size, tags_code = ENTRY.unpack_from(found[0], found[1])
         return physical_offset, size, tags_code
+
+    def unit(self, unit: int) -> tuple[int, int, int] | None:
+        """The entry of number `unit`, which is that of the queue offset."""
+        return self.entry(unit)
+
+    def offset_of(self, unit: int) -> int:
+        """Queue offset of an entry: its number."""
+        return unit
+
+    def visible_units(self) -> tuple[int, int]:
+        """The first entry that may be read, and one past the last."""
+        return self.min_offset, self.max_offset
+
+    def agrees(self, unit: int, record: Record) -> bool:
+        """Whether `record` says that it is at this place of the queue."""
+        return record.queue_offset == unit
 
     def entries(self, offset: int, count: int) -> npt.NDArray[np.void]:
         """Up to `count` entries from `offset` on as an array of `CONSUME_QUEUE_DTYPE`, within one file.  No copy."""

@@ -8,9 +8,11 @@ from typing import Final
 from remoting.codes import ResponseCode
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.failpoints import failpoint
+from store.batch_consume_queue import BatchConsumeQueue
 from store.config import StoreConfig
 from store.consume_queue import ConsumeQueue
 from store.disk import Disk
+from store.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_type
 
 _log = logging.getLogger(__name__)
 _NO_FILE_NAMES: Final = frozenset({"", ".", ".."})
@@ -19,25 +21,40 @@ _QUEUES_DELETED: Final = failpoint("consume_queue_table.queues_deleted")
 
 
 class ConsumeQueueTable:
-    """Finds and makes ConsumeQueues."""
+    """Finds and makes ConsumeQueues, of the type that `type_of` gives a topic.
 
-    def __init__(self, config: StoreConfig, disk: Disk) -> None:
+    All queues of a topic are of one type, that of the first: what lies on the disk holds for a topic nobody knows.
+    """
+
+    def __init__(self, config: StoreConfig, disk: Disk, type_of: QueueTypeOf = unknown_type) -> None:
         self._disk = disk
+        self._type_of = type_of
         self._directory: Path = config.consume_queue_path
         self._file_bytes = config.consume_queue_file_bytes
-        self.by_key: dict[tuple[str, int], ConsumeQueue] = {}
+        self._batch_directory: Path = config.batch_consume_queue_path
+        self._batch_file_bytes = config.batch_consume_queue_file_bytes
+        self.by_key: dict[tuple[str, int], LogicQueue] = {}
+        self._types: dict[str, QueueType] = {}
 
-    def __iter__(self) -> Iterator[ConsumeQueue]:
+    def __iter__(self) -> Iterator[LogicQueue]:
         return iter(list(self.by_key.values()))
 
     def load(self) -> bool:
-        """Open what is on disk.  False if any queue could not be used and was removed, to be rebuilt from the log."""
+        """Open what is on disk.  False if any queue could not be used and was removed, to be rebuilt from the log.
+
+        Raises `StoreError` for a topic that has queues of another type than it was given.
+        """
+        usable = self._load(self._directory, QueueType.SIMPLE)
+        return self._load(self._batch_directory, QueueType.BATCH) and usable
+
+    def _load(self, directory: Path, queue_type: QueueType) -> bool:
         usable = True
-        for topic in self._disk.names(self._directory):
-            for name in self._disk.names(self._directory / topic):
+        for topic in self._disk.names(directory):
+            for name in self._disk.names(directory / topic):
                 if not (name.isascii() and name.isdigit()):
-                    _log.warning("directory=%s action=ignored reason=no-queue", self._directory / topic / name)
+                    _log.warning("directory=%s action=ignored reason=no-queue", directory / topic / name)
                     continue
+                self._check_type(directory / topic, topic, queue_type)
                 queue = self.get_or_create(topic, int(name))
                 try:
                     queue.load()
@@ -48,7 +65,20 @@ class ConsumeQueueTable:
                     usable = False
         return usable
 
-    def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+    def _check_type(self, directory: Path, topic: str, queue_type: QueueType) -> None:
+        given = self._types.get(topic) or self._type_of(topic)
+        if given is not None and given is not queue_type:
+            raise StoreError(
+                f"{directory}: the queue type of topic {topic} should be {queue_type}, but is {given}; set the topic's"
+                " attribute queue.type back in config/topics.json, or remove the directory: the log makes it anew"
+            )
+        self._types[topic] = queue_type
+
+    def queue_type(self, topic: str) -> QueueType:
+        """The type of a topic's queues."""
+        return self._types.get(topic) or self._type_of(topic) or QueueType.SIMPLE
+
+    def get_or_create(self, topic: str, queue_id: int) -> LogicQueue:
         """The queue, made in memory if it is new: its directory appears with its first entry.
 
         Raises `RequestError` for a name that would lead out of the store's directory.
@@ -58,9 +88,14 @@ class ConsumeQueueTable:
             if topic in _NO_FILE_NAMES or "/" in topic or "\0" in topic or queue_id < 0:
                 remark = f"message is illegal: topic {topic!r} queue {queue_id} cannot be a directory"
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
-            queue = ConsumeQueue(self._disk, self._directory, topic, queue_id, self._file_bytes)
-            self.by_key[topic, queue_id] = queue
+            queue = self.by_key[topic, queue_id] = self._make(topic, queue_id)
         return queue
+
+    def _make(self, topic: str, queue_id: int) -> LogicQueue:
+        queue_type = self._types[topic] = self.queue_type(topic)
+        if queue_type is QueueType.BATCH:
+            return BatchConsumeQueue(self._disk, self._batch_directory, topic, queue_id, self._batch_file_bytes)
+        return ConsumeQueue(self._disk, self._directory, topic, queue_id, self._file_bytes)
 
     def delete_topic(self, topic: str) -> int:
         """Remove all queues of `topic`; return how many there were."""
@@ -69,7 +104,9 @@ class ConsumeQueueTable:
             self.by_key.pop(key).destroy()
             _DELETE_BETWEEN_QUEUES()
         _QUEUES_DELETED()
+        self._types.pop(topic, None)
         self._disk.remove_tree(self._directory / topic)
+        self._disk.remove_tree(self._batch_directory / topic)
         return len(keys)
 
     def destroy(self) -> None:

@@ -12,6 +12,9 @@ import numpy as np
 from remoting.message_record import HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_TIMESTAMP, TAIL
 
 __all__ = [
+    "BATCH_CONSUME_QUEUE_DTYPE",
+    "BATCH_CONSUME_QUEUE_UNITS_PER_FILE",
+    "BATCH_CONSUME_QUEUE_UNIT_BYTES",
     "CHECKPOINT_BYTES",
     "CHECKPOINT_DTYPE",
     "COMMIT_LOG_FILE_BYTES",
@@ -60,6 +63,22 @@ CONSUME_QUEUE_DTYPE: Final = np.dtype(
     ]
 )
 CONSUME_QUEUE_UNIT_BYTES: Final = CONSUME_QUEUE_DTYPE.itemsize
+
+# One unit of batchconsumequeue/<topic>/<queueId>/ (`BatchConsumeQueue`): a record and the queue offsets it takes.
+BATCH_CONSUME_QUEUE_DTYPE: Final = np.dtype(
+    [
+        ("physical_offset", ">i8"),  # of the record in the CommitLog
+        ("size", ">i4"),  # bytes of the record
+        ("tags_code", ">i8"),  # Java hashCode of the record's tag
+        ("store_timestamp", ">i8"),  # ms
+        ("base_offset", ">i8"),  # queue offset of the record's first message
+        ("batch_size", ">i2"),  # messages in the record
+        ("compacted_offset", ">i4"),  # -1: not compacted
+        ("reserved", ">i4"),  # 0
+    ]
+)
+BATCH_CONSUME_QUEUE_UNIT_BYTES: Final = BATCH_CONSUME_QUEUE_DTYPE.itemsize
+BATCH_CONSUME_QUEUE_UNITS_PER_FILE: Final = 300_000  # mapperFileSizeBatchConsumeQueue / 46
 
 # checkpoint: one 4 KiB page, of which the first fields are used.
 CHECKPOINT_BYTES: Final = 4096

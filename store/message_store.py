@@ -26,6 +26,7 @@ from store.consume_queue_table import ConsumeQueueTable
 from store.disk import Disk, DiskLock, RealDisk
 from store.get_result import Boundary, GetResult, GetStatus
 from store.group_commit import GroupCommit, Notify
+from store.logic_queue import QueueTypeOf, unknown_type
 from store.queue_flush import QueueFlush
 from store.queue_reader import QueueReader, TagsFilter, physical_memory_bytes
 from store.record import Appended, PendingMessage, TagsCodes
@@ -59,13 +60,14 @@ class MessageStore:
         notify: Notify,
         disk: Disk | None = None,
         workers: Workers = ThreadWorker,
+        queue_type_of: QueueTypeOf = unknown_type,
     ) -> None:
         self.config = config
         self._clock = clock
         self._disk: Disk = RealDisk() if disk is None else disk
         self._tags_codes = TagsCodes(config.message_delay_level)
         self._commit_log = CommitLog(config, self._disk, workers)
-        self._table = ConsumeQueueTable(config, self._disk)
+        self._table = ConsumeQueueTable(config, self._disk, queue_type_of)
         self._appender = Appender(config, self._commit_log, self._table, self._tags_codes)
         self._reader = QueueReader(config, self._commit_log, physical_memory_bytes())
         self._confirmation = Confirmation(config, self._commit_log, lambda: self._group_commit.wake())

@@ -13,6 +13,8 @@ from store.commit_log import CommitLog
 from store.config import StoreConfig
 from store.consume_queue import BLANK_SIZE, ENTRY, UNIT, ConsumeQueue
 from store.get_result import GetResult, GetStatus
+from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
+from store.logic_queue import LogicQueue
 
 # Given the tags codes (int64) of some entries, says which match.
 TagsFilter: TypeAlias = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]]
@@ -54,19 +56,18 @@ class QueueReader:
         self.transferred_messages = 0
 
     def get(
-        self, queue: ConsumeQueue, offset: int, max_messages: int, max_bytes: int, matches: TagsFilter | None
+        self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: TagsFilter | None
     ) -> GetResult:
         """Messages from `offset` on, within one ConsumeQueue file and within the configured limits."""
         min_offset, max_offset = queue.min_offset, queue.max_offset
         if not min_offset <= offset < max_offset:
             self.missed_times += 1
             return _outside(offset, min_offset, max_offset)
+        if not isinstance(queue, ConsumeQueue):
+            return self._get_units(queue, offset, max(1, max_messages), max_bytes, matches)
         found = queue.view_at(offset)
         if found is None:
-            # No file where the bounds promise one: skip to the next that may exist.
-            self.missed_times += 1
-            next_offset = max(offset + 1, queue.first_offset)
-            return GetResult(GetStatus.OFFSET_FOUND_NULL, next_offset, min_offset, max_offset, [], 0, 0, False)
+            return self._no_file(queue, offset)
         view, position, available = found
         if matches is not None:
             return self._get_matching(queue, offset, max_messages, max_bytes, matches, available)
@@ -89,8 +90,16 @@ class QueueReader:
                 if slices is not None:
                     return self._found(queue, offset + count, slices, count, size_bytes, last)
         count = min(max(1, max_messages), available, max_offset - offset)
-        entries = queue.entries(offset, count)
-        return self._collect(queue, offset, range(count), entries, count, max_messages, max_bytes)
+        entries, starts = queue.entries(offset, count), range(offset, offset + count)
+        return self._collect(queue, starts, entries, offset + count, max_messages, max_bytes)
+
+    def _no_file(self, queue: LogicQueue, offset: int) -> GetResult:
+        """No file where the bounds promise one: skip to the next that may exist."""
+        self.missed_times += 1
+        next_offset = max(offset + 1, queue.first_offset)
+        return GetResult(
+            GetStatus.OFFSET_FOUND_NULL, next_offset, queue.min_offset, queue.max_offset, [], 0, 0, False
+        )  # fmt: skip
 
     def _limits(self, physical_offset: int) -> tuple[int, int]:
         """Most messages and bytes of a read that begins at `physical_offset`."""
@@ -98,7 +107,7 @@ class QueueReader:
 
     def _get_matching(
         self,
-        queue: ConsumeQueue,
+        queue: LogicQueue,
         offset: int,
         max_messages: int,
         max_bytes: int,
@@ -113,42 +122,64 @@ class QueueReader:
         # A read that ends for want of matches goes on behind all it looked through; a full one behind its last.
         scanned = count if len(chosen) <= limit else int(chosen[limit])
         chosen = chosen[:limit]
-        return self._collect(queue, offset, chosen.tolist(), entries[chosen], scanned, limit, max_bytes)
+        starts: list[int] = (chosen + offset).tolist()
+        return self._collect(queue, starts, entries[chosen], offset + scanned, limit, max_bytes)
+
+    def _get_units(
+        self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: TagsFilter | None
+    ) -> GetResult:
+        """Records of a queue whose units hold many messages, from the one on in which the message at `offset` lies."""
+        span = max(self._max_scan_bytes // BATCH_CONSUME_QUEUE_UNIT_BYTES, max_messages)
+        units = queue.entries(offset, span)
+        if not len(units):
+            return self._no_file(queue, offset)
+        next_offset = int(units[-1]["base_offset"]) + int(units[-1]["batch_size"])
+        if matches is not None:
+            units = units[matches(units["tags_code"].astype(np.int64))]
+        starts: list[int] = units["base_offset"].tolist()
+        counts: list[int] = units["batch_size"].tolist()
+        return self._collect(queue, starts, units, next_offset, max_messages, max_bytes, counts)
 
     def _collect(
         self,
-        queue: ConsumeQueue,
-        offset: int,
-        indexes: Sequence[int],
+        queue: LogicQueue,
+        starts: Sequence[int],
         entries: npt.NDArray[np.void],
-        scanned: int,
+        next_offset: int,
         max_messages: int,
         max_bytes: int,
+        counts: Sequence[int] | None = None,
     ) -> GetResult:
-        """Take the `entries`, of which the i-th is `indexes[i]` behind `offset`, until a limit is met."""
+        """Take the `entries`, of which the i-th begins at queue offset ``starts[i]``, until a limit is met.
+
+        An entry holds ``counts[i]`` messages, one if that is not given.  With all of them taken the next read begins
+        at `next_offset`.
+        """
         physical_offsets: list[int] = entries["physical_offset"].tolist()
         sizes: list[int] = entries["size"].tolist()
         if not sizes:
-            return self._answer(queue, offset + scanned, _Collected(self._log, max_bytes))
+            return self._answer(queue, next_offset, _Collected(self._log, max_bytes))
+        if counts is None:
+            counts = [1] * len(sizes)
         most, most_bytes = self._limits(physical_offsets[0])
-        most = min(most, max(1, max_messages))
-        count, size_bytes = len(sizes), sum(sizes)
-        if count <= most and size_bytes <= min(max_bytes, most_bytes):
+        max_messages = max(1, max_messages)
+        count, size_bytes = sum(counts), sum(sizes)
+        if count <= min(most, max_messages) and size_bytes <= min(max_bytes, most_bytes):
             slices = self._log.slices_of(physical_offsets, sizes)
             if slices is not None:
-                return self._found(queue, offset + scanned, slices, count, size_bytes, physical_offsets[-1])
+                return self._found(queue, next_offset, slices, count, size_bytes, physical_offsets[-1])
         collected = _Collected(self._log, max(max_bytes, _MIN_PULL_BYTES))
-        next_index = scanned
         for number, size in enumerate(sizes):
-            if collected.is_full(size, most, most_bytes):
-                next_index = indexes[number - 1] + 1 if collected.count >= most else indexes[number]
+            is_enough = collected.count >= most or collected.count + counts[number] > max_messages
+            if collected.count and (is_enough or collected.has_no_room(size, most_bytes)):
+                next_offset = starts[number - 1] + counts[number - 1] if is_enough else starts[number]
                 break
-            collected.add(physical_offsets[number], size)
-        return self._answer(queue, offset + next_index, collected)
+            collected.add(physical_offsets[number], size, counts[number])
+        return self._answer(queue, next_offset, collected)
 
     def _found(
         self,
-        queue: ConsumeQueue,
+        queue: LogicQueue,
         next_offset: int,
         slices: list[memoryview],
         count: int,
@@ -162,7 +193,7 @@ class QueueReader:
             _FOUND, next_offset, queue.min_offset, queue.max_offset, slices, count, size_bytes, is_far
         )  # fmt: skip
 
-    def _answer(self, queue: ConsumeQueue, next_offset: int, collected: "_Collected") -> GetResult:
+    def _answer(self, queue: LogicQueue, next_offset: int, collected: "_Collected") -> GetResult:
         if collected.count:
             return self._found(
                 queue,
@@ -191,13 +222,11 @@ class _Collected:
         self.missing = False
         self.last_physical_offset = 0
 
-    def is_full(self, size: int, max_messages: int, max_bytes: int) -> bool:
-        """Whether a record of `size` is one too many; the first never is."""
-        if not self.count:
-            return False
-        return self.count >= max_messages or self.size_bytes + size > min(max_bytes, self._max_bytes)
+    def has_no_room(self, size: int, max_bytes: int) -> bool:
+        """Whether a record of `size` is too much for `max_bytes` and for the reader."""
+        return self.size_bytes + size > min(max_bytes, self._max_bytes)
 
-    def add(self, physical_offset: int, size: int) -> None:
+    def add(self, physical_offset: int, size: int, messages: int) -> None:
         """Take the record if the log has it, else remember that it is gone."""
         self.last_physical_offset = physical_offset
         if size == BLANK_SIZE or physical_offset < self._skip_until:
@@ -208,7 +237,7 @@ class _Collected:
             self._skip_until = self._log.segment_end(physical_offset)
             return
         self._skip_until = -1
-        self.count += 1
+        self.count += messages
         self.size_bytes += size
         if self._runs and self._runs[-1][1] == physical_offset:
             self._runs[-1] = (self._runs[-1][0], physical_offset + size)

@@ -21,8 +21,9 @@ from sprocket.common.failpoints import failpoint
 from store.checkpoint import Checkpoint
 from store.chunk_scan import ChunkScan
 from store.commit_log import CommitLog, LogScan
-from store.consume_queue import BLANK_SIZE, ConsumeQueue
+from store.consume_queue import BLANK_SIZE
 from store.consume_queue_table import ConsumeQueueTable
+from store.logic_queue import LogicQueue
 from store.record import MIN_RECORD_BYTES, Record, TagsCodes, decode
 from store.redispatch import QueueIncomplete, Redispatch
 
@@ -144,23 +145,23 @@ class Recovery:
         _WALKED()
         return RecoveryReport(start, scan.end_offset, records, scan.reason, False, last_store_timestamp)
 
-    def _verify_queue(self, queue: ConsumeQueue, bound: int, clean: bool) -> int:
+    def _verify_queue(self, queue: LogicQueue, bound: int, clean: bool) -> int:
         """Keep the entries that hold; return where the record of the last one begins, -1 without one."""
-        first = queue.first_offset
-        end = first_false(first, queue.capacity_offset, lambda offset: self._holds(queue, offset, bound))
-        start = first_false(first, end, lambda offset: self._is_gone(queue, offset))
-        behind = queue.entry(end)
+        first = queue.first_unit
+        end = first_false(first, queue.capacity_unit, lambda unit: self._holds(queue, unit, bound))
+        start = first_false(first, end, lambda unit: self._is_gone(queue, unit))
+        behind = queue.unit(end)
         queue.set_range(start, end, cut=not clean or (behind is not None and behind != (0, 0, 0)))
-        last = queue.entry(end - 1) if end > start else None
+        last = queue.unit(end - 1) if end > start else None
         return -1 if last is None else last[0]
 
-    def _holds(self, queue: ConsumeQueue, offset: int, bound: int) -> bool:
-        """Whether entry `offset` is one to keep: true for a prefix of the entries, false behind it."""
-        entry = queue.entry(offset)
+    def _holds(self, queue: LogicQueue, unit: int, bound: int) -> bool:
+        """Whether a unit is one to keep: true for a prefix of the units, false behind it."""
+        entry = queue.unit(unit)
         if entry is None:
             return False
         physical_offset, size, _ = entry
-        if self._is_gone(queue, offset):
+        if self._is_gone(queue, unit):
             return True
         if size < MIN_RECORD_BYTES or physical_offset >= bound:
             return False
@@ -169,14 +170,14 @@ class Recovery:
         return (
             isinstance(record, Record)
             and record.physical_offset == physical_offset
-            and record.queue_offset == offset
+            and queue.agrees(unit, record)
             and record.queue_id == queue.queue_id
             and record.topic == queue.topic
         )
 
-    def _is_gone(self, queue: ConsumeQueue, offset: int) -> bool:
-        """Whether entry `offset` stands for a message that the log no longer holds."""
-        entry = queue.entry(offset)
+    def _is_gone(self, queue: LogicQueue, unit: int) -> bool:
+        """Whether a unit stands for a record that the log no longer holds."""
+        entry = queue.unit(unit)
         if entry is None or entry[1] <= 0 or entry[0] < 0:
             return False
         return entry[1] == BLANK_SIZE or entry[0] < self._log.min_offset

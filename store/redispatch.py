@@ -15,7 +15,9 @@ from sprocket.common.failpoints import failpoint
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
 from store.distinct_names import Integers
+from store.inner_batch import message_count
 from store.layout import CONSUME_QUEUE_DTYPE
+from store.logic_queue import LogicQueue, QueueType
 from store.record import SCHEDULE_TOPIC, Record, TagsCodes
 from store.record_batch import RecordBatch
 from store.tags_scan import tags_codes_of
@@ -57,18 +59,38 @@ class Redispatch:
             return
         queue = self._queue(record.topic, record.queue_id, record.physical_offset)
         if queue is not None:
-            tags_code = self._tags_codes.of(record.topic, bytes(record.properties), record.store_timestamp)
-            self._put(queue, record.queue_offset, record.physical_offset, record.size_bytes, tags_code)
+            properties, time = bytes(record.properties), record.store_timestamp
+            tags_code = self._tags_codes.of(record.topic, properties, time)
+            count = message_count(properties) if queue.is_batch else 1
+            self._put(queue, record.queue_offset, record.physical_offset, record.size_bytes, tags_code, time, count)
 
     def add_batch(self, batch: RecordBatch) -> None:
         """Make the entries of many records, now or with a later call."""
-        in_queue = np.flatnonzero(batch.in_consume_queue)
+        is_in_queue = batch.in_consume_queue
+        holds_batches = [self._table.queue_type(topic) is QueueType.BATCH for topic in batch.topics]
+        if any(holds_batches):
+            is_alone = is_in_queue & np.array(holds_batches, np.bool_)[batch.topic_index]
+            self._add_units(batch, np.flatnonzero(is_alone))
+            is_in_queue = is_in_queue & ~is_alone
+        in_queue = np.flatnonzero(is_in_queue)
         topics = np.array([self._topic_number(topic) for topic in batch.topics], np.int64)
         keys = topics[batch.topic_index] << _QUEUE_ID_BITS | batch.queue_ids.astype(np.int64) & _QUEUE_ID_MASK
         self._held.append((keys[in_queue], batch.queue_offsets[in_queue], self._entries(batch, in_queue)))
         self._held_records += in_queue.size
         if self._held_records >= _HOLD_RECORDS:
             self._release()
+
+    def _add_units(self, batch: RecordBatch, records: Integers) -> None:
+        """Make the units of records that may hold many messages; there is one for hundreds of messages, or few."""
+        for record in records.tolist():
+            topic, queue_id = batch.topics[batch.topic_index[record]], int(batch.queue_ids[record])
+            physical_offset = batch.base + int(batch.positions[record])
+            queue = self._queue(topic, queue_id, physical_offset)
+            if queue is not None:
+                properties, time = batch.properties(record), batch.store_timestamp(record)
+                tags_code = self._tags_codes.of(topic, properties, time)
+                offset, size = int(batch.queue_offsets[record]), int(batch.sizes[record])
+                self._put(queue, offset, physical_offset, size, tags_code, time, message_count(properties))
 
     def _topic_number(self, topic: str) -> int:
         return self._topics.setdefault(topic, len(self._topics))
@@ -128,21 +150,30 @@ class Redispatch:
             queue.write_pending()
         done, count = 0, len(entries)
         while done < count:
-            if _follows(queue, offset + done):
+            if isinstance(queue, ConsumeQueue) and _follows(queue, offset + done):
                 queue.append_entries(entries[done:])
                 return
             physical_offset, size, tags_code = entries[done].item()
             self._put(queue, offset + done, physical_offset, size, tags_code)
             done += 1
 
-    def _queue(self, topic: str, queue_id: int, physical_offset: int) -> ConsumeQueue | None:
+    def _queue(self, topic: str, queue_id: int, physical_offset: int) -> LogicQueue | None:
         try:
             return self._table.get_or_create(topic, queue_id)
         except RequestError as error:
             _log.warning("physical_offset=%d action=not-dispatched reason=%r", physical_offset, str(error))
             return None
 
-    def _put(self, queue: ConsumeQueue, offset: int, physical_offset: int, size_bytes: int, tags_code: int) -> None:
+    def _put(
+        self,
+        queue: LogicQueue,
+        offset: int,
+        physical_offset: int,
+        size_bytes: int,
+        tags_code: int,
+        store_timestamp: int = 0,
+        count: int = 1,
+    ) -> None:
         if offset < queue.written_offset:
             entry = queue.entry(offset)
             if entry is not None and entry[0] == physical_offset:
@@ -150,17 +181,16 @@ class Redispatch:
         if offset > queue.next_offset and not self._is_whole:
             raise QueueIncomplete(f"{queue.topic} queue {queue.queue_id} ends at {queue.next_offset}, log has {offset}")
         if _follows(queue, offset):
-            queue.pending += (physical_offset, size_bytes, tags_code)
-            queue.next_offset = offset + 1
+            queue.add(physical_offset, size_bytes, tags_code, store_timestamp, count)
             if len(queue.pending) >= _WRITE_AT:
                 queue.write_pending()
             return
         # Rare: the queue was made anew at a lower offset (its topic deleted and created), or has a gap.
         if queue.pending:
             queue.write_pending()
-        queue.put(offset, physical_offset, size_bytes, tags_code)
+        queue.put(offset, physical_offset, size_bytes, tags_code, store_timestamp, count)
 
 
-def _follows(queue: ConsumeQueue, offset: int) -> bool:
+def _follows(queue: LogicQueue, offset: int) -> bool:
     """Whether entry `offset` goes right behind the last."""
     return offset == queue.next_offset and (offset > 0 or queue.written_offset == 0)

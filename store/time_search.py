@@ -1,20 +1,24 @@
-"""Finds the offset of a time in a queue.  Source: RocketMQ 5.3.3, `ConsumeQueue.getOffsetInQueueByTime`."""
+"""Finds the offset of a time in a queue.  Source: RocketMQ 5.3.3, `ConsumeQueue.getOffsetInQueueByTime`.
+
+`BatchConsumeQueue.getOffsetInQueueByTime` answers with the last batch where all are older, and misses the UPPER bound
+unless a batch has that very time.  Here both kinds of queue keep the rules of `ConsumeQueue`.
+"""
 
 from store.commit_log import CommitLog
-from store.consume_queue import ConsumeQueue
 from store.get_result import Boundary
+from store.logic_queue import LogicQueue
 
 
-def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp_ms: int, boundary: Boundary) -> int:
+def offset_by_time(queue: LogicQueue, log: CommitLog, timestamp_ms: int, boundary: Boundary) -> int:
     """The first offset whose message is not older than `timestamp_ms` (LOWER), or the last not newer (UPPER).
 
     LOWER gives `max_offset` when all are older; UPPER gives `min_offset` when all are newer.  Where store
     times step back there may be several such places; the answer is one of them: the message before it is
-    on the one side of the time and the message at it on the other.
+    on the one side of the time and the message at it on the other.  Of a record with many messages it is the first.
     """
-    low, high = queue.min_offset, queue.max_offset
+    low, high = queue.visible_units()
     if low >= high:
-        return high
+        return queue.offset_of(high)
     start = low
     upper = boundary is Boundary.UPPER
     while low < high:
@@ -25,10 +29,10 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp_ms: int, bound
             low = middle + 1
         else:
             high = middle
-    return max(start, low - 1) if upper else low
+    return queue.offset_of(max(start, low - 1) if upper else low)
 
 
-def store_time_of(queue: ConsumeQueue, log: CommitLog, offset: int) -> int:
-    """Store timestamp, ms, of the message at `offset`; -1 if there is none."""
-    entry = queue.entry(offset)
+def store_time_of(queue: LogicQueue, log: CommitLog, unit: int) -> int:
+    """Store timestamp, ms, of the record of a unit; -1 if there is none."""
+    entry = queue.unit(unit)
     return -1 if entry is None else log.store_time_at(entry[0], entry[1])
