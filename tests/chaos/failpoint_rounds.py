@@ -1,0 +1,196 @@
+"""Getting a broker to each failpoint and letting it die there.
+
+Most points are reached by a broker that serves.  Points of the start need a store that a kill left; points of the
+stop need a stop; a few need something done to the disk before.
+"""
+
+import asyncio
+import importlib
+import pkgutil
+import random
+import shutil
+import signal
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+import broker as broker_package
+import ha
+import sprocket.common
+import store
+from sprocket.common import failpoints
+from tests.chaos.load import Load, Refused, beside
+from tests.chaos.nursery import ChaosBroker
+
+_SERVE_LIMIT_S: Final = 6.0
+_TRIES: Final = 8
+
+
+class Scene(Enum):
+    """What the broker does when it dies."""
+
+    SERVING = auto()
+    # A start after a kill under load.
+    STARTING = auto()
+    # The same with a queue's file gone, so that all queues are made anew.
+    REBUILDING = auto()
+    # The same with an empty last segment.
+    HALF_CREATED = auto()
+    # A write meets a full disk.
+    DISK_FULL = auto()
+    STOPPING = auto()
+
+
+@dataclass(frozen=True)
+class Way:
+    """How to reach a point: the scene, and the how manieth time it is reached there."""
+
+    scene: Scene
+    times: int = 1
+
+
+# By the longest prefix of the name; what is not here is reached by serving.
+WAYS: Final = {
+    "": Way(Scene.SERVING),
+    "appender.after_take_back": Way(Scene.DISK_FULL),
+    "commit_log.before_erase": Way(Scene.DISK_FULL),
+    "commit_log.cut": Way(Scene.STARTING),
+    # The first ones are reached by the start; these are meant in service.
+    "disk.create": Way(Scene.SERVING, 8),
+    "disk.created": Way(Scene.SERVING, 8),
+    "disk.cut_short": Way(Scene.STARTING),
+    "disk.remove": Way(Scene.STARTING),
+    "disk.remove_tree": Way(Scene.SERVING),
+    "disk.small_written": Way(Scene.SERVING, 4),
+    "disk.sync": Way(Scene.SERVING, 20),
+    "disk.write": Way(Scene.SERVING, 50),
+    "disk.write_small": Way(Scene.SERVING, 4),
+    "file_allocator.discarded": Way(Scene.STOPPING),
+    "mapped_file_queue.cut_between_files": Way(Scene.STARTING),
+    "mapped_file_queue.half_created": Way(Scene.HALF_CREATED),
+    "message_store.abort_written": Way(Scene.STARTING),
+    "message_store.files_loaded": Way(Scene.STARTING),
+    "message_store.locked": Way(Scene.STARTING),
+    "message_store.recovered": Way(Scene.STARTING),
+    "message_store.stop": Way(Scene.STOPPING),
+    "recovery.": Way(Scene.STARTING),
+    "recovery.queues_destroyed": Way(Scene.REBUILDING),
+    "redispatch.": Way(Scene.STARTING),
+    "server.start": Way(Scene.STARTING),
+    "server.stop": Way(Scene.STOPPING),
+}
+
+
+def points() -> list[str]:
+    """Every failpoint that a broker has."""
+    for package in (sprocket.common, store, ha, broker_package):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    return sorted(name for name in failpoints.declared() if not name.startswith("test_"))
+
+
+def way_to(point: str) -> Way:
+    """How `point` is reached."""
+    return WAYS[max((prefix for prefix in WAYS if point.startswith(prefix)), key=len)]
+
+
+class NotReached(Exception):
+    """The broker did not come by the point."""
+
+
+class FailpointRounds:
+    """One store that lives through one death after another; it is down between the rounds."""
+
+    def __init__(self, broker: ChaosBroker, load: Load, dice: random.Random) -> None:
+        self._broker = broker
+        self._load = load
+        self._dice = dice
+        self._is_prepared = False
+
+    async def die_at(self, point: str, times: int | None = None) -> list[str]:
+        """Let the broker die at `point`, start it again, and return what is wrong then.
+
+        `times` is the how manieth time it dies; None takes that of the point's way.  Raises NotReached.
+        """
+        way = way_to(point)
+        await self._prepare()
+        for attempt in range(_TRIES):
+            clause = f"{point}=kill@{way.times if times is None else times}"
+            if await self._act(way.scene, clause, attempt) == -signal.SIGKILL and self._was_reached(point):
+                return await self._verdict()
+            times = None
+        raise NotReached(f"{point} by {way.scene.name}, {_TRIES} times")
+
+    async def _prepare(self) -> None:
+        if not self._is_prepared:
+            self._broker.start()
+            await self._load.prepare(self._broker.address)
+            self._broker.kill()
+            self._is_prepared = True
+
+    async def _verdict(self) -> list[str]:
+        self._broker.start()
+        try:
+            return await self._load.problems(self._broker.address)
+        finally:
+            self._broker.kill()
+
+    def _was_reached(self, point: str) -> bool:
+        last = self._broker.log_tail().rstrip().rpartition("\n")[2]
+        return last == f"event=failpoint name={point} action=kill"
+
+    async def _act(self, scene: Scene, clause: str, attempt: int) -> int:
+        """Let the broker live and die in one scene; its exit status."""
+        match scene:
+            case Scene.SERVING:
+                return await self._serve(clause)
+            case Scene.DISK_FULL:
+                return await self._serve(f"disk.write=error:ENOSPC@{20 + 3 * attempt};{clause}")
+            case Scene.STOPPING:
+                return await self._stop(clause)
+        await self._serve("disk.before_allocate=kill@6" if scene is Scene.HALF_CREATED else "", 0.15)
+        if scene is Scene.REBUILDING:
+            self._remove_a_queue()
+        self._broker.launch(clause)
+        if self._broker.await_serving():
+            return self._broker.kill() and 0  # it came by alive
+        return self._broker.wait()
+
+    async def _serve(self, clause: str, limit_s: float = _SERVE_LIMIT_S) -> int:
+        """Serve under load until it ends, or is ended after `limit_s`."""
+        broker = self._broker
+        broker.launch(clause)
+        if not broker.await_serving():
+            return broker.wait()
+        statuses: list[int] = []
+
+        async def end() -> None:
+            if await asyncio.to_thread(broker.has_ended, limit_s):
+                statuses.append(broker.wait())
+            else:
+                broker.kill()
+                statuses.append(0)
+
+        try:
+            await beside(end(), self._load.until_dead(broker.address))
+        except Refused as refusal:
+            if "error:ENOSPC" not in clause:
+                raise
+            assert "No space left" in refusal.remark, refusal
+        return statuses[0]
+
+    async def _stop(self, clause: str) -> int:
+        broker = self._broker
+        broker.start(clause)
+
+        async def end() -> None:
+            await asyncio.sleep(self._dice.uniform(0.1, 0.3))
+            broker.signal(signal.SIGTERM)
+            await asyncio.to_thread(broker.has_ended, _SERVE_LIMIT_S)
+
+        await beside(end(), self._load.until_dead(broker.address))
+        return broker.wait()
+
+    def _remove_a_queue(self) -> None:
+        queues = sorted((self._broker.store / "consumequeue" / "Chaos").iterdir())
+        shutil.rmtree(self._dice.choice(queues))

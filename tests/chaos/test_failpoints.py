@@ -1,0 +1,59 @@
+"""A broker dies once at every failpoint that is declared, and nothing that it acknowledged is lost.
+
+All deaths befall one store, so each also finds what the ones before it left.
+"""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.chaos.failpoint_rounds import WAYS, FailpointRounds, points
+from tests.chaos.load import PROPERTIES, Load
+from tests.chaos.nursery import ChaosBroker, Nursery
+
+POINTS = points()
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as nursery:
+        yield nursery
+
+
+@pytest.fixture(scope="module")
+def broker(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosBroker]:
+    with ChaosBroker(nursery, tmp_path_factory.mktemp("failpoints"), PROPERTIES) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def load() -> Load:
+    return Load()
+
+
+@pytest.fixture(scope="module")
+def rounds(broker: ChaosBroker, load: Load) -> FailpointRounds:
+    return FailpointRounds(broker, load, random.Random(7))
+
+
+def test_there_are_enough_and_all_ways_lead_to_some() -> None:
+    assert len(POINTS) >= 30
+    assert [prefix for prefix in WAYS if not any(point.startswith(prefix) for point in POINTS)] == []
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_kill_at(point: str, rounds: FailpointRounds, broker: ChaosBroker) -> None:
+    """Also says that the point is reached: NotReached fails the test."""
+    try:
+        assert await rounds.die_at(point) == []
+    finally:
+        if broker.pid:
+            broker.kill()
+
+
+async def test_nothing_is_missing_after_all_of_them(broker: ChaosBroker, load: Load) -> None:
+    broker.start()
+    assert await load.problems(broker.address, whole=True) == []
+    assert await load.await_delayed(broker.address) == []
+    assert broker.stop() == 0
