@@ -28,8 +28,8 @@ $(STAMP): setup.cfg pyproject.toml requirements.lock
 	@$(BIN)/python -m spark.java_home requirements.lock
 	@touch $@
 
-test: setup ## Run all tests (ARGS="tests/store -q" for some)
-	$(BIN)/python -m pytest $(ARGS)
+test: setup ## Run all tests on all cores (ARGS="tests/store -q" for some)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 demo: setup ## Real flights through a real cluster, a SIGKILL, and a Spark report
 	$(BIN)/python -I -m sprocket.demo $(ARGS)

@@ -1,8 +1,10 @@
 """What is built from Maven Central for these tests: the scenarios per client version, and Apache RocketMQ itself.
 
-Everything goes to `build/compat` (ignored by git) and is built once per content of its pom and sources.
+Everything goes to `build/compat` (ignored by git) and is built once per content of its pom and sources, also when several
+processes run tests at a time.
 """
 
+import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -45,8 +47,15 @@ def _build(pom: Path, target: Path, sources: list[Path], *arguments: str) -> Non
     stamp = target / "stamp"
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
     java()
-    if stamp.exists() and stamp.read_text() == digest:
-        return
+    target.mkdir(parents=True, exist_ok=True)
+    with (target / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.read_text() != digest:
+            _run_maven(pom, target, *arguments)
+            stamp.write_text(digest)
+
+
+def _run_maven(pom: Path, target: Path, *arguments: str) -> None:
     command = [_tool("mvn"), "-q", "-B", "-f", str(pom), f"-Dout.directory={target}", *arguments, "process-classes"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_LIMIT_S, check=False)
@@ -56,7 +65,6 @@ def _build(pom: Path, target: Path, sources: list[Path], *arguments: str) -> Non
         if "COMPILATION ERROR" in done.stdout:
             raise RuntimeError(f"scenarios do not compile:\n{done.stdout}")
         raise JavaMissingError(f"maven failed for {pom}:\n{done.stdout}{done.stderr}")
-    stamp.write_text(digest)
 
 
 def _tool(name: str) -> str:
