@@ -1,7 +1,7 @@
 """What is built from Maven Central for these tests: the scenarios per client version, and Apache RocketMQ itself.
 
-Everything goes to `build/compat` (ignored by git) and is built once per content of its pom and sources, also when several
-processes run tests at a time.
+Everything goes to `build/compat` (ignored by git) and is built once per content of its pom and sources, also when
+several processes run tests at a time.
 """
 
 import fcntl
