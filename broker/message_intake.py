@@ -22,6 +22,7 @@ from remoting.message_record import SysFlag
 from sprocket.common.errors import RequestError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from store.config import parse_delay_levels
+from store.inner_batch import MAX_MESSAGES
 from store.record import PendingMessage, TagsCodes
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ _V3_4_9: Final = 121
 _TRANSACTION_MASK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
+# The flags of a batch that is kept as one record.
+_KEPT_BATCH: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 _TIMER_NAMES: Final = (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
 # One message of a client's batch: total size, magic, body CRC, flag, body length; then body, i16, properties.
 _BATCH_HEAD: Final = struct.Struct(">iiiii")
@@ -93,8 +96,7 @@ class MessageIntake:
             properties[names.DELAY] = "-1"
         delay_level = self._delay_level(properties)
         self._refuse_transaction(properties, sys_flag, reconsume_times > 0 and delay_level > 0)
-        if names.INNER_NUM in properties or sys_flag & _INNER_BATCH:
-            raise self._illegal("An inner batch needs a topic of queue type BatchCQ.")
+        self._check_inner_batch(request, properties, sys_flag, admission.keeps_batches and topic == admission.topic)
         if delay_level > 0:
             topic, queue_id = self._schedule(properties, topic, queue_id, delay_level)
         elif names.TIMER_OUT_MS not in properties and any(name in properties for name in _TIMER_NAMES):
@@ -108,6 +110,25 @@ class MessageIntake:
             header.flag, sys_flag, header.born_timestamp, born_host, reconsume_times,
         )  # fmt: skip
         return pending, key.encode()
+
+    def _check_inner_batch(
+        self, request: Request[Any], properties: dict[str, str], sys_flag: int, keeps_batches: bool
+    ) -> None:
+        """Refuse what calls itself a batch in one record, and is none or may not be one (`HookUtils.checkInnerBatch`).
+
+        Stricter than the reference, which does not look into the body.
+        """
+        number = properties.get(names.INNER_NUM)
+        if not sys_flag & _INNER_BATCH:
+            # 1 is what a message says that was alone in such a queue and is now sent again.
+            if number not in (None, "1"):
+                raise self._illegal(f"{names.INNER_NUM} is {number[:20]!r}, but the message is no inner batch.")
+            properties.pop(names.INNER_NUM, None)
+            properties.pop(names.INNER_BASE, None)
+        elif not keeps_batches or self._delay_level(properties) > 0:
+            raise self._illegal("An inner batch needs a topic of queue type BatchCQ, and no delay.")
+        elif number != str(self._count(request.body)):
+            raise self._illegal(f"{names.INNER_NUM} is not the number of messages in the inner batch.")
 
     def _encoded(self, properties: dict[str, str]) -> bytes:
         encoded = names.encode(properties).encode("utf-8", "replace")
@@ -179,6 +200,8 @@ class MessageIntake:
             raise self._illegal("A batch has neither transaction nor delay.")
         if len(request.body) > self._config.store.max_message_size:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+        if admission.keeps_batches and names.UNIQ_KEY in properties:
+            return [self._inner_batch(request, admission, queue_id, born_host, properties)], properties[names.UNIQ_KEY]
         common = self._encoded(properties)
         messages = []
         for flag, body, own in self._members(request.body):
@@ -192,7 +215,32 @@ class MessageIntake:
             messages.append(message)
         return messages, properties.get(names.UNIQ_KEY, "")
 
-    def _members(self, content: bytes) -> Iterator[tuple[int, memoryview, bytes]]:
+    def _inner_batch(
+        self,
+        request: Request[Any],
+        admission: Admission,
+        queue_id: int,
+        born_host: bytes,
+        properties: dict[str, str],
+    ) -> PendingMessage:
+        """The batch as one record, for consumers to unwrap."""
+        header: SendHeader = request.header
+        properties[names.INNER_NUM] = str(self._count(request.body))
+        encoded = self._encoded(properties)
+        return PendingMessage(
+            admission.topic, queue_id, request.body, encoded, self._tags_codes.of("", encoded, 0), header.flag,
+            header.sys_flag | admission.sys_flag | _KEPT_BATCH, header.born_timestamp, born_host,
+            header.reconsume_times or 0,
+        )  # fmt: skip
+
+    def _count(self, content: bytes) -> int:
+        """How many messages a batch holds (`MessageDecoder.countInnerMsgNum`)."""
+        count = sum(1 for _ in self._members(content, check_sizes=True))
+        if count > MAX_MESSAGES:
+            raise self._illegal(f"The batch has {count} messages, allowed are {MAX_MESSAGES}.")
+        return count
+
+    def _members(self, content: bytes, *, check_sizes: bool = False) -> Iterator[tuple[int, memoryview, bytes]]:
         """Flag, body and properties of each message.  Source: RocketMQ 5.3.3, `MessageDecoder.decodeMessage`."""
         view = memoryview(content)
         at, end = 0, len(content)
@@ -201,7 +249,8 @@ class MessageIntake:
         while at < end:
             if at + _BATCH_HEAD.size > end:
                 raise self._illegal("The batch ends within a message.")
-            _, _, _, flag, body_bytes = _BATCH_HEAD.unpack_from(view, at)
+            size, _, _, flag, body_bytes = _BATCH_HEAD.unpack_from(view, at)
+            start = at
             body_at = at + _BATCH_HEAD.size
             properties_at = body_at + body_bytes + 2
             if body_bytes < 0 or properties_at > end:
@@ -210,4 +259,6 @@ class MessageIntake:
             at = properties_at + properties_bytes
             if properties_bytes < 0 or at > end:
                 raise self._illegal(f"A message of the batch has a properties length of {properties_bytes}.")
+            if check_sizes and at - start != size:
+                raise self._illegal(f"A message of the batch says a size of {size}, and has {at - start}.")
             yield flag, view[body_at : properties_at - 2], bytes(view[properties_at:at])

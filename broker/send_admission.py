@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from broker.attributes import QUEUE_TYPE
 from broker.live_config import LiveConfig
 from broker.names import NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX, illegal_topic
 from broker.topics import TopicTable
@@ -15,6 +16,7 @@ from remoting.codes import ResponseCode
 from remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from remoting.message_record import SysFlag
 from sprocket.common.errors import RequestError
+from store.logic_queue import QueueType
 
 logger = logging.getLogger(__name__)
 
@@ -33,11 +35,13 @@ _UNIT_SUB: Final = 0x2
 class Admission:
     """A topic that takes messages, with what a send needs to know of it."""
 
-    __slots__ = ("config", "flags", "is_retry", "queue_limit", "sys_flag", "topic")
+    __slots__ = ("config", "flags", "is_retry", "keeps_batches", "queue_limit", "sys_flag", "topic")
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
         self.topic = config.topic_name
+        # A client's batch stays one record (`QueueTypeUtils.isBatchCq`).
+        self.keeps_batches = config.attributes.get(QUEUE_TYPE) == QueueType.BATCH
         self.is_retry = self.topic.startswith(RETRY_PREFIX)
         # Old queues of a topic that was made smaller may be read still, so they may be written.
         self.queue_limit = max(config.write_queue_nums, config.read_queue_nums)

@@ -62,19 +62,34 @@ class SendReplies:
         return b"".join(pieces)
 
     def batch_frame(
-        self, request: Request[Any], code: int, queue_id: int, unique_key: str, appended: list[Appended]
+        self,
+        request: Request[Any],
+        code: int,
+        queue_id: int,
+        unique_key: str,
+        appended: list[Appended],
+        *,
+        kept_as_one: bool,
     ) -> bytes:
-        """The answer to a client's batch: the ids of all its messages, and the queue offset of the first."""
+        """The answer to a client's batch: the ids of all its records, and the queue offset of the first message."""
         physical_offsets = [physical_offset for _, physical_offset, _ in appended]
-        return b"".join(self._slow(request, code, queue_id, unique_key, appended[0][0], physical_offsets))
+        return b"".join(self._slow(request, code, queue_id, unique_key, appended[0][0], physical_offsets, kept_as_one))
 
     def _slow(
-        self, request: Request[Any], code: int, queue_id: int, key: str, queue_offset: int, physical_offsets: list[int]
+        self,
+        request: Request[Any],
+        code: int,
+        queue_id: int,
+        key: str,
+        queue_offset: int,
+        physical_offsets: list[int],
+        kept_as_one: bool = False,
     ) -> list[bytes]:
         ids = ",".join([offset_message_id(self._store_host, offset) for offset in physical_offsets])
         header = SendMessageResponseHeader(
-            msg_id=ids, queue_id=queue_id, queue_offset=queue_offset, transaction_id=key or None
-        )
+            msg_id=ids, queue_id=queue_id, queue_offset=queue_offset, transaction_id=key or None,
+            batch_uniq_id=key if kept_as_one else None,
+        )  # fmt: skip
         response = Response(code, header=to_ext_fields(header) | self.constants)
         return [bytes(piece) for piece in encode_response(response, request.opaque, request.serialization)]
 

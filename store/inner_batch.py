@@ -24,12 +24,11 @@ def message_count(properties: bytes) -> int:
     return min(max(1, int(text)), MAX_MESSAGES)
 
 
-def placed_at(properties: bytes, base_offset: int) -> bytes:
-    """`properties` with the queue offset of the record's first message.
+def placed_at(properties: bytes, base_offset: int, count: int) -> bytes:
+    """`properties` with the number of the record's messages and the queue offset of the first.
 
     A record that is one message says so too: without both properties RocketMQ would not enter it into the queue.
     """
-    count = message_count(properties)
     own = without(without(properties, _BASE), _NUM)
     if own and not own.endswith(b"\x02"):
         own += b"\x02"

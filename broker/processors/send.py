@@ -30,7 +30,8 @@ from store.record import PendingMessage
 
 logger = logging.getLogger(__name__)
 
-_SPECIAL_FLAGS: Final = int(SysFlag.TRANSACTION_ROLLBACK | SysFlag.INNER_BATCH) | RETRY_MARK
+_INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
+_SPECIAL_FLAGS: Final = int(SysFlag.TRANSACTION_ROLLBACK) | _INNER_BATCH | RETRY_MARK
 _MAX_CACHED_TAGS: Final = 4096
 
 
@@ -228,6 +229,7 @@ class SendProcessor:
     def _send_batch(self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes) -> None:
         """One request that carries several messages: all of them are stored, or none."""
         messages, key = self._intake.batch(request, admission, queue_id, born_host)
+        kept_as_one = messages[0].sys_flag & _INNER_BATCH != 0
         appended = self._store.append(messages)
 
         def answer(error: StoreError | None, timed_out: bool) -> None:
@@ -235,7 +237,8 @@ class SendProcessor:
                 self._refuse([request], error)
             elif not request.is_oneway:
                 code = ResponseCode.FLUSH_DISK_TIMEOUT if timed_out else ResponseCode.SUCCESS
-                request.channel.write(self._replies.batch_frame(request, code, queue_id, key, appended))
+                frame = self._replies.batch_frame(request, code, queue_id, key, appended, kept_as_one=kept_as_one)
+                request.channel.write(frame)
 
         if self._is_sync:
             self._wait(appended, answer)

@@ -20,6 +20,7 @@ from remoting.bodies.topic import PERM_WRITE
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
 from remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from remoting.message_record import SysFlag
 from remoting.routes import Action, Lane, Resource, Route
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
@@ -33,6 +34,7 @@ _FIRST_RETRY_LEVEL = 3
 _DLQ_QUEUE_NUMS = 1
 # Clients before V3_4_9 do not know maxReconsumeTimes.
 _V3_4_9 = 121
+_INNER_BATCH = int(SysFlag.INNER_BATCH)
 # `TopicSysFlag.FLAG_UNIT_SUB`
 _UNIT_SUB_FLAG = 0x2
 _FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -103,6 +105,9 @@ class SendBackProcessor:
         if not isinstance(record, Record) or record.physical_offset != physical_offset:
             remark = f"look message by offset failed, {physical_offset}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        if record.sys_flag & _INNER_BATCH:
+            # The record holds many messages, and no offset says which one: the client then sends that one itself.
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "MESSAGE_ILLEGAL: the offset is that of an inner batch")
         return record
 
     def _message(
@@ -116,6 +121,8 @@ class SendBackProcessor:
         properties = names.parse(str(record.properties, "utf-8", "replace"))
         properties.setdefault(names.RETRY_TOPIC, record.topic)
         properties[names.WAIT] = "false"
+        for name in (names.INNER_NUM, names.INNER_BASE):
+            properties.pop(name, None)
         most = group.retry_max_times
         if request.version >= _V3_4_9 and header.max_reconsume_times is not None:
             most = header.max_reconsume_times

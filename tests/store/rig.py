@@ -9,6 +9,7 @@ from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFailed, DiskFull
 from store.config import StoreConfig
 from store.disk import Content, Disk, DiskFile, RealDisk, RealFile
+from store.logic_queue import QueueType
 from store.message_store import MessageStore, PendingMessage
 
 HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
@@ -93,6 +94,7 @@ class Stores:
             "mapped_file_size_commit_log": 16 * 1024,
             "mapped_file_size_consume_queue": 20 * 50,
         }
+        self.queue_types: dict[str, QueueType] = {}
         self.notified: list[Callable[[], None]] = []
         self._open: list[MessageStore] = []
 
@@ -102,7 +104,13 @@ class Stores:
 
     def new(self) -> MessageStore:
         """A store that is not started."""
-        return MessageStore(self.config, clock=self.clock, disk=self.disk, notify=self.notified.append)
+        return MessageStore(
+            self.config,
+            clock=self.clock,
+            disk=self.disk,
+            notify=self.notified.append,
+            queue_type_of=self.queue_types.get,
+        )
 
     def open(self) -> MessageStore:
         store = self.new()
