@@ -155,6 +155,11 @@ class BatchConsumeQueue:
     def close(self) -> None:
         self._files.close()
 
+    def drop_before(self, unit: int) -> list[DiskFile]:
+        end = min(unit, self._flushed_unit) * UNIT
+        files = self._files
+        return files.drop_oldest(max(0, min((end - files.first_offset) // files.file_bytes, len(files.files) - 1)))
+
     # Flushing
 
     def unflushed_bytes(self) -> int:
@@ -164,8 +169,8 @@ class BatchConsumeQueue:
         """The files with unflushed units, and the unit to give to `flushed` after their sync."""
         if self._next_unit == self._flushed_unit:
             return [], self._flushed_unit
-        first = max(0, (self._flushed_unit - self.first_unit) // (self._files.file_bytes // UNIT))
-        return self._files.files[first:], self._next_unit
+        end = self._next_unit
+        return self._files.between(self._flushed_unit * UNIT, end * UNIT), end
 
     def flushed(self, offset: int) -> None:
         """Units before number `offset` are on the disk."""

@@ -197,11 +197,23 @@ class CommitLog:
 
     def files_between(self, start: int, end: int) -> list[DiskFile]:
         """The segments that hold any of the bytes `start` to `end`, for a sync in another thread."""
-        if end <= start:
-            return []
-        first = max(0, (start - self.min_offset) // self.segment_bytes)
-        last = (end - 1 - self.min_offset) // self.segment_bytes
-        return self._files.files[first : last + 1]
+        return self._files.between(start, end)
+
+    def segment_time(self, offset: int) -> int:
+        """Store timestamp, ms, of the record with which the segment at `offset` begins; -1 if there is none."""
+        located = self._files.locate(offset)
+        if located is None or offset + MIN_RECORD_BYTES > self.wrote_offset:
+            return -1
+        file, position = located
+        return store_timestamp_of(file.view[position : position + MIN_RECORD_BYTES])
+
+    def drop_oldest(self) -> DiskFile:
+        """Let go of the oldest segment, never the only one: the log then begins behind it.  Slices stay valid.
+
+        Returns its file, still open, for whoever removes it.
+        """
+        self._turn_to(-1)
+        return self._files.drop_oldest(1)[0]
 
     def cut(self, offset: int) -> None:
         """Make `offset` the log's end, with zeros behind it, synced.  Raises `DiskFull` or `DiskFailed`."""

@@ -32,13 +32,26 @@ class FlushDiskType(StrEnum):
     SYNC_FLUSH = "SYNC_FLUSH"
 
 
-def _int(key: str, default: int, doc: str, minimum: int, unit: str = "", maximum: int | None = None) -> int:
-    metadata = {"key": key, "doc": doc, "minimum": minimum, "maximum": maximum, "unit": unit, "mutable": False}
+def _int(
+    key: str,
+    default: int,
+    doc: str,
+    minimum: int,
+    unit: str = "",
+    maximum: int | None = None,
+    mutable: bool = False,
+) -> int:
+    metadata = {"key": key, "doc": doc, "minimum": minimum, "maximum": maximum, "unit": unit, "mutable": mutable}
     return field(default=default, metadata=metadata)
 
 
-def _bool(key: str, default: bool, doc: str) -> bool:
-    return field(default=default, metadata={"key": key, "doc": doc, "mutable": False})
+def _live(key: str, default: int, doc: str, minimum: int, unit: str = "", maximum: int | None = None) -> int:
+    """An integer that may change while the broker runs."""
+    return _int(key, default, doc, minimum, unit, maximum, mutable=True)
+
+
+def _bool(key: str, default: bool, doc: str, *, mutable: bool = False) -> bool:
+    return field(default=default, metadata={"key": key, "doc": doc, "mutable": mutable})
 
 
 @dataclass(frozen=True)
@@ -139,6 +152,99 @@ class StoreConfig:
         default=DEFAULT_DELAY_LEVELS,
         metadata={"key": "messageDelayLevel", "doc": "The delay of each level from 1 on; units s, m, h, d."},
     )
+    file_reserved_time: int = _live(
+        "fileReservedTime", 72, "CommitLog files whose last message is older are removed.", 0, "hours"
+    )
+    delete_when: str = field(
+        default="04",
+        metadata={
+            "key": "deleteWhen",
+            "doc": "Hours of the day, separated by ;, in which expired files are removed.",
+            "mutable": True,
+        },
+    )
+    disk_max_used_space_ratio: int = _live(
+        "diskMaxUsedSpaceRatio",
+        75,
+        "Above this share of the disk expired files are removed at any hour; at least 10.",
+        0,
+        "percent",
+        100,
+    )
+    disk_space_clean_forcibly_ratio: int = _live(
+        "diskSpaceCleanForciblyRatio",
+        85,
+        "Above this share of the disk the oldest files are removed whatever their age; at least 30.",
+        0,
+        "percent",
+        100,
+    )
+    disk_space_warning_level_ratio: int = _live(
+        "diskSpaceWarningLevelRatio",
+        90,
+        "Above this share of the disk sends are refused; at least 35.  100 never refuses.",
+        0,
+        "percent",
+        100,
+    )
+    clean_file_forcibly_enable: bool = _bool(
+        "cleanFileForciblyEnable", True, "Whether diskSpaceCleanForciblyRatio removes files.", mutable=True
+    )
+    clean_resource_interval: int = _live(
+        "cleanResourceInterval", 10_000, "How often it is decided whether files are removed.", 1, "ms"
+    )
+    delete_file_batch_max: int = _live("deleteFileBatchMax", 10, "CommitLog files removed per decision, at most.", 1)
+    delete_commit_log_files_interval: int = _live(
+        "deleteCommitLogFilesInterval", 100, "Least time between the removals of two CommitLog files.", 0, "ms"
+    )
+    delete_consume_queue_files_interval: int = _live(
+        "deleteConsumeQueueFilesInterval", 100, "Least time between the removals of two ConsumeQueue files.", 0, "ms"
+    )
+    destroy_maped_file_interval_forcibly: int = _live(
+        "destroyMapedFileIntervalForcibly",
+        120_000,
+        "So long files are not removed for want of space while a reader still holds the space of a removed one.",
+        0,
+        "ms",
+    )
+    redelete_hanged_file_interval: int = _live(
+        "redeleteHangedFileInterval",
+        120_000,
+        "A file that could not be removed is tried again after this time.",
+        0,
+        "ms",
+    )
+    max_lease_time: int = _live(
+        "maxLeaseTime", 86_400_000, "A lease on files with a later deadline is ignored.", 0, "ms"
+    )
+    max_unflushed_bytes: int = _live(
+        "maxUnflushedBytes",
+        2 << 30,
+        "With more of the CommitLog unflushed, sends are refused as SYSTEM_BUSY.",
+        1 << 20,
+        "bytes",
+    )
+    max_flush_time: int = _live(
+        "maxFlushTime",
+        30_000,
+        "While one flush of the CommitLog takes longer, sends are refused as SYSTEM_BUSY.",
+        1,
+        "ms",
+    )
+    max_waiting_bytes: int = _live(
+        "maxWaitingBytes",
+        256 << 20,
+        "With more memory in messages that wait for their flush, sends are refused as SYSTEM_BUSY.",
+        1 << 20,
+        "bytes",
+    )
+    os_page_cache_busy_time_out_mills: int = _live(
+        "osPageCacheBusyTimeOutMills",
+        1_000,
+        "After a write to the CommitLog that took longer, sends are refused for a moment as SYSTEM_BUSY.",
+        1,
+        "ms",
+    )
 
     @property
     def commit_log_path(self) -> Path:
@@ -183,6 +289,7 @@ class StoreConfig:
             if allowed is not None and value not in allowed:
                 raise ConfigError(f"{declared.metadata['key']}={value}: allowed are {', '.join(allowed)}")
         parse_delay_levels(self.message_delay_level)
+        delete_hours(self.delete_when)
 
 
 def parse_delay_levels(text: str) -> list[int]:
@@ -197,3 +304,14 @@ def parse_delay_levels(text: str) -> list[int]:
             raise ConfigError(f"messageDelayLevel: {word!r} is not a number with a unit of s, m, h or d")
         delays.append(int(number) * unit)
     return delays
+
+
+def delete_hours(text: str) -> frozenset[int]:
+    """The hours of the day of deleteWhen: ``04`` or ``04;16``.
+
+    Raises `ConfigError`.  Source: RocketMQ 5.3.3, `UtilAll.isItTimeToDo`.
+    """
+    hours = [word.strip() for word in text.split(";")]
+    if not all(word.isascii() and word.isdigit() and int(word) < 24 for word in hours):
+        raise ConfigError(f"deleteWhen={text}: allowed are hours from 00 to 23, several separated by ;")
+    return frozenset(map(int, hours))

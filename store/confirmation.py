@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
 from store.appender import Batch
+from store.back_pressure import WAITING_MESSAGE_BYTES
 from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
 from store.config import FlushDiskType, StoreConfig
@@ -45,8 +46,10 @@ class Confirmation:
         self.last_store_timestamp = 0
         self._flushed_timestamp = 0
         self._syncing_timestamp = 0
-        # Batches that are written and not yet confirmed: (end in the log, [(queue, first offset, end offset)]).
-        self._unconfirmed: deque[tuple[int, list[tuple[LogicQueue, int, int]]]] = deque()
+        # Batches that are written and not yet confirmed: (end in the log, [(queue, first offset, end offset)], cost).
+        self._unconfirmed: deque[tuple[int, list[tuple[LogicQueue, int, int]], int]] = deque()
+        # Memory that messages hold whose senders wait, about.
+        self.waiting_bytes = 0
         self._waiters: deque[tuple[int, ConfirmListener]] = deque()
 
     def begin(self, store_timestamp: int) -> None:
@@ -70,7 +73,9 @@ class Confirmation:
         if not self._unconfirmed and self.confirm_offset >= batch.end_offset:
             self._publish(touched)
         else:
-            self._unconfirmed.append((batch.end_offset, touched))
+            cost = batch.size_bytes + WAITING_MESSAGE_BYTES * len(batch.appended)
+            self.waiting_bytes += cost
+            self._unconfirmed.append((batch.end_offset, touched, cost))
             # Consumers wait for the flush, whether or not whoever appended does.
             self._wake()
 
@@ -128,7 +133,9 @@ class Confirmation:
         confirm = self.confirm_offset
         unconfirmed, waiters = self._unconfirmed, self._waiters
         while unconfirmed and unconfirmed[0][0] <= confirm:
-            self._publish(unconfirmed.popleft()[1])
+            _, touched, cost = unconfirmed.popleft()
+            self.waiting_bytes -= cost
+            self._publish(touched)
         _PUBLISHED()
         while waiters and waiters[0][0] <= confirm:
             waiters.popleft()[1](None)

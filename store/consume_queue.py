@@ -222,6 +222,15 @@ class ConsumeQueue:
         self._forget_last_file()
         self._files.close()
 
+    def drop_before(self, unit: int) -> list[DiskFile]:
+        """Let go of the files with entries before `unit` only; return them for whoever removes them.
+
+        The last file stays: it says where the queue goes on.  So do those that a flush may be working on.
+        """
+        end = min(unit, self._flushed_offset) * UNIT
+        files = self._files
+        return files.drop_oldest(max(0, min((end - files.first_offset) // files.file_bytes, len(files.files) - 1)))
+
     # Flushing
 
     def unflushed_bytes(self) -> int:
@@ -232,9 +241,8 @@ class ConsumeQueue:
         """The files with unflushed entries, and the offset to give to `flushed` after their sync."""
         if self.written_offset == self._flushed_offset:
             return [], self._flushed_offset
-        file_units = self._files.file_bytes // UNIT
-        first = max(0, (self._flushed_offset - self.first_offset) // file_units)
-        return self._files.files[first:], self.written_offset
+        written = self.written_offset
+        return self._files.between(self._flushed_offset * UNIT, written * UNIT), written
 
     def flushed(self, offset: int) -> None:
         """Entries before `offset` are on the disk."""

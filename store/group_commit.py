@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `CommitLog.GroupCommitService` (SYNC_FLUSH), `FlushRealT
 """
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -69,6 +70,10 @@ class GroupCommit:
         interval_s = None if self._is_sync else config.flush_interval_commit_log / 1000
         self._worker = workers("store-flush", self._turn, interval_s)
         self.syncs = 0
+        # Held while files are synced: who closes one that was removed from the log takes it.
+        self.busy = threading.Lock()
+        self._flushing_since_s: float | None = None
+        self.last_flush_s = 0.0
 
     def start(self) -> None:
         """Start the thread."""
@@ -84,6 +89,20 @@ class GroupCommit:
 
     def flush(self) -> tuple[int, DiskFailed | None]:
         """Sync everything written so far; return the offset reached, or the error."""
+        with self.busy:
+            started = self._flushing_since_s = self._clock.monotonic()
+            try:
+                return self._sync()
+            finally:
+                self._flushing_since_s = None
+                self.last_flush_s = self._clock.monotonic() - started
+
+    def flushing_s(self) -> float:
+        """In any thread: how long the flush that runs now takes so far; 0 without one."""
+        since_s = self._flushing_since_s
+        return 0.0 if since_s is None else self._clock.monotonic() - since_s
+
+    def _sync(self) -> tuple[int, DiskFailed | None]:
         flushed, wrote, files = self._pending()
         try:
             _BEFORE_SYNC()

@@ -118,6 +118,13 @@ class LogicQueue(Protocol):
         """Recovery: units from `start` to before `end` are good; with `cut`, zero what is behind."""
         ...
 
+    def drop_before(self, unit: int) -> list[DiskFile]:
+        """Let go of the files with units before `unit` only; return them for whoever removes them.
+
+        The last file stays: it says where the queue goes on.  So do those that a flush may be working on.
+        """
+        ...
+
     # Flushing
 
     def unflushed_bytes(self) -> int: ...

@@ -5,7 +5,7 @@ Both the CommitLog and every ConsumeQueue are one.  Source: RocketMQ 5.3.3, `Map
 
 import logging
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
@@ -13,9 +13,26 @@ from store.disk import Content, Disk, DiskFile
 from store.layout import FILE_NAME_DIGITS, file_name
 
 _log = logging.getLogger(__name__)
-_HEAD_BYTES: Final = 8
+_ZEROS_AT_ONCE: Final = 1 << 20
+_STRANGERS_SHOWN: Final = 5
 _CUT_BETWEEN_FILES: Final = failpoint("mapped_file_queue.cut_between_files")
 _HALF_CREATED: Final = failpoint("mapped_file_queue.half_created")
+
+
+class Detached(NamedTuple):
+    """A file that is not part of the sequence: `reason` names it and says why.  `size_bytes` is None for no file."""
+
+    path: Path
+    offset: int
+    size_bytes: int | None
+    reason: str
+
+
+def warn_of_strangers(directory: Path, names: list[str]) -> None:
+    """Say once what is in `directory` and not ours; it is left alone."""
+    shown = ", ".join(repr(name) for name in names[:_STRANGERS_SHOWN])
+    more = f" and {len(names) - _STRANGERS_SHOWN} more" if len(names) > _STRANGERS_SHOWN else ""
+    _log.warning("directory=%s ignored=%d names=%s%s reason=not-of-the-store", directory, len(names), shown, more)
 
 
 class MappedFileQueue:
@@ -40,54 +57,73 @@ class MappedFileQueue:
         return self.first_offset + len(self.files) * self.file_bytes
 
     def load(self) -> None:
-        """Open the files that are there.
+        """Open the files that are there.  Raises `StoreError` naming the first that does not fit, see `load_front`."""
+        detached = self.load_front()
+        if detached:
+            raise StoreError(detached[0].reason)
 
-        A last file that a crash left half created (empty, or too short and without content) is removed.
-        Raises `StoreError` naming the file for any other size, a bad name, or a gap.
+    def load_front(self) -> list["Detached"]:
+        """Open the files up to the first that does not fit behind the one before it; return that and all behind it.
+
+        What does not fit: a file of another size than configured, one behind a gap, something that is no file, a first
+        one whose offset is no multiple of the size.  Last files that a crash left half created (empty, or too short
+        and without content) are removed; what is not named by an offset is left alone.  Raises `DiskFailed`.
         """
-        names = self._file_names()
-        for number, name in enumerate(names):
-            path, offset = self.directory / name, int(name)
-            size = self._disk.size(path)
-            if size != self.file_bytes:
-                if number == len(names) - 1 and self._is_half_created(path, size or 0):
-                    _log.warning("file=%s size=%d action=removed reason=half-created", path, size)
-                    self._disk.remove(path)
-                    _HALF_CREATED()
-                    return
-                raise StoreError(
-                    f"{path}: size is {size} bytes, configured are {self.file_bytes}; set the configured size back to"
-                    " that of the files, or restore the file"
-                )
+        found = self._without_half_created(self._named_by_offset())
+        for number, (name, size) in enumerate(found):
+            reason = self._misfit(name, size)
+            if reason is not None:
+                return [Detached(self.directory / name, int(name), size, reason) for name, size in found[number:]]
             if not self.files:
-                self._check_first(path, offset)
-            elif offset != self.end_offset:
-                raise StoreError(f"{path}: expected the file {file_name(self.end_offset)} before it; it is missing")
-            self.files.append(self._disk.open(path, preallocate=self._preallocate))
+                self.first_offset = int(name)
+            self.files.append(self._disk.open(self.directory / name, preallocate=self._preallocate))
+        return []
 
-    def _file_names(self) -> list[str]:
-        names = []
-        for name in self._disk.names(self.directory):
+    def _named_by_offset(self) -> list[tuple[str, int | None]]:
+        found, strange = [], []
+        for name, size in self._disk.entries(self.directory):
             if len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdigit():
-                names.append(name)
+                found.append((name, size))
             else:
-                _log.warning("file=%s action=ignored reason=not-named-by-offset", self.directory / name)
-        return names
+                strange.append(name)
+        if strange:
+            warn_of_strangers(self.directory, strange)
+        return found
 
-    def _check_first(self, path: Path, offset: int) -> None:
-        if offset % self.file_bytes:
-            raise StoreError(f"{path}: its offset is no multiple of the configured file size {self.file_bytes}")
-        self.first_offset = offset
+    def _without_half_created(self, found: list[tuple[str, int | None]]) -> list[tuple[str, int | None]]:
+        while found:
+            name, size = found[-1]
+            path = self.directory / name
+            if size is None or size >= self.file_bytes or (size and self._has_content(path)):
+                break
+            _log.warning("file=%s size=%d action=removed reason=half-created", path, size)
+            self._disk.remove(path)
+            _HALF_CREATED()
+            found.pop()
+        return found
 
-    def _is_half_created(self, path: Path, size: int) -> bool:
-        if size == 0:
-            return True
-        if size > self.file_bytes or size < _HEAD_BYTES:
-            return size < _HEAD_BYTES
+    def _has_content(self, path: Path) -> bool:
         file = self._disk.open(path, preallocate=False)
-        empty = not any(file.view[:_HEAD_BYTES])
-        file.close()
-        return empty
+        try:
+            return file.content_end(0) > 0
+        finally:
+            file.close()
+
+    def _misfit(self, name: str, size: int | None) -> str | None:
+        """Why the file cannot be the next one."""
+        path = self.directory / name
+        if size is None:
+            return f"{path}: is no file; move it away"
+        if self.files and int(name) != self.end_offset:
+            return f"{path}: expected the file {file_name(self.end_offset)} before it; it is missing"
+        if size != self.file_bytes:
+            return (
+                f"{path}: size is {size} bytes, configured are {self.file_bytes}; set the configured size back to that"
+                " of the files, or restore the file"
+            )
+        if int(name) % self.file_bytes:
+            return f"{path}: its offset is no multiple of the configured file size {self.file_bytes}"
+        return None
 
     def path_at(self, offset: int) -> Path:
         """Path of the file that begins at `offset`."""
@@ -107,6 +143,32 @@ class MappedFileQueue:
         index, position = divmod(distance, self.file_bytes)
         return (self.files[index], position) if index < len(self.files) else None
 
+    def between(self, start: int, end: int) -> list[DiskFile]:
+        """The files that hold any of the bytes `start` to `end`.
+
+        May be called in another thread while the owner adds files or drops the oldest.
+        """
+        while True:
+            files, first_offset = self.files, self.first_offset
+            # Both are replaced when files are dropped; seen half way they do not belong together.
+            if not files or files[0].path.name == file_name(first_offset):
+                break
+        if end <= start:
+            return []
+        first = max(0, (start - first_offset) // self.file_bytes)
+        last = (end - 1 - first_offset) // self.file_bytes
+        return files[first : max(0, last + 1)]
+
+    def drop_oldest(self, count: int) -> list[DiskFile]:
+        """Let go of the `count` oldest files; return them, still open, for whoever removes them."""
+        if not count:
+            return []
+        dropped = self.files[:count]
+        # A new list: who goes through the old one in another thread is not disturbed.
+        self.files = self.files[count:]
+        self.first_offset += len(dropped) * self.file_bytes
+        return dropped
+
     def write(self, offset: int, content: Content) -> None:
         """Write `content` at `offset`, over file ends where needed; files are added as needed."""
         view = memoryview(content)
@@ -123,7 +185,10 @@ class MappedFileQueue:
             view = view[len(part) :]
 
     def cut(self, offset: int) -> None:
-        """Make `offset` the end: later files are removed, the rest of its file is zero.  Not synced."""
+        """Make `offset` the end: later files are removed, the rest of its file is zero.  The zeros are not synced.
+
+        The file is overwritten, never shortened: whatever a crash leaves, it has its size.
+        """
         while self.files and self.end_offset - self.file_bytes >= offset:
             file = self.files.pop()
             file.close()
@@ -132,15 +197,19 @@ class MappedFileQueue:
         located = self.locate(offset)
         if located is not None:
             file, position = located
-            file.cut(position)
+            end = file.content_end(position)
+            while position < end:
+                count = min(end - position, _ZEROS_AT_ONCE)
+                file.write(position, bytes(count))
+                position += count
 
     def destroy(self) -> None:
-        """Close and remove all files."""
-        for file in self.files:
-            file.close()
-        self.files.clear()
+        """Close and remove all files, and the directory unless something else is in it.  Not durable: no sync."""
+        self.close()
         self.first_offset = 0
-        self._disk.remove_tree(self.directory)
+        names = (name for name, size in self._disk.entries(self.directory) if size is not None)
+        own = [name for name in names if len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdigit()]
+        self._disk.remove_files(self.directory, own)
 
     def close(self) -> None:
         """Close all files; slices of their views stay valid."""

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from store.appender import Appender
 from store.checkpoint import Checkpoint, load_checkpoint
+from store.cleaner import Cleaner
 from store.commit_log import CommitLog
 from store.config import StoreConfig
 from store.confirmation import ArrivalListener, Confirmation, ConfirmListener
@@ -78,7 +79,13 @@ class MessageStore:
             config, clock, self._table, self._confirmation.snapshot, self._write_checkpoint, notify,
             self._confirmation.fail, workers,
         )  # fmt: skip
+        self.cleaner = Cleaner(
+            config, clock, self._disk, self._commit_log, self._table, self._confirmation, self._group_commit, notify,
+            workers,
+        )  # fmt: skip
+        self._pressure = self.cleaner.pressure
         self.statistics = StoreStatistics(clock, self._reader)
+        self.statistics.on_slow_put = self._pressure.append_was_slow
         self._queue_flush.on_tick = self.statistics.sample
         # Called in the owner thread: once per queue and batch when messages become visible; once if the disk fails.
         self.on_arrival: list[ArrivalListener] = self._confirmation.on_arrival
@@ -113,6 +120,7 @@ class MessageStore:
             raise
         self._group_commit.start()
         self._queue_flush.start(self.flushed_offset)
+        self.cleaner.start()
 
     def _recover(self) -> None:
         root = self.config.store_path_root_dir
@@ -154,6 +162,7 @@ class MessageStore:
         _log.info("state=stopped log_max=%d failed=%s", self._commit_log.wrote_offset, self.failure is not None)
 
     def _close(self) -> None:
+        self.cleaner.stop()
         self._commit_log.close()
         self._table.close()
         if self._lock is not None:
@@ -165,12 +174,17 @@ class MessageStore:
     def append(self, messages: Sequence[PendingMessage]) -> list[Appended]:
         """Append all of `messages` as one batch; return (queue_offset, physical_offset, size_bytes) of each.
 
-        Raises, with nothing of the batch visible: `RequestError` for a message over a limit, `DiskFull`,
-        `DiskFailed` (from then on always).
+        Raises, with nothing of the batch visible: `RequestError` for a message over a limit, `DiskFull`, `StoreBusy`
+        when too much waits already, `DiskFailed` (from then on always).
         """
-        failure = self._confirmation.failure
-        if failure is not None:
-            raise DiskFailed(str(failure))
+        confirmation, pressure = self._confirmation, self._pressure
+        if confirmation.failure is not None:
+            raise DiskFailed(str(confirmation.failure))
+        if (
+            self._commit_log.wrote_offset - confirmation.flushed_offset >= pressure.most_unflushed_bytes
+            or confirmation.waiting_bytes >= pressure.most_waiting_bytes
+        ):
+            self._refuse(len(messages))
         clock = self._clock
         started = clock.monotonic()
         try:
@@ -178,12 +192,24 @@ class MessageStore:
         except DiskFailed as error:
             self._confirmation.fail(error)
             raise
+        except DiskFull as error:
+            self.statistics.put_failed(len(messages))
+            raise pressure.no_space(error, len(messages)) from error
         except StoreError:
             self.statistics.put_failed(len(messages))
             raise
-        self._confirmation.appended(batch)
+        confirmation.appended(batch)
         self.statistics.put(len(messages), batch.size_bytes, clock.monotonic() - started)
         return batch.appended
+
+    def _refuse(self, messages: int) -> None:
+        """Raise `DiskFull` or `StoreBusy`, unless all is well again."""
+        confirmation = self._confirmation
+        unflushed_bytes = self._commit_log.wrote_offset - confirmation.flushed_offset
+        error = self._pressure.refusal(messages, unflushed_bytes, confirmation.waiting_bytes)
+        if error is not None:
+            self.statistics.put_failed(messages)
+            raise error
 
     # Offsets and syncs
 
@@ -292,7 +318,8 @@ class MessageStore:
         """
         # A flush that met a file which is going would take that for a failure of the disk.
         with self._queue_flush.held():
-            removed = self._table.delete_topic(topic)
+            self.cleaner.forget_topic(topic)
+        removed = self._table.delete_topic(topic)
         _TOPIC_DELETED()
         if removed and self.failure is None:
             reached, error = self._group_commit.flush()
@@ -303,7 +330,7 @@ class MessageStore:
     def runtime_info(self) -> dict[str, str]:
         """Figures of GET_BROKER_RUNTIME_INFO that the store knows, under RocketMQ's names."""
         commit_log = self._commit_log
-        info = self.statistics.runtime_info()
+        info = self.statistics.runtime_info() | self.cleaner.runtime_info()
         info["commitLogMinOffset"] = str(commit_log.min_offset)
         info["commitLogMaxOffset"] = str(commit_log.wrote_offset)
         info["commitLogDiskRatio"] = str(self._disk.used_ratio(self.config.commit_log_path))

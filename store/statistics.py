@@ -1,6 +1,7 @@
 """Runtime figures of the store under RocketMQ's names.  Source: RocketMQ 5.3.3, `StoreStatsService`."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from sprocket.common.clock import Clock
@@ -37,6 +38,8 @@ class StoreStatistics:
         self.put_messages = 0
         self.put_bytes = 0
         self.failed_puts = 0
+        # Called with the seconds of an append that took a millisecond or more.
+        self.on_slow_put: Callable[[float], None] = _nothing
         self.sample()
 
     def put(self, messages: int, size_bytes: int, seconds: float) -> None:
@@ -46,6 +49,7 @@ class StoreStatistics:
         if seconds < 0.001:
             self._classes[0] += messages
         else:
+            self.on_slow_put(seconds)
             milliseconds = seconds * 1000
             self._classes[sum(milliseconds > bound for bound in _CLASSES_MS)] += messages
         if seconds > self._longest_put_s:
@@ -103,3 +107,7 @@ class StoreStatistics:
             "getTotalTps": self._rates("found", "missed"),
             "getTransferredTps": self._rates("transferred"),
         }
+
+
+def _nothing(seconds: float) -> None:
+    """The default of `on_slow_put`."""

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 # The wire's response codes by number: `remoting.codes.ResponseCode` lies in a layer above this one.
 _SYSTEM_ERROR = 1
+_SYSTEM_BUSY = 2
 _SERVICE_NOT_AVAILABLE = 14
 
 
@@ -49,6 +50,12 @@ class StoreError(SprocketError):
 
 class DiskFull(StoreError):
     """No space for a write.  Reads go on; writes are refused until space returns."""
+
+
+class StoreBusy(StoreError):
+    """Refused before anything was written, because too much waits already; the message says when to try again."""
+
+    response_code = _SYSTEM_BUSY
 
 
 class DiskFailed(StoreError):

@@ -1,0 +1,354 @@
+"""Removes what retention gives up, and watches disk and flush for back-pressure.
+
+A thread looks once a second how full the disk is and what leases hold.  The owner thread then decides: it lets go of at
+most one segment, so the log's minimum moves first, and hands the file to the thread, which unlinks it and syncs the
+directory.  Then the thread looks again.  So disk and leases are seen anew before each file, no send waits for a disk,
+and a crash at any point leaves segments without a gap: the oldest go first, one after the other.
+
+Readers are never broken: slices of a removed segment stay valid until the last of them is dropped, and only then the
+file system gives its space back.
+
+Source: RocketMQ 5.3.3, `DefaultMessageStore.CleanCommitLogService`, `CleanConsumeQueueService`.
+"""
+
+import logging
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sprocket.common.clock import Clock
+from sprocket.common.errors import StoreError
+from sprocket.common.failpoints import failpoint
+from store.back_pressure import BackPressure
+from store.commit_log import CommitLog
+from store.config import StoreConfig
+from store.confirmation import Confirmation
+from store.consume_queue_table import ConsumeQueueTable
+from store.disk import Disk, DiskFile
+from store.group_commit import GroupCommit, Notify
+from store.leases import Lease, Leases, held_from
+from store.logic_queue import LogicQueue
+from store.queue_trim import QueueTrim
+from store.retention import (
+    LOOK_AHEAD,
+    DiskUse,
+    Reason,
+    RetentionClock,
+    Segment,
+    is_expired,
+    may_go,
+    reason_to_clean,
+)
+from store.topic_retention import TopicRetention, TopicRule
+from store.worker import Workers
+
+_log = logging.getLogger(__name__)
+_LOOK_S: Final = 1.0
+_SWEEP_S: Final = 600.0
+_LEAST_TURN_S: Final = 0.05
+# Rounds that a request to clean now holds for (`MAX_MANUAL_DELETE_FILE_TIMES`).
+_MANUAL_ROUNDS: Final = 20
+_SEGMENT_LET_GO: Final = failpoint("cleaner.segment_let_go")
+_BEFORE_UNLINK: Final = failpoint("cleaner.before_unlink")
+_UNLINKED: Final = failpoint("cleaner.unlinked")
+_QUEUE_FILE_UNLINKED: Final = failpoint("cleaner.queue_file_unlinked")
+
+
+class Look(NamedTuple):
+    """What the thread saw."""
+
+    use: DiskUse
+    leases: list[Lease]
+
+
+class Cleaner:
+    """One store's cleaning.  All in the owner thread but `_turn` and what it calls."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        disk: Disk,
+        log: CommitLog,
+        table: ConsumeQueueTable,
+        confirmation: Confirmation,
+        group_commit: GroupCommit,
+        notify: Notify,
+        workers: Workers,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._disk = disk
+        self._commit_log = log
+        self._table = table
+        self._confirmation = confirmation
+        self._group_commit = group_commit
+        self._notify = notify
+        self.pressure = BackPressure(config, clock)
+        # Called with the log's minimum offset after it moved.
+        self.on_trim: list[Callable[[int], None]] = []
+        self.topics = TopicRetention(table, log)
+        self._trim = QueueTrim(table, log, notify, self._queue_files_dropped)
+        self._retention_clock = RetentionClock(clock)
+        self._is_running = False
+        self._next_round_s = 0.0
+        self._left = 0
+        self._manual_rounds = 0
+        self._is_manual = False
+        self._is_stuck = False
+        self._pinned = PinnedFiles(clock)
+        # Shared with the thread.
+        self._leases = self._leases_of(config)
+        self._is_asked = False
+        self._segment: DiskFile | None = None
+        self._queue_files: deque[tuple[str, Path]] = deque()
+        self._queue_files_lock = threading.Lock()
+        # Of the thread alone: when, monotonic, it may do what.
+        self._next_look_s = self._next_sweep_s = self._segment_due_s = self._queue_file_due_s = 0.0
+        turn_s = max(_LEAST_TURN_S, min(_LOOK_S, config.delete_commit_log_files_interval / 1000))
+        self._worker = workers("store-clean", self._turn, turn_s)
+
+    def _leases_of(self, config: StoreConfig) -> Leases:
+        return Leases(
+            config.store_path_root_dir, longest_ms=config.max_lease_time, clock=self._clock, disk=self._disk
+        )  # fmt: skip
+
+    def configure(self, config: StoreConfig) -> None:
+        """Take a changed configuration."""
+        if config.max_lease_time != self._config.max_lease_time:
+            self._leases = self._leases_of(config)
+        self._config = config
+        self.pressure.configure(config)
+
+    def start(self) -> None:
+        """Look once, so that a full disk is known before the first send, and start the thread."""
+        self._is_running = True
+        now_s = self._clock.monotonic()
+        self._next_round_s = now_s + self._config.clean_resource_interval / 1000
+        self._next_look_s, self._next_sweep_s = now_s + _LOOK_S, now_s + _SWEEP_S
+        self._see(self._disk_use())
+        self._trim.start()
+        self._worker.start()
+
+    def stop(self) -> None:
+        """End the thread.  A segment that was let go is removed still; queue files come back with the next start."""
+        if not self._is_running:
+            return
+        self._is_running = False
+        self._worker.stop()
+        self._trim.stop()
+        if self._segment is not None and self._confirmation.failure is None:
+            self._remove_segment(self._segment)
+
+    # Asked from outside
+
+    def clean_now(self) -> None:
+        """Remove expired segments at any hour, from the next round on."""
+        self._manual_rounds = _MANUAL_ROUNDS
+        self._next_round_s = self._clock.monotonic()
+        _log.info("action=clean-now reserved_hours=%d", self._config.file_reserved_time)
+
+    def retain(self, rules: Mapping[str, TopicRule]) -> None:
+        """Replace the rules of topics and apply them at once."""
+        self.topics.set_rules(rules)
+        self.topics.apply(self._retention_clock.now_ms())
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic's directory is about to go: its files must not be removed by name later, when they are new ones."""
+        with self._queue_files_lock:
+            kept = [waiting for waiting in self._queue_files if waiting[0] != topic]
+            self._queue_files.clear()
+            self._queue_files.extend(kept)
+
+    def expired_queues(self, is_kept: Callable[[str], bool]) -> list[LogicQueue]:
+        """Queues whose last message the log no longer holds, but for topics of which `is_kept` is true."""
+        found = []
+        for queue in self._table:
+            last = queue.unit(queue.visible_units()[1] - 1) if queue.visible_units()[1] > queue.first_unit else None
+            is_quiet = queue.next_offset == queue.max_offset
+            if is_quiet and last is not None and last[0] < self._commit_log.min_offset and not is_kept(queue.topic):
+                found.append(queue)
+        return found
+
+    def runtime_info(self) -> dict[str, str]:
+        """Figures of GET_BROKER_RUNTIME_INFO."""
+        return self.pressure.runtime_info()
+
+    # Decisions
+
+    def _see(self, use: DiskUse) -> None:
+        confirmation = self._confirmation
+        self.pressure.looked(
+            use,
+            self._group_commit.flushing_s(),
+            self._group_commit.last_flush_s,
+            self._commit_log.wrote_offset - confirmation.flushed_offset,
+            confirmation.waiting_bytes,
+        )
+
+    def _decide(self, look: Look) -> None:
+        """In the owner thread, after each look."""
+        self._is_asked = False
+        if not self._is_running or self._confirmation.failure is not None:
+            return
+        self._see(look.use)
+        now_ms = self._retention_clock.now_ms()
+        now_s = self._clock.monotonic()
+        if now_s >= self._next_round_s:
+            self._next_round_s = now_s + self._config.clean_resource_interval / 1000
+            self._left = self._config.delete_file_batch_max
+            self._is_manual = self._manual_rounds > 0
+            self._manual_rounds -= self._is_manual
+            self.topics.apply(now_ms)
+        if self._left > 0 and self._segment is None:
+            reason = reason_to_clean(self._config, look.use, now_ms, self._is_manual)
+            if reason is not None:
+                self._clean(reason, look, now_ms)
+
+    def _clean(self, reason: Reason, look: Look, now_ms: int) -> None:
+        is_short = reason in (Reason.SPACE, Reason.FORCED)
+        if is_short and self._pinned.hold(self._config.destroy_maped_file_interval_forcibly):
+            return
+        if may_go(self._oldest_segment(look.leases, now_ms), reason):
+            self._is_stuck = False
+            self._let_go(reason, look)
+        elif is_short and not self._is_stuck:
+            self._is_stuck = True
+            _log.warning(
+                "state=nothing-to-remove reason=%s disk_used=%.3f leases=%d log_min=%d",
+                reason.value, look.use.highest, len(look.leases), self._commit_log.min_offset,
+            )  # fmt: skip
+
+    def _oldest_segment(self, leases: Iterable[Lease], now_ms: int) -> Segment:
+        log = self._commit_log
+        start, size = log.min_offset, log.segment_bytes
+        times = [partial(log.segment_time, start + size * k) for k in range(1, LOOK_AHEAD + 1)]
+        expired = is_expired(now_ms, self._config.file_reserved_time, times)
+        flushed = self._confirmation.flushed_offset
+        return Segment(start, start + size, expired, held_from(leases), flushed, log.wrote_offset)
+
+    def _let_go(self, reason: Reason, look: Look) -> None:
+        file = self._commit_log.drop_oldest()
+        self._left -= 1
+        self._pinned.add(file)
+        self._segment = file
+        _SEGMENT_LET_GO()
+        held = held_from(look.leases)
+        _log.info(
+            "action=segment-let-go file=%s reason=%s disk_used=%.3f leased_from=%s log_min=%d",
+            file.path.name, reason.value, look.use.highest, held, self._commit_log.min_offset,
+        )  # fmt: skip
+        self._worker.wake()
+        self._trim.begin()
+        for listener in self.on_trim:
+            listener(self._commit_log.min_offset)
+
+    def _queue_files_dropped(self, queue: LogicQueue, files: list[DiskFile]) -> None:
+        for file in files:
+            # No flush works on it: all of it was flushed before.
+            file.close()
+        with self._queue_files_lock:
+            self._queue_files.extend((queue.topic, file.path) for file in files)
+
+    # In the thread
+
+    def _turn(self) -> bool:
+        now_s = self._clock.monotonic()
+        segment = self._segment
+        if segment is not None and now_s >= self._segment_due_s:
+            if self._remove_segment(segment):
+                self._segment_due_s = now_s + self._config.delete_commit_log_files_interval / 1000
+                self._segment = None
+                self._next_look_s = now_s
+            else:
+                self._segment_due_s = now_s + self._config.redelete_hanged_file_interval / 1000
+        if self._queue_files and now_s >= self._queue_file_due_s:
+            interval_ms = (
+                self._config.delete_consume_queue_files_interval
+                if self._remove_queue_file()
+                else self._config.redelete_hanged_file_interval
+            )
+            self._queue_file_due_s = now_s + interval_ms / 1000
+        if now_s >= self._next_look_s and not self._is_asked:
+            self._next_look_s = now_s + _LOOK_S
+            look = self._look(now_s)
+            self._is_asked = True
+            self._notify(lambda: self._decide(look))
+        return True
+
+    def _look(self, now_s: float) -> Look:
+        leases: list[Lease] = []
+        try:
+            if now_s >= self._next_sweep_s:
+                self._next_sweep_s = now_s + _SWEEP_S
+                self._leases.sweep()
+            leases = list(self._leases.list().values())
+        except StoreError as error:
+            _log.warning("action=leases-not-read reason=%r", str(error))
+        return Look(self._disk_use(), leases)
+
+    def _disk_use(self) -> DiskUse:
+        root = self._config.store_path_root_dir
+        queues = self._disk.used_ratio(root)
+        log = self._disk.used_ratio(self._config.commit_log_path)
+        # Before the first message there is no directory of the log.
+        return DiskUse(queues if log < 0 and not self._commit_log.wrote_offset else log, queues)
+
+    def _remove_segment(self, file: DiskFile) -> bool:
+        _BEFORE_UNLINK()
+        # A flush that began before the segment was let go may have it in hand.
+        with self._group_commit.busy:
+            file.close()
+        return self._remove(file.path, _UNLINKED)
+
+    def _remove_queue_file(self) -> bool:
+        with self._queue_files_lock:
+            if not self._queue_files or not self._remove(self._queue_files[0][1], _QUEUE_FILE_UNLINKED):
+                return not self._queue_files
+            self._queue_files.popleft()
+        return True
+
+    def _remove(self, path: Path, done: Callable[[], None]) -> bool:
+        try:
+            self._disk.remove(path)
+        except StoreError as error:
+            retry_ms = self._config.redelete_hanged_file_interval
+            _log.error("file=%s action=not-removed reason=%r retry_ms=%d", path, str(error), retry_ms)
+            return False
+        done()
+        return True
+
+
+class PinnedFiles:
+    """Removed files whose space readers still hold: the file system gives it back when the last slice is dropped."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # (the mapping, name of the file, when it was removed)
+        self._files: list[tuple[weakref.ref[object], str, float]] = []
+
+    def add(self, file: DiskFile) -> None:
+        """`file` is about to be closed and removed."""
+        content: object = file.view.obj
+        try:
+            mapping = weakref.ref(content)
+        except TypeError:
+            return  # A disk without mappings: nothing is held.
+        self._files.append((mapping, file.path.name, self._clock.monotonic()))
+
+    def hold(self, most_ms: int) -> bool:
+        """Whether to wait for readers before more is removed for want of space: `most_ms` per file at most."""
+        now_s = self._clock.monotonic()
+        waiting = []
+        for mapping, name, since_s in self._files:
+            if mapping() is not None:
+                if now_s - since_s < most_ms / 1000:
+                    waiting.append((mapping, name, since_s))
+                else:
+                    _log.warning("file=%s state=space-still-held seconds=%.0f", name, now_s - since_s)
+        self._files = waiting
+        return bool(waiting)

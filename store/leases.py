@@ -1,0 +1,165 @@
+"""Leases: an external reader of the segment files, Spark or a backup, holds them from an offset on for a while.
+
+A lease is a file ``<store>/leases/<name>.json``::
+
+    {"owner": "nightly-backup", "from_offset": 1073741824, "deadline_ms": 1700000000000}
+
+Who may write to the directory may take one; no broker is asked.  Segments with any byte at or behind `from_offset`
+are kept until the deadline, wall clock, ms since the epoch.  The broker looks at the leases before it removes a
+segment, once a second.  A reader takes its lease first and opens the files after it; if the first file is gone by
+then, the lease came too late.
+
+The disk wins over a lease: above diskSpaceCleanForciblyRatio segments are removed whoever holds them, because the
+alternative is a broker that takes no message from anybody.
+"""
+
+import logging
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from sprocket.common.atomic_file import sync_directory, write_whole
+from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.errors import StoreError
+from store.disk import Disk, RealDisk
+
+_log = logging.getLogger(__name__)
+DIRECTORY: Final = "leases"
+DEFAULT_LONGEST_MS: Final = 24 * 3_600_000
+_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
+_SUFFIX: Final = ".json"
+# More files than this are not read: a directory gone wild must not stop the broker.
+MAX_LEASES: Final = 1024
+_SWEEP_AFTER_MS: Final = 3_600_000
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """What one reader holds."""
+
+    owner: str
+    from_offset: int
+    deadline_ms: int
+
+
+class LeaseRefused(StoreError):
+    """The lease cannot be had; the message says why."""
+
+
+class Leases:
+    """The leases of one store, from any process.  `longest_ms` should be that of the broker (maxLeaseTime)."""
+
+    def __init__(
+        self,
+        store_root: Path,
+        *,
+        longest_ms: int = DEFAULT_LONGEST_MS,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        self.directory = store_root / DIRECTORY
+        self._longest_ms = longest_ms
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self._disk: Disk = RealDisk() if disk is None else disk
+        self._complained: set[tuple[str, str]] = set()
+
+    def acquire(self, name: str, owner: str, from_offset: int, duration_ms: int) -> Lease:
+        """Hold everything from physical offset `from_offset` on for `duration_ms`; replaces an own or an expired lease.
+
+        Raises `LeaseRefused` for a bad name, offset or duration, or if another owner holds `name`; OSError if the
+        file cannot be written.
+        """
+        self._check(name, from_offset, duration_ms)
+        held = self.list().get(name)
+        if held is not None and held.owner != owner:
+            raise LeaseRefused(f"lease {name} is held by {held.owner!r} until {held.deadline_ms}")
+        lease = Lease(owner, from_offset, self._clock.wall_ms() + duration_ms)
+        write_whole(self._path(name), msgspec.json.encode(lease))
+        return lease
+
+    def renew(self, name: str, owner: str, duration_ms: int, from_offset: int | None = None) -> Lease:
+        """Hold on for `duration_ms` from now, from `from_offset` on if given.
+
+        Raises `LeaseRefused` if the lease has ended, for then the segments may be gone; otherwise as `acquire`.
+        """
+        held = self.list().get(name)
+        if held is None or held.owner != owner:
+            raise LeaseRefused(f"{owner!r} holds no lease {name}: it has ended, or another holds it")
+        return self.acquire(name, owner, held.from_offset if from_offset is None else from_offset, duration_ms)
+
+    def release(self, name: str, owner: str) -> bool:
+        """Give a lease up; whether `owner` held it."""
+        held = self.list().get(name)
+        if held is None or held.owner != owner:
+            return False
+        path = self._path(name)
+        path.with_name(path.name + ".bak").unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        sync_directory(self.directory)
+        return True
+
+    def list(self) -> dict[str, Lease]:
+        """The leases that hold now, by name.  One that is unreadable, ended or absurd is left out, with a warning."""
+        leases = {}
+        now_ms = self._clock.wall_ms()
+        names = [name for name in self._disk.names(self.directory) if name.endswith(_SUFFIX)]
+        for name in names[:MAX_LEASES]:
+            held = self._read(name)
+            reason = held if isinstance(held, str) else self._fault(held, now_ms)
+            if reason is not None:
+                self._complain(name, reason)
+            elif isinstance(held, Lease):
+                leases[name.removesuffix(_SUFFIX)] = held
+        if len(names) > MAX_LEASES:
+            self._complain("", f"there are {len(names)} leases, {MAX_LEASES} are read")
+        return leases
+
+    def sweep(self) -> None:
+        """Remove the files of leases that ended more than an hour ago.  Raises `DiskFailed`."""
+        now_ms = self._clock.wall_ms()
+        for name in self._disk.names(self.directory):
+            held = self._read(name) if name.endswith(_SUFFIX) else ""
+            if isinstance(held, Lease) and held.deadline_ms < now_ms - _SWEEP_AFTER_MS:
+                self._disk.remove(self.directory / (name + ".bak"))
+                self._disk.remove(self.directory / name)
+
+    def _read(self, name: str) -> Lease | str:
+        content = self._disk.read(self.directory / name)
+        if content is None:
+            return "it is gone"
+        try:
+            return msgspec.json.decode(content, type=Lease)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return "it is no lease"
+
+    def _fault(self, lease: Lease, now_ms: int) -> str | None:
+        if lease.deadline_ms <= now_ms:
+            return "it has ended"
+        if lease.deadline_ms > now_ms + self._longest_ms:
+            return f"it ends later than {self._longest_ms} ms from now, the longest that is allowed"
+        return "its offset is negative" if lease.from_offset < 0 else None
+
+    def _complain(self, name: str, reason: str) -> None:
+        if (name, reason) not in self._complained:
+            if len(self._complained) >= MAX_LEASES:
+                self._complained.clear()
+            self._complained.add((name, reason))
+            _log.warning("lease=%s action=ignored reason=%r", name, reason)
+
+    def _check(self, name: str, from_offset: int, duration_ms: int) -> None:
+        if not _NAME.fullmatch(name):
+            raise LeaseRefused(f"lease {name!r}: a name has 1 to 64 letters, digits, _, - and . inside")
+        if from_offset < 0:
+            raise LeaseRefused(f"lease {name}: offset {from_offset} is negative")
+        if not 0 < duration_ms <= self._longest_ms:
+            raise LeaseRefused(f"lease {name}: {duration_ms} ms; allowed are 1 to {self._longest_ms}")
+
+    def _path(self, name: str) -> Path:
+        return self.directory / (name + _SUFFIX)
+
+
+def held_from(leases: Iterable[Lease]) -> int | None:
+    """The lowest offset that any of `leases` holds."""
+    return min((lease.from_offset for lease in leases), default=None)

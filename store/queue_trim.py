@@ -1,0 +1,96 @@
+"""Makes ConsumeQueues follow the log when its oldest segments are gone: minimum offsets, then files.
+
+Source: RocketMQ 5.3.3, `ConsumeQueue.correctMinOffset`, `deleteExpiredFile`, `CleanConsumeQueueService`.  A queue whose
+messages are all gone keeps its last file, and with it the offset at which it goes on.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from store.commit_log import CommitLog
+from store.consume_queue import BLANK_SIZE
+from store.consume_queue_table import ConsumeQueueTable
+from store.disk import DiskFile
+from store.group_commit import Notify
+from store.logic_queue import LogicQueue
+from store.recovery import first_false
+
+# Queues that one turn of the owner thread looks at: a send waits for no more than these.
+_QUEUES_PER_TURN: Final = 64
+
+# What takes the dropped files of a queue.
+Dropped = Callable[[LogicQueue, list[DiskFile]], None]
+
+
+class QueueTrim:
+    """Trims all queues after the log's minimum moved, some per turn.  Lives in the owner thread."""
+
+    def __init__(self, table: ConsumeQueueTable, log: CommitLog, notify: Notify, dropped: Dropped) -> None:
+        self._table = table
+        self._log = log
+        self._notify = notify
+        self._dropped = dropped
+        self._todo: list[tuple[str, int]] = []
+        self._is_running = False
+        self._trimmed_for = 0
+        # Where the oldest message of a queue lies in the log: queues are not touched before the log has passed it.
+        self._oldest: dict[tuple[str, int], tuple[LogicQueue, int]] = {}
+
+    def start(self) -> None:
+        """The queues agree with the log as it is now: recovery saw to it."""
+        self._trimmed_for = self._log.min_offset
+
+    def begin(self) -> None:
+        """Trim what the log has passed; goes on in later turns."""
+        if self._log.min_offset == self._trimmed_for:
+            return
+        self._trimmed_for = self._log.min_offset
+        self._todo = list(self._table.by_key)
+        self._oldest = {key: known for key, known in self._oldest.items() if self._table.by_key.get(key) is known[0]}
+        if not self._is_running:
+            self._is_running = True
+            self._turn()
+
+    def stop(self) -> None:
+        """Trim nothing more."""
+        self._todo.clear()
+
+    def _turn(self) -> None:
+        keys, self._todo = self._todo[:_QUEUES_PER_TURN], self._todo[_QUEUES_PER_TURN:]
+        for key in keys:
+            queue = self._table.by_key.get(key)
+            known = self._oldest.get(key)
+            if queue is not None and (known is None or known[0] is not queue or known[1] < self._log.min_offset):
+                self._trim(key, queue)
+        self._is_running = bool(self._todo)
+        if self._is_running:
+            self._notify(self._turn)
+
+    def _trim(self, key: tuple[str, int], queue: LogicQueue) -> None:
+        unit = first_kept(queue, self._log.min_offset)
+        raise_min(queue, queue.offset_of(unit))
+        files = queue.drop_before(unit)
+        # This may be one that is not confirmed yet.  The next message of an empty queue lies behind all there is.
+        entry = queue.unit(unit)
+        self._oldest[key] = (queue, self._log.wrote_offset if entry is None or entry[1] <= 0 else entry[0])
+        if files:
+            self._dropped(queue, files)
+
+
+def first_kept(queue: LogicQueue, min_physical_offset: int) -> int:
+    """The first visible unit whose record the log still holds; the end of the visible ones if it holds none."""
+
+    def is_gone(unit: int) -> bool:
+        entry = queue.unit(unit)
+        return entry is None or entry[1] == BLANK_SIZE or entry[0] < min_physical_offset
+
+    return first_false(queue.first_unit, queue.visible_units()[1], is_gone)
+
+
+def raise_min(queue: LogicQueue, offset: int) -> bool:
+    """Let `queue` begin at `offset`, never before where it begins now; whether that moved it."""
+    offset = min(offset, queue.max_offset)
+    if offset <= queue.min_offset:
+        return False
+    queue.min_offset = offset
+    return True

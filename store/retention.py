@@ -1,0 +1,149 @@
+"""What retention decides: when to clean, how full is too full, which segment may go.  Pure: no disk, no thread.
+
+Source of the rules: RocketMQ 5.3.3, `CleanCommitLogService`, `MappedFileQueue.deleteExpiredFileByTime`,
+`UtilAll.isItTimeToDo`.  One rule differs: the age of a segment is not the modification time of its file, which a copy
+or a restored backup changes, but the store timestamp of its last record, for which the first record of the next
+segment stands.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from sprocket.common.clock import Clock
+from store.config import StoreConfig, delete_hours
+
+_HOUR_MS: Final = 3_600_000
+# Below these RocketMQ takes no ratio, whatever is configured.  Its upper bounds, 90 and 85, do not hold here.
+_LEAST_WARNING: Final = 0.35
+_LEAST_FORCED: Final = 0.30
+_LEAST_MAX_USED: Final = 0.10
+# Sends are taken again when the disk is this much below the ratio at which they were refused.
+HYSTERESIS: Final = 0.02
+# Segments behind the oldest whose times are looked at.  A clock that was ahead for a while may have marked one.
+LOOK_AHEAD: Final = 16
+# A step of the clock forward is believed after this time.
+_STEP_HOLDS_S: Final = 3600.0
+_STEP_MS: Final = 60_000
+
+
+class Reason(StrEnum):
+    """Why segments are removed."""
+
+    MANUAL = "manual"
+    TIME = "time"
+    SPACE = "space"
+    # Of any age: the disk is nearly full.
+    FORCED = "forced"
+
+
+class DiskUse(NamedTuple):
+    """Used share, 0 to 1, of the file systems of the log and of the queues; negative if unknown."""
+
+    log: float
+    queues: float
+
+    @property
+    def highest(self) -> float:
+        return max(self.log, self.queues)
+
+
+class Watermarks(NamedTuple):
+    """Used shares of the disk at which something happens, 0 to 1."""
+
+    max_used: float
+    forced: float
+    warning: float
+
+    @classmethod
+    def of(cls, config: StoreConfig) -> "Watermarks":
+        return cls(
+            max(_LEAST_MAX_USED, config.disk_max_used_space_ratio / 100),
+            max(_LEAST_FORCED, config.disk_space_clean_forcibly_ratio / 100),
+            max(_LEAST_WARNING, config.disk_space_warning_level_ratio / 100),
+        )
+
+    def refuses(self, use: DiskUse, refused: bool) -> bool:
+        """Whether sends are refused, given whether they are refused already."""
+        return use.highest > self.warning - (HYSTERESIS if refused else 0.0)
+
+
+class Segment(NamedTuple):
+    """The oldest segment: its bounds in the log, and what must hold for it to go."""
+
+    start: int
+    end: int
+    is_expired: bool
+    # The lowest offset that a lease holds; None without one.
+    held_from: int | None
+    flushed_offset: int
+    wrote_offset: int
+
+
+def reason_to_clean(config: StoreConfig, use: DiskUse, now_ms: int, manual: bool) -> Reason | None:
+    """Why to clean now, the strongest reason first; None if there is none.  Hours are of the machine's time zone."""
+    marks = Watermarks.of(config)
+    if use.highest > min(marks.forced, marks.warning) and config.clean_file_forcibly_enable:
+        return Reason.FORCED
+    if manual:
+        return Reason.MANUAL
+    if datetime.fromtimestamp(now_ms / 1000).hour in delete_hours(config.delete_when):
+        return Reason.TIME
+    # A disk that does not say how full it is counts as full, as in RocketMQ.
+    if min(use) < 0 or use.highest > marks.max_used:
+        return Reason.SPACE
+    return None
+
+
+def may_go(segment: Segment, reason: Reason) -> bool:
+    """Whether the oldest segment is removed.
+
+    Never the last one, nor one whose bytes or whose successor are not on the disk.  A lease holds it unless the
+    disk is nearly full.
+    """
+    if segment.end >= segment.wrote_offset or segment.end >= segment.flushed_offset:
+        return False
+    if reason is Reason.FORCED:
+        return True
+    held = segment.held_from is not None and segment.held_from < segment.end
+    return segment.is_expired and not held
+
+
+def is_expired(now_ms: int, reserved_hours: int, times_behind: Sequence[Callable[[], int]]) -> bool:
+    """Whether the oldest segment's last record is older than `reserved_hours`.
+
+    `times_behind` give the store timestamps, ms, at which the next segments begin, -1 where there is none; those
+    after the first are asked only if the first is too new.  What was written before an old record is old.
+    """
+    limit = now_ms - reserved_hours * _HOUR_MS
+    return any(0 <= time() <= limit for time in times_behind[:LOOK_AHEAD])
+
+
+class RetentionClock:
+    """The time that ages are measured against.
+
+    A wall clock that jumps forward must not delete what is young: a step of more than a minute counts only after an
+    hour, which gives people and NTP time to put it right.  A step back counts at once, and keeps messages longer.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last_s = clock.monotonic()
+        self._last_ms = clock.wall_ms()
+        self._stepped_s: float | None = None
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, as far as they are believed."""
+        now_s, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
+        expected_ms = self._last_ms + round((now_s - self._last_s) * 1000)
+        if wall_ms <= expected_ms + _STEP_MS:
+            self._stepped_s = None
+        elif self._stepped_s is None:
+            self._stepped_s = now_s
+        if self._stepped_s is not None and now_s - self._stepped_s < _STEP_HOLDS_S:
+            wall_ms = expected_ms
+        else:
+            self._stepped_s = None
+        self._last_s, self._last_ms = now_s, wall_ms
+        return wall_ms

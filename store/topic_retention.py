@@ -1,0 +1,179 @@
+"""Retention per topic: how long, and how many bytes of each queue, consumers may still read.
+
+It moves the minimum offsets of the topic's queues and nothing else: the log keeps the messages until it expires itself,
+and ConsumeQueue files follow the log.  Minimum offsets never go back while the broker runs; after a restart they are
+derived anew before anybody reads.
+
+Bytes are those of the records, counted for each queue from its newest message back.  The count is kept: later rounds
+look at what came and at what goes, not at all of the queue.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from store.commit_log import CommitLog
+from store.consume_queue import BLANK_SIZE
+from store.consume_queue_table import ConsumeQueueTable
+from store.get_result import Boundary
+from store.logic_queue import LogicQueue
+from store.queue_trim import raise_min
+from store.time_search import offset_by_time
+
+# Entries that are looked at together, and that one round looks at per queue: about 20 ms of work.
+_CHUNK: Final = 64 * 1024
+_CHUNKS_PER_ROUND: Final = 64
+
+
+class TopicRule(NamedTuple):
+    """What consumers may still read of a topic; None bounds nothing."""
+
+    longest_ms: int | None
+    most_bytes: int | None
+
+
+class TopicRetention:
+    """Applies the rules.  Lives in the owner thread."""
+
+    def __init__(self, table: ConsumeQueueTable, log: CommitLog) -> None:
+        self._table = table
+        self._log = log
+        self._rules: dict[str, TopicRule] = {}
+        self._held: dict[tuple[str, int], HeldBytes] = {}
+
+    def set_rules(self, rules: Mapping[str, TopicRule]) -> None:
+        """Replace all rules."""
+        self._rules = {topic: rule for topic, rule in rules.items() if rule != TopicRule(None, None)}
+        self._held = {key: held for key, held in self._held.items() if self._bounds_bytes(key[0])}
+
+    def _bounds_bytes(self, topic: str) -> bool:
+        rule = self._rules.get(topic)
+        return rule is not None and rule.most_bytes is not None
+
+    def apply(self, now_ms: int) -> int:
+        """Move minimum offsets to where the rules put them now; return how many moved."""
+        if not self._rules:
+            return 0
+        moved = 0
+        for queue in self._table:
+            rule = self._rules.get(queue.topic)
+            if rule is not None:
+                moved += self._apply_time(queue, rule, now_ms) + self._apply_bytes(queue, rule)
+        return moved
+
+    def _apply_time(self, queue: LogicQueue, rule: TopicRule, now_ms: int) -> bool:
+        if rule.longest_ms is None:
+            return False
+        return raise_min(queue, offset_by_time(queue, self._log, now_ms - rule.longest_ms, Boundary.LOWER))
+
+    def _apply_bytes(self, queue: LogicQueue, rule: TopicRule) -> bool:
+        if rule.most_bytes is None:
+            return False
+        key = queue.topic, queue.queue_id
+        held = self._held.get(key)
+        if held is None or not held.counts(queue):
+            held = self._held[key] = HeldBytes(queue)
+        return raise_min(queue, held.start_within(rule.most_bytes))
+
+
+class HeldBytes:
+    """The bytes of a queue's messages ``[start, end)``, counted back from the newest and kept up to date."""
+
+    __slots__ = ("_end", "_is_counted", "_queue", "_start", "size_bytes")
+
+    def __init__(self, queue: LogicQueue) -> None:
+        self._queue = queue
+        self._start = self._end = queue.max_offset
+        # Whether the count has reached the oldest message or the bound.
+        self._is_counted = False
+        self.size_bytes = 0
+
+    def counts(self, queue: LogicQueue) -> bool:
+        """Whether this is the count of `queue` as it is: not of one deleted since, nor cut, nor trimmed unseen."""
+        return queue is self._queue and self._end <= queue.max_offset and queue.first_offset <= self._start
+
+    def start_within(self, most_bytes: int) -> int:
+        """The first of the newest messages that together have `most_bytes` at most; the newest is always kept.
+
+        Where there is much to count this is done over several calls; until then nothing is given up.
+        """
+        queue = self._queue
+        self.size_bytes += _sum(queue, self._end, queue.max_offset)
+        self._end = queue.max_offset
+        if not self._is_counted and not self._count_back(most_bytes):
+            return queue.min_offset
+        if queue.min_offset > self._start:
+            self.size_bytes -= _sum(queue, self._start, queue.min_offset)
+            self._start = queue.min_offset
+        for _ in range(_CHUNKS_PER_ROUND):
+            if self.size_bytes <= most_bytes or not self._give_up(self.size_bytes - most_bytes):
+                break
+        return self._start
+
+    def _count_back(self, most_bytes: int) -> bool:
+        queue = self._queue
+        for _ in range(_CHUNKS_PER_ROUND):
+            if self._start <= queue.min_offset or self.size_bytes > most_bytes:
+                self._is_counted = True
+                return True
+            start = _unit_start(queue, max(queue.min_offset, self._start - _CHUNK))
+            self.size_bytes += _sum(queue, start, self._start)
+            self._start = start
+        return False
+
+    def _give_up(self, excess_bytes: int) -> bool:
+        """Give up the oldest messages until `excess_bytes` are gone, or those of one run; whether to go on."""
+        for offset, units in _pieces(self._queue, self._start, self._end):
+            gone = np.cumsum(_sizes(units))
+            count = int(np.searchsorted(gone, excess_bytes)) + 1
+            after = _offset_behind(self._queue, offset, units)
+            if count >= len(units) and after < self._end:
+                self.size_bytes -= int(gone[-1])
+                self._start = after
+                return True
+            count = min(count, len(units) - 1)
+            if count:
+                self.size_bytes -= int(gone[count - 1])
+                self._start = _offset_of(self._queue, offset, units, count)
+            return False
+        return False
+
+
+def _pieces(queue: LogicQueue, start: int, end: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+    """The units with the messages ``[start, end)`` in runs, each with the offset at which it begins."""
+    while start < end:
+        units = queue.entries(start, min(end - start, _CHUNK))
+        if not len(units):
+            return
+        yield start, units
+        start = _offset_behind(queue, start, units)
+
+
+def _sizes(units: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    sizes = units["size"].astype(np.int64)
+    sizes[sizes == BLANK_SIZE] = 0
+    return sizes
+
+
+def _sum(queue: LogicQueue, start: int, end: int) -> int:
+    return sum(int(_sizes(units).sum()) for _, units in _pieces(queue, start, end))
+
+
+def _offset_of(queue: LogicQueue, offset: int, units: npt.NDArray[np.void], index: int) -> int:
+    """Queue offset of unit `index` of a run that begins at `offset`."""
+    return int(units["base_offset"][index]) if queue.is_batch else offset + index
+
+
+def _offset_behind(queue: LogicQueue, offset: int, units: npt.NDArray[np.void]) -> int:
+    last = _offset_of(queue, offset, units, len(units) - 1)
+    return last + (int(units["batch_size"][-1]) if queue.is_batch else 1)
+
+
+def _unit_start(queue: LogicQueue, offset: int) -> int:
+    """`offset`, or where the record begins that holds it."""
+    if not queue.is_batch:
+        return offset
+    units = queue.entries(offset, 1)
+    return min(offset, int(units["base_offset"][0])) if len(units) else offset
