@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
@@ -30,6 +31,7 @@ QUEUES: Final = 4
 OUTSTANDING: Final = 32
 _OTHERS_S: Final = 0.02
 _TIMEOUT_S: Final = 10.0
+_KEY_BYTES: Final = 16
 # Small segments and queue files, and everything that is done now and then is done often: kills hit all of it.
 PROPERTIES: Final = {
     "flushDiskType": "SYNC_FLUSH",
@@ -65,6 +67,8 @@ class Load:
         self.delayed: set[str] = set()
         # Queue -> offsets that were acknowledged as committed, and sent: the file may hold any of the latter.
         self.committed: dict[int, int] = {}
+        # Key -> (physical offset, monotonic seconds of the acknowledgement).
+        self.placed: dict[str, tuple[int, float]] = {}
         self._body_bytes = body_bytes
         self._outstanding = outstanding
         self._numbers = iter(range(2**31))
@@ -121,6 +125,8 @@ class Load:
         body = key.encode().ljust(100 + number * 37 % self._body_bytes, b".")
         place = await _send(client, address, TOPIC, number % QUEUES, f"KEYS\x01{key}\x02", body)
         self.checker.on_acknowledged(key, place.queue_id, place.queue_offset)
+        # The message id ends with the physical offset in 16 hex digits.
+        self.placed[key] = int(place.msg_id[-16:], 16), time.monotonic()
 
     async def _committer(self, client: RemotingClient, address: str) -> None:
         for queue in _again_and_again(QUEUES):
@@ -147,6 +153,14 @@ class Load:
                 await _send(client, address, topic, queue, "", b"fleeting")
             await _ask(client, address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
             await asyncio.sleep(_OTHERS_S)
+
+    def forget_from(self, physical_offset: int) -> None:
+        """The log was lost from here on, as it may be with ASYNC_FLUSH: acknowledgements beyond count no more."""
+        acknowledged = self.checker.acknowledged
+        for place, key in list(acknowledged.items()):
+            if self.placed[key][0] >= physical_offset:
+                del acknowledged[place]
+        self.delayed.clear()
 
     # Reading back
 
@@ -260,7 +274,7 @@ async def read_queue(
     return messages
 
 
-def records(body: bytes) -> list[tuple[int, str]]:
+def records(body: bytes | memoryview) -> list[tuple[int, str]]:
     """(queue offset, key) of each record; the key is also the body's first word."""
     found = []
     position = 0
@@ -268,8 +282,8 @@ def records(body: bytes) -> list[tuple[int, str]]:
         (size,) = struct.unpack_from(">i", body, position)
         (queue_offset,) = struct.unpack_from(">q", body, position + 20)
         (body_bytes,) = struct.unpack_from(">i", body, position + 84)
-        content = body[position + 88 : position + 88 + body_bytes]
-        found.append((queue_offset, content.split(b".")[0].decode()))
+        first = bytes(body[position + 88 : position + 88 + min(body_bytes, _KEY_BYTES)])
+        found.append((queue_offset, first.partition(b".")[0].decode()))
         position += size
     return found
 

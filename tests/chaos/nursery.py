@@ -145,11 +145,17 @@ class ChaosBroker:
         """The end of what it logged."""
         return self.log.read_text(errors="replace")[-4000:] if self.log.exists() else ""
 
-    def await_state(self, state: str, limit_s: float = 10.0) -> None:
-        """Wait until the kernel says that the process is in `state`, such as T for stopped."""
+    def pause(self, limit_s: float = 30.0) -> None:
+        """SIGSTOP, and wait until every thread stands still: one that is inside a sync ends that first."""
+        self.signal(signal.SIGSTOP)
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
-            if Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == state:
+            tasks = Path(f"/proc/{self.pid}/task").iterdir()
+            if {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks} == {"T"}:
                 return
             time.sleep(0.001)
-        raise BrokerEnded(f"the broker is not in state {state} after {limit_s} s")
+        raise BrokerEnded(f"the broker does not stand still after {limit_s} s")
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        self.signal(signal.SIGCONT)
