@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `ConsumeQueue.correctMinOffset`, `deleteExpiredFile`, `C
 messages are all gone keeps its last file, and with it the offset at which it goes on.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
@@ -13,7 +14,6 @@ from store.consume_queue_table import ConsumeQueueTable
 from store.disk import DiskFile
 from store.group_commit import Notify
 from store.logic_queue import LogicQueue
-from store.recovery import first_false
 
 # Queues that one turn of the owner thread looks at: a send waits for no more than these.
 _QUEUES_PER_TURN: Final = 64
@@ -80,11 +80,14 @@ class QueueTrim:
 def first_kept(queue: LogicQueue, min_physical_offset: int) -> int:
     """The first visible unit whose record the log still holds; the end of the visible ones if it holds none."""
 
-    def is_gone(unit: int) -> bool:
+    def is_kept(unit: int) -> bool:
         entry = queue.unit(unit)
-        return entry is None or entry[1] == BLANK_SIZE or entry[0] < min_physical_offset
+        return entry is not None and entry[1] != BLANK_SIZE and entry[0] >= min_physical_offset
 
-    return first_false(queue.first_unit, queue.visible_units()[1], is_gone)
+    first, end = queue.first_unit, queue.visible_units()[1]
+    if first < end and is_kept(first):
+        return first
+    return first + bisect_left(range(first, end), True, key=is_kept)
 
 
 def raise_min(queue: LogicQueue, offset: int) -> bool:
