@@ -105,7 +105,7 @@ class Cleaner:
         self._leases = self._leases_of(config)
         self._is_asked = False
         self._segment: DiskFile | None = None
-        self._queue_files: deque[tuple[str, Path]] = deque()
+        self._queue_files: deque[tuple[str, int, Path]] = deque()
         self._queue_files_lock = threading.Lock()
         # Of the thread alone: when, monotonic, it may do what.
         self._next_look_s = self._next_sweep_s = self._segment_due_s = self._queue_file_due_s = 0.0
@@ -157,12 +157,17 @@ class Cleaner:
         self.topics.set_rules(rules)
         self.topics.apply(self._retention_clock.now_ms())
 
-    def forget_topic(self, topic: str) -> None:
-        """The topic's directory is about to go: its files must not be removed by name later, when they are new ones."""
+    def forget(self, topic: str, queue_id: int | None = None) -> None:
+        """A queue's directory, or all of the topic's, are about to go.
+
+        Files of that name may be new ones later and must not be removed then.
+        """
         with self._queue_files_lock:
-            kept = [waiting for waiting in self._queue_files if waiting[0] != topic]
+            waiting = list(self._queue_files)
             self._queue_files.clear()
-            self._queue_files.extend(kept)
+            self._queue_files.extend(
+                file for file in waiting if file[0] != topic or queue_id not in (None, file[1])
+            )  # fmt: skip
 
     def expired_queues(self, is_kept: Callable[[str], bool]) -> list[LogicQueue]:
         """Queues whose last message the log no longer holds, but for topics of which `is_kept` is true."""
@@ -252,7 +257,7 @@ class Cleaner:
             # No flush works on it: all of it was flushed before.
             file.close()
         with self._queue_files_lock:
-            self._queue_files.extend((queue.topic, file.path) for file in files)
+            self._queue_files.extend((queue.topic, queue.queue_id, file.path) for file in files)
 
     # In the thread
 
@@ -307,7 +312,7 @@ class Cleaner:
 
     def _remove_queue_file(self) -> bool:
         with self._queue_files_lock:
-            if not self._queue_files or not self._remove(self._queue_files[0][1], _QUEUE_FILE_UNLINKED):
+            if not self._queue_files or not self._remove(self._queue_files[0][2], _QUEUE_FILE_UNLINKED):
                 return not self._queue_files
             self._queue_files.popleft()
         return True

@@ -109,6 +109,12 @@ class ConsumeQueueTable:
         self._disk.remove_tree(self._batch_directory / topic)
         return len(keys)
 
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """Remove one queue."""
+        self.by_key.pop((topic, queue_id)).destroy()
+        if not any(key[0] == topic for key in self.by_key):
+            self.delete_topic(topic)
+
     def destroy(self) -> None:
         """Empty every queue and remove its files."""
         for queue in self:

@@ -33,6 +33,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 _SUFFIX: Final = ".json"
 # More files than this are not read: a directory gone wild must not stop the broker.
 MAX_LEASES: Final = 1024
+_END_OF_OFFSETS: Final = 1 << 63
 _SWEEP_AFTER_MS: Final = 3_600_000
 
 
@@ -139,7 +140,7 @@ class Leases:
             return "it has ended"
         if lease.deadline_ms > now_ms + self._longest_ms:
             return f"it ends later than {self._longest_ms} ms from now, the longest that is allowed"
-        return "its offset is negative" if lease.from_offset < 0 else None
+        return None if 0 <= lease.from_offset < _END_OF_OFFSETS else "its offset is none of a log"
 
     def _complain(self, name: str, reason: str) -> None:
         if (name, reason) not in self._complained:
@@ -151,8 +152,8 @@ class Leases:
     def _check(self, name: str, from_offset: int, duration_ms: int) -> None:
         if not _NAME.fullmatch(name):
             raise LeaseRefused(f"lease {name!r}: a name has 1 to 64 letters, digits, _, - and . inside")
-        if from_offset < 0:
-            raise LeaseRefused(f"lease {name}: offset {from_offset} is negative")
+        if not 0 <= from_offset < _END_OF_OFFSETS:
+            raise LeaseRefused(f"lease {name}: offset {from_offset} is none of a log")
         if not 0 < duration_ms <= self._longest_ms:
             raise LeaseRefused(f"lease {name}: {duration_ms} ms; allowed are 1 to {self._longest_ms}")
 

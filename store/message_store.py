@@ -18,7 +18,7 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from store.appender import Appender
-from store.checkpoint import Checkpoint, load_checkpoint
+from store.bookkeeping import Bookkeeping
 from store.cleaner import Cleaner
 from store.commit_log import CommitLog
 from store.config import StoreConfig
@@ -31,7 +31,7 @@ from store.logic_queue import QueueTypeOf, unknown_type
 from store.queue_flush import QueueFlush
 from store.queue_reader import QueueReader, TagsFilter, physical_memory_bytes
 from store.record import Appended, PendingMessage, TagsCodes
-from store.recovery import Recovery, RecoveryReport
+from store.recovery import RecoveryReport
 from store.statistics import StoreStatistics
 from store.time_search import offset_by_time
 from store.worker import ThreadWorker, Workers
@@ -40,8 +40,6 @@ __all__ = ["Appended", "Boundary", "GetResult", "GetStatus", "MessageStore", "Pe
 
 _log = logging.getLogger(__name__)
 _LOCKED: Final = failpoint("message_store.locked")
-_FILES_LOADED: Final = failpoint("message_store.files_loaded")
-_ABORT_WRITTEN: Final = failpoint("message_store.abort_written")
 _RECOVERED: Final = failpoint("message_store.recovered")
 _STOP_BEFORE_FLUSH: Final = failpoint("message_store.stop_before_flush")
 _STOP_FLUSHED: Final = failpoint("message_store.stop_flushed")
@@ -69,6 +67,7 @@ class MessageStore:
         self._tags_codes = TagsCodes(config.message_delay_level)
         self._commit_log = CommitLog(config, self._disk, workers)
         self._table = ConsumeQueueTable(config, self._disk, queue_type_of)
+        self._books = Bookkeeping(config, clock, self._disk, self._commit_log, self._table)
         self._appender = Appender(config, self._commit_log, self._table, self._tags_codes)
         self._reader = QueueReader(config, self._commit_log, physical_memory_bytes())
         self._confirmation = Confirmation(config, self._commit_log, lambda: self._group_commit.wake())
@@ -76,8 +75,8 @@ class MessageStore:
             config, clock, notify, self._confirmation.unflushed, self._confirmation.on_flushed, workers
         )
         self._queue_flush = QueueFlush(
-            config, clock, self._table, self._confirmation.snapshot, self._write_checkpoint, notify,
-            self._confirmation.fail, workers,
+            config, clock, self._table, self._commit_log, self._confirmation.snapshot, self._books.write_checkpoint,
+            notify, self._confirmation.fail, workers,
         )  # fmt: skip
         self.cleaner = Cleaner(
             config, clock, self._disk, self._commit_log, self._table, self._confirmation, self._group_commit, notify,
@@ -123,24 +122,14 @@ class MessageStore:
         self.cleaner.start()
 
     def _recover(self) -> None:
-        root = self.config.store_path_root_dir
-        clean = self._disk.read(root / "abort") is None
-        checkpoint = load_checkpoint(self._disk, root / "checkpoint")
-        self._commit_log.load()
-        usable = self._table.load()
-        _FILES_LOADED()
-        # From here until a clean stop the files may be out of step.
-        self._disk.write_small(root / "abort", b"")
-        _ABORT_WRITTEN()
-        check_crc = self.config.check_crc_on_recover
-        recovery = Recovery(self._commit_log, self._table, checkpoint, self._tags_codes, check_crc)
-        report = recovery.run(clean=clean, usable=usable)
+        books = self._books
+        report = books.recover(self._tags_codes, check_crc=self.config.check_crc_on_recover)
         self.recovery = report
         _RECOVERED()
-        self._confirmation.begin(max(report.last_store_timestamp, checkpoint.physic_msg_timestamp))
+        self._confirmation.begin(books.store_timestamp)
         _log.info(
-            "state=started clean=%s log_min=%d log_max=%d walked_from=%d records=%d rebuilt=%s",
-            clean, self._commit_log.min_offset, report.end_offset, report.start_offset, report.records, report.rebuilt,
+            "state=started clean=%s log_min=%d log_max=%d walked_from=%d records=%d rebuilt=%s", books.was_clean,
+            self._commit_log.min_offset, report.end_offset, report.start_offset, report.records, report.rebuilt,
         )  # fmt: skip
 
     def shutdown(self) -> None:
@@ -155,7 +144,7 @@ class MessageStore:
             if error is None:
                 self._queue_flush.flush_all()
                 _STOP_BEFORE_ABORT()
-                self._disk.remove(self.config.store_path_root_dir / "abort")
+                self._books.stopped()
                 _STOP_AFTER_ABORT()
         self._confirmation.answer_waiters(self.failure or StoreError("the store is shut down"))
         self._close()
@@ -168,6 +157,11 @@ class MessageStore:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    def configure(self, config: StoreConfig) -> None:
+        """Take a changed configuration, as far as its keys may change while the store runs."""
+        self.config = config
+        self.cleaner.configure(config)
 
     # Appending
 
@@ -241,9 +235,6 @@ class MessageStore:
         """The latched failure of the disk, if there was one."""
         return self._confirmation.failure
 
-    def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        self._disk.write_small(self.config.store_path_root_dir / "checkpoint", checkpoint.encode())
-
     # Reading
 
     def get(
@@ -313,19 +304,28 @@ class MessageStore:
     def delete_topic(self, topic: str) -> int:
         """Remove the ConsumeQueues of `topic`; return how many there were.  Raises `DiskFailed`.
 
-        The log keeps the messages until it expires.  The checkpoint is written at once, so that recovery
-        does not bring the queues back.
+        The log keeps the messages until they expire.  That they are deleted is written down first, durably, so that
+        recovery does not bring them back.  No sync of queues is waited for.
         """
-        # A flush that met a file which is going would take that for a failure of the disk.
-        with self._queue_flush.held():
-            self.cleaner.forget_topic(topic)
+        if self.failure is None:
+            self._books.topic_deleted(topic)
+        self.cleaner.forget(topic)
         removed = self._table.delete_topic(topic)
         _TOPIC_DELETED()
-        if removed and self.failure is None:
-            reached, error = self._group_commit.flush()
-            self._confirmation.on_flushed(reached, error)
-            self._queue_flush.flush_all()
         return removed
+
+    def delete_expired_queues(self, is_kept: Callable[[str], bool]) -> int:
+        """Remove queues whose messages have all expired, but for topics of which `is_kept` is true; how many.
+
+        Such a queue begins at 0 again.  Raises `DiskFailed`.
+        """
+        expired = self.cleaner.expired_queues(is_kept)
+        if expired and self.failure is None:
+            self._books.queues_deleted({(queue.topic, queue.queue_id) for queue in expired})
+        for queue in expired:
+            self.cleaner.forget(queue.topic, queue.queue_id)
+            self._table.delete_queue(queue.topic, queue.queue_id)
+        return len(expired)
 
     def runtime_info(self) -> dict[str, str]:
         """Figures of GET_BROKER_RUNTIME_INFO that the store knows, under RocketMQ's names."""
