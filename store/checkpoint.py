@@ -1,5 +1,6 @@
 """The checkpoint file: up to where log and queues were on the disk.  Source: RocketMQ 5.3.3, `StoreCheckpoint`."""
 
+import logging
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,10 @@ from typing import Final
 from store.disk import Disk
 from store.layout import CHECKPOINT_BYTES
 
+_log = logging.getLogger(__name__)
 _FIELDS: Final = struct.Struct(">qqqqq")
+_TIMES: Final = 3
+_DAY_MS: Final = 86_400_000
 
 
 @dataclass(slots=True)
@@ -41,9 +45,29 @@ class Checkpoint:
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - 3000)
 
 
-def load_checkpoint(disk: Disk, path: Path) -> Checkpoint:
-    """Read the checkpoint; one that is missing or too short promises nothing."""
+def load_checkpoint(disk: Disk, path: Path, now_ms: int | None = None) -> Checkpoint:
+    """Read the checkpoint; one that is missing promises nothing.
+
+    Nor does one that cannot be right: too short, a negative number, a time more than a day after `now_ms`.  That is
+    said once in the log.  Raises `DiskFailed`.
+    """
     content = disk.read(path)
-    if content is None or len(content) < _FIELDS.size:
+    if content is None:
         return Checkpoint()
-    return Checkpoint(*_FIELDS.unpack_from(content))
+    fields = _FIELDS.unpack_from(content) if len(content) >= _FIELDS.size else ()
+    reason = _implausible(len(content), fields, now_ms)
+    if reason is not None:
+        _log.warning("file=%s action=not-trusted reason=%r", path, reason)
+        return Checkpoint()
+    return Checkpoint(*fields)
+
+
+def _implausible(size_bytes: int, fields: tuple[int, ...], now_ms: int | None) -> str | None:
+    """Why the fields cannot be right."""
+    if not fields:
+        return f"has {size_bytes} bytes, needs {_FIELDS.size}"
+    if min(fields) < 0:
+        return f"a field is negative: {fields}"
+    if now_ms is not None and max(fields[:_TIMES]) > now_ms + _DAY_MS:
+        return f"a time is in the future: {fields}"
+    return None

@@ -6,6 +6,7 @@ Source: RocketMQ 5.3.3, `CommitLog`, `DefaultAppendMessageCallback`.
 import logging
 import struct
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from remoting.message_record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
@@ -14,7 +15,7 @@ from sprocket.common.failpoints import failpoint
 from store.config import StoreConfig
 from store.disk import Disk, DiskFile
 from store.file_allocator import FileAllocator
-from store.mapped_file_queue import MappedFileQueue, zero_quietly
+from store.mapped_file_queue import Detached, MappedFileQueue, zero_quietly
 from store.record import MIN_RECORD_BYTES, Record, decode, store_timestamp_of
 from store.worker import ThreadWorker, Workers
 
@@ -44,9 +45,15 @@ class CommitLog:
         self._file: DiskFile | None = None
         self._file_start = self._file_end = 0
         self.wrote_offset = 0
+        self.detached: list[Detached] = []
         # The segment that was read last, and the offsets of its bytes.
         self._view = _EMPTY
         self._view_start = self._view_end = 0
+
+    @property
+    def directory(self) -> Path:
+        """Where the segments are."""
+        return self._files.directory
 
     @property
     def min_offset(self) -> int:
@@ -54,8 +61,14 @@ class CommitLog:
         return self._files.first_offset
 
     def load(self) -> None:
-        """Open the segments; `wrote_offset` is then their end until recovery cuts it.  Raises `StoreError`."""
-        self._files.load()
+        """Open the segments; `wrote_offset` is then their end until recovery cuts it.
+
+        Raises `StoreError` if the first does not fit.  Those from the first on that does not fit behind the others are
+        left alone in `detached`: recovery judges whether they are missed.
+        """
+        self.detached = self._files.load_front()
+        if self.detached and not self._files.files:
+            raise StoreError(self.detached[0].reason)
         self.wrote_offset = self._files.end_offset
 
     def segment_end(self, offset: int) -> int:

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Final
 
 from remoting.codes import ResponseCode
-from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.failpoints import failpoint
 from store.batch_consume_queue import BatchConsumeQueue
 from store.config import StoreConfig
 from store.consume_queue import ConsumeQueue
 from store.disk import Disk
 from store.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_type
+from store.mapped_file_queue import warn_of_strangers
+from store.open_files import PooledDisk, descriptor_budget
 
 _log = logging.getLogger(__name__)
 _NO_FILE_NAMES: Final = frozenset({"", ".", ".."})
@@ -26,8 +28,14 @@ class ConsumeQueueTable:
     All queues of a topic are of one type, that of the first: what lies on the disk holds for a topic nobody knows.
     """
 
-    def __init__(self, config: StoreConfig, disk: Disk, type_of: QueueTypeOf = unknown_type) -> None:
-        self._disk = disk
+    def __init__(
+        self,
+        config: StoreConfig,
+        disk: Disk,
+        type_of: QueueTypeOf = unknown_type,
+        max_descriptors: int | None = None,
+    ) -> None:
+        self._disk = PooledDisk(disk, descriptor_budget() if max_descriptors is None else max_descriptors)
         self._type_of = type_of
         self._directory: Path = config.consume_queue_path
         self._file_bytes = config.consume_queue_file_bytes
@@ -35,35 +43,51 @@ class ConsumeQueueTable:
         self._batch_file_bytes = config.batch_consume_queue_file_bytes
         self.by_key: dict[tuple[str, int], LogicQueue] = {}
         self._types: dict[str, QueueType] = {}
+        # Names of files that lie where the directory of a topic would be.
+        self._blocked: set[str] = set()
 
     def __iter__(self) -> Iterator[LogicQueue]:
         return iter(list(self.by_key.values()))
 
     def load(self) -> bool:
-        """Open what is on disk.  False if any queue could not be used and was removed, to be rebuilt from the log.
+        """Find what is on disk.  False if any queue could not be used and was removed, to be rebuilt from the log.
 
-        Raises `StoreError` for a topic that has queues of another type than it was given.
+        Only names and sizes are looked at; a file is opened by its first use.  Raises `DiskFailed`, also for a file
+        where a directory should be, and `StoreError` for a topic that has queues of another type than it was given.
         """
         usable = self._load(self._directory, QueueType.SIMPLE)
         return self._load(self._batch_directory, QueueType.BATCH) and usable
 
     def _load(self, directory: Path, queue_type: QueueType) -> bool:
         usable = True
-        for topic in self._disk.names(directory):
-            for name in self._disk.names(directory / topic):
-                if not (name.isascii() and name.isdigit()):
-                    _log.warning("directory=%s action=ignored reason=no-queue", directory / topic / name)
-                    continue
-                self._check_type(directory / topic, topic, queue_type)
-                queue = self.get_or_create(topic, int(name))
-                try:
-                    queue.load()
-                except StoreError as error:
-                    # A ConsumeQueue holds nothing that the log does not hold.
-                    _log.warning("topic=%s queue=%s action=rebuild reason=%r", topic, name, str(error))
-                    queue.destroy()
-                    usable = False
+        strange = []
+        for topic, size in self._disk.entries(directory):
+            if size is not None:
+                strange.append(topic)
+                self._blocked.add(topic)
+                continue
+            topic_directory = directory / topic
+            queue_ids, others = _queue_ids(self._disk.entries(topic_directory))
+            if others:
+                warn_of_strangers(topic_directory, others)
+            for queue_id in queue_ids:
+                self._check_type(topic_directory, topic, queue_type)
+                usable = self._load_queue(self.get_or_create(topic, queue_id)) and usable
+        if strange:
+            warn_of_strangers(directory, strange)
         return usable
+
+    def _load_queue(self, queue: LogicQueue) -> bool:
+        try:
+            queue.load()
+        except DiskFailed:
+            raise
+        except StoreError as error:
+            # A ConsumeQueue holds nothing that the log does not hold.
+            _log.warning("topic=%s queue=%d action=rebuild reason=%r", queue.topic, queue.queue_id, str(error))
+            queue.destroy()
+            return False
+        return True
 
     def _check_type(self, directory: Path, topic: str, queue_type: QueueType) -> None:
         given = self._types.get(topic) or self._type_of(topic)
@@ -85,7 +109,7 @@ class ConsumeQueueTable:
         """
         queue = self.by_key.get((topic, queue_id))
         if queue is None:
-            if topic in _NO_FILE_NAMES or "/" in topic or "\0" in topic or queue_id < 0:
+            if topic in self._blocked or topic in _NO_FILE_NAMES or "/" in topic or "\0" in topic or queue_id < 0:
                 remark = f"message is illegal: topic {topic!r} queue {queue_id} cannot be a directory"
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
             queue = self.by_key[topic, queue_id] = self._make(topic, queue_id)
@@ -98,28 +122,41 @@ class ConsumeQueueTable:
         return ConsumeQueue(self._disk, self._directory, topic, queue_id, self._file_bytes)
 
     def delete_topic(self, topic: str) -> int:
-        """Remove all queues of `topic`; return how many there were."""
+        """Remove all queues of `topic`; return how many there were.  Not durable: see `store.deleted_topics`."""
         keys = [key for key in self.by_key if key[0] == topic]
         for key in keys:
             self.by_key.pop(key).destroy()
             _DELETE_BETWEEN_QUEUES()
         _QUEUES_DELETED()
         self._types.pop(topic, None)
-        self._disk.remove_tree(self._directory / topic)
-        self._disk.remove_tree(self._batch_directory / topic)
+        for directory in (self._directory, self._batch_directory):
+            self._disk.remove_files(directory / topic, ())
         return len(keys)
 
-    def delete_queue(self, topic: str, queue_id: int) -> None:
-        """Remove one queue."""
-        self.by_key.pop((topic, queue_id)).destroy()
-        if not any(key[0] == topic for key in self.by_key):
-            self.delete_topic(topic)
-
     def destroy(self) -> None:
-        """Empty every queue and remove its files."""
+        """Forget every queue and remove its files.  Not durable: whoever calls has noted that they are made anew."""
         for queue in self:
             queue.destroy()
+        self.by_key.clear()
 
     def close(self) -> None:
         for queue in self:
             queue.close()
+
+    # Open files
+
+    @property
+    def files(self) -> PooledDisk:
+        """The files of the queues, a bounded number of which are open."""
+        return self._disk
+
+
+def _queue_ids(entries: list[tuple[str, int | None]]) -> tuple[list[int], list[str]]:
+    """The ids that directories of a topic name, and what else is there."""
+    queue_ids, others = [], []
+    for name, size in entries:
+        if size is None and name.isascii() and name.isdigit() and name == str(int(name[:10])):
+            queue_ids.append(int(name))
+        else:
+            others.append(name)
+    return queue_ids, others

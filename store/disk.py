@@ -13,12 +13,14 @@ import mmap
 import os
 import shutil
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from sprocket.common.atomic_file import sync_directory
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
+from store.file_extents import content_end
 
 Content: TypeAlias = bytes | bytearray | memoryview
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -30,9 +32,9 @@ _CREATED: Final = failpoint("disk.created")
 _WRITE: Final = failpoint("disk.write", takes_error=True)
 _SYNC: Final = failpoint("disk.sync", takes_error=True)
 _BEFORE_DIRECTORY_SYNC: Final = failpoint("disk.before_directory_sync", takes_error=True)
-_CUT_SHORT: Final = failpoint("disk.cut_short", takes_error=True)
 _WRITE_SMALL: Final = failpoint("disk.write_small", takes_error=True)
 _SMALL_WRITTEN: Final = failpoint("disk.small_written", takes_error=True)
+_RENAMED: Final = failpoint("disk.renamed", takes_error=True)
 _REMOVE: Final = failpoint("disk.remove", takes_error=True)
 _REMOVE_TREE: Final = failpoint("disk.remove_tree", takes_error=True)
 
@@ -41,7 +43,6 @@ class DiskFile(Protocol):
     """One file of fixed size.  `view` shows every write at once; slices of it stay valid after `close`."""
 
     path: Path
-    size_bytes: int
 
     @property
     def view(self) -> memoryview:
@@ -56,8 +57,11 @@ class DiskFile(Protocol):
         """Return when everything written is on the disk.  Raises `DiskFailed`.  May run in any thread."""
         ...
 
-    def cut(self, position: int) -> None:
-        """Make all bytes from `position` on zero.  Not synced.  Raises `DiskFull` or `DiskFailed`."""
+    def content_end(self, position: int) -> int:
+        """One past the last byte from `position` on that is not zero; `position` if all are.
+
+        Cheap where nothing was ever written.  Raises `DiskFailed`.
+        """
         ...
 
     def close(self) -> None:
@@ -78,7 +82,7 @@ class Disk(Protocol):
         """Make a zero-filled file, its directories included.
 
         With `preallocate` its blocks are reserved.  The first `sync` of the file makes its directory entry
-        durable too.  Raises `DiskFull` or `DiskFailed`; the file is then not there.
+        and those of its directories durable too.  Raises `DiskFull` or `DiskFailed`; the file is then not there.
         """
         ...
 
@@ -90,6 +94,13 @@ class Disk(Protocol):
         """Names in `directory`, sorted; empty if it does not exist."""
         ...
 
+    def entries(self, directory: Path) -> list[tuple[str, int | None]]:
+        """(name, size in bytes) of all in `directory`, sorted; the size of what is no regular file is None.
+
+        Empty if it does not exist.  Raises `DiskFailed`, also if it is a file.
+        """
+        ...
+
     def size(self, path: Path) -> int | None:
         """Bytes of a file; None if there is none."""
         ...
@@ -99,7 +110,24 @@ class Disk(Protocol):
         ...
 
     def write_small(self, path: Path, content: bytes) -> None:
-        """Write a small file in place and sync it and its directory.  Raises `DiskFull` or `DiskFailed`."""
+        """Write a small file in place and sync it and its directory.  Raises `DiskFull` or `DiskFailed`.
+
+        A crash in the middle may leave any mixture of old and new; see `store.sealed_file`.
+        """
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file another name in the same directory, durably, in place of what had that name.
+
+        A crash in the middle leaves the old `target` or the new one.  Raises `DiskFull` or `DiskFailed`.
+        """
+        ...
+
+    def remove_files(self, directory: Path, names: Sequence[str]) -> None:
+        """Remove files of `directory`, and `directory` itself if it is then empty.  Not durable: no sync.
+
+        What does not exist is fine.  Raises `DiskFailed`.
+        """
         ...
 
     def remove(self, path: Path) -> None:
@@ -107,11 +135,14 @@ class Disk(Protocol):
         ...
 
     def remove_tree(self, directory: Path) -> None:
-        """Remove a directory and all in it; one that does not exist is fine."""
+        """Remove a directory and all in it, durably; one that does not exist is fine."""
         ...
 
     def lock(self, path: Path) -> DiskLock:
-        """Take the lock file.  Raises `StoreError` if another process or store holds it."""
+        """Take the lock file; its directories are made, durably.
+
+        Raises `StoreError` if another process or store holds it.
+        """
         ...
 
     def used_ratio(self, path: Path) -> float:
@@ -122,19 +153,19 @@ class Disk(Protocol):
 class RealFile:
     """A `DiskFile` on the operating system."""
 
-    __slots__ = ("_descriptor", "_preallocate", "_unsynced_directories", "_view", "path", "size_bytes")
+    __slots__ = ("_descriptor", "_is_new", "_unsynced_directories", "_view", "path", "size_bytes")
 
-    def __init__(self, path: Path, descriptor: int, size_bytes: int, preallocate: bool) -> None:
+    def __init__(self, path: Path, descriptor: int, size_bytes: int, unsynced_directories: set[Path]) -> None:
         self.path = path
         self.size_bytes = size_bytes
         self._descriptor = descriptor
-        self._preallocate = preallocate
-        self._unsynced_directories: list[Path] = []
+        self._unsynced_directories = unsynced_directories
+        self._is_new = False
         self._view: memoryview | None = None
 
-    def created_in(self, directories: list[Path]) -> None:
-        """Remember that the entries in `directories` are new and need a sync of their own."""
-        self._unsynced_directories = directories
+    def is_created(self) -> None:
+        """Remember that the file's name needs a sync of its own."""
+        self._is_new = True
 
     @property
     def view(self) -> memoryview:
@@ -159,22 +190,24 @@ class RealFile:
         try:
             _SYNC()
             os.fdatasync(self._descriptor)
-            if self._unsynced_directories:
+            if self._is_new:
                 _BEFORE_DIRECTORY_SYNC()
-                for directory in self._unsynced_directories:
-                    sync_directory(directory)
-                self._unsynced_directories = []
+                # Another file may have come first into a new directory without being synced yet.
+                unsynced = self._unsynced_directories.intersection(self.path.parents)
+                for directory in {self.path.parent} | unsynced:
+                    with contextlib.suppress(FileNotFoundError):  # removed, and this file with it
+                        sync_directory(directory)
+                self._unsynced_directories -= unsynced
+                self._is_new = False
         except OSError as error:
             # Whatever the cause, the kernel may have marked the failed pages clean: never retry.
             raise DiskFailed(f"sync {self.path}: {error}") from error
 
-    def cut(self, position: int) -> None:
+    def content_end(self, position: int) -> int:
         try:
-            os.ftruncate(self._descriptor, position)
-            _CUT_SHORT()
-            _extend(self._descriptor, self.size_bytes, self._preallocate)
+            return content_end(self._descriptor, position, self.size_bytes)
         except OSError as error:
-            raise _as_store_error(error, "cut", self.path) from error
+            raise _as_store_error(error, "read", self.path) from error
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -196,11 +229,15 @@ class _RealLock:
 class RealDisk:
     """The operating system's files."""
 
+    def __init__(self) -> None:
+        # Directories in which another directory is new and not durable yet.
+        self._unsynced_directories: set[Path] = set()
+
     def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> RealFile:
         descriptor = -1
         try:
             _CREATE()
-            changed = _make_directories(path.parent)
+            self._unsynced_directories.update(_make_directories(path.parent))
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             _BEFORE_ALLOCATE()
             _extend(descriptor, size_bytes, preallocate)
@@ -210,15 +247,15 @@ class RealDisk:
                 with contextlib.suppress(OSError):
                     path.unlink()
             raise _as_store_error(error, "create", path) from error
-        file = RealFile(path, descriptor, size_bytes, preallocate)
-        file.created_in(changed)
+        file = RealFile(path, descriptor, size_bytes, self._unsynced_directories)
+        file.is_created()
         _CREATED()
         return file
 
     def open(self, path: Path, *, preallocate: bool) -> RealFile:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            return RealFile(path, descriptor, os.fstat(descriptor).st_size, preallocate)
+            return RealFile(path, descriptor, os.fstat(descriptor).st_size, self._unsynced_directories)
         except OSError as error:
             raise _as_store_error(error, "open", path) from error
 
@@ -230,11 +267,22 @@ class RealDisk:
         except OSError as error:
             raise _as_store_error(error, "list", directory) from error
 
+    def entries(self, directory: Path) -> list[tuple[str, int | None]]:
+        try:
+            with os.scandir(directory) as found:
+                return sorted((entry.name, entry.stat().st_size if entry.is_file() else None) for entry in found)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _as_store_error(error, "list", directory) from error
+
     def size(self, path: Path) -> int | None:
         try:
             return path.stat().st_size
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise _as_store_error(error, "look at", path) from error
 
     def read(self, path: Path) -> bytes | None:
         try:
@@ -246,7 +294,8 @@ class RealDisk:
 
     def write_small(self, path: Path, content: bytes) -> None:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            for directory in _make_directories(path.parent):
+                sync_directory(directory)
             created = not path.exists()
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
@@ -261,6 +310,23 @@ class RealDisk:
                 sync_directory(path.parent)
         except OSError as error:
             raise _as_store_error(error, "write", path) from error
+
+    def rename(self, source: Path, target: Path) -> None:
+        try:
+            source.replace(target)
+            _RENAMED()
+            sync_directory(target.parent)
+        except OSError as error:
+            raise _as_store_error(error, "rename", source) from error
+
+    def remove_files(self, directory: Path, names: Sequence[str]) -> None:
+        try:
+            for name in names:
+                (directory / name).unlink(missing_ok=True)
+            directory.rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+                raise _as_store_error(error, "remove", directory) from error
 
     def remove(self, path: Path) -> None:
         try:
@@ -287,7 +353,9 @@ class RealDisk:
         # same byte, and, unlike a POSIX lock, with a second store in this very process.
         descriptor = -1
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            # Durably: the store's first segment does not know that the root it lies in is new as well.
+            for changed in _make_directories(path.parent):
+                sync_directory(changed)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _WHOLE_FILE_WRITE_LOCK)
         except OSError as error:
@@ -307,8 +375,8 @@ class RealDisk:
 
 
 def _make_directories(directory: Path) -> list[Path]:
-    """Make `directory` and its parents; return the directories in which an entry is or will be new."""
-    changed = [directory]
+    """Make `directory` and its parents; return the directories in which another one is new."""
+    changed = []
     missing = directory
     while not missing.exists():
         missing = missing.parent

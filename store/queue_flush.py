@@ -5,42 +5,52 @@ thorough flush also follows each 64 MiB of log, so that recovery after a crash h
 """
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
 from store.checkpoint import Checkpoint
+from store.commit_log import CommitLog
 from store.config import StoreConfig
 from store.consume_queue_table import ConsumeQueueTable
 from store.group_commit import Notify
+from store.logic_queue import LogicQueue
+from store.queue_list import QueueKey
 from store.worker import ThreadWorker, Workers
 
 _PAGE_BYTES: Final = 4096
 _CHECKPOINT_LOG_BYTES: Final = 64 * 1024 * 1024
+_QUEUES_AT_ONCE: Final = 256
+_PAUSE_S: Final = 0.001
 _BETWEEN_QUEUES: Final = failpoint("queue_flush.between_queues")
 _BEFORE_CHECKPOINT: Final = failpoint("queue_flush.before_checkpoint")
 _AFTER_CHECKPOINT: Final = failpoint("queue_flush.after_checkpoint")
 
 
 class QueueFlush:
-    """The thread.  `snapshot` gives the checkpoint that holds once all queues are flushed; `write` stores it."""
+    """The thread.
+
+    `snapshot` gives the checkpoint that holds once all queues are flushed; `write` stores it, with the units of each
+    queue that are on the disk by then.
+    """
 
     def __init__(
         self,
         config: StoreConfig,
         clock: Clock,
         table: ConsumeQueueTable,
+        log: CommitLog,
         snapshot: Callable[[], Checkpoint],
-        write: Callable[[Checkpoint], None],
+        write: Callable[[Checkpoint, dict[QueueKey, int]], None],
         notify: Notify,
         failed: Callable[[DiskFailed], None],
         workers: Workers = ThreadWorker,
     ) -> None:
         self._clock = clock
         self._table = table
+        self._log = log
         self._snapshot = snapshot
         self._write = write
         self._notify = notify
@@ -50,7 +60,9 @@ class QueueFlush:
         self._last_thorough = clock.monotonic()
         self._checkpoint_offset = 0
         self._busy = threading.Lock()
+        self._pause = threading.Event()
         self._worker = workers("store-flush-queues", self._turn, config.flush_interval_consume_queue / 1000)
+        table.files.on_pressure = self._worker.wake
         # Something else to do each turn, in this thread: the figures are sampled here.
         self.on_tick: Callable[[], None] = _nothing
 
@@ -63,17 +75,16 @@ class QueueFlush:
         """End the thread."""
         self._worker.stop()
 
-    def held(self) -> AbstractContextManager[object]:
-        """While this is entered no queue is flushed: files may go.  Waits for the flush that runs."""
-        return self._busy
-
     def flush_all(self) -> None:
         """Flush every queue and write the checkpoint.  Raises `DiskFailed` or `DiskFull`."""
         with self._busy:
             checkpoint = self._snapshot()
-            self._flush_queues(1)
+            end_units = self._flush_and_list()
+            # What the queues say beyond the checkpoint must be in the log too, or a crash makes them say too much.
+            for file in self._log.files_between(checkpoint.confirm_phy_offset, self._log.wrote_offset):
+                file.sync()
             _BEFORE_CHECKPOINT()
-            self._write(checkpoint)
+            self._write(checkpoint, end_units)
             _AFTER_CHECKPOINT()
             self._checkpoint_offset = checkpoint.confirm_phy_offset
 
@@ -86,16 +97,41 @@ class QueueFlush:
             self.flush_all()
         else:
             with self._busy:
-                self._flush_queues(max(1, self._least_bytes))
+                # Files with unsynced entries cannot be closed for others.
+                self._flush_queues(1 if self._table.files.is_under_pressure else max(1, self._least_bytes))
 
     def _flush_queues(self, least_bytes: int) -> None:
-        for queue in self._table:
-            if queue.unflushed_bytes() >= least_bytes:
-                files, offset = queue.files_to_flush()
+        for queues in self._slices():
+            for queue in queues:
+                if queue.unflushed_bytes() >= least_bytes:
+                    files, end = queue.files_to_flush()
+                    for file in files:
+                        file.sync()
+                    queue.flushed(end)
+                    _BETWEEN_QUEUES()
+
+    def _flush_and_list(self) -> dict[QueueKey, int]:
+        """Flush all queues; return one past the last unit of each that has any."""
+        end_units = {}
+        for queues in self._slices():
+            for queue in queues:
+                files, end = queue.files_to_flush()
                 for file in files:
                     file.sync()
-                queue.flushed(offset)
-                _BETWEEN_QUEUES()
+                queue.flushed(end)
+                if files:
+                    _BETWEEN_QUEUES()
+                if end:
+                    end_units[queue.topic, queue.queue_id] = end
+        return end_units
+
+    def _slices(self) -> Iterator[list[LogicQueue]]:
+        """All queues, some at a time; in between whoever sends gets the interpreter."""
+        queues = list(self._table)
+        for at in range(0, len(queues), _QUEUES_AT_ONCE):
+            if at:
+                self._pause.wait(_PAUSE_S)
+            yield queues[at : at + _QUEUES_AT_ONCE]
 
     def _turn(self) -> bool:
         try:

@@ -1,15 +1,19 @@
 """Brings log and ConsumeQueues into agreement when the store starts.
 
-Recovery is total: whatever a crash left, the log ends behind its last valid record with zeros behind it,
-and each ConsumeQueue says exactly what the log says.  It verifies by offset: an entry counts if the
-record it points to is there and says the same topic, queue and queue offset.
+Recovery is total: whatever is in the files, the store starts with a log that holds all that was promised and ends
+behind its last valid record with zeros behind it, and with ConsumeQueues that say exactly what the log says; or it
+refuses, naming file, offset and reason.
 
-How far to trust comes from the last run: after a clean stop everything is on the disk; after a crash the
-checkpoint names the offset up to which log and queues are.  Entries beyond that are dropped and made
-anew by walking the log.  If the walk meets a queue that lacks older entries, all queues are rebuilt.
+How far to trust comes from the last run.  The list of queues (`store.queue_list`) says up to which offset log and
+queues are on the disk, and how long each queue was: what a queue has beyond is dropped, the log is walked from that
+offset, and entries are made anew.  A queue that lacks anything of it means that all queues are made anew from the
+whole log.  A store of RocketMQ has no list: there the checkpoint says how far to trust after a crash, and each entry
+counts whose record is there and says the same topic, queue and queue offset.
 
-Source of the cases: RocketMQ 5.3.3, `CommitLog.recoverNormally`, `recoverAbnormally`,
-`ConsumeQueue.recover`, `correctMinOffset`.
+Damage before the promised offset is a refusal.  Damage behind it ends the log; what is cut off is kept in a folder if
+whole records are among it (`store.cut_aside`).
+
+Source of the cases: RocketMQ 5.3.3, `CommitLog.recoverNormally`, `recoverAbnormally`, `ConsumeQueue.recover`.
 """
 
 import logging
@@ -17,19 +21,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from remoting.message_record import SysFlag
+from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
 from store.checkpoint import Checkpoint
 from store.chunk_scan import ChunkScan
 from store.commit_log import CommitLog, LogScan
-from store.consume_queue import BLANK_SIZE
 from store.consume_queue_table import ConsumeQueueTable
-from store.logic_queue import LogicQueue
+from store.deleted_topics import DeletedTopics
+from store.layout import file_name
+from store.queue_check import QueueCheck, restore_expired
+from store.queue_list import QueueList
 from store.record import MIN_RECORD_BYTES, Record, TagsCodes, decode
+from store.record_batch import RecordBatch
 from store.redispatch import QueueIncomplete, Redispatch
 
 _log = logging.getLogger(__name__)
 # Damaged newest records that are stepped over one by one before everything is walked.
 _TRIES: Final = 8
+_NOT_DISPATCHED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _VERIFIED: Final = failpoint("recovery.verified")
 _WALKED: Final = failpoint("recovery.walked")
 _QUEUES_DESTROYED: Final = failpoint("recovery.queues_destroyed")
@@ -50,11 +60,26 @@ class RecoveryReport:
     last_store_timestamp: int
 
 
+@dataclass(slots=True)
+class Evidence:
+    """What the last run left in writing besides log, queues and checkpoint.
+
+    `note_rebuild` is called before the queues are removed to be made anew.  `end_log` cuts the log at an offset, for a
+    reason.  `has_content_behind` says whether anything but zeros lies behind an offset of the log.
+    """
+
+    queue_list: QueueList | None
+    deleted: DeletedTopics | None
+    note_rebuild: Callable[[], None]
+    end_log: Callable[[int, str], object]
+    has_content_behind: Callable[[int], bool]
+
+
 class Recovery:
     """One recovery.
 
     The log is walked in arrays.  With `by_record` it is walked record by record: slow, simple, and the reference
-    that the fast walk is tested and measured against.
+    that the fast walk is tested and measured against.  Without `evidence` it is that of a store of RocketMQ.
     """
 
     def __init__(
@@ -66,6 +91,7 @@ class Recovery:
         check_crc: bool,
         *,
         by_record: bool = False,
+        evidence: Evidence | None = None,
     ) -> None:
         self._log = log
         self._table = table
@@ -73,34 +99,49 @@ class Recovery:
         self._tags_codes = tags_codes
         self._check_crc = check_crc
         self._by_record = by_record
+        self._evidence = evidence or Evidence(
+            None, None, lambda: None, lambda end, reason: log.cut(end), lambda _: True
+        )
+        self._listed = self._evidence.queue_list
+        self._deleted = self._evidence.deleted
 
     def run(self, *, clean: bool, usable: bool) -> RecoveryReport:
         """Recover.  `usable` is False when queues were removed because their files could not be used.
 
-        Raises `DiskFull` or `DiskFailed` if the disk does not let us.
+        Raises `StoreError` naming file and offset if the log lacks what was promised, `DiskFull` or `DiskFailed` if
+        the disk does not let us.
         """
-        if self._log.wrote_offset == self._log.min_offset:
+        log, listed = self._log, self._listed
+        promised = self._promised_offset()
+        if promised > log.wrote_offset:
+            raise self._refusal(log.wrote_offset, "the segment is missing", promised)
+        if log.wrote_offset == log.min_offset:
             # As RocketMQ: without a log the queues mean nothing.
             self._table.destroy()
-            return RecoveryReport(0, self._log.wrote_offset, 0, "no log", False, 0)
-        bound = self._log.wrote_offset if clean else self._trusted_offset()
-        rebuilt = not usable
-        if usable:
+            return RecoveryReport(0, log.wrote_offset, 0, "no log", False, 0)
+        report = None
+        if usable and not (listed is not None and listed.must_rebuild):
             try:
-                report = self._walk_from_good(bound, clean)
+                report = self._walk_from_list(listed, clean) if listed else self._walk_from_queues(clean)
             except QueueIncomplete as error:
                 _log.warning("action=rebuild-all reason=%r", str(error))
-                rebuilt = True
-        if rebuilt:
-            self._table.destroy()
-            _QUEUES_DESTROYED()
-            report = self._walk(self._log.min_offset, clean)
-        report.rebuilt = rebuilt
-        self._cut_log(report)
+        if report is None:
+            report = self._rebuild()
+        self._check_end(report, promised)
+        self._end_log(report)
         return report
 
+    # How far to trust
+
+    def _promised_offset(self) -> int:
+        """Offset before which the log was on the disk, as far as anybody said so."""
+        listed, checkpoint = self._listed, self._checkpoint
+        if listed is not None and listed.log_offset:
+            return listed.log_offset
+        return checkpoint.confirm_phy_offset if checkpoint.confirm_phy_offset <= self._log.wrote_offset else 0
+
     def _trusted_offset(self) -> int:
-        """Offset before which log and queues are on the disk."""
+        """Without a list: offset before which log and queues are on the disk after a crash."""
         log, checkpoint = self._log, self._checkpoint
         if checkpoint.confirm_phy_offset > 0:
             return checkpoint.confirm_phy_offset
@@ -114,21 +155,70 @@ class Recovery:
             offset += log.segment_bytes
         return trusted
 
-    def _walk_from_good(self, bound: int, clean: bool) -> RecoveryReport:
+    def _check_end(self, report: RecoveryReport, promised: int) -> None:
+        if report.end_offset >= promised:
+            return
+        listed = self._listed
+        if (listed is None or not listed.log_offset) and not self._evidence.has_content_behind(report.end_offset):
+            # Nothing was lost there: the log never reached so far.
+            _log.warning(
+                "checkpoint=not-trusted confirm=%d log_end=%d reason=from-the-future", promised, report.end_offset
+            )
+            return
+        raise self._refusal(report.end_offset, report.reason, promised)
+
+    def _refusal(self, offset: int, reason: str, promised: int) -> StoreError:
+        log = self._log
+        path = log.directory / file_name(offset - offset % log.segment_bytes)
+        return StoreError(
+            f"{path}: physical offset {offset}: {reason}; but the log was on the disk up to {promised}. Nothing of the"
+            " log was changed. `sprocket store check DIR` says what is wrong, `sprocket store repair DIR` what a"
+            " repair would lose; a replica or a backup may still have it"
+        )
+
+    # Walking
+
+    def _walk_from_list(self, listed: QueueList, clean: bool) -> RecoveryReport:
+        check = QueueCheck(self._log, self._table)
+        check.keep_listed(listed, self._deleted, clean=clean)
+        _VERIFIED()
+        if check.newest is not None:
+            self._check_newest(*check.newest, listed.log_offset)
+        return self._walk(max(listed.log_offset, self._log.min_offset))
+
+    def _check_newest(self, physical_offset: int, size: int, promised: int) -> None:
+        """The newest record is not walked again: see that it is whole."""
+        view = self._log.slice_at(physical_offset, size)
+        record = "not in the log" if view is None else decode(view, check_crc=self._check_crc)
+        if isinstance(record, str):
+            raise self._refusal(physical_offset, record, promised)
+
+    def _walk_from_queues(self, clean: bool) -> RecoveryReport:
+        bound = self._log.wrote_offset if clean else self._trusted_offset()
         for _ in range(_TRIES):
-            report = self._walk(bound, clean)
+            check = QueueCheck(self._log, self._table)
+            start = check.keep_holding(bound, clean=clean)
+            _VERIFIED()
+            report = self._walk(start)
+            if check.claimed_offset > report.end_offset:
+                raise self._refusal(report.end_offset, report.reason, check.claimed_offset)
             if report.records or report.start_offset == self._log.min_offset:
                 return report
             # The newest entry points to a record that is damaged: drop the entry and begin before it.
             bound = report.start_offset
         raise QueueIncomplete(f"no valid record near physical offset {bound}")
 
-    def _walk(self, bound: int, clean: bool) -> RecoveryReport:
-        start = self._log.min_offset
-        for queue in self._table:
-            last = self._verify_queue(queue, bound, clean)
-            start = max(start, last)
-        _VERIFIED()
+    def _rebuild(self) -> RecoveryReport:
+        self._evidence.note_rebuild()
+        self._table.destroy()
+        _QUEUES_DESTROYED()
+        report = self._walk(self._log.min_offset)
+        report.rebuilt = True
+        if self._listed is not None:
+            restore_expired(self._table, self._listed, self._deleted)
+        return report
+
+    def _walk(self, start: int) -> RecoveryReport:
         redispatch = Redispatch(self._table, self._tags_codes, is_whole=start == self._log.min_offset)
         scan = (LogScan if self._by_record else ChunkScan)(self._log, start, check_crc=self._check_crc)
         records = last_store_timestamp = 0
@@ -136,58 +226,23 @@ class Recovery:
             if isinstance(found, Record):
                 records += 1
                 last_store_timestamp = found.store_timestamp
-                redispatch.add(found)
+                if self._deleted is None or found.physical_offset >= self._deleted.offset_of(found.topic):
+                    redispatch.add(found)
             else:
                 records += len(found)
                 last_store_timestamp = found.store_timestamp(-1)
+                if self._deleted:
+                    leave_out_deleted(found, self._deleted)
                 redispatch.add_batch(found)
         redispatch.finish()
         _WALKED()
         return RecoveryReport(start, scan.end_offset, records, scan.reason, False, last_store_timestamp)
 
-    def _verify_queue(self, queue: LogicQueue, bound: int, clean: bool) -> int:
-        """Keep the entries that hold; return where the record of the last one begins, -1 without one."""
-        first = queue.first_unit
-        end = first_false(first, queue.capacity_unit, lambda unit: self._holds(queue, unit, bound))
-        start = first_false(first, end, lambda unit: self._is_gone(queue, unit))
-        behind = queue.unit(end)
-        queue.set_range(start, end, cut=not clean or (behind is not None and behind != (0, 0, 0)))
-        last = queue.unit(end - 1) if end > start else None
-        return -1 if last is None else last[0]
-
-    def _holds(self, queue: LogicQueue, unit: int, bound: int) -> bool:
-        """Whether a unit is one to keep: true for a prefix of the units, false behind it."""
-        entry = queue.unit(unit)
-        if entry is None:
-            return False
-        physical_offset, size, _ = entry
-        if self._is_gone(queue, unit):
-            return True
-        if size < MIN_RECORD_BYTES or physical_offset >= bound:
-            return False
-        view = self._log.slice_at(physical_offset, size)
-        record = None if view is None else decode(view, check_crc=False)
-        return (
-            isinstance(record, Record)
-            and record.physical_offset == physical_offset
-            and queue.agrees(unit, record)
-            and record.queue_id == queue.queue_id
-            and record.topic == queue.topic
-        )
-
-    def _is_gone(self, queue: LogicQueue, unit: int) -> bool:
-        """Whether a unit stands for a record that the log no longer holds."""
-        entry = queue.unit(unit)
-        if entry is None or entry[1] <= 0 or entry[0] < 0:
-            return False
-        return entry[1] == BLANK_SIZE or entry[0] < self._log.min_offset
-
-    def _cut_log(self, report: RecoveryReport) -> None:
+    def _end_log(self, report: RecoveryReport) -> None:
         log = self._log
         wrote = log.wrote_offset
-        # Always, also after a clean stop: what lies behind may be a record torn at its front.
         _BEFORE_CUT()
-        log.cut(report.end_offset)
+        self._evidence.end_log(report.end_offset, report.reason)
         _CUT()
         # A killed process leaves records in the page cache that no sync has covered yet.
         for file in log.files_between(report.start_offset, report.end_offset):
@@ -196,19 +251,11 @@ class Recovery:
         _log.info("log_end=%d was=%d reason=%r", report.end_offset, wrote, report.reason)
 
 
-def first_false(start: int, end: int, holds: Callable[[int], bool]) -> int:
-    """First number of ``[start, end)`` for which `holds` is false, `end` if none; before it all are true."""
-    # Steps that double first: most queues are nearly empty, and each probe far behind their last entry would make
-    # the system fetch pages of a hole.
-    origin, probe = start, start
-    while probe < end and holds(probe):
-        start = probe + 1
-        probe += probe - origin + 1
-    end = min(end, probe)
-    while start < end:
-        middle = (start + end) // 2
-        if holds(middle):
-            start = middle + 1
-        else:
-            end = middle
-    return start
+def leave_out_deleted(batch: RecordBatch, deleted: DeletedTopics) -> None:
+    """Let no record of a topic that was deleted after it enter a ConsumeQueue."""
+    for index, topic in enumerate(batch.topics):
+        before = deleted.offset_of(topic) - batch.base
+        if before > 0:
+            is_deleted = (batch.topic_index == index) & (batch.positions < before)
+            # As a prepared message: it is in the log and in no queue.
+            batch.sys_flags[is_deleted] |= _NOT_DISPATCHED

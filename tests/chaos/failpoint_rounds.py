@@ -54,6 +54,8 @@ WAYS: Final = {
     "": Way(Scene.SERVING),
     "appender.after_take_back": Way(Scene.DISK_FULL),
     "commit_log.before_erase": Way(Scene.DISK_FULL),
+    "bookkeeping.abort_written": Way(Scene.STARTING),
+    "bookkeeping.files_loaded": Way(Scene.STARTING),
     "commit_log.cut": Way(Scene.STARTING),
     # The first ones are reached by the start; these are meant in service.
     "disk.create": Way(Scene.SERVING, 8),
@@ -68,8 +70,6 @@ WAYS: Final = {
     "file_allocator.discarded": Way(Scene.STOPPING),
     "mapped_file_queue.cut_between_files": Way(Scene.STARTING),
     "mapped_file_queue.half_created": Way(Scene.HALF_CREATED),
-    "message_store.abort_written": Way(Scene.STARTING),
-    "message_store.files_loaded": Way(Scene.STARTING),
     "message_store.locked": Way(Scene.STARTING),
     "message_store.recovered": Way(Scene.STARTING),
     "message_store.stop": Way(Scene.STOPPING),

@@ -56,8 +56,8 @@ class FaultyFile:
             raise DiskFailed(f"sync {self.path}")
         self._file.sync()
 
-    def cut(self, position: int) -> None:
-        self._file.cut(position)
+    def content_end(self, position: int) -> int:
+        return self._file.content_end(position)
 
     def close(self) -> None:
         self._file.close()
@@ -67,6 +67,7 @@ class FaultyDisk(RealDisk):
     """The real disk with faults to order."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.write_fault: Callable[[Path], bool] | None = None
         self.write_error: type[DiskFull] | type[DiskFailed] = DiskFull
         self.create_fails = False

@@ -18,10 +18,8 @@ def test_a_file_shows_every_write_in_its_view(tmp_path: Path) -> None:
     file.write(4000, b"x" * 200)
     assert bytes(view[3999:4201]) == b"\0" + b"x" * 200 + b"\0"
     file.sync()
-    file.cut(4100)
-    assert bytes(view[4099:4200]) == b"x" + bytes(100)
     file.close()
-    assert bytes(view[4099:4101]) == b"x\0"
+    assert bytes(view[4199:4201]) == b"x\0"
     again = RealDisk().open(tmp_path / "a" / "b" / "file", preallocate=True)
     assert (again.size_bytes, bytes(again.view[4000:4001])) == (8192, b"x")
     again.close()
@@ -96,6 +94,7 @@ class SlowDisk(RealDisk):
     """Counts what it makes and in which thread."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.threads: list[str] = []
         self.made = threading.Event()
         self.fails = False

@@ -265,5 +265,5 @@ def test_shutdown_makes_everything_durable_and_the_next_start_walks_nothing_twic
     store = stores.reopen(store)
     assert store.max_offset("Orders", 0) == 100
     assert store.recovery is not None
-    assert (store.recovery.records, store.recovery.reason) == (1, "zeros")
+    assert (store.recovery.records, store.recovery.reason) == (0, "zeros")
     assert store.flushed_offset == store.wrote_offset == store.confirm_offset

@@ -12,7 +12,7 @@ import pytest
 from remoting.java_hash import java_hash_code
 from sprocket.common.errors import StoreError
 from store.message_store import MessageStore
-from store.recovery import first_false
+from store.queue_check import first_false
 from tests.store.reading import bodies, read_queue
 from tests.store.rig import FaultyDisk, Stores, message
 
@@ -102,10 +102,28 @@ DAMAGES = [torn_half, torn_front, wrong_crc, wrong_body, wrong_magic, wrong_plac
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-@pytest.mark.parametrize("crash", [False, True])
-def test_a_damaged_last_record_is_cut_off_with_zeros_behind(
-    stores: Stores, damage: Callable[[bytes], bytes], crash: bool
+def test_a_damaged_record_that_was_promised_is_refused_by_name(
+    stores: Stores, damage: Callable[[bytes], bytes]
 ) -> None:
+    store = stores.open()
+    fill(store, 500)
+    before = snapshot(store)
+    offset, size = last_record(store)
+    record = bytes(store.record_at(offset, size) or b"")
+    stores.close(store)
+    overwrite(stores, offset, damage(record))
+    log = {path: path.read_bytes() for path in stores.segments()}
+    for _ in range(2):
+        with pytest.raises(StoreError, match=f"physical offset {offset}: .*sprocket store check") as raised:
+            stores.open()
+        assert str(stores.segments()[-1]) in str(raised.value)
+        assert {path: path.read_bytes() for path in stores.segments()} == log
+    overwrite(stores, offset, record)
+    assert snapshot(stores.open()) == before
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_a_damaged_last_record_is_cut_off_with_zeros_behind(stores: Stores, damage: Callable[[bytes], bytes]) -> None:
     store = stores.open()
     fill(store, 500)
     before = snapshot(store)
@@ -113,7 +131,7 @@ def test_a_damaged_last_record_is_cut_off_with_zeros_behind(
     view = store.record_at(offset, size)
     assert view is not None
     record = bytes(view)
-    (stores.crash if crash else stores.close)(store)
+    stores.crash(store)
     overwrite(stores, offset, damage(record))
 
     store = stores.open()
@@ -359,6 +377,9 @@ def test_without_a_log_the_queues_mean_nothing(stores: Stores) -> None:
     fill(store, 100)
     stores.close(store)
     shutil.rmtree(stores.root / "commitlog")
+    with pytest.raises(StoreError, match="physical offset 0: the segment is missing"):
+        stores.open()
+    (stores.root / "queuelist").unlink()
     store = stores.open()
     assert store.wrote_offset == 0
     assert store.max_offset("Orders", 0) == 0

@@ -1,0 +1,172 @@
+"""What a run leaves in writing for the next one: how it ended, and how far log and queues are on the disk.
+
+The files in the store's root: RocketMQ's ``abort`` and ``checkpoint``, and Sprocket's own ``queuelist``,
+``deletedtopics`` and ``truncate``, which RocketMQ ignores.
+"""
+
+import logging
+import threading
+from dataclasses import replace
+from typing import Final
+
+from sprocket.common.clock import Clock
+from sprocket.common.errors import StoreError
+from sprocket.common.failpoints import failpoint
+from store.checkpoint import Checkpoint, load_checkpoint
+from store.commit_log import CommitLog
+from store.config import StoreConfig
+from store.consume_queue_table import ConsumeQueueTable
+from store.deleted_topics import DeletedTopics
+from store.disk import Disk
+from store.queue_list import QueueKey, QueueList, QueueListFile
+from store.record import TagsCodes
+from store.recovery import Evidence, Recovery, RecoveryReport
+from store.truncation import Truncation
+
+_log = logging.getLogger(__name__)
+_FILES_LOADED: Final = failpoint("bookkeeping.files_loaded")
+_ABORT_WRITTEN: Final = failpoint("bookkeeping.abort_written")
+_LIST_WRITTEN: Final = failpoint("bookkeeping.list_written")
+
+
+class Bookkeeping:
+    """The files of one store."""
+
+    def __init__(self, config: StoreConfig, clock: Clock, disk: Disk, log: CommitLog, table: ConsumeQueueTable) -> None:
+        root = config.store_path_root_dir
+        self._root = root
+        self._clock = clock
+        self._disk = disk
+        self._log = log
+        self._table = table
+        self._abort = root / "abort"
+        self._checkpoint = root / "checkpoint"
+        self._list_file = QueueListFile(disk, root)
+        self._deleted = DeletedTopics(disk, root)
+        self._truncation = Truncation(disk, root, log)
+        # Store timestamp, ms, that the last run had reached.
+        self.store_timestamp = 0
+        self.was_clean = False
+        # What the list of queues says now; two threads write it.
+        self._listed: QueueList | None = None
+        self._list_lock = threading.Lock()
+
+    # Start
+
+    def recover(self, tags_codes: TagsCodes, *, check_crc: bool) -> RecoveryReport:
+        """Load log and queues and bring them into agreement.  Raises `StoreError` naming the file and the reason.
+
+        From here until `stopped` there is an ``abort``.  A start that refuses leaves it as it was.
+        """
+        self.was_clean = self._disk.read(self._abort) is None
+        checkpoint = load_checkpoint(self._disk, self._checkpoint, self._clock.wall_ms())
+        listed = self._list_file.read()
+        self._deleted.load()
+        self._log.load()
+        listed = self._complete_truncation(listed)
+        self._check_future(checkpoint, listed)
+        self._check_detached(checkpoint, listed)
+        usable = self._table.load()
+        _FILES_LOADED()
+        self._disk.write_small(self._abort, b"")
+        _ABORT_WRITTEN()
+        evidence = self._evidence(checkpoint, listed)
+        recovery = Recovery(self._log, self._table, checkpoint, tags_codes, check_crc, evidence=evidence)
+        try:
+            report = recovery.run(clean=self.was_clean, usable=usable)
+        except StoreError:
+            if self.was_clean:
+                self._disk.remove(self._abort)
+            raise
+        self._deleted.cut(report.end_offset)
+        self._listed = None if report.rebuilt else listed
+        self.store_timestamp = max(report.last_store_timestamp, checkpoint.physic_msg_timestamp)
+        return report
+
+    def _evidence(self, checkpoint: Checkpoint, listed: QueueList | None) -> Evidence:
+        def note_rebuild() -> None:
+            known = listed or QueueList(checkpoint.confirm_phy_offset)
+            self._list_file.write(replace(known, must_rebuild=True))
+
+        def end_log(end: int, reason: str) -> None:
+            detached = self._log.detached
+            if detached:
+                reason = f"{reason}; {detached[0].reason}"
+            self._truncation.end_log(end, reason, detached, self._clock.wall_ms())
+            self._log.detached = []
+
+        return Evidence(listed, self._deleted, note_rebuild, end_log, self._truncation.has_content_behind)
+
+    def _complete_truncation(self, listed: QueueList | None) -> QueueList | None:
+        """Finish what a crash broke off; return the list of queues as it is then."""
+        end = self._truncation.intended()
+        if end is None:
+            return listed
+        _log.warning("action=complete-truncation end=%d", end)
+        if listed is not None and listed.log_offset > end:
+            # The queues were not cut yet, or their list not written.
+            listed = QueueList(end, must_rebuild=True)
+            self._list_file.write(listed)
+        self._deleted.cut(end)
+        if end < self._log.wrote_offset:
+            self._truncation.cut_log(max(end, self._log.min_offset))
+        self._truncation.finish()
+        return listed
+
+    def _check_future(self, checkpoint: Checkpoint, listed: QueueList | None) -> None:
+        confirm, end = checkpoint.confirm_phy_offset, self._log.wrote_offset
+        reason = None
+        if confirm > end:
+            reason = f"it promises the log up to {confirm}, which ends at {end}"
+        elif listed is not None and listed.log_offset and confirm > listed.log_offset:
+            reason = f"it promises the log up to {confirm}, the list of queues written before it {listed.log_offset}"
+        if reason is not None:
+            _log.warning("file=%s action=not-trusted reason=%r", self._checkpoint, reason)
+            checkpoint.confirm_phy_offset = 0
+
+    def _check_detached(self, checkpoint: Checkpoint, listed: QueueList | None) -> None:
+        """Refuse a log that was on the disk beyond the place where its segments do not fit."""
+        detached = self._log.detached
+        promised = max(checkpoint.confirm_phy_offset, listed.log_offset if listed is not None else 0)
+        if not detached or (promised <= self._log.wrote_offset and not (self.was_clean and listed is None)):
+            return
+        how_far = f"the log was on the disk up to {promised}" if promised else "the store was stopped cleanly"
+        raise StoreError(
+            f"{detached[0].reason}; {how_far}. Restore the file, or see what a repair would lose:"
+            " `sprocket store check DIR`, `sprocket store repair DIR`"
+        )
+
+    # While it runs
+
+    def write_checkpoint(self, checkpoint: Checkpoint, end_units: dict[QueueKey, int]) -> None:
+        """Log and queues are on the disk for what comes before the checkpoint's confirm offset.
+
+        `end_units`: units of each queue that are on the disk, with their records.  In any thread.  Raises `DiskFull`
+        or `DiskFailed`.
+        """
+        with self._list_lock:
+            self._write_list(checkpoint.confirm_phy_offset, end_units)
+        _LIST_WRITTEN()
+        self._disk.write_small(self._checkpoint, checkpoint.encode())
+
+    def _write_list(self, log_offset: int, end_units: dict[QueueKey, int]) -> None:
+        # Without those that were deleted while they were flushed.
+        by_key = self._table.by_key
+        self._listed = QueueList(log_offset, {key: end for key, end in end_units.items() if key in by_key})
+        self._list_file.write(self._listed)
+
+    def queues_deleted(self, keys: set[QueueKey]) -> None:
+        """Note that these queues, all of whose messages expired, go now.  Raises `DiskFull` or `DiskFailed`."""
+        with self._list_lock:
+            listed = self._listed
+            if listed is not None and not keys.isdisjoint(listed.end_units):
+                kept = {key: end for key, end in listed.end_units.items() if key not in keys}
+                self._write_list(listed.log_offset, kept)
+
+    def topic_deleted(self, topic: str) -> None:
+        """Note that the queues of `topic` go now, for good.  Raises `DiskFull` or `DiskFailed`."""
+        self._deleted.add(topic, self._log.wrote_offset, self._log.min_offset)
+
+    def stopped(self) -> None:
+        """Everything is on the disk and the checkpoint is written.  Raises `DiskFailed`."""
+        self._disk.remove(self._abort)

@@ -1,0 +1,88 @@
+"""Keeps what recovery cuts off the log when whole records are among it.
+
+A folder ``<root>/cut/<offset>-<utc time>/`` holds the bytes, one file for each segment named by the offset of its first
+byte, and ``cut.json``, which says from where to where, and why.
+"""
+
+import json
+import logging
+import re
+import struct
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from remoting.message_record import MAGIC_V1, MAGIC_V2
+from store.disk import Disk, DiskFile
+from store.layout import file_name
+from store.record import MIN_RECORD_BYTES, Record, decode
+
+_log = logging.getLogger(__name__)
+_MAGIC_AT: Final = 4
+_MAGIC: Final = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC_V1, MAGIC_V2)))
+_SIZE: Final = struct.Struct(">i")
+_PHYSICAL_OFFSET: Final = struct.Struct(">q")
+_PHYSICAL_OFFSET_AT: Final = 28
+_COPY_BYTES: Final = 1 << 20
+
+
+class Piece(NamedTuple):
+    """Bytes `start` to before `end` of a segment's file, whose first byte has the physical offset `base`."""
+
+    file: DiskFile
+    base: int
+    start: int
+    end: int
+
+
+def first_record(pieces: list[Piece]) -> int | None:
+    """Physical offset of the first whole record that begins in one of `pieces`; None if there is none."""
+    return next((offset for piece in pieces for offset in _records(piece)), None)
+
+
+def _records(piece: Piece) -> Iterator[int]:
+    view = piece.file.view
+    for found in _MAGIC.finditer(view, piece.start + _MAGIC_AT, piece.end):
+        at = found.start() - _MAGIC_AT
+        if at + MIN_RECORD_BYTES > len(view):
+            return
+        (size,) = _SIZE.unpack_from(view, at)
+        (physical_offset,) = _PHYSICAL_OFFSET.unpack_from(view, at + _PHYSICAL_OFFSET_AT)
+        if physical_offset != piece.base + at or not MIN_RECORD_BYTES <= size <= len(view) - at:
+            continue
+        if isinstance(decode(view[at : at + size], check_crc=True), Record):
+            yield physical_offset
+
+
+def copy_aside(disk: Disk, root: Path, pieces: list[Piece], reason: str, record_offset: int, now_ms: int) -> Path:
+    """Copy `pieces`, durably; return the folder.  Raises `DiskFull` or `DiskFailed`."""
+    first, last = pieces[0], pieces[-1]
+    start, end = first.base + first.start, last.base + last.end
+    time = datetime.fromtimestamp(now_ms / 1000, UTC)
+    folder = root / "cut" / f"{file_name(start)}-{time:%Y%m%dT%H%M%S}Z"
+    for piece in pieces:
+        _copy(disk, folder, piece)
+    facts = {
+        "from": start,
+        "to": end,
+        "reason": reason,
+        "firstWholeRecord": record_offset,
+        "time": f"{time:%Y-%m-%dT%H:%M:%SZ}",
+        "files": [file_name(piece.base + piece.start) for piece in pieces],
+    }
+    disk.write_small(folder / "cut.json", json.dumps(facts, indent=2).encode() + b"\n")
+    _log.warning(
+        "action=cut-log from=%d to=%d first_record=%d kept_in=%s reason=%r", start, end, record_offset, folder, reason
+    )
+    return folder
+
+
+def _copy(disk: Disk, folder: Path, piece: Piece) -> None:
+    copy = disk.create(folder / file_name(piece.base + piece.start), piece.end - piece.start, preallocate=False)
+    try:
+        for at in range(piece.start, piece.end, _COPY_BYTES):
+            copy.write(at - piece.start, piece.file.view[at : min(at + _COPY_BYTES, piece.end)])
+        copy.sync()
+    finally:
+        copy.close()

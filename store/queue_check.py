@@ -1,0 +1,146 @@
+"""Decides which units of the ConsumeQueues recovery keeps: by offset, against the log and the list of queues.
+
+Only both ends of a queue are looked at here, whatever its length; what lies between is as it was written, or was
+damaged on the disk.  Source of the cases: RocketMQ 5.3.3, `ConsumeQueue.recover`, `correctMinOffset`.
+"""
+
+from collections.abc import Callable
+
+from store.commit_log import CommitLog
+from store.consume_queue import BLANK_SIZE
+from store.consume_queue_table import ConsumeQueueTable
+from store.deleted_topics import DeletedTopics
+from store.logic_queue import LogicQueue
+from store.queue_list import QueueList
+from store.record import MIN_RECORD_BYTES, Record, decode
+from store.redispatch import QueueIncomplete
+
+
+class QueueCheck:
+    """One check of all queues of a table."""
+
+    def __init__(self, log: CommitLog, table: ConsumeQueueTable) -> None:
+        self._log = log
+        self._table = table
+        # (physical offset, size) of the newest record before the list's log offset.
+        self.newest: tuple[int, int] | None = None
+        # After a clean stop: one past the last byte of a record that an entry names and that is none.
+        self.claimed_offset = 0
+
+    def keep_listed(self, listed: QueueList, deleted: DeletedTopics | None, *, clean: bool) -> None:
+        """Keep of each queue what `listed` says is on the disk.  Raises `QueueIncomplete` if it is not there."""
+        expected = {
+            key: end
+            for key, end in listed.end_units.items()
+            # A topic deleted since then was written down before its files went.
+            if deleted is None or not deleted.offset_of(key[0]) or deleted.offset_of(key[0]) < listed.log_offset
+        }
+        for key in expected.keys() - self._table.by_key.keys():
+            raise QueueIncomplete(f"{key[0]} queue {key[1]} is gone, it had {expected[key]} entries")
+        for key, queue in list(self._table.by_key.items()):
+            end = expected.get(key, 0)
+            if end:
+                self._keep(queue, end, listed.log_offset, clean)
+            else:
+                queue.destroy()
+
+    def _keep(self, queue: LogicQueue, end: int, log_offset: int, clean: bool) -> None:
+        first = queue.first_unit
+        if not first < end <= queue.capacity_unit:
+            raise QueueIncomplete(
+                f"{queue.directory} has files for {first} to before {queue.capacity_unit}, it had entries up to {end}"
+            )
+        start = first if not self._is_gone(queue, first) else first_false(first, end, lambda u: self._is_gone(queue, u))
+        for unit in {start, end - 1} if start < end else ():
+            if not self._holds(queue, unit, None):
+                raise QueueIncomplete(f"{queue.directory} entry {unit} is not what the log says")
+        if start < end:
+            last = queue.unit(end - 1)
+            if last is not None and last[0] < log_offset and (self.newest is None or last[0] > self.newest[0]):
+                self.newest = last[:2]
+        queue.set_range(start, end, cut=not clean or not _is_empty(queue, end))
+
+    def keep_holding(self, bound: int, *, clean: bool) -> int:
+        """Without a list: keep of each queue the entries that hold and whose records begin before `bound`.
+
+        Return where the newest of these records begins, the log's begin without one.
+        """
+        newest = self._log.min_offset
+        for queue in self._table:
+            first = queue.first_unit
+            end = first_false(first, queue.capacity_unit, lambda unit: self._holds(queue, unit, bound))  # noqa: B023
+            start = first_false(first, end, lambda unit: self._is_gone(queue, unit))  # noqa: B023
+            if clean:
+                self._note_claim(queue, end)
+            queue.set_range(start, end, cut=not clean or not _is_empty(queue, end))
+            last = queue.unit(end - 1) if end > start else None
+            newest = newest if last is None else max(newest, last[0])
+        return newest
+
+    def _note_claim(self, queue: LogicQueue, unit: int) -> None:
+        entry = queue.unit(unit)
+        if entry is not None and MIN_RECORD_BYTES <= entry[1] < BLANK_SIZE and entry[0] >= self._log.min_offset:
+            end = entry[0] + entry[1]
+            if end <= self._log.segment_end(entry[0]) and entry[0] < self._log.wrote_offset:
+                self.claimed_offset = max(self.claimed_offset, end)
+
+    def _holds(self, queue: LogicQueue, unit: int, bound: int | None) -> bool:
+        """Whether a unit is one to keep: true for a prefix of the units, false behind it."""
+        entry = queue.unit(unit)
+        if entry is None:
+            return False
+        physical_offset, size, _ = entry
+        if self._is_gone(queue, unit):
+            return True
+        if size < MIN_RECORD_BYTES or (bound is not None and physical_offset >= bound):
+            return False
+        view = self._log.slice_at(physical_offset, size)
+        record = None if view is None else decode(view, check_crc=False)
+        return (
+            isinstance(record, Record)
+            and record.physical_offset == physical_offset
+            and queue.agrees(unit, record)
+            and record.queue_id == queue.queue_id
+            and record.topic == queue.topic
+        )
+
+    def _is_gone(self, queue: LogicQueue, unit: int) -> bool:
+        """Whether a unit stands for a record that the log no longer holds."""
+        entry = queue.unit(unit)
+        if entry is None or entry[1] <= 0 or entry[0] < 0:
+            return False
+        return entry[1] == BLANK_SIZE or entry[0] < self._log.min_offset
+
+
+def restore_expired(table: ConsumeQueueTable, listed: QueueList, deleted: DeletedTopics | None) -> None:
+    """After a rebuild: let queues whose messages have all expired go on at the offset that they had reached."""
+    for (topic, queue_id), end in listed.end_units.items():
+        if deleted is not None and deleted.offset_of(topic) >= max(1, listed.log_offset):
+            continue
+        queue = table.get_or_create(topic, queue_id)
+        if not queue.is_batch and queue.next_offset == 0 and end > 0:
+            queue.put(end - 1, 0, BLANK_SIZE, 0, 0, 1)
+            queue.set_range(end, end, cut=False)
+
+
+def _is_empty(queue: LogicQueue, unit: int) -> bool:
+    entry = queue.unit(unit)
+    return entry is None or entry == (0, 0, 0)
+
+
+def first_false(start: int, end: int, holds: Callable[[int], bool]) -> int:
+    """First number of ``[start, end)`` for which `holds` is false, `end` if none; before it all are true."""
+    # Steps that double first: most queues are nearly empty, and each probe far behind their last entry would make
+    # the system fetch pages of a hole.
+    origin, probe = start, start
+    while probe < end and holds(probe):
+        start = probe + 1
+        probe += probe - origin + 1
+    end = min(end, probe)
+    while start < end:
+        middle = (start + end) // 2
+        if holds(middle):
+            start = middle + 1
+        else:
+            end = middle
+    return start
