@@ -133,6 +133,12 @@ class ConsumeQueueTable:
             self._disk.remove_files(directory / topic, ())
         return len(keys)
 
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """Remove one queue."""
+        self.by_key.pop((topic, queue_id)).destroy()
+        if not any(key[0] == topic for key in self.by_key):
+            self.delete_topic(topic)
+
     def destroy(self) -> None:
         """Forget every queue and remove its files.  Not durable: whoever calls has noted that they are made anew."""
         for queue in self:

@@ -158,6 +158,11 @@ class MessageStore:
             self._lock.release()
             self._lock = None
 
+    def configure(self, config: StoreConfig) -> None:
+        """Take a changed configuration, as far as its keys may change while the store runs."""
+        self.config = config
+        self.cleaner.configure(config)
+
     # Appending
 
     def append(self, messages: Sequence[PendingMessage]) -> list[Appended]:
@@ -304,10 +309,23 @@ class MessageStore:
         """
         if self.failure is None:
             self._books.topic_deleted(topic)
-        self.cleaner.forget_topic(topic)
+        self.cleaner.forget(topic)
         removed = self._table.delete_topic(topic)
         _TOPIC_DELETED()
         return removed
+
+    def delete_expired_queues(self, is_kept: Callable[[str], bool]) -> int:
+        """Remove queues whose messages have all expired, but for topics of which `is_kept` is true; how many.
+
+        Such a queue begins at 0 again.  Raises `DiskFailed`.
+        """
+        expired = self.cleaner.expired_queues(is_kept)
+        if expired and self.failure is None:
+            self._books.queues_deleted({(queue.topic, queue.queue_id) for queue in expired})
+        for queue in expired:
+            self.cleaner.forget(queue.topic, queue.queue_id)
+            self._table.delete_queue(queue.topic, queue.queue_id)
+        return len(expired)
 
     def runtime_info(self) -> dict[str, str]:
         """Figures of GET_BROKER_RUNTIME_INFO that the store knows, under RocketMQ's names."""
