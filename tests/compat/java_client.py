@@ -11,6 +11,7 @@ ADMIN_LIMIT_S = 60
 SCENARIOS = (
     "async-send",
     "auto-create-topic",
+    "batch-queue",
     "batch-send",
     "broadcasting",
     "compressed-body",

@@ -14,6 +14,7 @@ from remoting.message_record import SysFlag
 from sprocket.common.clock import ManualClock
 from store.commit_log import LogScan
 from store.config import StoreConfig
+from store.logic_queue import QueueType
 from store.message_store import Boundary, MessageStore, PendingMessage
 from store.record import Record, TagsCodes
 from tests.compat import maven
@@ -30,13 +31,19 @@ def golden(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def batch_queue_type(topic: str) -> QueueType | None:
+    """What StoreTool's table of topics says."""
+    return QueueType.BATCH if topic == "BatchQueue" else None
+
+
 def open_store(root: Path, clock: ManualClock | None = None) -> MessageStore:
     config = StoreConfig(
         store_path_root_dir=root,
         mapped_file_size_commit_log=SEGMENT_BYTES,
         mapped_file_size_consume_queue=QUEUE_FILE_BYTES,
+        mapped_file_size_batch_consume_queue=46 * 20,
     )
-    store = MessageStore(config, clock=clock or ManualClock(), notify=lambda run: run())
+    store = MessageStore(config, clock=clock or ManualClock(), notify=lambda run: run(), queue_type_of=batch_queue_type)
     store.start()
     return store
 
@@ -156,3 +163,56 @@ def test_a_crash_of_apache_rocketmq_is_recovered_here(java: None, tmp_path: Path
     assert ours.end == end
     store.shutdown()
     assert run_tool("read", root, SEGMENT_BYTES, QUEUE_FILE_BYTES).messages == ours.messages
+
+
+def batch_files(root: Path) -> dict[str, bytes]:
+    """Content of the files of Batch ConsumeQueues."""
+    directory = root / "batchconsumequeue"
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("0*") if path.is_file()}
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)
+def test_batch_consume_queues_are_apache_rocketmqs_byte_for_byte(java: None, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    end = run_tool("batches", root, SEGMENT_BYTES, QUEUE_FILE_BYTES, "150").end
+    theirs = batch_files(root)
+    assert len(theirs) == 8
+    # Theirs open here as they are.
+    store = open_store(root)
+    ours = dump(store)
+    assert (ours.end, len(ours.messages)) == (end, 150)
+    store.shutdown()
+    assert batch_files(root) == theirs
+    # Made anew from their log they are the same.
+    shutil.rmtree(root / "batchconsumequeue")
+    store = open_store(root)
+    assert dump(store) == ours
+    # We go on, with messages that are alone, too, and they read all of it.
+    body = bytes(record_body(store))
+    for number in range(30):
+        properties = b"INNER_NUM\x01%d\x02TAGS\x01t%d\x02" % (1, number)
+        sys_flag = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP) if number % 3 else 0
+        host = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
+        message = PendingMessage("BatchQueue", number % 2, body, properties, 100 + number, 0, sys_flag, 1, host)
+        store.append([message])
+    ours = dump(store)
+    store._group_commit.stop()
+    store._queue_flush.stop()
+    store._close()
+    before = batch_files(root)
+    read = run_tool("read", root, SEGMENT_BYTES, QUEUE_FILE_BYTES)
+    assert read.messages == ours.messages
+    assert read.queues == ours.queues
+    assert batch_files(root) == before
+    # They go on, and we read that.
+    run_tool("batches", root, SEGMENT_BYTES, QUEUE_FILE_BYTES, "20")
+    store = open_store(root)
+    assert len(dump(store).messages) == 200
+    store.shutdown()
+
+
+def record_body(store: MessageStore) -> memoryview:
+    """The body of the first batch, which holds one message."""
+    record = next(iter(LogScan(store._commit_log, 0, check_crc=True)))
+    return record.body

@@ -12,6 +12,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
 import org.apache.rocketmq.common.BoundaryType;
 import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
@@ -29,7 +30,8 @@ import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
 /**
  * Writes or reads a store with Apache RocketMQ's own DefaultMessageStore.
  *
- * <p>Usage: StoreTool write|read|crash root commitLogFileSize consumeQueueFileSize [messages]
+ * <p>Usage: StoreTool write|batches|read|crash root commitLogFileSize consumeQueueFileSize [messages]. The topic
+ * BatchQueue has the queue type BatchCQ; "batches" writes to it alone, and is killed in the end.
  */
 public class StoreTool {
     private static final SocketAddress V4 = new InetSocketAddress(address("10.1.2.3"), 5432);
@@ -50,11 +52,13 @@ public class StoreTool {
         DefaultMessageStore store = open(args[1], Integer.parseInt(args[2]), Integer.parseInt(args[3]));
         if (args[0].equals("read")) {
             read(store);
+        } else if (args[0].equals("batches")) {
+            writeBatches(store, Integer.parseInt(args[4]));
         } else {
             write(store, Integer.parseInt(args[4]));
         }
         System.out.flush();
-        if (args[0].equals("crash")) {
+        if (args[0].equals("crash") || args[0].equals("batches")) {
             Runtime.getRuntime().halt(0);
         }
         store.shutdown();
@@ -71,8 +75,12 @@ public class StoreTool {
         config.setMessageIndexEnable(false);
         config.setHaListenPort(0);
         config.setDiskFallRecorded(false);
-        DefaultMessageStore store =
-            new DefaultMessageStore(config, null, null, new BrokerConfig(), new ConcurrentHashMap<>());
+        config.setMapperFileSizeBatchConsumeQueue(46 * 20);
+        TopicConfig batches = new TopicConfig("BatchQueue");
+        batches.getAttributes().put("queue.type", "BatchCQ");
+        ConcurrentMap<String, TopicConfig> topics = new ConcurrentHashMap<>();
+        topics.put("BatchQueue", batches);
+        DefaultMessageStore store = new DefaultMessageStore(config, null, null, new BrokerConfig(), topics);
         if (!store.load()) {
             throw new IllegalStateException("RocketMQ refuses the store");
         }
@@ -107,6 +115,30 @@ public class StoreTool {
             if (i % 25 == 24) {
                 check(store.putMessages(batch(i)));
             }
+        }
+        long end = store.getMaxPhyOffset();
+        while (store.dispatchBehindBytes() > 0) {
+            Thread.sleep(20);
+        }
+        System.out.println("END " + end);
+    }
+
+    private static void writeBatches(DefaultMessageStore store, int batches) throws Exception {
+        for (int i = 0; i < batches; i++) {
+            List<Message> messages = new ArrayList<>();
+            for (int k = 0; k <= i % 7; k++) {
+                messages.add(new Message("BatchQueue", "inBatch", "k" + i, ("batch " + i + " " + k).getBytes()));
+            }
+            MessageExtBrokerInner batch = message("BatchQueue", i % 2, "");
+            batch.setBody(MessageDecoder.encodeMessages(messages));
+            batch.setSysFlag(MessageSysFlag.INNER_BATCH_FLAG | MessageSysFlag.NEED_UNWRAP_FLAG);
+            MessageAccessor.putProperty(batch, "INNER_NUM", "" + messages.size());
+            if (i % 3 == 0) {
+                batch.setTags("tag" + i);
+            }
+            batch.setPropertiesString(MessageDecoder.messageProperties2String(batch.getProperties()));
+            check(store.putMessage(batch));
+            Thread.sleep(i % 4);
         }
         long end = store.getMaxPhyOffset();
         while (store.dispatchBehindBytes() > 0) {

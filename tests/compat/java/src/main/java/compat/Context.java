@@ -62,6 +62,10 @@ final class Context implements AutoCloseable {
     /** Creates the scenario's topic on every broker and waits until the name server routes it. */
     void createTopic(int queuesPerBroker) throws Exception {
         Versions.createTopic(producer(), topic, queuesPerBroker);
+        awaitRoute(queuesPerBroker);
+    }
+
+    void awaitRoute(int queuesPerBroker) throws Exception {
         long deadline = System.currentTimeMillis() + PATIENCE_MILLIS;
         while (true) {
             try {

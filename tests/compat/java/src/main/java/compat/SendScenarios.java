@@ -12,14 +12,19 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageBatch;
+import org.apache.rocketmq.common.message.MessageClientIDSetter;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** The ways to send, each checked by what a consumer then reads. */
+@SuppressWarnings("deprecation")
 final class SendScenarios {
     private SendScenarios() {
     }
@@ -31,6 +36,7 @@ final class SendScenarios {
         scenarios.put("async-send", SendScenarios::async);
         scenarios.put("oneway", SendScenarios::oneway);
         scenarios.put("batch-send", SendScenarios::batch);
+        scenarios.put("batch-queue", SendScenarios::batchQueue);
         scenarios.put("queue-selector", SendScenarios::queueSelector);
         scenarios.put("compressed-body", SendScenarios::compressedBody);
         scenarios.put("unicode", SendScenarios::unicode);
@@ -137,6 +143,52 @@ final class SendScenarios {
                 Expect.equal(Long.toString(message.getQueueOffset()), message.getUserProperty("index"), "property");
             }
         }
+    }
+
+    /** In a topic whose queue type is BatchCQ a batch is one record, which clients from 5.0 on unwrap. */
+    private static void batchQueue(Context context) throws Exception {
+        Versions.createBatchTopic(context.producer(), context.topic, 1);
+        context.awaitRoute(1);
+        long offset = 0;
+        for (int count : new int[] {3, 32, 1}) {
+            MessageBatch batch = MessageBatch.generateFromList(numbered(context, offset, count));
+            MessageClientIDSetter.setUniqID(batch);
+            batch.setBody(batch.encode());
+            SendResult result = context.send(batch);
+            Expect.equal(1, result.getOffsetMsgId().split(",").length, "offset message ids of the batch");
+            Expect.equal(offset, result.getQueueOffset(), "queue offset of the batch");
+            offset += count;
+        }
+        Inbox inbox = new Inbox();
+        context.startPush("*", inbox);
+        if (!Versions.unwrapsBatches()) {
+            inbox.await(box -> box.size() == 3, Context.PATIENCE_MILLIS, "3 records");
+            Expect.equal("35", inbox.byOffset().get(2).getProperty("INNER_BASE"), "place of the last record");
+            return;
+        }
+        inbox.await(box -> box.bodies().size() == 36, Context.PATIENCE_MILLIS, "36 messages");
+        for (MessageExt message : inbox.all()) {
+            Expect.equal("batch-" + message.getQueueOffset(), Inbox.text(message), "body at its queue offset");
+            Expect.equal(Long.toString(message.getQueueOffset()), message.getUserProperty("index"), "property");
+            Expect.equal("TagB", message.getTags(), "tag");
+        }
+        DefaultMQPullConsumer consumer = context.pullConsumer();
+        MessageQueue queue = consumer.fetchSubscribeMessageQueues(context.topic).iterator().next();
+        PullResult inside = consumer.pull(queue, "*", 10, 32);
+        Expect.equal("batch-3", Inbox.text(inside.getMsgFoundList().get(0)), "first message of the record around it");
+        Expect.equal(35L, inside.getNextBeginOffset(), "next offset");
+        Expect.equal(36L, consumer.maxOffset(queue), "max offset");
+    }
+
+    private static List<Message> numbered(Context context, long first, int count) {
+        List<Message> messages = new ArrayList<>();
+        for (long i = first; i < first + count; i++) {
+            Message message = context.message("TagB", "batch-" + i);
+            message.putUserProperty("index", Long.toString(i));
+            MessageClientIDSetter.setUniqID(message);
+            messages.add(message);
+        }
+        return messages;
     }
 
     private static void queueSelector(Context context) throws Exception {
