@@ -118,7 +118,7 @@ class Puller:
         self._suggested[queue] = answer.suggest_which_broker_id
         messages: list[ReceivedMessage] = []
         if status is PullStatus.FOUND:
-            messages = decode_records(response.body, queue, answer.offset_delta or 0)
+            messages = decode_records(response.body, queue, answer.offset_delta or 0, offset)
             if subscription.tags_set:
                 # The broker filters by hash; this is by the tags themselves.
                 wanted = subscription.tags_set

@@ -23,9 +23,12 @@ _COMPRESSED = int(SysFlag.COMPRESSED)
 _INNER_HEAD = struct.Struct(">iiiii")
 
 
-def decode_records(data: bytes, queue: MessageQueue, offset_delta: int = 0) -> list[ReceivedMessage]:
+def decode_records(
+    data: bytes, queue: MessageQueue, offset_delta: int = 0, from_offset: int = 0
+) -> list[ReceivedMessage]:
     """All messages of `data`, which lie in `queue`; `offset_delta` is added to their queue offsets.
 
+    A batch that is one record comes whole; those of its messages before `from_offset` are left out.
     Raises ProtocolError for bytes that are not whole records.
     """
     messages: list[ReceivedMessage] = []
@@ -35,7 +38,7 @@ def decode_records(data: bytes, queue: MessageQueue, offset_delta: int = 0) -> l
             message = _decode_one(data, position, end, queue, offset_delta)
             position += message.size_bytes
             if message.sys_flag & _INNER_FLAGS == _INNER_FLAGS:
-                messages.extend(_unwrap(message))
+                messages.extend([inner for inner in _unwrap(message) if inner.queue_offset >= from_offset])
             else:
                 messages.append(message)
     except (struct.error, IndexError, UnicodeDecodeError) as error:

@@ -57,6 +57,15 @@ def test_offset_delta_is_added() -> None:
     assert message.queue_offset == 105
 
 
+def test_a_batch_in_one_record_is_read_from_the_message_that_was_asked_for() -> None:
+    """`MessageDecoder.decodeMessage`; unlike Java's client, what was consumed before does not come again."""
+    inner = [struct.pack(">iiiiih", 22 + 1, 0, 0, n, 1, 0)[:20] + b"%d" % n + b"\0\0" for n in range(4)]
+    inner = [struct.pack(">i", len(piece)) + piece[4:] for piece in inner]
+    outer = record(b"".join(inner), sys_flag=int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP))
+    assert [(m.queue_offset, m.body) for m in decode_records(outer, QUEUE)] == [(5 + n, b"%d" % n) for n in range(4)]
+    assert [message.queue_offset for message in decode_records(outer, QUEUE, 0, 7)] == [7, 8]
+
+
 @pytest.mark.parametrize("kind", ["LZ4", "ZSTD", "ZLIB"])
 def test_compressed_body_of_java(kind: str) -> None:
     flag = SysFlag.COMPRESSED | SysFlag[f"COMPRESSION_{kind}"]
