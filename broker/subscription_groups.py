@@ -14,13 +14,13 @@ from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTabl
 from remoting.bodies.topic import DataVersion
 from remoting.codes import ResponseCode
 from sprocket.common.clock import Clock
-from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.errors import DiskFull, RequestError, StoreError
 
 logger = logging.getLogger(__name__)
 
 
 class SubscriptionGroups:
-    """Name -> `SubscriptionGroupConfig`.  Every change is in the file before the call returns."""
+    """Name -> `SubscriptionGroupConfig`.  What an operator changes is in the file before the call returns."""
 
     def __init__(self, config: LiveConfig, file: ConfigFile[SubscriptionGroupTable], clock: Clock) -> None:
         self._config = config
@@ -48,7 +48,8 @@ class SubscriptionGroups:
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """The group's configuration, made if it is new and autoCreateSubscriptionGroup allows it.
 
-        Raises `StoreError` if the file cannot be written.
+        On a full disk the group is not in the file until another change is, because whoever asks wants to read.
+        Raises `DiskFailed`.
         """
         existing = self.by_name.get(group)
         if existing is not None:
@@ -56,7 +57,11 @@ class SubscriptionGroups:
         if not self._config.broker.auto_create_subscription_group or illegal_group(group):
             return None
         created = SubscriptionGroupConfig(group)
-        self._put([created])
+        try:
+            self._put([created])
+        except DiskFull as error:
+            self.by_name[group] = created
+            logger.warning("event=subscription_group_not_saved group=%s reason=%r", group, str(error))
         return created
 
     def __contains__(self, group: str) -> bool:

@@ -4,12 +4,13 @@ Source: RocketMQ 5.3.3, `DefaultMessageStore.FlushConsumeQueueService`.  Beyond 
 thorough flush also follows each 64 MiB of log, so that recovery after a crash has little to walk.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
@@ -20,6 +21,7 @@ from store.logic_queue import LogicQueue
 from store.queue_list import QueueKey
 from store.worker import ThreadWorker, Workers
 
+_log = logging.getLogger(__name__)
 _PAGE_BYTES: Final = 4096
 _CHECKPOINT_LOG_BYTES: Final = 64 * 1024 * 1024
 _QUEUES_AT_ONCE: Final = 256
@@ -61,6 +63,7 @@ class QueueFlush:
         self._checkpoint_offset = 0
         self._busy = threading.Lock()
         self._pause = threading.Event()
+        self._is_full = False
         self._worker = workers("store-flush-queues", self._turn, config.flush_interval_consume_queue / 1000)
         table.files.on_pressure = self._worker.wake
         # Something else to do each turn, in this thread: the figures are sampled here.
@@ -136,7 +139,13 @@ class QueueFlush:
     def _turn(self) -> bool:
         try:
             self.tick()
+            self._is_full = False
             self.on_tick()
+        except DiskFull as error:
+            # The checkpoint promises what it promised before; a later turn writes the next one.
+            if not self._is_full:
+                _log.warning("state=disk-full action=checkpoint-postponed reason=%r", str(error))
+            self._is_full = True
         except StoreError as error:
             failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
             self._notify(lambda: self._failed(failure))

@@ -7,8 +7,9 @@ from broker.live_config import LiveConfig
 from broker.names import SYSTEM_GROUPS
 from broker.subscription_groups import SubscriptionGroups
 from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from sprocket.common import failpoints
 from sprocket.common.clock import ManualClock
-from sprocket.common.errors import RequestError
+from sprocket.common.errors import DiskFull, RequestError
 from tests.broker.rig import broker_config, store_config
 
 
@@ -30,6 +31,22 @@ def test_group_is_created_on_first_use_and_kept(tmp_path: Path) -> None:
     assert created == SubscriptionGroupConfig("CG")
     assert table(tmp_path).get("CG") == created
     assert table(tmp_path).data_version.counter == 1
+
+
+def test_group_is_made_for_reading_while_the_disk_is_full(tmp_path: Path) -> None:
+    groups = table(tmp_path)
+    failpoints.arm("atomic_file.before_sync=error:ENOSPC")
+    try:
+        assert groups.find("CG") == SubscriptionGroupConfig("CG")
+        with pytest.raises(DiskFull, match="No space left"):
+            groups.update([SubscriptionGroupConfig("Asked")])
+    finally:
+        failpoints.arm(None)
+    assert "CG" in groups
+    assert "Asked" not in groups
+    assert table(tmp_path).get("CG") is None
+    groups.update([SubscriptionGroupConfig("Other")])
+    assert table(tmp_path).get("CG") == SubscriptionGroupConfig("CG")
 
 
 def test_group_is_not_created_where_that_is_forbidden(tmp_path: Path) -> None:

@@ -3,6 +3,10 @@
 import threading
 from pathlib import Path
 
+import pytest
+
+from sprocket.common import failpoints
+from sprocket.common.errors import DiskFull
 from tests.store.rig import FaultyDisk, Stores, message
 
 
@@ -31,3 +35,20 @@ def test_a_topic_goes_while_its_queues_are_flushed(stores: Stores) -> None:
     stores.run_notified()
     assert store.failure is None
     store.append([message("Kept")])
+
+
+def test_a_full_disk_postpones_the_checkpoint_and_ends_nothing(stores: Stores) -> None:
+    store = stores.open()
+    store.append([message()])
+    failpoints.arm("disk.write_small=error:ENOSPC;atomic_file.before_sync=error:ENOSPC")
+    try:
+        with pytest.raises(DiskFull):
+            store._queue_flush.flush_all()
+        store._queue_flush._last_thorough = -1e9
+        assert store._queue_flush._turn(), "the thread would end"
+    finally:
+        failpoints.arm(None)
+    stores.run_notified()
+    assert store.failure is None
+    store = stores.reopen(store)
+    assert store.max_offset("Orders", 0) == 1
