@@ -11,6 +11,10 @@ from sprocket.common.errors import RequestError
 
 MESSAGE_TYPE = "message.type"
 QUEUE_TYPE = "queue.type"
+# How long consumers may read a message of the topic, hours.
+RESERVE_TIME = "reserve.time"
+# How many bytes of each queue of the topic consumers may read, the newest.  Not in RocketMQ.
+RETENTION_BYTES = "retention.bytes"
 
 
 @dataclass(frozen=True)
@@ -26,16 +30,24 @@ def _one_of(*values: str, changeable: bool) -> Attribute:
     return Attribute(values.__contains__, "one of " + ", ".join(values), changeable)
 
 
-def _is_reserve_time(text: str) -> bool:
+def _is_bound(text: str) -> bool:
     digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and -1 <= int(text) < 1 << 63
+    return digits.isascii() and digits.isdigit() and len(digits) < 20 and -1 <= int(text) < 1 << 63
+
+
+def bound(attributes: Mapping[str, str] | None, name: str) -> int | None:
+    """The number that an attribute sets; None if it is not set, or to what bounds nothing: -1 or 0."""
+    text = (attributes or {}).get(name, "")
+    return int(text) if _is_bound(text) and int(text) > 0 else None
 
 
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     QUEUE_TYPE: _one_of("BatchCQ", "SimpleCQ", changeable=False),
     "cleanup.policy": _one_of("DELETE", "COMPACTION", changeable=False),
     MESSAGE_TYPE: _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", changeable=True),
-    "reserve.time": Attribute(_is_reserve_time, "a number of ms, or -1", True),
+    # RocketMQ's tiered storage, the only part of it that reads the attribute, takes it as hours.
+    RESERVE_TIME: Attribute(_is_bound, "a number of hours, or -1", True),
+    RETENTION_BYTES: Attribute(_is_bound, "a number of bytes, or -1", True),
 }
 
 

@@ -146,6 +146,12 @@ class BrokerConfig:
     start_accept_send_request_time_stamp: int = _int(
         "startAcceptSendRequestTimeStamp", 0, "Sends before this time are refused.", minimum=0, unit="ms", mutable=True
     )
+    broker_fast_failure_enable: bool = _bool(
+        "brokerFastFailureEnable",
+        True,
+        "Refuse sends as SYSTEM_BUSY while the disk is slow; if false they wait.",
+        mutable=True,
+    )
     reject_transaction_message: bool = _bool(
         "rejectTransactionMessage", False, "Refuse transactional messages.", mutable=True
     )

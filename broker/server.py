@@ -21,6 +21,7 @@ from broker.message_id import UniqueKeys, host_bytes
 from broker.message_intake import MessageIntake
 from broker.periodic import Periodic
 from broker.processors.administration import AdministrationProcessor
+from broker.processors.cleaning import CleaningProcessor
 from broker.processors.clients import ClientProcessor
 from broker.processors.connections import ConnectionProcessor
 from broker.processors.consumption import ConsumptionProcessor
@@ -32,13 +33,14 @@ from broker.processors.send_back import SendBackProcessor
 from broker.processors.topics import TopicProcessor
 from broker.queue_locks import QueueLocks
 from broker.registration import Registration
+from broker.retention import Retention
 from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
 from broker.send_admission import SendAdmission
 from broker.statistics import SAMPLE_PERIOD_S, DailyTotals, RateWindow
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
 from remoting.bodies.group import SubscriptionGroupTable
-from remoting.bodies.topic import TopicConfigTable
+from remoting.bodies.topic import TopicConfig, TopicConfigTable
 from remoting.channel import RemotingChannel
 from remoting.client import RemotingClient
 from remoting.routes import Route, RouteTable
@@ -111,7 +113,8 @@ class Broker:
         self.schedule = ScheduleService(self.store, delay_offsets, store_config.message_delay_level, self.clock)
         self.client = RemotingClient()
         self.registration = Registration(self.config, self.topics, self.client)
-        self.topics.on_change = self.registration.topics_changed
+        self.retention = Retention(self.config, self.topics, self.store)
+        self.topics.on_change = self._topics_changed
 
         self._set_store_host(_UNKNOWN_HOST, config.listen_port)
         self.waits = ConfirmWaits(self.store, self.clock, _call_later)
@@ -182,6 +185,7 @@ class Broker:
             ).routes(),
             *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
             *AdministrationProcessor(config, store, topics, schedule, self._totals, clock).routes(),
+            *CleaningProcessor(store, topics).routes(),
         ]
 
     @property
@@ -209,6 +213,7 @@ class Broker:
         await asyncio.to_thread(self.store.start)
         _START_STORE_OPEN()
         try:
+            self.retention.start()
             self.groups.load()
             self.offsets.load()
             self.schedule.offsets.load()
@@ -290,6 +295,10 @@ class Broker:
             logger.error("event=config_not_saved reason=%r", str(error))
 
     # While it runs
+
+    def _topics_changed(self, configs: list[TopicConfig]) -> None:
+        self.registration.topics_changed(configs)
+        self.retention.topics_changed(configs)
 
     async def _save_offsets(self) -> None:
         content = self.offsets.take_unsaved()

@@ -123,7 +123,6 @@ class AdministrationProcessor:
             "brokerVersion": str(VERSION),
             "sprocketVersion": sprocket.__version__,
             "dispatchBehindBytes": "0",
-            "pageCacheLockTimeMills": "0",
             "startAcceptSendRequestTimeStamp": str(self._config.broker.start_accept_send_request_time_stamp),
             "timerReadBehind": "0",
             "timerOffsetBehind": "0",

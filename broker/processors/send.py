@@ -24,7 +24,7 @@ from remoting.message_properties import find
 from remoting.message_record import SysFlag
 from remoting.routes import Action, Lane, Resource, Route
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFailed, RequestError, SprocketError, StoreError
+from sprocket.common.errors import DiskFailed, RequestError, SprocketError, StoreBusy, StoreError
 from store.config import FlushDiskType
 from store.record import PendingMessage
 
@@ -250,6 +250,8 @@ class SendProcessor:
             code, remark = error.code, error.remark
         elif isinstance(error, DiskFailed):
             code, remark = ResponseCode.SYSTEM_ERROR, f"the broker's disk failed: {error}"
+        elif isinstance(error, StoreBusy):
+            code, remark = ResponseCode.SYSTEM_BUSY, f"broker busy: {error}"
         else:
             code, remark = ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}"
         response = self._replies.refusal(code, remark)

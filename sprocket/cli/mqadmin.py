@@ -8,6 +8,7 @@ import click
 
 from sprocket.cli.client_session import HELP
 from sprocket.cli.mqadmin_broker import broker_status, cluster_list
+from sprocket.cli.mqadmin_cleaning import clean_expired_cq, clean_unused_topic, delete_expired_commit_log
 from sprocket.cli.mqadmin_consumer import consumer_progress
 from sprocket.cli.mqadmin_topic import delete_topic, topic_list, topic_route, topic_status, update_topic
 
@@ -42,5 +43,8 @@ for _command in (
     cluster_list,
     broker_status,
     consumer_progress,
+    clean_expired_cq,
+    delete_expired_commit_log,
+    clean_unused_topic,
 ):
     main.add_command(_command)

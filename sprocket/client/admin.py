@@ -125,6 +125,18 @@ class AdminClient:
         """Figures that the broker at an address tells of itself."""
         return _decoded(await self._ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO), KVTable).table
 
+    async def clean_expired_queues(self, broker: str) -> None:
+        """Have a broker remove the ConsumeQueues whose messages have all expired."""
+        await self._ask(broker, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+
+    async def delete_expired_commit_log(self, broker: str) -> None:
+        """Have a broker remove expired CommitLog files now, whatever the hour."""
+        await self._ask(broker, RequestCode.DELETE_EXPIRED_COMMITLOG)
+
+    async def clean_unused_topics(self, broker: str) -> None:
+        """Have a broker remove the ConsumeQueues of topics that it does not know."""
+        await self._ask(broker, RequestCode.CLEAN_UNUSED_TOPIC)
+
     async def create_topic(self, broker: str, config: TopicConfig) -> None:
         """Create `config` on the broker at an address, or change it there."""
         header = CreateTopicRequestHeader(

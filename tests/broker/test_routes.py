@@ -43,8 +43,7 @@ UNSUPPORTED = frozenset(
         # Replication, retention, containers, cold data, RocksDB, static topics.
         RequestCode.EXCHANGE_BROKER_HA_INFO, RequestCode.RESET_MASTER_FLUSH_OFFSET,
         RequestCode.GET_BROKER_EPOCH_CACHE, RequestCode.NOTIFY_BROKER_ROLE_CHANGED, RequestCode.ADD_BROKER,
-        RequestCode.REMOVE_BROKER, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, RequestCode.DELETE_EXPIRED_COMMITLOG,
-        RequestCode.TRIGGER_DELETE_FILES, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+        RequestCode.REMOVE_BROKER, RequestCode.TRIGGER_DELETE_FILES, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
         RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, RequestCode.GET_COLD_DATA_FLOW_CTR_INFO,
         RequestCode.SET_COMMITLOG_READ_MODE, RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
         RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON, RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,

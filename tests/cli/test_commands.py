@@ -98,6 +98,16 @@ def test_mqadmin_update_route_status_delete(cluster: Cluster) -> None:
     assert name not in mqadmin(cluster, "topicList")
 
 
+@pytest.mark.parametrize("command", ["cleanExpiredCQ", "deleteExpiredCommitLog", "cleanUnusedTopic"])
+def test_mqadmin_cleaning(cluster: Cluster, command: str) -> None:
+    address = str(cluster.broker.facts["address"])
+    for flags in ([], ["-c", "DefaultCluster"], ["-b", address]):
+        assert mqadmin(cluster, command, *flags) == ["success"]
+    ended = run(cluster.folder, command, "-c", "Nowhere", "-n", cluster.namesrv, program="mqadmin")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "cluster Nowhere is not known" in ended.stderr
+
+
 def test_mqadmin_cluster_list_and_broker_status(cluster: Cluster) -> None:
     line = mqadmin(cluster, "clusterList")[1].split()
     assert line[:4] == ["DefaultCluster", "broker-a", "0", cluster.broker.facts["address"]]
