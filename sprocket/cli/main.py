@@ -10,6 +10,13 @@ from sprocket.cli.message_commands import consume, send
 from sprocket.cli.mqbroker import main as broker
 from sprocket.cli.mqnamesrv import main as namesrv
 from sprocket.cli.standalone import standalone
+from sprocket.cli.store_check import check
+from sprocket.cli.store_commands import store
+from sprocket.cli.store_dump import dump
+from sprocket.cli.store_export import export
+from sprocket.cli.store_import import import_
+from sprocket.cli.store_repair import repair
+from sprocket.cli.store_stat import stat
 
 _SHELLS: Final = ("bash", "zsh", "fish")
 
@@ -45,5 +52,7 @@ def _programs() -> dict[str, click.Command]:
 
 main.add_command(namesrv, "namesrv")
 main.add_command(broker, "broker")
-for _command in (standalone, send, consume, topic, cluster, offset):
+for _command in (check, repair, dump, stat, export, import_):
+    store.add_command(_command)
+for _command in (standalone, send, consume, topic, cluster, offset, store):
     main.add_command(_command)

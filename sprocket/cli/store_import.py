@@ -1,0 +1,154 @@
+"""`sprocket store import`: appends exported messages to a stopped or a new store."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sprocket.cli.client_session import HELP, CommandFailed, WrongUsage, json_option, print_json
+from sprocket.cli.store_commands import DIRECTORY, progress_bar, shape_of, shape_options, store_errors
+from sprocket.common.errors import RequestError, StoreError
+
+if TYPE_CHECKING:
+    from store.inspection.record_row import Row
+    from store.inspection.store_inspection import StoreShape
+    from store.message_store import MessageStore
+    from store.record import PendingMessage, TagsCodes
+
+_BATCH_ROWS = 512
+_BATCH_BYTES = 4 * 1024 * 1024
+
+
+@click.command("import", context_settings=HELP)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--to", "directory", type=DIRECTORY, required=True, help="Store directory; made if it is not there.")
+@click.option("--dry-run", is_flag=True, help="Read and check every row, and write nothing.")
+@shape_options
+@json_option
+def import_(
+    file: Path, directory: Path, dry_run: bool, config: Path | None, segment_bytes: int | None, as_json: bool
+) -> None:
+    """Append the messages in FILE (JSON lines or Parquet, as `sprocket store export` writes) to a store.
+
+    Topic, queue, key, tag, properties, body, born time and born host are kept; offsets and store time are new.
+    Topics that the broker does not know yet are added to config/topics.json.
+
+    Every row is checked before the first one is written: one that is malformed is named with its line, and nothing
+    is imported.  No broker may use the store.
+    """
+    from store.record import TagsCodes
+
+    shape = shape_of(config, segment_bytes)
+    tags_codes = TagsCodes(shape.delay_levels)
+    queues: dict[str, int] = {}
+    count = 0
+    with store_errors(), progress_bar("reading", file.stat().st_size, quiet=as_json):
+        for number, row in _rows(file):
+            _message(file, number, row, tags_codes)
+            queues[row.topic] = max(queues.get(row.topic, 0), row.queue_id + 1)
+            count += 1
+        if not dry_run:
+            _append(file, directory, shape, tags_codes)
+            _add_topics(directory, queues)
+    if as_json:
+        print_json({"messages": count, "topics": queues, "store": str(directory), "dryRun": dry_run})
+    else:
+        verb = "could be imported" if dry_run else f"imported to {directory}"
+        click.echo(f"{count} messages of {len(queues)} topics {verb}")
+
+
+def _rows(file: Path) -> "Iterator[tuple[int, Row]]":
+    """(line or row, counted from 1; row).  CommandFailed for a row that is malformed."""
+    from store.inspection.record_row import decode_row, row_of_values
+
+    is_parquet = file.suffix == ".parquet"
+    if not is_parquet:
+        with file.open("rb") as probe:
+            is_parquet = probe.read(4) == b"PAR1"
+    number = 0
+    try:
+        if is_parquet:
+            from sprocket.cli.store_parquet import read_rows
+
+            for number, values in enumerate(read_rows(file), 1):
+                yield number, row_of_values(values)
+            return
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield number, decode_row(line)
+    except StoreError as error:
+        raise CommandFailed(f"{file}:{number}: {error}; nothing was imported") from None
+
+
+def _message(file: Path, number: int, row: "Row", tags_codes: "TagsCodes") -> "PendingMessage":
+    from store.inspection.record_row import message_of
+
+    try:
+        return message_of(row, tags_codes)
+    except StoreError as error:
+        raise CommandFailed(f"{file}:{number}: {error}; nothing was imported") from None
+
+
+def _append(file: Path, directory: Path, shape: "StoreShape", tags_codes: "TagsCodes") -> None:
+    store = _open(directory, shape)
+    try:
+        batch: list[PendingMessage] = []
+        size = 0
+        for number, row in _rows(file):
+            batch.append(_message(file, number, row, tags_codes))
+            size += len(row.body)
+            if len(batch) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+                store.append(batch)
+                batch, size = [], 0
+        if batch:
+            store.append(batch)
+    except RequestError as error:
+        raise CommandFailed(f"{file}: near row {number}: {error.remark}; the rows before are imported") from None
+    finally:
+        store.shutdown()
+
+
+def _open(directory: Path, shape: "StoreShape") -> "MessageStore":
+    """The store, with files of the size that those that are there have."""
+    from sprocket.common.clock import SystemClock
+    from store.config import StoreConfig
+    from store.inspection.file_sequence import FileSequence
+    from store.inspection.file_view import is_locked
+    from store.inspection.queue_table_inspection import QueueTableInspection
+    from store.message_store import MessageStore
+
+    if is_locked(directory / "lock"):
+        raise WrongUsage(f"{directory}: a broker uses this store: stop it first")
+    from store.record import TagsCodes
+
+    log = FileSequence(shape.commit_log or directory / "commitlog", shape.segment_bytes)
+    queues = QueueTableInspection(directory / "consumequeue", TagsCodes(shape.delay_levels), shape.queue_file_bytes)
+    default = StoreConfig(store_path_root_dir=directory.absolute())
+    config = StoreConfig(
+        store_path_root_dir=directory.absolute(),
+        store_path_commit_log=shape.commit_log,
+        mapped_file_size_commit_log=log.file_bytes or default.mapped_file_size_commit_log,
+        mapped_file_size_consume_queue=queues.file_bytes or default.mapped_file_size_consume_queue,
+        message_delay_level=shape.delay_levels,
+    )
+    store = MessageStore(config, clock=SystemClock(), notify=lambda run: None)
+    store.start()
+    return store
+
+
+def _add_topics(directory: Path, queues: dict[str, int]) -> None:
+    """Let the broker know the topics: it refuses to read one that is not in topics.json."""
+    from broker.config_file import ConfigFile, pretty
+    from remoting.bodies.topic import TopicConfig, TopicConfigTable
+
+    file = ConfigFile(directory / "config" / "topics.json", TopicConfigTable)
+    table = file.load() or TopicConfigTable()
+    known = dict(table.topic_config_table)
+    for topic, count in queues.items():
+        if topic not in known:
+            known[topic] = TopicConfig(topic, count, count)
+    if known.keys() != table.topic_config_table.keys():
+        table.topic_config_table = known
+        file.write(pretty(table))

@@ -1,0 +1,1 @@
+"""What an operator's tools see of a store directory: every file read as it is, nothing opened for writing."""

@@ -1,0 +1,96 @@
+"""Sorts the log's records by queue: runs of ConsumeQueue entries whose queue offsets follow one another."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from store.distinct_names import Integers
+from store.layout import CONSUME_QUEUE_DTYPE
+from store.record import SCHEDULE_TOPIC, Record, TagsCodes
+from store.record_batch import RecordBatch
+from store.tags_scan import tags_codes_of
+
+_QUEUE_ID_BITS: Final = 32
+_QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1
+_HOLD_RECORDS: Final = 64 * 1024
+
+
+class Run(NamedTuple):
+    """Entries of `CONSUME_QUEUE_DTYPE` of one queue, from queue offset `offset` on."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    entries: npt.NDArray[np.void]
+
+    def behind(self, physical_offset: int) -> "Run":
+        """The part of it whose records do not begin before `physical_offset`."""
+        first = int(np.searchsorted(self.entries["physical_offset"], physical_offset)) if physical_offset else 0
+        return Run(self.topic, self.queue_id, self.offset + first, self.entries[first:]) if first else self
+
+
+class QueueRuns:
+    """Takes records in the order of the log and gives back runs; each queue's in the order of the log."""
+
+    def __init__(self, tags_codes: TagsCodes) -> None:
+        self._tags_codes = tags_codes
+        self._topics: dict[str, int] = {}
+        self._held: list[tuple[Integers, Integers, npt.NDArray[np.void]]] = []
+        self._held_records = 0
+
+    def add(self, found: RecordBatch | Record) -> Iterator[Run]:
+        """Take records, and give what can be given."""
+        if isinstance(found, Record):
+            yield from self.release()
+            if found.in_consume_queue:
+                entries = np.empty(1, CONSUME_QUEUE_DTYPE)
+                code = self._tags_codes.of(found.topic, bytes(found.properties), found.store_timestamp)
+                entries[0] = (found.physical_offset, found.size_bytes, code)
+                yield Run(found.topic, found.queue_id, found.queue_offset, entries)
+            return
+        chosen = np.flatnonzero(found.in_consume_queue)
+        topics = np.array([self._topics.setdefault(topic, len(self._topics)) for topic in found.topics], np.int64)
+        keys = topics[found.topic_index] << _QUEUE_ID_BITS | found.queue_ids.astype(np.int64) & _QUEUE_ID_MASK
+        entries = np.empty(chosen.size, CONSUME_QUEUE_DTYPE)
+        entries["physical_offset"] = (found.positions + found.base)[chosen]
+        entries["size"] = found.sizes[chosen]
+        entries["tags_code"] = self._codes(found)[chosen]
+        self._held.append((keys[chosen], found.queue_offsets[chosen], entries))
+        self._held_records += chosen.size
+        if self._held_records >= _HOLD_RECORDS:
+            yield from self.release()
+
+    def _codes(self, batch: RecordBatch) -> Integers:
+        codes = tags_codes_of(batch, self._tags_codes)
+        if SCHEDULE_TOPIC in batch.topics:
+            for record in np.flatnonzero(batch.topic_index == batch.topics.index(SCHEDULE_TOPIC)).tolist():
+                store_timestamp = batch.store_timestamp(record)
+                codes[record] = self._tags_codes.of(SCHEDULE_TOPIC, batch.properties(record), store_timestamp)
+        return codes
+
+    def release(self) -> Iterator[Run]:
+        """Everything that is held."""
+        held, self._held = self._held, []
+        if not self._held_records:
+            return
+        self._held_records = 0
+        key_parts, offset_parts, entry_parts = zip(*held, strict=True)
+        all_keys, all_offsets = np.concatenate(key_parts), np.concatenate(offset_parts)
+        # Without the type numpy would turn the entries into the machine's own byte order.
+        all_entries = np.concatenate(entry_parts, dtype=CONSUME_QUEUE_DTYPE)
+        keys, groups = np.unique(all_keys, return_inverse=True)
+        if keys.size <= np.iinfo(np.uint16).max:
+            groups = groups.astype(np.uint16)  # these are sorted by radix
+        order = np.argsort(groups, kind="stable")
+        groups, offsets, entries = groups[order], all_offsets[order], all_entries[order]
+        is_break = (offsets[1:] != offsets[:-1] + 1) | (groups[1:] != groups[:-1])
+        begins = np.concatenate(([0], np.flatnonzero(is_break) + 1))
+        ends = np.append(begins[1:], offsets.size)
+        topics = list(self._topics)
+        runs = zip(keys[groups[begins]].tolist(), offsets[begins].tolist(), begins.tolist(), ends.tolist(), strict=True)
+        for key, offset, begin, end in runs:
+            queue_id = key & _QUEUE_ID_MASK
+            queue_id = queue_id if queue_id < 1 << 31 else queue_id - (1 << 32)
+            yield Run(topics[key >> _QUEUE_ID_BITS], queue_id, offset, entries[begin:end])

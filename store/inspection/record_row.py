@@ -1,0 +1,179 @@
+"""A message as a row of JSON or Parquet: what export writes and import reads."""
+
+import base64
+import ipaddress
+from typing import Any, Final
+
+import msgspec
+
+from remoting.message_properties import KEYS, TAGS, UNIQ_KEY, parse
+from remoting.message_record import SysFlag
+from sprocket.common.errors import StoreError
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from store.record import PendingMessage, Record, TagsCodes
+
+_SEAL: Final = "__CRC32#"
+_HOST_FLAGS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+_INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
+_NAMES_END: Final = ("\x01", "\x02")
+
+
+class Row(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """One message.  `properties` in their order; the body as it is stored, compressed if `sys_flag` says so."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int = -1
+    physical_offset: int = -1
+    born_timestamp: int
+    store_timestamp: int = -1
+    born_host: str = "127.0.0.1:0"
+    store_host: str = ""
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    properties: dict[str, str] = {}
+    body: bytes
+
+
+def row_of(record: Record) -> Row:
+    """The row of a record.  The CRC property is left out: it is of the record, not of the message."""
+    properties = parse(bytes(record.properties).decode("utf-8", "replace"))
+    properties.pop(_SEAL, None)
+    return Row(
+        topic=record.topic,
+        queue_id=record.queue_id,
+        queue_offset=record.queue_offset,
+        physical_offset=record.physical_offset,
+        born_timestamp=record.born_timestamp,
+        store_timestamp=record.store_timestamp,
+        born_host=host_text(record.born_host),
+        store_host=host_text(record.store_host),
+        flag=record.flag,
+        sys_flag=record.sys_flag & ~_HOST_FLAGS,
+        reconsume_times=record.reconsume_times,
+        prepared_transaction_offset=record.prepared_transaction_offset,
+        properties=properties,
+        body=bytes(record.body),
+    )
+
+
+def message_of(row: Row, tags_codes: TagsCodes) -> PendingMessage:
+    """The message that a row stands for, to be appended.  Raises `StoreError` that says what is wrong with it."""
+    for name, value in row.properties.items():
+        if not name or any(end in name or end in value for end in _NAMES_END):
+            raise StoreError(f"property {name!r}: names and values may not hold the separators 0x01 and 0x02")
+    if not row.topic or any(sign in row.topic for sign in "/\0") or row.topic in (".", ".."):
+        raise StoreError(f"topic {row.topic!r} is no name")
+    _check_range("queueId", row.queue_id, 0, (1 << 31) - 1)
+    for field, number, bits in (
+        ("flag", row.flag, 31),
+        ("sysFlag", row.sys_flag, 31),
+        ("reconsumeTimes", row.reconsume_times, 31),
+        ("bornTimestamp", row.born_timestamp, 63),
+        ("preparedTransactionOffset", row.prepared_transaction_offset, 63),
+    ):
+        _check_range(field, number, -(1 << bits), (1 << bits) - 1)
+    if row.sys_flag & _INNER_BATCH:
+        raise StoreError("holds an inner batch, whose messages have no rows of their own: send them by a client")
+    properties = "".join(f"{name}\x01{value}\x02" for name, value in row.properties.items()).encode()
+    if len(properties) > MAX_PROPERTIES_BYTES:
+        raise StoreError(f"properties have {len(properties)} bytes, allowed are {MAX_PROPERTIES_BYTES}")
+    code = tags_codes.of_tag(row.properties.get(TAGS, "").encode())
+    return PendingMessage(
+        row.topic, row.queue_id, row.body, properties, code, row.flag, row.sys_flag & ~_HOST_FLAGS,
+        row.born_timestamp, host_bytes(row.born_host), row.reconsume_times, row.prepared_transaction_offset,
+    )  # fmt: skip
+
+
+def decode_row(line: bytes) -> Row:
+    """A row from one line of JSON.  Raises `StoreError` that says what is wrong."""
+    try:
+        return _DECODER.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(str(error)) from None
+
+
+def row_of_values(values: dict[str, Any]) -> Row:
+    """A row from values by name, as Parquet gives them.  Raises `StoreError`."""
+    given = {name: value for name, value in values.items() if value is not None}
+    if isinstance(given.get("properties"), list):
+        given["properties"] = dict(given["properties"])
+    try:
+        return msgspec.convert(given, Row)
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise StoreError(str(error)) from None
+
+
+def line_of(row: Row) -> bytes:
+    """One line of JSON; the body is base64."""
+    return _ENCODER.encode(row) + b"\n"
+
+
+def dump_of(record: Record, body: str | None, encoding: str) -> dict[str, object]:
+    """Everything that is known of a record, for a person to read."""
+    row = row_of(record)
+    shown: dict[str, object] = {
+        "physicalOffset": record.physical_offset,
+        "sizeBytes": record.size_bytes,
+        "topic": record.topic,
+        "queueId": record.queue_id,
+        "queueOffset": record.queue_offset,
+        "storeTimestamp": record.store_timestamp,
+        "bornTimestamp": record.born_timestamp,
+        "storeHost": row.store_host,
+        "bornHost": row.born_host,
+        "flag": record.flag,
+        "sysFlag": record.sys_flag,
+        "flags": [flag.name for flag in SysFlag if flag.name and _is_set(record.sys_flag, flag)],
+        "reconsumeTimes": record.reconsume_times,
+        "preparedTransactionOffset": record.prepared_transaction_offset,
+        "inConsumeQueue": record.in_consume_queue,
+        "bodyCRC": record.body_crc,
+        "bodyBytes": len(record.body),
+        "uniqueKey": row.properties.get(UNIQ_KEY),
+        "keys": row.properties.get(KEYS, "").split(),
+        "tags": row.properties.get(TAGS),
+        "properties": row.properties,
+    }
+    if body is not None:
+        shown |= {"body": body, "bodyEncoding": encoding}
+    return shown
+
+
+def _is_set(sys_flag: int, flag: SysFlag) -> bool:
+    if flag & SysFlag.TRANSACTION_ROLLBACK:
+        return sys_flag & int(SysFlag.TRANSACTION_ROLLBACK) == int(flag)
+    if flag & 0x700:
+        return sys_flag & 0x700 == int(flag)
+    return sys_flag & int(flag) != 0
+
+
+def host_text(host: bytes) -> str:
+    """``10.1.2.3:5432`` or ``[::1]:5432`` of an address and a port in 4 bytes."""
+    address, port = ipaddress.ip_address(host[:-4]), int.from_bytes(host[-4:], "big", signed=True)
+    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+
+
+def host_bytes(text: str) -> bytes:
+    """The opposite of `host_text`.  Raises `StoreError`."""
+    address, _, port = text.rpartition(":")
+    try:
+        return ipaddress.ip_address(address.strip("[]")).packed + int(port).to_bytes(4, "big", signed=True)
+    except (ValueError, OverflowError):
+        raise StoreError(f"host {text!r} is no address:port") from None
+
+
+def base64_text(body: bytes) -> str:
+    """`body` as base64."""
+    return base64.b64encode(body).decode()
+
+
+def _check_range(field: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise StoreError(f"{field} is {value}, allowed are {low} to {high}")
+
+
+_DECODER: Final = msgspec.json.Decoder(Row)
+_ENCODER: Final = msgspec.json.Encoder()

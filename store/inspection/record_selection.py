@@ -1,0 +1,142 @@
+"""Picks records of a log: by offset, topic, queue, key, tag and time, with as little decoding as may be."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from remoting.message_properties import find
+from store.consume_queue import BLANK_SIZE
+from store.inspection.file_sequence import FileSequence
+from store.inspection.log_inspection import Gap, LogInspection, Progress
+from store.inspection.queue_inspection import UNIT
+from store.inspection.record_fields import store_timestamps
+from store.key_scan import keys_of
+from store.layout import CONSUME_QUEUE_DTYPE
+from store.record import MIN_RECORD_BYTES, Record, decode, store_timestamp_of
+from store.record_batch import RecordBatch
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is wanted; None means anything.  Offsets are physical, from one and to before the other; times are in ms."""
+
+    from_offset: int | None = None
+    to_offset: int | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    key: str | None = None
+    tag: str | None = None
+    from_time: int | None = None
+    to_time: int | None = None
+    only_visible: bool = False
+
+    def wants(self, record: Record) -> bool:
+        """Whether one record is wanted."""
+        times = (self.from_time or 0) <= record.store_timestamp < (self.to_time or 1 << 63)
+        place = (self.from_offset or 0) <= record.physical_offset < (self.to_offset or 1 << 63)
+        return (
+            times
+            and place
+            and (self.topic is None or record.topic == self.topic)
+            and (self.queue_id is None or record.queue_id == self.queue_id)
+            and (self.queue_offset is None or record.queue_offset == self.queue_offset)
+            and (not self.only_visible or record.in_consume_queue)
+            and (self.tag is None or (find(bytes(record.properties), b"TAGS\x01") or b"") == self.tag.encode())
+            and (self.key is None or self.key in keys_of(bytes(record.properties)))
+        )
+
+
+def select(
+    log: FileSequence, selection: Selection, stop: int | None = None, progress: Progress = lambda size_bytes: None
+) -> Iterator[Record | Gap]:
+    """The wanted records in the order of the log, and the damage between them.  CRCs are checked."""
+    start = max(selection.from_offset or 0, _start_by_time(log, selection.from_time))
+    end = min(bound for bound in (stop, selection.to_offset, _end_by_time(log, selection.to_time), 1 << 63) if bound)
+    begin = _record_at_or_before(log, start)
+    key = None if selection.key is None else re.compile(re.escape(selection.key.encode()))
+    for found in LogInspection(log, begin, end, progress=progress):
+        if isinstance(found, Gap):
+            yield found
+        elif isinstance(found, Record):
+            if selection.wants(found):
+                yield found
+        else:
+            last = int(found.positions[-1] + found.sizes[-1])
+            if key is None or key.search(found.data, int(found.positions[0]), last):
+                yield from _of_batch(found, selection)
+
+
+def _of_batch(batch: RecordBatch, selection: Selection) -> Iterator[Record]:
+    for at in np.flatnonzero(_mask(batch, selection)).tolist():
+        position = int(batch.positions[at])
+        record = decode(batch.data[position : position + int(batch.sizes[at])], check_crc=False)
+        if isinstance(record, Record) and selection.wants(record):
+            yield record
+
+
+def _mask(batch: RecordBatch, selection: Selection) -> npt.NDArray[np.bool_]:
+    mask = np.ones(len(batch), np.bool_)
+    if selection.topic is not None:
+        wanted = [number for number, topic in enumerate(batch.topics) if topic == selection.topic]
+        mask &= np.isin(batch.topic_index, wanted)
+    if selection.queue_id is not None:
+        mask &= batch.queue_ids == selection.queue_id
+    if selection.queue_offset is not None:
+        mask &= batch.queue_offsets == selection.queue_offset
+    if selection.only_visible:
+        mask &= batch.in_consume_queue
+    if selection.from_time is not None or selection.to_time is not None:
+        times = store_timestamps(batch)
+        mask &= (times >= (selection.from_time or 0)) & (times < (selection.to_time or 1 << 62))
+    return mask
+
+
+def place_of(queue: FileSequence, queue_offset: int) -> tuple[int, int] | None:
+    """(physical offset, size) that a ConsumeQueue has for a queue offset; None if it has none."""
+    entry = np.frombuffer(queue.bytes_at(queue_offset * UNIT, UNIT), CONSUME_QUEUE_DTYPE)[0]
+    physical_offset, size, _ = entry.item()
+    return (physical_offset, size) if MIN_RECORD_BYTES <= size < BLANK_SIZE else None
+
+
+def _record_at_or_before(log: FileSequence, offset: int) -> int:
+    """Where a walk that shall meet the record at `offset` can begin: there, or at the segment's front."""
+    if not log.file_bytes or offset <= log.first_offset:
+        return log.first_offset
+    walk = LogInspection(log, offset, offset + log.file_bytes - offset % log.file_bytes, check_crc=False)
+    first = next(iter(walk), None)
+    if isinstance(first, Record) and first.physical_offset == offset:
+        return offset
+    if isinstance(first, RecordBatch) and first.base + int(first.positions[0]) == offset:
+        return offset
+    return offset - offset % log.file_bytes
+
+
+def _first_time(log: FileSequence, start: int) -> int:
+    head = log.bytes_at(start, MIN_RECORD_BYTES)
+    return store_timestamp_of(memoryview(head)) if any(head[:8]) else 0
+
+
+def _start_by_time(log: FileSequence, from_time: int | None) -> int:
+    """The first segment that may hold a record of that time: the next one begins later."""
+    start = log.first_offset
+    if from_time is not None:
+        for before, after in pairwise(log.parts):
+            if 0 < _first_time(log, after.start) < from_time:
+                start = after.start
+            else:
+                return max(start, before.start)
+    return start
+
+
+def _end_by_time(log: FileSequence, to_time: int | None) -> int:
+    """Where the segments begin that hold later records only, as their first record says; 0 if none does."""
+    if to_time is not None:
+        for part in log.parts:
+            if _first_time(log, part.start) >= to_time:
+                return part.start
+    return 0

@@ -1,0 +1,147 @@
+"""Repairs a stopped store: inspects it, plans, keeps what it will replace, acts, and can take it all back."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from sprocket.common.clock import Clock
+from sprocket.common.errors import StoreError
+from store.inspection import repair_files
+from store.inspection.file_sequence import FileSequence
+from store.inspection.finding import Findings
+from store.inspection.log_inspection import Gap, LogInspection
+from store.inspection.rebuild import IndexRebuild, QueueRebuild
+from store.inspection.repair_files import RepairFiles
+from store.inspection.repair_journal import OPEN, UNDONE, Action, Journal, RebuildIndex, RebuildQueues, describe
+from store.inspection.repair_plan import plan
+from store.inspection.small_files import REPAIR_PREFIX, deleted_topics
+from store.inspection.store_inspection import StoreInspection, StoreShape
+from store.record import TagsCodes
+
+Told = Callable[[str], None]
+
+
+def _silent(text: str) -> None:
+    return
+
+
+class Repair:
+    """The repair of the store at `root`, which no broker may use meanwhile: the caller holds its lock.
+
+    `told` hears one line before each action.  All raise `StoreError`.
+    """
+
+    def __init__(self, root: Path, shape: StoreShape, clock: Clock, told: Told = _silent) -> None:
+        self.root = root
+        self.shape = shape
+        self._clock = clock
+        self._told = told
+
+    def resume(self) -> Path | None:
+        """Finish a repair that was killed; its side folder, or None if there was none."""
+        folder = repair_files.unfinished(self.root)
+        if folder is not None:
+            self._act(folder, repair_files.load(folder))
+        return folder
+
+    def act(self, store: StoreInspection, actions: list[Action]) -> Path:
+        """Do `actions`, which were planned for `store`; return the side folder."""
+        folder = self._new_folder()
+        files = RepairFiles(self.root, folder)
+        log_directory = str(self.shape.commit_log or "commitlog")
+        journal = Journal(
+            folder.name.removeprefix(REPAIR_PREFIX), OPEN, log_directory, store.log.file_bytes,
+            self.shape.delay_levels, files.keep(actions),
+        )  # fmt: skip
+        journal.how_to_undo = f"sprocket store repair {self.root} --undo {folder.name} --yes"
+        repair_files.save(folder, journal)
+        self._act(folder, journal)
+        return folder
+
+    def _act(self, folder: Path, journal: Journal) -> None:
+        files = RepairFiles(self.root, folder)
+        for action in journal.actions:
+            self._told(describe(action))
+            if isinstance(action, RebuildQueues | RebuildIndex):
+                self._rebuild(files, journal, action)
+            else:
+                files.apply(action)
+        repair_files.mark(folder, journal)
+
+    def _rebuild(self, files: RepairFiles, journal: Journal, action: RebuildQueues | RebuildIndex) -> None:
+        """Walk the log once.  What an earlier try left is removed first."""
+        log = FileSequence(self.root / journal.log_directory, journal.segment_bytes)
+        made: QueueRebuild | IndexRebuild
+        if isinstance(action, RebuildQueues):
+            self._remove_made(files, action)
+            tags_codes = TagsCodes(journal.delay_levels)
+            directory = self.root / "consumequeue"
+            deleted = deleted_topics(self.root, Findings())
+            made = QueueRebuild(directory, tags_codes, action.file_bytes, action.queues, action.skipped, deleted)
+        else:
+            files.remove(self.root / "index")
+            made = IndexRebuild(self.root / "index", action.slot_count, action.capacity)
+        for found in LogInspection(log):
+            if not isinstance(found, Gap):
+                made.add(found)
+        if isinstance(made, QueueRebuild) and isinstance(action, RebuildQueues):
+            made.finish(action.blanks)
+        elif isinstance(made, IndexRebuild):
+            made.finish()
+
+    def _remove_made(self, files: RepairFiles, action: RebuildQueues) -> None:
+        for topic, queue_id in action.queues:
+            files.remove(self.root / "consumequeue" / topic / str(queue_id))
+
+    def undo(self, name: str) -> list[str]:
+        """Take back the repair whose side folder is `name`; what was done, for people."""
+        folder = self.root / Path(name).name
+        journal = repair_files.load(folder)
+        if journal.state == UNDONE:
+            raise StoreError(f"{folder}: this repair was taken back already")
+        files = RepairFiles(self.root, folder)
+        said = []
+        for action in reversed(journal.actions):
+            said.append(describe(action))
+            if isinstance(action, RebuildQueues):
+                self._remove_made(files, action)
+            elif isinstance(action, RebuildIndex):
+                files.remove(self.root / "index")
+            else:
+                files.undo(action)
+        repair_files.mark(folder, journal, undone=True)
+        return said
+
+    def _new_folder(self) -> Path:
+        """``repair-20260131T235959Z``; with a number behind if that is taken."""
+        seconds = self._clock.wall_ms() // 1000
+        stamp = _utc(seconds)
+        folder = self.root / f"{REPAIR_PREFIX}{stamp}"
+        number = 1
+        while folder.exists():
+            number += 1
+            folder = self.root / f"{REPAIR_PREFIX}{stamp}-{number}"
+        return folder
+
+
+def inspect_and_plan(
+    root: Path, shape: StoreShape, *, rebuild_queues: str | None = None, rebuild_index: bool = False
+) -> tuple[StoreInspection, list[Action]]:
+    """A whole check, and what repair would do about it."""
+    store = StoreInspection(root, shape).run()
+    return store, plan(store, rebuild_queues=rebuild_queues, rebuild_index=rebuild_index)
+
+
+def settled_shape(shape: StoreShape, store: StoreInspection) -> StoreShape:
+    """`shape` with the sizes that `store` found, so that a second look at a changed store guesses the same."""
+    return replace(
+        shape,
+        segment_bytes=store.log.file_bytes or shape.segment_bytes,
+        queue_file_bytes=store.queues.file_bytes or shape.queue_file_bytes,
+    )
+
+
+def _utc(seconds: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%SZ")

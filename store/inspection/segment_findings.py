@@ -1,0 +1,58 @@
+"""What is said of the log's files and of the damage in them."""
+
+from typing import TYPE_CHECKING
+
+from store.inspection.finding import Severity
+
+if TYPE_CHECKING:
+    from store.inspection.store_inspection import StoreInspection
+
+
+def describe_files(store: "StoreInspection") -> None:
+    """Names, sizes and completeness of the segments."""
+    log, findings = store.log, store.findings
+    for name in log.strays:
+        text = "is no segment: those are named by 20 digits; Apache RocketMQ does not start with it"
+        findings.add("segment-stray", Severity.NOTE, store.relative(log.directory / name), text)
+    for part in log.misplaced():
+        text = f"begins at no multiple of the segment size {log.file_bytes}: no broker can use it"
+        findings.add("segment-name", Severity.LOSS, store.relative(part.path), text)
+    last_start = log.parts[-1].start if log.parts else 0
+    for part in log.wrong_size():
+        path = store.relative(part.path)
+        if not part.size_bytes and part.start == last_start:
+            findings.add("segment-empty", Severity.WRONG, path, "is empty", "remove it", 0, 0)
+        elif part.size_bytes < log.file_bytes:
+            text = f"has {part.size_bytes} bytes of {log.file_bytes}: a broker refuses to start"
+            repair = "make it as long as the others, with zeros"
+            findings.add("segment-short", Severity.LOSS, path, text, repair, part.size_bytes)
+        else:
+            surplus = part.size_bytes - log.file_bytes
+            text = f"has {surplus} bytes more than a segment of {log.file_bytes}: a broker refuses to start"
+            findings.add("segment-long", Severity.LOSS, path, text, "keep them aside and cut them off", log.file_bytes)
+
+
+def describe_damage(store: "StoreInspection") -> None:
+    """Gaps between records, and what is behind the last one."""
+    log, findings = store.log, store.findings
+    for gap in store.gaps:
+        path = store.relative(log.path_at(gap.start))
+        position, size = gap.start % log.file_bytes, gap.end - gap.start
+        if gap.is_missing:
+            repair = "make the file, as a blank that readers pass over"
+            text = f"is missing: {size} bytes of the log are gone"
+            findings.add("segment-missing", Severity.LOSS, path, text, repair, 0, size)
+            continue
+        repair = "keep the bytes aside and put filler records there; queue offsets stay"
+        if not gap.is_closed:
+            repair = "keep the bytes aside and close the segment with a blank"
+        text = f"{size} bytes are no record at physical offset {gap.start}: {gap.reason}; records follow"
+        findings.add("damage", Severity.LOSS, path, text, repair, position, size)
+    tail = store.tail
+    if tail.end > tail.start and not store.is_running:
+        path = store.relative(log.path_at(tail.start))
+        text = f"{tail.end - tail.start} bytes behind the last record are no record: {tail.reason}"
+        if not store.was_clean:
+            text += "; the last run did not stop cleanly, and a broker's start cuts them"
+        repair = "keep them aside and put zeros there"
+        findings.add("tail", Severity.WRONG, path, text, repair, tail.start % log.file_bytes, tail.end - tail.start)

@@ -1,0 +1,187 @@
+"""The small files of a store: checkpoint, abort, lock, and the broker's JSON under ``config/``."""
+
+import struct
+from pathlib import Path
+from typing import Final
+
+from remoting.fastjson import loads
+from sprocket.common.errors import ProtocolError, StoreError
+from store.checkpoint import Checkpoint
+from store.deleted_topics import decode as topics_content
+from store.inspection.file_view import list_directory, read_small
+from store.inspection.finding import Findings, Severity
+from store.layout import CHECKPOINT_BYTES, CHECKPOINT_DTYPE
+from store.queue_list import decode as list_content
+from store.sealed_file import unseal
+
+REPAIR_PREFIX: Final = "repair-"
+# A checkpoint may be ahead of the clock by this much: several machines' clocks write into one log.
+_CLOCK_SLACK_MS: Final = 3_000
+_FIELDS: Final = struct.Struct(">" + "q" * (CHECKPOINT_DTYPE.itemsize // 8))
+_EMPTY_IS_FINE: Final = frozenset({"lock", "abort"})
+# Names at the top of a store that others than this package look after, and what they are.
+KNOWN_NAMES: Final = {
+    "abort": "is there while a broker runs",
+    "lock": "held by a running broker",
+    "checkpoint": "up to where log and queues were on the disk",
+    "commitlog": "the log",
+    "consumequeue": "where each queue's messages lie in the log",
+    "consumequeue_ext": "extended tags of ConsumeQueues",
+    "consumequeue_r": "ConsumeQueues in RocksDB",
+    "batchconsumequeue": "ConsumeQueues whose units hold many messages",
+    "index": "messages by key",
+    "config": "topics, groups and offsets",
+    "timerwheel": "slots of timed messages",
+    "timerlog": "timed messages by slot",
+    "timercheckpoint": "how far timed messages are",
+    "epochFileCheckpoint": "epochs of masters",
+    "epochFileCheckpoint.bak": "epochs of masters",
+    "brokerIdentity": "the broker's id at its controller",
+    "compaction": "compacted topics",
+    "metadata": "the broker's metadata",
+    "leases": "who holds segments until when",
+    "queuelist": "how far each queue is on the disk",
+    "deletedtopics": "topics whose records in the log do not count",
+    "lost+found": "made by the file system",
+}
+
+
+def check_top_level(root: Path, findings: Findings) -> None:
+    """Names at the top of the store that nothing here knows."""
+    for name, is_directory, size_bytes in list_directory(root):
+        if name.endswith((".tmp", ".bak")) or name in KNOWN_NAMES or name.startswith((REPAIR_PREFIX, "sprocket")):
+            continue
+        what = "folder" if is_directory else f"file of {size_bytes} bytes"
+        findings.add("stray", Severity.NOTE, name, f"{what} that is no part of a store; left alone")
+
+
+def read_checkpoint(root: Path, findings: Findings) -> Checkpoint | None:
+    """The checkpoint; None, and a finding, if there is none that can be read."""
+    try:
+        content = read_small(root / "checkpoint")
+    except StoreError as error:
+        findings.add("checkpoint", Severity.WRONG, "checkpoint", str(error))
+        return None
+    if content is None:
+        findings.add("checkpoint", Severity.NOTE, "checkpoint", "is not there; the next start checks the whole log")
+        return None
+    if len(content) < CHECKPOINT_DTYPE.itemsize:
+        text = f"has {len(content)} bytes of {CHECKPOINT_BYTES}: it names no time and no offset"
+        findings.add("checkpoint", Severity.WRONG, "checkpoint", text, "write one that promises nothing", 0)
+        return Checkpoint()
+    return Checkpoint(*_FIELDS.unpack_from(content))
+
+
+def check_checkpoint(checkpoint: Checkpoint, findings: Findings, log_end: int, last_store_timestamp: int) -> bool:
+    """Compare the checkpoint with the log; False if it promises more than the log holds."""
+    wrong = []
+    newest = last_store_timestamp + _CLOCK_SLACK_MS
+    for at, name in enumerate(("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")):
+        value = getattr(checkpoint, name)
+        if not 0 <= value <= newest:
+            wrong.append((8 * at, f"{name} is {value}, the log's newest record has {last_store_timestamp}"))
+    if not 0 <= checkpoint.confirm_phy_offset <= log_end:
+        wrong.append((32, f"confirm_phy_offset is {checkpoint.confirm_phy_offset}, the log ends at {log_end}"))
+    for position, text in wrong:
+        findings.add("checkpoint", Severity.WRONG, "checkpoint", text, "write one that promises less", position)
+    return not wrong
+
+
+def deleted_topics(root: Path, findings: Findings) -> dict[str, int]:
+    """Topic -> physical offset before which its records do not count, as ``deletedtopics`` says."""
+    found = _unsealed(root, "deletedtopics", b"DTOP", findings, "deleted topics may come back when queues are rebuilt")
+    decoded = topics_content(found) if found is not None else {}
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def check_queue_list(root: Path, findings: Findings, log_end: int) -> bool:
+    """Whether ``queuelist`` can stay as it is: it is whole and promises no more than the log holds."""
+    if not (root / "queuelist").exists():
+        return True
+    found = _unsealed(root, "queuelist", b"QLST", findings, "the next start checks the whole log")
+    if found is None:
+        return False
+    listed = list_content(found)
+    if isinstance(listed, str):
+        findings.add("queue-list", Severity.WRONG, "queuelist", listed, "move it aside; the broker writes it anew")
+        return False
+    if listed.log_offset > log_end:
+        text = f"says that the log is on the disk up to {listed.log_offset}; it ends at {log_end}"
+        findings.add("queue-list", Severity.WRONG, "queuelist", text, "move it aside; the broker writes it anew")
+        return False
+    return True
+
+
+def _unsealed(root: Path, name: str, kind: bytes, findings: Findings, effect: str) -> bytes | None:
+    """Content of one of Sprocket's own files; None, with a finding if it is there and cannot be trusted."""
+    try:
+        sealed = read_small(root / name)
+        content = None if sealed is None else unseal(kind, sealed)
+    except StoreError as error:
+        content = str(error)
+    if isinstance(content, str):
+        findings.add("own-file", Severity.WRONG, name, f"{content}; {effect}", "move it aside")
+        return None
+    return content
+
+
+def check_config(root: Path, findings: Findings) -> dict[str, bool]:
+    """Whether each ``config/*.json`` can be read; a finding for one that cannot."""
+    readable: dict[str, bool] = {}
+    for name, is_directory, _ in list_directory(root / "config"):
+        if is_directory or name.endswith(".tmp"):
+            continue
+        if not name.endswith((".json", ".json.bak")):
+            continue
+        readable[name] = json_of(root / "config" / name) is not None
+    for name, is_good in readable.items():
+        path = f"config/{name}"
+        if is_good or name.endswith(".bak"):
+            if not is_good:
+                findings.add("config-backup", Severity.NOTE, path, "is no JSON object; the file itself decides")
+        elif readable.get(f"{name}.bak"):
+            text = "is no JSON object; the broker falls back to its .bak"
+            findings.add("config", Severity.WRONG, path, text, f"restore it from {name}.bak")
+        else:
+            text = "is no JSON object, and there is no .bak that is one: the broker does not start"
+            findings.add("config", Severity.LOSS, path, text, "move it aside; the broker starts without its content")
+    for name, is_good in readable.items():
+        if name.endswith(".bak") and is_good and name.removesuffix(".bak") not in readable:
+            text = "is there without its file; the broker reads it"
+            findings.add("config-backup", Severity.NOTE, f"config/{name}", text)
+    return readable
+
+
+def json_of(path: Path) -> dict[str, object] | None:
+    """The JSON object in a file in RocketMQ's dialect; None if there is none."""
+    try:
+        content = read_small(path)
+        if not content:
+            return None
+        value: dict[str, object] = loads(content, dict)
+        return value
+    except (StoreError, ProtocolError, RecursionError):
+        return None
+
+
+def committed_offsets(root: Path) -> dict[tuple[str, str, int], int]:
+    """(topic, group, queue id) -> committed offset, as ``config/consumerOffset.json`` has them."""
+    table = (json_of(root / "config" / "consumerOffset.json") or {}).get("offsetTable")
+    offsets: dict[tuple[str, str, int], int] = {}
+    if isinstance(table, dict):
+        for name, queues in table.items():
+            topic, at, group = str(name).partition("@")
+            if at and isinstance(queues, dict):
+                for queue_id, offset in queues.items():
+                    if str(queue_id).isdigit() and isinstance(offset, int):
+                        offsets[topic, group, int(queue_id)] = offset
+    return offsets
+
+
+def topic_names(root: Path) -> set[str] | None:
+    """The topics that ``config/topics.json`` (or its .bak) knows; None if neither can be read."""
+    for name in ("topics.json", "topics.json.bak"):
+        table = (json_of(root / "config" / name) or {}).get("topicConfigTable")
+        if isinstance(table, dict):
+            return {str(topic) for topic in table}
+    return None

@@ -1,0 +1,179 @@
+"""Counts what a store holds: topics, queues, bytes, ages, and how many different keys and tags there are."""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from remoting.message_properties import find
+from store.distinct_names import Integers
+from store.inspection.file_sequence import FileSequence
+from store.inspection.log_inspection import Gap, LogInspection, Progress
+from store.inspection.record_fields import store_timestamps
+from store.record import Record, TagsCodes
+from store.record_batch import RecordBatch
+from store.tags_scan import tags_codes_of
+
+_QUEUE_BITS: Final = 32
+# So many different values are counted exactly; beyond, the number is estimated.
+_EXACT: Final = 1 << 15
+_REGISTER_BITS: Final = 12
+_REGISTERS: Final = 1 << _REGISTER_BITS
+
+
+class Cardinality:
+    """How many different 64-bit hashes were seen: exact up to 32,768, then by HyperLogLog within about 2 %."""
+
+    def __init__(self) -> None:
+        self._seen = np.empty(0, np.uint64)
+        self._registers = np.zeros(_REGISTERS, np.uint8)
+        self.is_estimated = False
+
+    def add(self, hashes: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> None:
+        """Hashes of values."""
+        if not hashes.size:
+            return
+        if not self.is_estimated:
+            self._seen = np.union1d(self._seen, hashes)
+            if self._seen.size > _EXACT:
+                self.is_estimated = True
+                hashes, self._seen = self._seen, np.empty(0, np.uint64)
+        if self.is_estimated:
+            mixed = _mixed(np.unique(hashes))
+            rest = (mixed << np.uint64(_REGISTER_BITS)) | np.uint64(1 << (_REGISTER_BITS - 1))
+            # The rank is one more than the zeros in front.
+            zeros = 63 - np.floor(np.log2(rest.astype(np.float64))).astype(np.int64)
+            ranks = np.minimum(zeros + 1, 64 - _REGISTER_BITS + 1).astype(np.uint8)
+            np.maximum.at(self._registers, (mixed >> np.uint64(64 - _REGISTER_BITS)).astype(np.int64), ranks)
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        if not self.is_estimated:
+            return int(self._seen.size)
+        alpha = 0.7213 / (1 + 1.079 / _REGISTERS)
+        return round(alpha * _REGISTERS**2 / float(np.sum(np.exp2(-self._registers.astype(np.float64)))))
+
+
+def _mixed(values: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+    """splitmix64's finalizer: close values become far ones."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
+    return values ^ (values >> np.uint64(31))
+
+
+@dataclass
+class QueueFigures:
+    """One queue; times are store timestamps in ms."""
+
+    messages: int = 0
+    size_bytes: int = 0
+    first_time: int = 1 << 62
+    last_time: int = 0
+
+    def add(self, messages: int, size_bytes: int, first_time: int, last_time: int) -> None:
+        self.messages += messages
+        self.size_bytes += size_bytes
+        self.first_time = min(self.first_time, first_time)
+        self.last_time = max(self.last_time, last_time)
+
+
+@dataclass
+class TopicFigures:
+    """One topic: its queues, and its different keys and tags."""
+
+    queues: dict[int, QueueFigures] = field(default_factory=dict)
+    keys: Cardinality = field(default_factory=Cardinality)
+    tags: Cardinality = field(default_factory=Cardinality)
+
+    @property
+    def total(self) -> QueueFigures:
+        """All queues together."""
+        total = QueueFigures()
+        for queue in self.queues.values():
+            total.add(queue.messages, queue.size_bytes, queue.first_time, queue.last_time)
+        return total
+
+
+class StoreFigures:
+    """The figures of one store; `hidden` are records that no consumer sees (transactions not committed)."""
+
+    def __init__(self, log: FileSequence, delay_levels: str) -> None:
+        self.log = log
+        self.topics: dict[str, TopicFigures] = {}
+        self.records = self.hidden = self.damaged_bytes = 0
+        self.end_offset = log.first_offset
+        self._tags_codes = TagsCodes(delay_levels)
+
+    def run(self, stop: int | None = None, progress: Progress = lambda size_bytes: None) -> "StoreFigures":
+        """Walk the log."""
+        walk = LogInspection(self.log, None, stop, check_crc=False, progress=progress)
+        for found in walk:
+            if isinstance(found, Gap):
+                self.damaged_bytes += found.end - found.start
+            elif isinstance(found, Record):
+                self._add_record(found)
+            else:
+                self._add_batch(found)
+        self.end_offset = walk.end_offset
+        return self
+
+    def _topic(self, name: str) -> TopicFigures:
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = TopicFigures()
+        return topic
+
+    def _add_record(self, record: Record) -> None:
+        self.records += 1
+        if not record.in_consume_queue:
+            self.hidden += 1
+            return
+        topic = self._topic(record.topic)
+        time = record.store_timestamp
+        topic.queues.setdefault(record.queue_id, QueueFigures()).add(1, record.size_bytes, time, time)
+        properties = bytes(record.properties)
+        topic.keys.add(_hashes([key for value in [find(properties, b"KEYS\x01")] if value for key in value.split()]))
+        tag = find(properties, b"TAGS\x01")
+        if tag:
+            topic.tags.add(np.array([self._tags_codes.of_tag(tag)], np.int64).view(np.uint64))
+
+    def _add_batch(self, batch: RecordBatch) -> None:
+        self.records += len(batch)
+        chosen = np.flatnonzero(batch.in_consume_queue)
+        self.hidden += len(batch) - chosen.size
+        times, codes = store_timestamps(batch), tags_codes_of(batch, self._tags_codes)
+        keys = batch.topic_index[chosen] << _QUEUE_BITS | batch.queue_ids[chosen].astype(np.int64)
+        for key, records in _grouped(keys, chosen):
+            topic = self._topic(batch.topics[key >> _QUEUE_BITS])
+            queue = topic.queues.setdefault(key & ((1 << _QUEUE_BITS) - 1), QueueFigures())
+            when = times[records]
+            queue.add(records.size, int(batch.sizes[records].sum()), int(when.min()), int(when.max()))
+        for number, records in _grouped(batch.topic_index[chosen], chosen):
+            topic = self._topic(batch.topics[number])
+            tags = codes[records]
+            topic.tags.add(tags[tags != 0].view(np.uint64))
+            topic.keys.add(_hashes(list(_keys(batch, records))))
+
+
+def _grouped(keys: Integers, records: Integers) -> Iterator[tuple[int, Integers]]:
+    """Each different key, and the records that have it."""
+    order = np.argsort(keys, kind="stable")
+    values, begins = np.unique(keys[order], return_index=True)
+    yield from zip(values.tolist(), np.split(records[order], begins[1:]), strict=True)
+
+
+def _keys(batch: RecordBatch, records: Integers) -> Iterator[bytes]:
+    for record in records.tolist():
+        value = find(batch.properties(record), b"KEYS\x01")
+        if value:
+            yield from value.split()
+
+
+def _hashes(keys: list[bytes]) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+    """64 bits of each key: two checksums that have nothing to do with each other."""
+    low = np.array([zlib.crc32(key) for key in keys], np.uint64)
+    high = np.array([zlib.adler32(key) ^ len(key) << 24 for key in keys], np.uint64)
+    return low ^ (high << np.uint64(32))

@@ -1,0 +1,207 @@
+"""One check of a whole store directory: every file kind by itself, and all of them against the log.
+
+Nothing is written and no lock is taken.  On a store that a broker uses, the log's end is fixed first, queues may
+run ahead of it, and an unfinished tail is no finding.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sprocket.common.errors import StoreError
+from store.checkpoint import Checkpoint
+from store.config import DEFAULT_DELAY_LEVELS
+from store.inspection import queue_findings, segment_findings
+from store.inspection.batch_queue_inspection import BatchQueueTableInspection
+from store.inspection.file_sequence import FileSequence
+from store.inspection.file_view import is_locked
+from store.inspection.finding import Findings, Severity
+from store.inspection.index_inspection import IndexInspection
+from store.inspection.log_inspection import Gap, LogInspection, Progress, Tail
+from store.inspection.queue_inspection import LogBounds
+from store.inspection.queue_table_inspection import QueueTableInspection, end_entry
+from store.inspection.record_fields import store_timestamps
+from store.inspection.small_files import (
+    check_checkpoint,
+    check_config,
+    check_queue_list,
+    check_top_level,
+    committed_offsets,
+    deleted_topics,
+    read_checkpoint,
+    topic_names,
+)
+from store.record import Record, TagsCodes
+
+
+@dataclass(frozen=True)
+class StoreShape:
+    """What the files were made with; None: as their sizes and names tell."""
+
+    segment_bytes: int | None = None
+    queue_file_bytes: int | None = None
+    batch_queue_file_bytes: int | None = None
+    index_slots: int | None = None
+    delay_levels: str = DEFAULT_DELAY_LEVELS
+    commit_log: Path | None = None
+
+
+@dataclass
+class LogFigures:
+    """What a walk of the log met."""
+
+    start: int = 0
+    end: int = 0
+    records: int = 0
+    walked_from: int = 0
+    first_store_timestamp: int = 0
+    last_store_timestamp: int = 0
+    newest_store_timestamp: int = 0
+
+    def add(self, count: int, first: int, last: int, newest: int) -> None:
+        if not self.records:
+            self.first_store_timestamp = first
+        self.records += count
+        self.last_store_timestamp = last
+        self.newest_store_timestamp = max(self.newest_store_timestamp, newest)
+
+
+class StoreInspection:
+    """The check of the store at `root`.  `run` does it; the attributes then say what there is.
+
+    Raises `StoreError` if `root` is no store, or its directories cannot be read.
+    """
+
+    def __init__(self, root: Path, shape: StoreShape | None = None, *, quick: bool = False) -> None:
+        self.root = root
+        self.shape = shape or StoreShape()
+        self.quick = quick
+        self.findings = Findings()
+        self.is_running = is_locked(root / "lock")
+        log_directory = self.shape.commit_log or root / "commitlog"
+        if not root.is_dir() or not (log_directory.is_dir() or (root / "consumequeue").is_dir()):
+            raise StoreError(f"{root}: is no store directory: there is no commitlog/ in it")
+        self.log = FileSequence(log_directory, self.shape.segment_bytes)
+        self.figures = LogFigures()
+        self.gaps: list[Gap] = []
+        self.tail = Tail(0, 0, "")
+        self.checkpoint: Checkpoint | None = None
+        self.checkpoint_holds = True
+        self.queue_list_holds = True
+        self.config: dict[str, bool] = {}
+        self.was_clean = not (root / "abort").exists()
+        tags_codes = TagsCodes(self.shape.delay_levels)
+        self.batch_queues = BatchQueueTableInspection(root / "batchconsumequeue", self.shape.batch_queue_file_bytes)
+        self.queues = QueueTableInspection(
+            root / "consumequeue", tags_codes, self.shape.queue_file_bytes, frozenset(self.batch_queues.by_key),
+            deleted_topics(root, self.findings), is_running=self.is_running,
+        )  # fmt: skip
+        self.index = IndexInspection(root, self.findings, self.shape.index_slots)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of log that `run` walks; what `progress` gets adds up to it."""
+        return len(self.log.parts) * self.log.file_bytes
+
+    def run(self, progress: Progress = lambda size_bytes: None) -> "StoreInspection":
+        """Check everything; `progress` gets the bytes of log that were walked since the last call."""
+        check_top_level(self.root, self.findings)
+        self.config = check_config(self.root, self.findings)
+        self.checkpoint = read_checkpoint(self.root, self.findings)
+        if not self.was_clean and not self.is_running:
+            text = "the last run did not stop cleanly; a broker's start checks the log and repairs queues and index"
+            self.findings.add("abort", Severity.NOTE, "abort", text)
+        segment_findings.describe_files(self)
+        self._walk(progress)
+        segment_findings.describe_damage(self)
+        bounds = LogBounds(self.figures.start, self.figures.end, [(gap.start, gap.end) for gap in self.gaps])
+        if self.quick:
+            queue_findings.check_ends(self, bounds)
+        else:
+            self.queues.finish(bounds)
+            self.batch_queues.finish()
+            queue_findings.describe(self, topic_names(self.root))
+            self.index.check_files()
+            self.index.finish(is_behind_fine=self.is_running or not self.was_clean)
+        if self.checkpoint is not None:
+            newest = self.figures.newest_store_timestamp
+            self.checkpoint_holds = self.is_running or check_checkpoint(
+                self.checkpoint, self.findings, self.figures.end, newest
+            )
+        self.queue_list_holds = self.is_running or check_queue_list(self.root, self.findings, self.figures.end)
+        self._check_committed()
+        return self
+
+    def _walk(self, progress: Progress) -> None:
+        figures = self.figures
+        figures.start = self.log.first_offset
+        stop = self._stable_end() if self.is_running else None
+        start = self._late_start() if self.quick else figures.start
+        figures.walked_from = start
+        walk = LogInspection(self.log, start, stop, progress=progress)
+        for found in walk:
+            if isinstance(found, Gap):
+                self.gaps.append(found)
+                continue
+            if isinstance(found, Record):
+                figures.add(1, *[found.store_timestamp] * 3)
+            else:
+                times = store_timestamps(found)
+                figures.add(len(found), int(times[0]), int(times[-1]), int(np.max(times)))
+            if not self.quick:
+                self.queues.add(found)
+                self.batch_queues.add(found)
+                self.index.add(found)
+        figures.end = walk.end_offset
+        self.tail = walk.tail
+
+    def _stable_end(self) -> int:
+        """The log's end as it is now: of what a running broker writes behind it nothing is read."""
+        walk = LogInspection(self.log, self._late_start(), check_crc=False)
+        for _ in walk:
+            pass
+        return walk.end_offset
+
+    def _late_start(self) -> int:
+        """Where some record near the log's end begins, as the queues say; else the last segment that is not empty."""
+        start = self.log.first_offset
+        for part in self.log.parts:
+            if part.size_bytes >= 8 and any(self.log.view(part).data[:8]):
+                start = part.start
+        for queue in self.queues:
+            last = end_entry(queue)
+            if last is not None and start < last[1] < self.log.end_offset and self._is_record(last[1]):
+                start = last[1]
+        return start
+
+    def _is_record(self, offset: int) -> bool:
+        walk = LogInspection(self.log, offset, offset + self.log.file_bytes, check_crc=False)
+        first = next(iter(walk), None)
+        if isinstance(first, Record):
+            return first.physical_offset == offset
+        return first is not None and not isinstance(first, Gap) and first.base + int(first.positions[0]) == offset
+
+    def _check_committed(self) -> None:
+        """Committed offsets behind the end of their queue: messages that a consumer saw are gone."""
+        for (topic, group, queue_id), offset in committed_offsets(self.root).items():
+            queue = self.queues.by_key.get((topic, queue_id))
+            if queue is None or self.quick or self.is_running:
+                continue
+            last = max(queue.next_offset, queue.first_file_offset + queue.entries)
+            if offset > last:
+                text = f"group {group} is at {offset} of {topic} queue {queue_id}, which ends at {last}"
+                self.findings.add("offset", Severity.NOTE, "config/consumerOffset.json", text)
+
+    def own_files_to_drop(self, *, is_log_shorter: bool, are_queues_new: bool) -> list[str]:
+        """Sprocket's own files that would be wrong after a repair, or are damaged."""
+        names = []
+        if (self.root / "queuelist").exists() and (is_log_shorter or are_queues_new or not self.queue_list_holds):
+            names.append("queuelist")
+        if any(found.kind == "own-file" and found.path == "deletedtopics" for found in self.findings.kept):
+            names.append("deletedtopics")
+        return names
+
+    def relative(self, path: Path) -> str:
+        """`path` as findings name it."""
+        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
