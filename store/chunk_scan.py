@@ -63,7 +63,10 @@ class ChunkScan:
         for first in range(0, positions.size, MAX_BATCH_RECORDS):
             part = positions[first : first + MAX_BATCH_RECORDS]
             start = int(part[0])
-            batch = read_batch(segment[start:], base + start, part - start, check_crc=self._check_crc)
+            batch = read_batch(
+                segment[start:], base + start, part - start,
+                check_crc=self._check_crc, require_seal=self._log.requires_seals,
+            )  # fmt: skip
             if len(batch):
                 yield batch
             if len(batch) < part.size:

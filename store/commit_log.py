@@ -38,6 +38,8 @@ class CommitLog:
 
     def __init__(self, config: StoreConfig, disk: Disk, workers: Workers = ThreadWorker) -> None:
         self.segment_bytes = config.mapped_file_size_commit_log
+        # Whether a record that is checked and has no seal (`store.checksum`) is damaged.
+        self.requires_seals = config.force_verify_prop_crc
         self._files = MappedFileQueue(disk, config.commit_log_path, self.segment_bytes, preallocate=True)
         self._allocator = FileAllocator(disk, workers)
         self._prepared_offset = -1
@@ -255,7 +257,7 @@ class LogScan:
     """Walks the records from `offset` on and stops at the first byte that is none.
 
     After the walk `end_offset` is one past the last valid record (or past the blank of a last segment)
-    and `reason` says in a few words why it stopped.
+    and `reason` says in a few words why it stopped.  `check_crc` is that of `record.decode`.
     """
 
     def __init__(self, log: CommitLog, offset: int, *, check_crc: bool) -> None:
@@ -294,7 +296,9 @@ class LogScan:
             if not MIN_RECORD_BYTES <= size <= remaining - BLANK_MIN_BYTES:
                 return f"size {size} does not fit the segment"
             view = log.slice_at(offset, size)
-            record = "record leaves the log" if view is None else decode(view, check_crc=self._check_crc)
+            if view is None:
+                return "record leaves the log"
+            record = decode(view, check_crc=self._check_crc, require_seal=self._log.requires_seals)
             if isinstance(record, str) or record.physical_offset == offset:
                 return record
             return f"record says physical offset {record.physical_offset}"

@@ -125,6 +125,12 @@ class StoreConfig:
     check_crc_on_recover: bool = _bool(
         "checkCRCOnRecover", True, "Recovery checks each body against its CRC before it trusts a record."
     )
+    enabled_append_prop_crc: bool = _bool(
+        "enabledAppendPropCRC", True, "Each record ends with the property __CRC32#, a CRC of all that comes before it."
+    )
+    force_verify_prop_crc: bool = _bool(
+        "forceVerifyPropCRC", False, "A record without the property __CRC32# counts as damaged when its CRC is checked."
+    )
     max_filter_message_size: int = _int(
         "maxFilterMessageSize", 16_000, "Bytes of ConsumeQueue that one pull may look through.", 20, "bytes"
     )

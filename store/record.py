@@ -5,7 +5,6 @@ The layout itself is declared in `remoting.message_record`.
 """
 
 import struct
-import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias
@@ -15,7 +14,6 @@ import msgspec
 from remoting.java_hash import java_hash_code
 from remoting.message_properties import find
 from remoting.message_record import (
-    CRC_MASK,
     HEAD,
     MAGIC_BLANK,
     MAGIC_V1,
@@ -24,6 +22,7 @@ from remoting.message_record import (
     TAIL,
     SysFlag,
 )
+from store.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, masked_crc, sealed_crc
 from store.config import parse_delay_levels
 
 MAX_V1_TOPIC_BYTES: Final = 127
@@ -128,7 +127,7 @@ def encode_head(
     head = HEAD.pack(
         size_bytes,
         magic,
-        zlib.crc32(message.body) & CRC_MASK,
+        masked_crc(message.body),
         message.queue_id,
         message.flag,
         queue_offset,
@@ -140,10 +139,11 @@ def encode_head(
     return b"".join((head, message.born_host, STORE_TIMESTAMP.pack(store_timestamp), store_host, tail))
 
 
-def decode(record: memoryview, *, check_crc: bool = True) -> Record | str:
+def decode(record: memoryview, *, check_crc: bool = True, require_seal: bool = False) -> Record | str:
     """Decode one whole record, or say in a few words why it is none.
 
-    `record` is exactly `total_size` bytes.  Never raises on any content.
+    `record` is exactly `total_size` bytes.  Never raises on any content.  `check_crc` checks all of a record with a
+    seal (`store.checksum`), and the body of one without; with `require_seal` there is none without.
     """
     size = len(record)
     if size < MIN_RECORD_BYTES:
@@ -171,10 +171,12 @@ def decode(record: memoryview, *, check_crc: bool = True) -> Record | str:
     if int.from_bytes(record[properties_at - 2 : properties_at], "big") != size - properties_at:
         return "fields do not add up to the record's size"
     body = record[body_at : body_at + body_bytes]
-    if check_crc and body_bytes and zlib.crc32(body) & CRC_MASK != body_crc:
-        return "body does not match its CRC"
+    if check_crc:
+        damage = _damage(record, size - properties_at, body, body_crc, require_seal)
+        if damage:
+            return damage
     topic = topic_name(bytes(record[topic_at : properties_at - 2]))
-    # The CRC covers the body alone.  Zeros where a page of the rest never reached the disk show here:
+    # A body's CRC covers nothing else.  Zeros where a page of the rest never reached the disk show here:
     # neither a topic's name nor the end of properties holds them.
     if topic is None or (size > properties_at and not record[-1]):
         return "topic is not a name, or properties end with a zero"
@@ -183,6 +185,20 @@ def decode(record: memoryview, *, check_crc: bool = True) -> Record | str:
         store_timestamp, store_host, reconsume_times, prepared_transaction_offset, body_crc, body,
         record[properties_at:],
     )  # fmt: skip
+
+
+def _damage(record: memoryview, properties_bytes: int, body: memoryview, body_crc: int, require_seal: bool) -> str:
+    """What the CRC says against a record whose fields add up; empty if nothing."""
+    claimed = NO_SEAL
+    if properties_bytes >= SEAL_BYTES:
+        claimed = sealed_crc(bytes(record[-SEAL_BYTES:]))
+    if claimed == DAMAGED_SEAL:
+        return "the property that holds the record's CRC is damaged"
+    if claimed != NO_SEAL:
+        return "" if masked_crc(record[:-SEAL_BYTES]) == claimed else "record does not match its CRC"
+    if require_seal:
+        return "record has no CRC of its own, and forceVerifyPropCRC is set"
+    return "body does not match its CRC" if len(body) and masked_crc(body) != body_crc else ""
 
 
 def _between_v6(record: memoryview, sys_flag: int, body_at: int) -> tuple[bytes, int, bytes, int, int, int]:

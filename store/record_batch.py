@@ -4,7 +4,7 @@ The checks are those of `store.record.decode` and `store.commit_log.LogScan`.  T
 pass them all; why one does not is for them to say.
 """
 
-import zlib
+from array import array
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_V1, MAGIC_V2, SysFlag
+from store.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, crc32, sealed_crcs
 from store.distinct_names import Integers, distinct
 from store.layout import RECORD_FIXED_DTYPE
 from store.record import (
@@ -31,6 +32,7 @@ _STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
 _ANY_V6: Final = _BORN_V6 | _STORE_V6
 _HOST_GROWTH: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
 _FIXED_BYTES: Final = RECORD_FIXED_DTYPE.itemsize
+_NATIVE_DTYPE: Final = RECORD_FIXED_DTYPE.newbyteorder("=")
 
 
 @dataclass(slots=True)
@@ -75,28 +77,60 @@ class RecordBatch:
         return store_timestamp_of(self.data[position : position + int(self.sizes[record])])
 
 
-def read_batch(data: memoryview, base: int, positions: Integers, *, check_crc: bool) -> RecordBatch:
+def read_batch(
+    data: memoryview, base: int, positions: Integers, *, check_crc: bool, require_seal: bool = False
+) -> RecordBatch:
     """The records at `positions`, up to the first that does not pass every check.
 
     `data` reaches to the end of the segment, and each position is where the record before it ends by its size.
+    `check_crc` and `require_seal` are those of `store.record.decode`.
     """
     positions = positions[: np.searchsorted(positions, len(data) - MIN_RECORD_BYTES - BLANK_MIN_BYTES, "right")]
     if not positions.size:
-        return _batch(data, base, positions, np.empty(0, RECORD_FIXED_DTYPE), positions, positions, positions)
-    fixed, body_at = _fixed_fields(data, base, positions)
-    positions = positions[: fixed.size]
-    ends = positions + fixed["total_size"]
-    body_bytes, topic_at, topic_bytes, count = _lengths(data, fixed["magic"] == MAGIC_V1, body_at, ends)
+        none = np.empty(0, np.int32)
+        return RecordBatch(data, base, positions, positions, none, positions, none, positions, [], positions)
+    heads, body_at = _heads(data, base, positions)
+    fields = _Fields(data, heads, positions[: heads.size], body_at)
     if check_crc:
-        count = _crc_holds(data, body_at[:count], body_bytes[:count], fixed["body_crc"][:count])
-    return _batch(data, base, positions[:count], fixed[:count], topic_at[:count], topic_bytes[:count], ends[:count])
+        fields.cut(_crc_holds(data, fields, require_seal))
+    return _batch(data, base, fields)
 
 
-def _fixed_fields(data: memoryview, base: int, positions: Integers) -> tuple[npt.NDArray[np.void], Integers]:
+class _Fields:
+    """Columns of records whose fields add up to their sizes."""
+
+    __slots__ = ("body_at", "body_bytes", "count", "ends", "heads", "positions", "topic_at", "topic_bytes")
+
+    def __init__(self, data: memoryview, heads: npt.NDArray[np.void], positions: Integers, body_at: Integers) -> None:
+        self.heads = heads
+        self.positions = positions
+        self.body_at = body_at
+        self.ends = positions + heads["total_size"]
+        self.body_bytes, self.topic_at, self.topic_bytes, count = _lengths(
+            data, heads["magic"] == MAGIC_V1, body_at, self.ends
+        )
+        self.count = positions.size
+        self.cut(count)
+
+    def cut(self, count: int) -> None:
+        """Keep the first `count` records."""
+        if count < self.count:
+            for name in self.__slots__:
+                if name != "count":
+                    setattr(self, name, getattr(self, name)[:count])
+            self.count = count
+
+    @property
+    def properties_at(self) -> Integers:
+        return self.topic_at + self.topic_bytes + 2
+
+
+def _heads(data: memoryview, base: int, positions: Integers) -> tuple[npt.NDArray[np.void], Integers]:
     """Fields up to the born host, and the bodies' places, up to the first record whose size or place does not hold."""
     places: npt.NDArray[np.void] = np.ndarray((len(data) - _FIXED_BYTES + 1,), f"V{_FIXED_BYTES}", data, 0, (1,))
-    fixed = places[positions].view(RECORD_FIXED_DTYPE)
-    magics, sizes, sys_flags = fixed["magic"], fixed["total_size"], fixed["sys_flag"]
+    # Turned to the machine's byte order once: each use of a field would do it again.
+    heads = places[positions].view(RECORD_FIXED_DTYPE).astype(_NATIVE_DTYPE)
+    magics, sizes, sys_flags = heads["magic"], heads["total_size"], heads["sys_flag"]
     body_at = positions + FIXED_IPV4_BYTES
     if (sys_flags & _ANY_V6).any():
         body_at += _HOST_GROWTH * ((sys_flags & _BORN_V6 != 0).astype(np.int64) + (sys_flags & _STORE_V6 != 0))
@@ -104,11 +138,11 @@ def _fixed_fields(data: memoryview, base: int, positions: Integers) -> tuple[npt
         ((magics == MAGIC_V1) | (magics == MAGIC_V2))
         & (sizes >= MIN_RECORD_BYTES)
         & (sizes <= len(data) - BLANK_MIN_BYTES - positions)
-        & (fixed["physical_offset"] == positions + base)
+        & (heads["physical_offset"] == positions + base)
         & (body_at + (MIN_RECORD_BYTES - FIXED_IPV4_BYTES) <= positions + sizes)
     )
     count = _prefix(holds)
-    return fixed[:count], body_at[:count]
+    return heads[:count], body_at[:count]
 
 
 def _lengths(
@@ -134,34 +168,45 @@ def _lengths(
     return body_bytes, topic_at, topic_bytes, _prefix(holds)
 
 
-def _crc_holds(data: memoryview, body_at: Integers, body_bytes: Integers, crcs: npt.NDArray[np.int32]) -> int:
-    """How many of the first bodies match their CRC; one without bytes always does."""
-    crc32 = zlib.crc32
-    begins, ends = body_at.tolist(), (body_at + body_bytes).tolist()
-    computed = np.array([crc32(data[begin:end]) for begin, end in zip(begins, ends, strict=True)], np.uint32)
-    return _prefix((computed & CRC_MASK == crcs) | (body_bytes == 0))
+def _crc_holds(data: memoryview, fields: _Fields, require_seal: bool) -> int:
+    """How many of the first records match their CRC, or, having none, with their bodies the bodies' CRC."""
+    begins, ends, claims = fields.positions, fields.ends - SEAL_BYTES, _claims(data, fields)
+    is_sealed = claims >= 0
+    count = fields.count
+    if not is_sealed.all():
+        holds = claims != DAMAGED_SEAL
+        if require_seal:
+            holds &= claims != NO_SEAL
+        count = _prefix(holds)
+        begins = np.where(is_sealed, begins, fields.body_at)
+        ends = np.where(is_sealed, ends, fields.body_at + fields.body_bytes)
+        # A body without bytes matches whatever its CRC says.
+        claims = np.where(is_sealed, claims, np.where(fields.body_bytes > 0, fields.heads["body_crc"], 0))
+    pieces = zip(begins[:count].tolist(), ends[:count].tolist(), strict=True)
+    computed = np.frombuffer(array("I", [crc32(data[begin:end]) for begin, end in pieces]), np.uint32)
+    return _prefix(computed & CRC_MASK == claims[:count])
 
 
-def _batch(
-    data: memoryview,
-    base: int,
-    positions: Integers,
-    fixed: npt.NDArray[np.void],
-    topic_at: Integers,
-    topic_bytes: Integers,
-    ends: Integers,
-) -> RecordBatch:
+def _claims(data: memoryview, fields: _Fields) -> Integers:
+    """What the records' own CRC is by their properties, or `NO_SEAL`, or `DAMAGED_SEAL`."""
+    tails: npt.NDArray[np.void] = np.ndarray((len(data) - SEAL_BYTES + 1,), f"V{SEAL_BYTES}", data, 0, (1,))
+    claims = sealed_crcs(tails[fields.ends - SEAL_BYTES].view(np.uint8).reshape(-1, SEAL_BYTES))
+    return np.where(fields.ends - fields.properties_at >= SEAL_BYTES, claims, NO_SEAL)
+
+
+def _batch(data: memoryview, base: int, fields: _Fields) -> RecordBatch:
     """The batch, up to the first record whose topic is no name."""
-    names, index = distinct(data, topic_at, topic_bytes)
+    names, index = distinct(data, fields.topic_at, fields.topic_bytes)
     topics = [topic_name(name) for name in names]
-    is_name = np.array([topic is not None for topic in topics], np.bool_)
-    count = positions.size
-    if (index < 0).any() or not is_name.all():
+    if (index < 0).any() or None in topics:
+        is_name = np.array([topic is not None for topic in topics], np.bool_)
         count = _prefix((index >= 0) & is_name[index])
+        fields.cut(count)
+        index = index[:count]
+    heads = fields.heads
     return RecordBatch(
-        data, base, positions[:count], (ends - positions)[:count], fixed["queue_id"][:count].astype(np.int32),
-        fixed["queue_offset"][:count].astype(np.int64), fixed["sys_flag"][:count].astype(np.int32),
-        (topic_at + topic_bytes + 2)[:count], [topic or "" for topic in topics], index[:count],
+        data, base, fields.positions, fields.ends - fields.positions, heads["queue_id"], heads["queue_offset"],
+        heads["sys_flag"], fields.properties_at, [topic or "" for topic in topics], index,
     )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from remoting.message_properties import encode
 from remoting.routes import RouteTable
 from remoting.server import RemotingServer
 from sprocket.common.clock import ManualClock, SystemClock
+from store.checksum import SEAL_BYTES, sealed_crc
 from store.config import FlushDiskType, StoreConfig
 from store.message_store import MessageStore
 from store.record import Record, TagsCodes, decode
@@ -128,8 +129,10 @@ def records(body: bytes) -> list[Record]:
 
 
 def property_map(record: Record) -> dict[str, str]:
-    """The properties of a record, checked to be well formed."""
-    text = bytes(record.properties).decode()
+    """The properties of a record without the seal that ends them, checked to be well formed."""
+    content = bytes(record.properties)
+    assert sealed_crc(content[-SEAL_BYTES:]) >= 0
+    text = content[:-SEAL_BYTES].decode()
     assert text.endswith("\x02")
     items = [item.partition("\x01") for item in text[:-1].split("\x02")]
     names = [name for name, _, _ in items]

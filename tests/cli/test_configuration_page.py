@@ -37,6 +37,8 @@ def test_every_declared_default_is_that_of_rocketmq() -> None:
         # RocketMQ's start sets these two over the class's default (`BrokerStartup`).
         "listenPort",
         "haListenPort",
+        # A CRC of the body alone leaves damage to a record's offsets, times, topic and properties unseen.
+        "enabledAppendPropCRC",
     }
     reference = reference_keys()
     for configuration in (broker_configuration(None, None), namesrv_configuration(None)):

@@ -31,10 +31,16 @@ def parse(text: str) -> Dump:
     return Dump(kinds["MESSAGE"], kinds["QUEUE"], kinds["TIME"], int(kinds["END"][0].split()[1]))
 
 
-def run_tool(action: str, root: Path, segment_bytes: int, queue_file_bytes: int, *arguments: str) -> Dump:
-    """Let Apache RocketMQ write to or read a store; raises with its output if it refuses."""
+def run_tool(
+    action: str, root: Path, segment_bytes: int, queue_file_bytes: int, *arguments: str, crc: bool = False
+) -> Dump:
+    """Let Apache RocketMQ write to or read a store; raises with its output if it refuses.
+
+    With `crc` its records end with a CRC of their own, and it takes none without.
+    """
     command = [
-        maven.java(), f"-Duser.home={root.parent}", "-cp", maven.apache_classpath(), str(TOOL),
+        maven.java(), f"-Dsprocket.crc={str(crc).lower()}", f"-Duser.home={root.parent}",
+        "-cp", maven.apache_classpath(), str(TOOL),
         action, str(root), str(segment_bytes), str(queue_file_bytes), *arguments,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)

@@ -1,7 +1,8 @@
 """Files of Apache RocketMQ open here and ours open there.
 
 ``data/apache-store-5.3.3.tar.xz`` was written by ``StoreTool write <root> 16384 1000 260`` with the jars
-of RocketMQ 5.3.3; its read.txt is what ``StoreTool read`` then printed.
+of RocketMQ 5.3.3; its read.txt is what ``StoreTool read`` then printed.  For ``apache-store-5.3.3-crc.tar.xz``
+both ran with ``-Dsprocket.crc=true``: enabledAppendPropCRC and forceVerifyPropCRC.
 """
 
 import shutil
@@ -12,6 +13,7 @@ import pytest
 
 from remoting.message_record import SysFlag
 from sprocket.common.clock import ManualClock
+from store.checksum import SEAL_BYTES, SEAL_NAME
 from store.commit_log import LogScan
 from store.config import StoreConfig
 from store.logic_queue import QueueType
@@ -20,13 +22,19 @@ from store.record import Record, TagsCodes
 from tests.compat import maven
 from tests.compat.store_files import dump, parse, run_tool
 
-GOLDEN = Path(__file__).resolve().parent / "data" / "apache-store-5.3.3.tar.xz"
+DATA = Path(__file__).resolve().parent / "data"
 SEGMENT_BYTES, QUEUE_FILE_BYTES = 16384, 1000
 
 
+@pytest.fixture(params=[False, True], ids=["plain", "crc"])
+def crc(request: pytest.FixtureRequest) -> bool:
+    """Whether records end with a CRC of their own."""
+    return bool(request.param)
+
+
 @pytest.fixture
-def golden(tmp_path: Path) -> Path:
-    with tarfile.open(GOLDEN) as archive:
+def golden(tmp_path: Path, crc: bool) -> Path:
+    with tarfile.open(DATA / f"apache-store-5.3.3{'-crc' if crc else ''}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path
 
@@ -36,12 +44,13 @@ def batch_queue_type(topic: str) -> QueueType | None:
     return QueueType.BATCH if topic == "BatchQueue" else None
 
 
-def open_store(root: Path, clock: ManualClock | None = None) -> MessageStore:
+def open_store(root: Path, clock: ManualClock | None = None, *, crc: bool = True) -> MessageStore:
     config = StoreConfig(
         store_path_root_dir=root,
         mapped_file_size_commit_log=SEGMENT_BYTES,
         mapped_file_size_consume_queue=QUEUE_FILE_BYTES,
         mapped_file_size_batch_consume_queue=46 * 20,
+        enabled_append_prop_crc=crc,
     )
     store = MessageStore(config, clock=clock or ManualClock(), notify=lambda run: run(), queue_type_of=batch_queue_type)
     store.start()
@@ -80,11 +89,12 @@ def test_a_store_of_apache_rocketmq_opens_here(golden: Path) -> None:
     store.shutdown()
 
 
-def test_what_we_write_is_byte_for_byte_what_apache_rocketmq_writes(golden: Path) -> None:
+def test_what_we_write_is_byte_for_byte_what_apache_rocketmq_writes(golden: Path, crc: bool) -> None:
     source = open_store(golden / "store")
     records = list(LogScan(source._commit_log, 0, check_crc=True))
+    assert all(bytes(record.properties[-SEAL_BYTES:]).startswith(SEAL_NAME) == crc for record in records)
     clock = ManualClock()
-    copy = open_store(golden / "copy", clock)
+    copy = open_store(golden / "copy", clock, crc=crc)
     copy_messages(records, copy, clock)
     assert copy.wrote_offset == source.wrote_offset
     source.shutdown()
@@ -117,11 +127,11 @@ def java() -> None:
 
 @pytest.mark.java
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("ending", ["clean", "crash"])
-def test_apache_rocketmq_opens_our_store_and_goes_on(java: None, tmp_path: Path, ending: str) -> None:
+@pytest.mark.parametrize(("ending", "crc"), [("clean", True), ("crash", False)])
+def test_apache_rocketmq_opens_our_store_and_goes_on(java: None, tmp_path: Path, ending: str, crc: bool) -> None:
     root = tmp_path / "store"
     clock = ManualClock()
-    store = open_store(root, clock)
+    store = open_store(root, clock, crc=crc)
     host = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
     for number in range(60):
         clock.advance(0.01)
@@ -140,12 +150,12 @@ def test_apache_rocketmq_opens_our_store_and_goes_on(java: None, tmp_path: Path,
         store._group_commit.stop()
         store._queue_flush.stop()
         store._close()
-    theirs = run_tool("read", root, SEGMENT_BYTES, QUEUE_FILE_BYTES)
+    theirs = run_tool("read", root, SEGMENT_BYTES, QUEUE_FILE_BYTES, crc=crc)
     assert theirs.end == ours.end
     assert theirs.queues == ours.queues
     assert theirs.messages == ours.messages
     # RocketMQ appends to it, and we take it back.
-    end = run_tool("write", root, SEGMENT_BYTES, QUEUE_FILE_BYTES, "50").end
+    end = run_tool("write", root, SEGMENT_BYTES, QUEUE_FILE_BYTES, "50", crc=crc).end
     again = open_store(root)
     assert again.wrote_offset == end
     assert set(dump(again).messages) > set(ours.messages)

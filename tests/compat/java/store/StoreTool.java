@@ -30,6 +30,8 @@ import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
 /**
  * Writes or reads a store with Apache RocketMQ's own DefaultMessageStore.
  *
+ * <p>With -Dsprocket.crc=true records end with their own CRC, and one without is damage to it.
+ *
  * <p>Usage: StoreTool write|batches|read|crash root commitLogFileSize consumeQueueFileSize [messages]. The topic
  * BatchQueue has the queue type BatchCQ; "batches" writes to it alone, and is killed in the end.
  */
@@ -75,6 +77,8 @@ public class StoreTool {
         config.setMessageIndexEnable(false);
         config.setHaListenPort(0);
         config.setDiskFallRecorded(false);
+        config.setEnabledAppendPropCRC(Boolean.getBoolean("sprocket.crc"));
+        config.setForceVerifyPropCRC(Boolean.getBoolean("sprocket.crc"));
         config.setMapperFileSizeBatchConsumeQueue(46 * 20);
         TopicConfig batches = new TopicConfig("BatchQueue");
         batches.getAttributes().put("queue.type", "BatchCQ");
