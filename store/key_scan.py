@@ -1,0 +1,274 @@
+"""Finds the keys of a batch of records: what the index holds of each.
+
+A message is indexed under its unique key, then under each of its KEYS, which blanks separate.  Of two properties with
+one name the last one holds, as in `remoting.message_properties.parse`; a rolled back transaction is not indexed.
+Source: RocketMQ 5.3.3, `IndexService.buildIndex`, `CommitLog.checkMessageAndReturnSize`.
+
+Properties are searched side by side, as `store.tags_scan` searches for tags.  What is unusual is asked one by one.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from remoting.java_hash import java_hash_code
+from remoting.message_properties import KEYS, UNIQ_KEY, parse
+from remoting.message_record import HEAD, SysFlag
+from store.distinct_names import WORD_BYTES, Integers, words_at
+from store.java_hashes import Hashes, java_hashes
+from store.record import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Record
+from store.record_batch import RecordBatch
+
+Flags = npt.NDArray[np.bool_]
+
+KEY_SEPARATOR: Final = "#"  # between topic and key
+_ROLLBACK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
+_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
+_NAME_END: Final = 1
+_VALUE_END: Final = 2
+_BLANK: Final = ord(" ")
+_UNIQ_WORD: Final = np.uint64(int.from_bytes(b"UNIQ_KEY", "little"))
+_KEYS_WORD: Final = np.uint64(int.from_bytes(b"KEYS\x01", "little"))
+_KEYS_MASK: Final = np.uint64((1 << 8 * 5) - 1)
+# Both names begin with a letter that has these bits, and few others do.
+_LETTER_MASK: Final = np.uint8(ord("K") & ord("U") | 0xE0)
+_LETTER_BITS: Final = np.uint8(ord("K") & ord("U"))
+# Properties are searched together with others that need the same room; longer ones are asked alone.
+_ROOMS: Final = (128, 256, 1024, 4096)
+# Bytes searched at once: what is made of them stays in the processor's cache.
+_BLOCK_BYTES: Final = 64 * 1024
+# Of a record with more keys, or with a longer one, the properties are parsed.
+_MAX_KEYS: Final = 64
+_MAX_KEY_BYTES: Final = 512
+_TOPS: Final = np.uint64(0x8080_8080_8080_8080)
+_ONES: Final = np.uint64(0x0101_0101_0101_0101)
+_SEPARATORS: Final = np.uint64(_VALUE_END) * _ONES
+_BLANKS: Final = np.uint64(_BLANK) * _ONES
+_ONE: Final = np.uint64(1)
+
+
+@dataclass(slots=True)
+class IndexEntries:
+    """Entries in the order in which the index gets them: `key_hashes` as the index holds them, times in ms."""
+
+    key_hashes: npt.NDArray[np.int32]
+    physical_offsets: Integers
+    store_timestamps: Integers
+
+    def __len__(self) -> int:
+        return self.key_hashes.size
+
+    def between(self, start: int, end: int) -> "IndexEntries":
+        """Entries `start` to before `end`."""
+        part = slice(start, end)
+        return IndexEntries(self.key_hashes[part], self.physical_offsets[part], self.store_timestamps[part])
+
+
+@dataclass(slots=True)
+class _Texts:
+    """Keys in the log: the record of each, its number among the record's keys, where it ends, and its bytes."""
+
+    records: Integers
+    numbers: Integers
+    ends: Integers
+    lengths: Integers
+
+
+def index_hashes(hashes: Hashes) -> npt.NDArray[np.int32]:
+    """Java's hashes of keys as the index holds them: the absolute value, 0 where there is none.
+
+    Source: RocketMQ 5.3.3, `IndexFile.indexKeyHashMethod`.
+    """
+    return np.maximum(np.abs(hashes.view(np.int32)), 0)
+
+
+def index_hash(topic: str, key: str) -> int:
+    """`index_hashes` of one key."""
+    value = abs(java_hash_code(topic + KEY_SEPARATOR + key))
+    return value if value < 1 << 31 else 0
+
+
+def keys_of(properties: bytes) -> list[str]:
+    """The keys of a message in the order in which they are indexed."""
+    found = parse(properties.decode("utf-8", "replace"))
+    unique = found.get(UNIQ_KEY)
+    keys = [key for key in found.get(KEYS, "").split(" ") if key]
+    return keys if unique is None else [unique, *keys]
+
+
+def entries_of_record(record: Record) -> IndexEntries:
+    """What the index gets for one record."""
+    keys = [] if record.sys_flag & _ROLLBACK == _ROLLBACK else keys_of(bytes(record.properties))
+    hashes = np.array([index_hash(record.topic, key) for key in keys], np.int32)
+    offsets = np.full(hashes.size, record.physical_offset, np.int64)
+    return IndexEntries(hashes, offsets, np.full(hashes.size, record.store_timestamp, np.int64))
+
+
+def entries_of(batch: RecordBatch) -> IndexEntries:
+    """What the index gets for each record of a batch."""
+    texts, is_alone = _texts(batch)
+    prefixes = np.array([java_hash_code(topic + KEY_SEPARATOR) & 0xFFFF_FFFF for topic in batch.topics], np.uint32)
+    hashes = java_hashes(batch.data, texts.ends, texts.lengths, prefixes[batch.topic_index[texts.records]])
+    records, numbers, key_hashes = texts.records, texts.numbers, index_hashes(hashes)
+    alone = np.flatnonzero(is_alone & (batch.sys_flags & _ROLLBACK != _ROLLBACK)).tolist()
+    if alone:
+        parsed = [(record, keys_of(batch.properties(record))) for record in alone]
+        own = [(record, number, index_hash(batch.topics[batch.topic_index[record]], key))
+               for record, keys in parsed for number, key in enumerate(keys)]  # fmt: skip
+        columns = np.array(own, np.int64).reshape(-1, 3)
+        records = np.concatenate((records, columns[:, 0]))
+        numbers = np.concatenate((numbers, columns[:, 1]))
+        key_hashes = np.concatenate((key_hashes, columns[:, 2].astype(np.int32)))
+    if alone or numbers.any():
+        order = np.argsort(records << 32 | numbers)
+        records, key_hashes = records[order], key_hashes[order]
+    return IndexEntries(key_hashes, (batch.positions + batch.base)[records], _store_timestamps(batch)[records])
+
+
+def _store_timestamps(batch: RecordBatch) -> Integers:
+    """Store timestamp, ms, of each record."""
+    int64 = np.ndarray((len(batch.data) - 7,), ">i8", batch.data, 0, (1,))
+    at = batch.positions + (HEAD.size + IPV4_HOST_BYTES)
+    is_v6 = batch.sys_flags & _BORN_V6 != 0
+    if is_v6.any():
+        at += (IPV6_HOST_BYTES - IPV4_HOST_BYTES) * is_v6
+    return int64[at].astype(np.int64)
+
+
+def _texts(batch: RecordBatch) -> tuple[_Texts, Flags]:
+    """The keys that are found in arrays, and for each record whether it must be asked alone."""
+    limits = batch.positions + batch.sizes
+    wanted = batch.sys_flags & _ROLLBACK != _ROLLBACK
+    is_alone = np.zeros(len(batch), np.bool_)
+    uniques, keys = [], []
+    properties_bytes = limits - batch.properties_at
+    for room in _ROOMS:
+        chosen = wanted & (properties_bytes <= room) & (batch.properties_at + room <= len(batch.data))
+        if chosen.any():
+            records = np.flatnonzero(chosen)
+            unique, several = _values(batch, records, limits[records], room)
+            uniques.append(unique)
+            keys.append(several)
+            wanted &= ~chosen
+            if not wanted.any():
+                break
+    is_alone |= wanted
+    pieces = [_split(batch, limits, *_joined(uniques), 0, is_alone, by_blanks=False)]
+    pieces.append(_split(batch, limits, *_joined(keys), 1, is_alone, by_blanks=True))
+    texts = _Texts(*(np.concatenate([getattr(piece, name) for piece in pieces]) for name in _Texts.__slots__))
+    if is_alone.any():
+        kept = ~is_alone[texts.records]
+        texts = _Texts(texts.records[kept], texts.numbers[kept], texts.ends[kept], texts.lengths[kept])
+    return texts, is_alone
+
+
+def _joined(pairs: list[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:
+    if not pairs:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate([pair[0] for pair in pairs]), np.concatenate([pair[1] for pair in pairs])
+
+
+def _values(
+    batch: RecordBatch, records: Integers, limits: Integers, room: int
+) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
+    """Of `records`: those that have a unique key and where it begins, and the same for KEYS."""
+    data, properties_at = batch.data, batch.properties_at[records]
+    width = max(WORD_BYTES + 1, min(room, int((limits - properties_at).max())))
+    rows, columns = _candidates(data, properties_at, width)
+    names = properties_at[rows] + columns
+    words = words_at(data)
+    name_words = words[np.minimum(names, words.size - 1)]
+    octets = np.frombuffer(data, np.uint8)
+    is_unique = (name_words == _UNIQ_WORD) & (octets[np.minimum(names + WORD_BYTES, octets.size - 1)] == _NAME_END)
+    is_keys = (name_words & _KEYS_MASK) == _KEYS_WORD
+    found = []
+    for chosen, name_bytes in ((is_unique, WORD_BYTES + 1), (is_keys, 5)):
+        where, starts = rows[chosen], names[chosen] + name_bytes
+        # A value of at least one byte; the last one of a record holds.
+        has_value = starts < limits[where]
+        has_value &= octets[np.minimum(starts, octets.size - 1)] != _VALUE_END
+        where, starts = where[has_value], starts[has_value]
+        is_last = np.ones(where.size, np.bool_)
+        is_last[:-1] = where[1:] != where[:-1]
+        found.append((records[where[is_last]], starts[is_last]))
+    return found[0], found[1]
+
+
+def _candidates(data: memoryview, properties_at: Integers, width: int) -> tuple[Integers, Integers]:
+    """Rows and columns, in order, where a property begins whose name may be one of the two."""
+    windows: npt.NDArray[np.void] = np.ndarray((len(data) - width + 1,), f"V{width}", data, 0, (1,))
+    step = max(1, _BLOCK_BYTES // width)
+    found = []
+    for at in range(0, properties_at.size, step):
+        octets = windows[properties_at[at : at + step]].view(np.uint8)
+        begins = octets & _LETTER_MASK == _LETTER_BITS
+        is_first_column = begins[::width].copy()
+        begins[1:] &= octets[:-1] == _VALUE_END
+        begins[::width] = is_first_column
+        found.append(np.flatnonzero(begins) + at * width)
+    rows, columns = np.divmod(np.concatenate(found), width)
+    return rows, columns
+
+
+def _split(
+    batch: RecordBatch,
+    limits: Integers,
+    records: Integers,
+    starts: Integers,
+    number: int,
+    is_alone: Flags,
+    *,
+    by_blanks: bool,
+) -> _Texts:
+    """The keys of the values that begin at `starts`, numbered from `number` on; marks records that must go alone."""
+    pieces = [(records[:0], records[:0], starts[:0], starts[:0])]
+    octets = np.frombuffer(batch.data, np.uint8)
+    for _ in range(_MAX_KEYS):
+        if not records.size:
+            break
+        ends = _ends(batch.data, starts, limits[records], by_blanks=by_blanks)
+        is_found = ends >= 0
+        is_alone[records[~is_found]] = True
+        records, starts, ends = records[is_found], starts[is_found], ends[is_found]
+        lengths = ends - starts
+        some = lengths > 0
+        pieces.append((records[some], np.full(int(some.sum()), number), ends[some], lengths[some]))
+        number += 1
+        # Behind a blank there is another key.
+        more = ends < limits[records]
+        more[more] = octets[ends[more]] == _BLANK
+        records, starts = records[more], ends[more] + 1
+    is_alone[records] = True
+    return _Texts(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+
+
+def _ends(data: memoryview, starts: Integers, limits: Integers, *, by_blanks: bool) -> Integers:
+    """Where the text at each of `starts` ends: at a separator or the limit; -1 if that is too far to look here."""
+    words = words_at(data)
+    ends = np.where(limits - starts > _MAX_KEY_BYTES, -1, limits)
+    rest = np.arange(starts.size)
+    at = starts
+    for _ in range(_MAX_KEY_BYTES // WORD_BYTES):
+        word = words[np.minimum(at, words.size - 1)]
+        zeros = _zero_bytes(word ^ _SEPARATORS)
+        if by_blanks:
+            zeros |= _zero_bytes(word ^ _BLANKS)
+        is_found = zeros != 0
+        if is_found.any():
+            ended = rest[is_found]
+            lowest = zeros[is_found]
+            lowest &= ~lowest + _ONE
+            place = np.bitwise_count(lowest - _ONE).astype(np.int64) >> 3
+            ends[ended] = np.minimum(at[is_found] + place, limits[ended])
+            rest, at = rest[~is_found], at[~is_found]
+        at = at + WORD_BYTES
+        if not rest.size or (at >= limits[rest]).all():
+            break
+    return ends
+
+
+def _zero_bytes(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The top bit of the lowest byte that is zero, perhaps with others above it; 0 if there is none."""
+    return (words - _ONES) & ~words & _TOPS
