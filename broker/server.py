@@ -28,6 +28,7 @@ from broker.processors.consumption import ConsumptionProcessor
 from broker.processors.groups import GroupProcessor
 from broker.processors.offsets import OffsetProcessor
 from broker.processors.pull import PullProcessor
+from broker.processors.query import QueryProcessor
 from broker.processors.send import SendProcessor
 from broker.processors.send_back import SendBackProcessor
 from broker.processors.topics import TopicProcessor
@@ -185,6 +186,7 @@ class Broker:
             ).routes(),
             *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
             *AdministrationProcessor(config, store, topics, schedule, self._totals, clock).routes(),
+            *QueryProcessor(config, store).routes(),
             *CleaningProcessor(store, topics).routes(),
         ]
 

@@ -46,6 +46,8 @@ class Bookkeeping:
         self._truncation = Truncation(disk, root, log)
         # Store timestamp, ms, that the last run had reached.
         self.store_timestamp = 0
+        # The same of the newest index file that was full and on the disk.
+        self.index_timestamp = 0
         self.was_clean = False
         # What the list of queues says now; two threads write it.
         self._listed: QueueList | None = None
@@ -60,6 +62,7 @@ class Bookkeeping:
         """
         self.was_clean = self._disk.read(self._abort) is None
         checkpoint = load_checkpoint(self._disk, self._checkpoint, self._clock.wall_ms())
+        self.index_timestamp = checkpoint.index_msg_timestamp
         listed = self._list_file.read()
         self._deleted.load()
         self._log.load()

@@ -17,11 +17,15 @@ from store.layout import (
     COMMIT_LOG_FILE_BYTES,
     CONSUME_QUEUE_ENTRIES_PER_FILE,
     CONSUME_QUEUE_UNIT_BYTES,
+    INDEX_SLOTS_PER_FILE,
+    INDEX_UNITS_PER_FILE,
+    index_file_bytes,
 )
 
 # `MessageExtEncoder`: a record may exceed maxMessageSize by this much for all that is not its body.
 RECORD_OVERHEAD_BYTES: Final = 64 * 1024
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_MAX_FILE_BYTES: Final = (1 << 31) - 1
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -154,6 +158,22 @@ class StoreConfig:
         "percent",
         100,
     )
+    message_index_enable: bool = _bool(
+        "messageIndexEnable", True, "Index messages by key and unique key; else queries find only what was before."
+    )
+    message_index_safe: bool = _bool(
+        "messageIndexSafe", False, "The start waits until the index holds the whole log; else it follows while serving."
+    )
+    max_hash_slot_num: int = _int(
+        "maxHashSlotNum", INDEX_SLOTS_PER_FILE, "Hash slots of one index file; changing it makes the index anew.", 1
+    )
+    max_index_num: int = _int(
+        "maxIndexNum", INDEX_UNITS_PER_FILE, "Entries of one index file and 1; changing it makes the index anew.", 2
+    )
+    max_msgs_num_batch: int = _int("maxMsgsNumBatch", 64, "Most messages that one query by key finds.", 1)
+    default_query_max_num: int = _int(
+        "defaultQueryMaxNum", 32, "Most messages that a query by unique key finds, whatever the client asks for.", 1
+    )
     message_delay_level: str = field(
         default=DEFAULT_DELAY_LEVELS,
         metadata={"key": "messageDelayLevel", "doc": "The delay of each level from 1 on; units s, m, h, d."},
@@ -263,6 +283,11 @@ class StoreConfig:
         return self.store_path_root_dir / "consumequeue"
 
     @property
+    def index_path(self) -> Path:
+        """Directory of the index files."""
+        return self.store_path_root_dir / "index"
+
+    @property
     def batch_consume_queue_path(self) -> Path:
         """Directory of the Batch ConsumeQueues."""
         return self.store_path_root_dir / "batchconsumequeue"
@@ -296,6 +321,8 @@ class StoreConfig:
                 raise ConfigError(f"{declared.metadata['key']}={value}: allowed are {', '.join(allowed)}")
         parse_delay_levels(self.message_delay_level)
         delete_hours(self.delete_when)
+        if index_file_bytes(self.max_hash_slot_num, self.max_index_num) > _MAX_FILE_BYTES:
+            raise ConfigError("maxHashSlotNum and maxIndexNum: an index file may have at most 2147483647 bytes")
 
 
 def parse_delay_levels(text: str) -> list[int]:

@@ -24,7 +24,9 @@ __all__ = [
     "FILE_NAME_DIGITS",
     "HEAD",
     "INDEX_HEADER_DTYPE",
+    "INDEX_SLOTS_PER_FILE",
     "INDEX_SLOT_BYTES",
+    "INDEX_UNITS_PER_FILE",
     "INDEX_UNIT_DTYPE",
     "MAGIC_BLANK",
     "MAGIC_V1",
@@ -33,6 +35,7 @@ __all__ = [
     "STORE_TIMESTAMP",
     "TAIL",
     "file_name",
+    "index_file_bytes",
 ]
 
 FILE_NAME_DIGITS: Final = 20
@@ -112,6 +115,13 @@ INDEX_UNIT_DTYPE: Final = np.dtype(
         ("previous_index", ">i4"),  # next older unit of the same slot; 0 ends the chain
     ]
 )
+INDEX_SLOTS_PER_FILE: Final = 5_000_000  # maxHashSlotNum
+INDEX_UNITS_PER_FILE: Final = 4 * INDEX_SLOTS_PER_FILE  # maxIndexNum
+
+
+def index_file_bytes(slots: int, units: int) -> int:
+    """Bytes of an index file with so many hash slots and units."""
+    return INDEX_HEADER_DTYPE.itemsize + slots * INDEX_SLOT_BYTES + units * INDEX_UNIT_DTYPE.itemsize
 
 
 def file_name(offset: int) -> str:

@@ -19,6 +19,7 @@ from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from store.appender import Appender
 from store.bookkeeping import Bookkeeping
+from store.checkpoint import Checkpoint
 from store.cleaner import Cleaner
 from store.commit_log import CommitLog
 from store.config import StoreConfig
@@ -27,6 +28,7 @@ from store.consume_queue_table import ConsumeQueueTable
 from store.disk import Disk, DiskLock, RealDisk
 from store.get_result import Boundary, GetResult, GetStatus
 from store.group_commit import GroupCommit, Notify
+from store.index_service import IndexService
 from store.logic_queue import QueueTypeOf, unknown_type
 from store.queue_flush import QueueFlush
 from store.queue_reader import QueueReader, TagsFilter, physical_memory_bytes
@@ -74,8 +76,12 @@ class MessageStore:
         self._group_commit = GroupCommit(
             config, clock, notify, self._confirmation.unflushed, self._confirmation.on_flushed, workers
         )
+        self.index = IndexService(
+            config, clock, self._disk, self._commit_log, lambda: self._confirmation.confirm_offset, notify,
+            self._confirmation.fail, workers,
+        )  # fmt: skip
         self._queue_flush = QueueFlush(
-            config, clock, self._table, self._commit_log, self._confirmation.snapshot, self._books.write_checkpoint,
+            config, clock, self._table, self._commit_log, self._snapshot, self._books.write_checkpoint,
             notify, self._confirmation.fail, workers,
         )  # fmt: skip
         self.cleaner = Cleaner(
@@ -120,6 +126,7 @@ class MessageStore:
         self._group_commit.start()
         self._queue_flush.start(self.flushed_offset)
         self.cleaner.start()
+        self.index.start()
 
     def _recover(self) -> None:
         books = self._books
@@ -127,6 +134,7 @@ class MessageStore:
         self.recovery = report
         _RECOVERED()
         self._confirmation.begin(books.store_timestamp)
+        self.index.load(books.index_timestamp, clean=books.was_clean)
         _log.info(
             "state=started clean=%s log_min=%d log_max=%d walked_from=%d records=%d rebuilt=%s", books.was_clean,
             self._commit_log.min_offset, report.end_offset, report.start_offset, report.records, report.rebuilt,
@@ -142,6 +150,7 @@ class MessageStore:
             self._confirmation.on_flushed(reached, error)
             _STOP_FLUSHED()
             if error is None:
+                self.index.shutdown()
                 self._queue_flush.flush_all()
                 _STOP_BEFORE_ABORT()
                 self._books.stopped()
@@ -150,7 +159,13 @@ class MessageStore:
         self._close()
         _log.info("state=stopped log_max=%d failed=%s", self._commit_log.wrote_offset, self.failure is not None)
 
+    def _snapshot(self) -> Checkpoint:
+        checkpoint = self._confirmation.snapshot()
+        checkpoint.index_msg_timestamp = self.index.durable_timestamp
+        return checkpoint
+
     def _close(self) -> None:
+        self.index.close()
         self.cleaner.stop()
         self._commit_log.close()
         self._table.close()

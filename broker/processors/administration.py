@@ -21,7 +21,6 @@ from remoting.fastjson import dumps
 from remoting.headers.admin import (
     GetBrokerConfigResponseHeader,
     ViewBrokerStatsDataRequestHeader,
-    ViewMessageRequestHeader,
 )
 from remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
 from remoting.routes import Action, NoHeader, Resource, Route
@@ -81,7 +80,6 @@ class AdministrationProcessor:
             Route(
                 code.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequestHeader, self.stats_data, cluster, Action.GET
             ),
-            Route(code.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader, self.message, Resource.TOPIC, Action.GET),
             Route(
                 code.NOTIFY_MIN_BROKER_ID_CHANGE, NotifyMinBrokerIdChangeRequestHeader, self.min_broker_id_changed,
                 cluster, Action.UPDATE,
@@ -146,14 +144,6 @@ class AdministrationProcessor:
         """Statistics by minute, hour and day are not kept; the remark is RocketMQ's for what it does not have."""
         header = request.header
         return Response(ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist")
-
-    def message(self, request: Request[ViewMessageRequestHeader]) -> Response:
-        """The record at a physical offset."""
-        record = self._store.record_at(request.header.offset)
-        if record is None:
-            remark = f"can not find message by the offset, {request.header.offset}"
-            return Response(ResponseCode.SYSTEM_ERROR, remark)
-        return Response(body=record)
 
     def min_broker_id_changed(self, request: Request[NotifyMinBrokerIdChangeRequestHeader]) -> Response:
         """A name server says which member of the group has the lowest id; a master acts for nobody."""

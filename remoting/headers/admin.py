@@ -3,6 +3,8 @@
 Names, types and which fields are required: RocketMQ 5.3.3, package `remoting.protocol.header`.
 """
 
+import msgspec
+
 from remoting.headers.base import Header, Int, Long
 
 
@@ -117,6 +119,8 @@ class QueryMessageRequestHeader(Header, kw_only=True):
     max_num: Int
     begin_timestamp: Long
     end_timestamp: Long
+    # "true": `key` is a unique key.  RocketMQ's clients send it beside the declared fields.
+    is_unique_key: str | None = msgspec.field(name="_UNIQUE_KEY_QUERY", default=None)
 
 
 class QueryMessageResponseHeader(Header, kw_only=True):

@@ -16,8 +16,8 @@ UNSUPPORTED = frozenset(
     if code.name.startswith(("CONTROLLER_", "AUTH_", "POP_"))
     or code
     in {
-        # Messages: by key, transactions, pop, request and reply, recall.
-        RequestCode.QUERY_MESSAGE, RequestCode.END_TRANSACTION, RequestCode.CHECK_TRANSACTION_STATE,
+        # Messages: transactions, pop, request and reply, recall.
+        RequestCode.END_TRANSACTION, RequestCode.CHECK_TRANSACTION_STATE,
         RequestCode.RESUME_CHECK_HALF_MESSAGE, RequestCode.ACK_MESSAGE, RequestCode.BATCH_ACK_MESSAGE,
         RequestCode.PEEK_MESSAGE, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, RequestCode.NOTIFICATION,
         RequestCode.POLLING_INFO, RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2,

@@ -94,6 +94,8 @@ class Stores:
         self.fields: dict[str, Any] = {
             "mapped_file_size_commit_log": 16 * 1024,
             "mapped_file_size_consume_queue": 20 * 50,
+            "max_hash_slot_num": 500,
+            "max_index_num": 2_000,
         }
         self.queue_types: dict[str, QueueType] = {}
         self.notified: list[Callable[[], None]] = []

@@ -1,0 +1,185 @@
+"""Reads the log and puts the keys of its messages into index files.
+
+It remembers up to which physical offset it has read, so a start after a crash, a first start on an old log and live
+operation are one path: the index is merely behind.  It never reads what is not confirmed.  Records are not checked
+against their CRC here: recovery has done that, or this process wrote them.
+
+Beyond RocketMQ a record that was cut off between two of its keys, because one file was full and the next was lost, is
+continued at the key that is missing.
+
+Source of the rules: RocketMQ 5.3.3, `IndexService.buildIndex`, `getAndCreateLastIndexFile`.
+"""
+
+import logging
+from typing import Final
+
+import numpy as np
+
+from remoting.message_record import BLANK_MIN_BYTES, MAGIC_BLANK
+from store.commit_log import CommitLog
+from store.index_file import IndexDamaged, IndexFile
+from store.index_files import IndexFiles
+from store.key_scan import IndexEntries, entries_of, entries_of_record
+from store.layout import file_name
+from store.log_walk import walk
+from store.record import MIN_RECORD_BYTES, Record, decode
+from store.record_batch import read_batch
+
+_log = logging.getLogger(__name__)
+_WALK_BYTES: Final = 8 * 1024 * 1024
+_BATCH_RECORDS: Final = 16 * 1024
+
+
+class IndexBuilder:
+    """One walk along the log that never ends.
+
+    All records before `reached_offset` are indexed; of the one there the first entries may be, too.
+    `durable_timestamp`, ms, is the end of the newest file that is full and on the disk: the checkpoint's
+    index_msg_timestamp.
+    """
+
+    def __init__(self, log: CommitLog, files: IndexFiles) -> None:
+        self._log = log
+        self._files = files
+        self.reached_offset = 0
+        self.durable_timestamp = 0
+        self._entries_there = 0
+
+    def find_position(self) -> None:
+        """Go on at the record that the last unit names, behind those of its keys that are indexed."""
+        log, files = self._log, self._files
+        while (last := files.last) is not None and last.header.end_physical_offset >= log.min_offset:
+            offset = last.header.end_physical_offset
+            count = self._entries_at(offset)
+            if not count:
+                break
+            if self._is_record(offset):
+                self.reached_offset, self._entries_there = offset, count
+                return
+            _log.warning("file=%s action=removed reason=no-record-at-%d", last.path, offset)
+            files.remove((last,))
+        self.reached_offset, self._entries_there = log.min_offset, 0
+
+    def _entries_at(self, offset: int) -> int:
+        """How many of the newest entries are of the record at `offset`."""
+        count = 0
+        for file in reversed(self._files.files):
+            index = file.header.index_count - 1
+            while index >= 1 and file.units(index, index + 1)[0]["physical_offset"] == offset:
+                index -= 1
+                count += 1
+            if index >= 1:
+                break
+        return count
+
+    def _is_record(self, offset: int) -> bool:
+        view = self._log.record_at(offset)
+        record = None if view is None else decode(view, check_crc=False)
+        return isinstance(record, Record) and record.physical_offset == offset
+
+    def step(self, confirm: int) -> bool:
+        """Index some of the log before `confirm`; whether it got ahead.  Raises `DiskFull` or `DiskFailed`."""
+        log = self._log
+        base = self.reached_offset
+        if base >= confirm:
+            return False
+        if self._has_bad_slots():
+            return True
+        if base < log.min_offset:
+            self.reached_offset, self._entries_there = log.min_offset, 0
+            return True
+        segment_end = log.segment_end(base)
+        segment = self._segment(base, segment_end)
+        if segment is None:
+            return False
+        positions = walk(segment, base, min(confirm, segment_end, base + _WALK_BYTES) - base)
+        for first in range(0, positions.size, _BATCH_RECORDS):
+            part = positions[first : first + _BATCH_RECORDS]
+            start = int(part[0])
+            batch = read_batch(segment[start:], base + start, part - start, check_crc=False)
+            if len(batch):
+                self._put(entries_of(batch), batch.base + int(batch.positions[-1]), batch.end_offset)
+            if len(batch) < part.size:
+                break
+        if self.reached_offset == base:
+            self._step_over(segment, base, segment_end, confirm)
+        return self.reached_offset > base
+
+    def _has_bad_slots(self) -> bool:
+        """Make the last file ready to write; one whose slots do not fit it is removed, to be made anew."""
+        last = self._files.last
+        if last is not None and not last.is_full:
+            try:
+                last.open_slots()
+            except IndexDamaged as error:
+                _log.warning("action=rebuild-index reason=%r", str(error))
+                self._files.remove((last,))
+                self.find_position()
+                return True
+        return False
+
+    def _segment(self, base: int, segment_end: int) -> memoryview | None:
+        """The log from `base` to the end of its segment; None if that is not there."""
+        name = file_name(segment_end - self._log.segment_bytes)
+        for file in self._log.files_between(base, base + 1):
+            # Retention may have taken a segment away between two looks at the list.
+            if file.path.name == name:
+                return file.view[base - segment_end :]
+        return None
+
+    def _step_over(self, segment: memoryview, base: int, segment_end: int, confirm: int) -> None:
+        """One record, or the blank, at `base` that is not of the usual kind."""
+        remaining = segment_end - base
+        if remaining >= BLANK_MIN_BYTES:
+            size, magic = (int.from_bytes(segment[at : at + 4], "big", signed=True) for at in (0, 4))
+            if magic == MAGIC_BLANK and size == remaining:
+                self.reached_offset = segment_end
+                return
+            if MIN_RECORD_BYTES <= size <= remaining - BLANK_MIN_BYTES:
+                record = decode(segment[:size], check_crc=False)
+                if isinstance(record, Record) and record.physical_offset == base:
+                    self._put(entries_of_record(record), base, base + size)
+                    return
+        if segment_end <= confirm:
+            _log.warning("physical_offset=%d until=%d action=not-indexed reason=no-record", base, segment_end)
+            self.reached_offset, self._entries_there = segment_end, 0
+
+    def _put(self, entries: IndexEntries, last_offset: int, end_offset: int) -> None:
+        """Put the entries of records the last of which lies at `last_offset`; then all before `end_offset` is done."""
+        begin = self.reached_offset
+        if self._entries_there:
+            there = np.count_nonzero(entries.physical_offsets[: self._entries_there] == begin)
+            entries = entries.between(int(there), len(entries))
+        done = 0
+        file = self._growing()
+        while done < len(entries):
+            done += file.put(entries.between(done, len(entries)))
+            if file.is_full and (done < len(entries) or int(entries.physical_offsets[done - 1]) < last_offset):
+                # Here there may be no room for another file: what is done must not be put again.
+                self._note(entries, done, begin, end_offset)
+                file = self._growing()
+        self.reached_offset, self._entries_there = end_offset, 0
+
+    def _note(self, entries: IndexEntries, done: int, begin: int, end_offset: int) -> None:
+        """Remember that the first `done` of `entries` are put, which are of records from `begin` on."""
+        if done == len(entries):
+            self.reached_offset, self._entries_there = end_offset, 0
+            return
+        offset = int(entries.physical_offsets[done])
+        before = self._entries_there if offset == begin else 0
+        count = int(np.count_nonzero(entries.physical_offsets[:done] == offset))
+        self.reached_offset, self._entries_there = offset, before + count
+
+    def _growing(self) -> IndexFile:
+        """The file to write to; a full one is on the disk before there is a next one."""
+        last = self._files.last
+        if last is not None:
+            if not last.is_full:
+                return last
+            if not last.is_flushed:
+                last.flush()
+                last.drop_slots()
+                self.durable_timestamp = last.header.end_timestamp
+        file = self._files.create()
+        file.open_slots()
+        return file

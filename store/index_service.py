@@ -1,0 +1,236 @@
+"""The index of the store: a thread that follows the log, and searches.
+
+Source: RocketMQ 5.3.3, `IndexService`, `DefaultMessageStore.CommitLogDispatcherBuildIndex`.
+"""
+
+import logging
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sprocket.common.clock import Clock
+from sprocket.common.errors import DiskFailed, DiskFull, StoreError
+from store.commit_log import CommitLog
+from store.config import StoreConfig
+from store.disk import Disk
+from store.group_commit import Notify
+from store.index_builder import IndexBuilder
+from store.index_file import IndexDamaged, IndexFile
+from store.index_files import IndexFiles
+from store.key_scan import index_hash
+from store.worker import ThreadWorker, Workers
+
+_log = logging.getLogger(__name__)
+# How long confirmed messages gather before they are indexed; a query does not wait for it.
+GATHER_S: Final = 0.03
+# A thread that is far behind works and rests by turns, so that sends are not held up.
+_WORK_S: Final = 0.05
+# Slots and header of the file that grows go to it this often.
+_WRITE_S: Final = 1.0
+# A clean stop reads what is not indexed yet for this long; what is left is read after the next start.
+_STOP_S: Final = 10.0
+
+
+@dataclass(slots=True)
+class FoundOffsets:
+    """Records that may have a key, newest first, and how far the index reaches: time in ms, physical offset."""
+
+    offsets: list[int]
+    last_update_timestamp: int = 0
+    last_update_physical_offset: int = 0
+
+
+class IndexService:
+    """The index of one store.
+
+    `confirm` tells the confirm offset and may be called in any thread.  `failed` is called in the owner thread.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        disk: Disk,
+        log: CommitLog,
+        confirm: Callable[[], int],
+        notify: Notify,
+        failed: Callable[[DiskFailed], None],
+        workers: Workers = ThreadWorker,
+    ) -> None:
+        self._clock = clock
+        self._log = log
+        self._confirm = confirm
+        self._notify = notify
+        self._failed = failed
+        self.is_enabled = config.message_index_enable
+        self._is_safe = config.message_index_safe
+        self._max_matches = config.max_msgs_num_batch
+        self._files = IndexFiles(config, disk, clock)
+        self._builder = IndexBuilder(log, self._files)
+        self._worker = workers("store-index", self._turn, GATHER_S)
+        self._busy = threading.Lock()
+        self._is_stopping = False
+        self._is_disk_full = False
+        self._last_write = clock.monotonic()
+        # (physical offset, what to call when all before it is indexed)
+        self._waiters: list[tuple[int, Callable[[], None]]] = []
+        # Files that end before it are gone.
+        self._min_offset = 0
+        # Found by a search, removed by the thread.
+        self._damaged: IndexFile | None = None
+
+    # Life
+
+    def load(self, durable_timestamp: int, *, clean: bool) -> None:
+        """After recovery of the log: open what can be trusted and find out where to go on.
+
+        `durable_timestamp`: the checkpoint's index_msg_timestamp.  Raises `DiskFull` or `DiskFailed`.
+        """
+        self._builder.durable_timestamp = durable_timestamp
+        durable = None if clean else durable_timestamp
+        self._files.load(durable_timestamp=durable, log_end=self._log.wrote_offset)
+        self._builder.find_position()
+        if self._is_safe:
+            self._follow(math.inf)
+        _log.info("state=loaded reached=%d log_max=%d", self.reached_offset, self._log.wrote_offset)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._worker.start()
+
+    def shutdown(self) -> None:
+        """End the thread, index what is confirmed, and bring all files to the disk.  Raises `DiskFailed`."""
+        self._worker.stop()
+        try:
+            with self._busy:
+                self._follow(self._clock.monotonic() + _STOP_S)
+                for file in self._files.files:
+                    if not file.is_flushed:
+                        file.flush()
+        except DiskFull as error:
+            # The next start sees that slots and header do not fit, and drops the file.
+            _log.warning("state=index-not-flushed reason=%r", str(error))
+
+    def close(self) -> None:
+        """End the thread and close the files as they are."""
+        self._is_stopping = True
+        self._worker.stop()
+        self._files.close()
+
+    # Following the log
+
+    @property
+    def reached_offset(self) -> int:
+        """All records before this physical offset are indexed."""
+        return self._builder.reached_offset
+
+    @property
+    def durable_timestamp(self) -> int:
+        """What the checkpoint says as index_msg_timestamp, ms."""
+        return self._builder.durable_timestamp
+
+    def when_indexed(self, physical_offset: int, callback: Callable[[], None]) -> None:
+        """Call `callback` in the owner thread once all before `physical_offset` is indexed; at once if it is.
+
+        It is never called if the index is off, or does not get there.
+        """
+        if self.reached_offset >= physical_offset:
+            callback()
+        else:
+            self._waiters.append((physical_offset, callback))
+            self._worker.wake()
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        """Do not call `callback`, which waited too long."""
+        self._waiters = [waiter for waiter in self._waiters if waiter[1] is not callback]
+
+    def _answer_waiters(self) -> None:
+        reached, waiters = self.reached_offset, self._waiters
+        self._waiters = [waiter for waiter in waiters if waiter[0] > reached]
+        for offset, callback in waiters:
+            if offset <= reached:
+                callback()
+
+    def _turn(self) -> bool:
+        try:
+            with self._busy:
+                self._remove_some()
+                self._follow(self._clock.monotonic() + _WORK_S)
+                self._write_now_and_then()
+            self._is_disk_full = False
+        except DiskFull as error:
+            if not self._is_disk_full:
+                _log.warning("state=index-waits reason=%r", str(error))
+            self._is_disk_full = True
+        except StoreError as error:
+            failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
+            self._notify(lambda: self._failed(failure))
+            return False
+        if self._waiters:
+            self._notify(self._answer_waiters)
+        return True
+
+    def _follow(self, deadline: float) -> None:
+        """Index what is confirmed, until nothing is left or the time is up."""
+        if not self.is_enabled:
+            return
+        while not self._is_stopping and self._builder.step(self._confirm()):
+            if self._clock.monotonic() > deadline:
+                return
+
+    def _write_now_and_then(self) -> None:
+        now, last = self._clock.monotonic(), self._files.last
+        if last is not None and now - self._last_write >= _WRITE_S:
+            self._last_write = now
+            last.write_slots()
+
+    def _remove_some(self) -> None:
+        """Remove files whose records are gone; and what is damaged, with all that follows it, to be made anew."""
+        files, min_offset = self._files, self._log.min_offset
+        if min_offset > self._min_offset:
+            # Source: RocketMQ 5.3.3, `IndexService.deleteExpiredFile`.
+            self._min_offset = min_offset
+            files.remove(files.expired(min_offset))
+        damaged, self._damaged = self._damaged, None
+        if damaged is not None and damaged in files.files:
+            files.remove(files.files[files.files.index(damaged) :])
+            self._builder.find_position()
+
+    # Searching
+
+    def search(self, topic: str, key: str, max_matches: int, begin: int, end: int) -> FoundOffsets:
+        """Records of `topic` with `key` and a store time of `begin` to `end`, ms; in any thread.
+
+        Keys are compared by their hash, so a record may have another key or topic; times are cut to seconds.
+        Source: RocketMQ 5.3.3, `IndexService.queryOffset`.
+        """
+        files = self._files.files
+        limit = min(max_matches, self._max_matches)
+        key_hash = index_hash(topic, key)
+        found = FoundOffsets([])
+        if files:
+            found.last_update_timestamp = files[-1].header.end_timestamp
+            found.last_update_physical_offset = files[-1].header.end_physical_offset
+        for file in reversed(files):
+            if file.is_time_matched(begin, end):
+                self._search_file(file, found.offsets, key_hash, limit, begin, end)
+            if file.header.begin_timestamp < begin or len(found.offsets) >= limit:
+                break
+        return found
+
+    def _search_file(self, file: IndexFile, found: list[int], key_hash: int, limit: int, begin: int, end: int) -> None:
+        try:
+            file.select(found, key_hash, limit, begin, end)
+        except IndexDamaged as error:
+            _log.warning("action=rebuild-index reason=%r", str(error))
+            self._damaged = file
+            self._worker.wake()
+
+    # Figures
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files, holes included."""
+        return self._files.size_bytes
