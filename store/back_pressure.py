@@ -12,6 +12,7 @@ themselves.  Source: RocketMQ 5.3.3, `HookUtils.checkBeforePutMessage`, `Running
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
@@ -58,6 +59,8 @@ class BackPressure:
         self._logged: set[Cause] = set()
         # Messages refused, by cause.
         self.refused: Counter[Cause] = Counter()
+        # Called when the file system has no room: whoever looks at the disk should do so now.
+        self.on_no_space: Callable[[], None] = _nothing
         # brokerFastFailureEnable: without it a slow disk makes sends wait instead.
         self.is_fast_failing = True
         self.configure(config)
@@ -123,6 +126,7 @@ class BackPressure:
     def no_space(self, error: DiskFull, messages: int) -> DiskFull:
         """What to raise when the file system itself has no room left: nothing was written."""
         self.refused[Cause.DISK_FULL] += messages
+        self.on_no_space()
         if Cause.DISK_FULL not in self._logged:
             self._logged.add(Cause.DISK_FULL)
             _log.warning("state=refusing cause=no_space reason=%r", str(error))
@@ -171,3 +175,7 @@ class BackPressure:
         for cause in Cause:
             info[f"putMessageRefused_{cause.value}"] = str(self.refused[cause])
         return info
+
+
+def _nothing() -> None:
+    """The default of `on_no_space`."""

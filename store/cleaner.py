@@ -89,6 +89,7 @@ class Cleaner:
         self._group_commit = group_commit
         self._notify = notify
         self.pressure = BackPressure(config, clock)
+        self.pressure.on_no_space = self._look_soon
         # Called with the log's minimum offset after it moved.
         self.on_trim: list[Callable[[int], None]] = []
         self.topics = TopicRetention(table, log)
@@ -107,7 +108,7 @@ class Cleaner:
         self._segment: DiskFile | None = None
         self._queue_files: deque[tuple[str, int, Path]] = deque()
         self._queue_files_lock = threading.Lock()
-        # Of the thread alone: when, monotonic, it may do what.
+        # When, monotonic, the thread may do what.
         self._next_look_s = self._next_sweep_s = self._segment_due_s = self._queue_file_due_s = 0.0
         turn_s = max(_LEAST_TURN_S, min(_LOOK_S, config.delete_commit_log_files_interval / 1000))
         self._worker = workers("store-clean", self._turn, turn_s)
@@ -182,6 +183,10 @@ class Cleaner:
     def runtime_info(self) -> dict[str, str]:
         """Figures of GET_BROKER_RUNTIME_INFO."""
         return self.pressure.runtime_info()
+
+    def _look_soon(self) -> None:
+        self._next_look_s = 0.0
+        self._worker.wake()
 
     # Decisions
 
