@@ -71,6 +71,7 @@ class Bookkeeping:
         self._check_detached(checkpoint, listed)
         usable = self._table.load()
         _FILES_LOADED()
+        self._sync_names(listed)
         self._disk.write_small(self._abort, b"")
         _ABORT_WRITTEN()
         evidence = self._evidence(checkpoint, listed)
@@ -115,6 +116,16 @@ class Bookkeeping:
             self._truncation.cut_log(max(end, self._log.min_offset))
         self._truncation.finish()
         return listed
+
+    def _sync_names(self, listed: QueueList | None) -> None:
+        """What a killed process created has its name in the page cache alone, and nobody would sync it again."""
+        directories = {self._root, self._log.directory, *self._table.directories}
+        if listed is None:
+            # Nor may RocketMQ have synced any.  With a list all that it names is durable, and the rest is made anew.
+            for queue in self._table:
+                directories |= {queue.directory, queue.directory.parent}
+        for directory in directories:
+            self._disk.sync_entries(directory)
 
     def _check_future(self, checkpoint: Checkpoint, listed: QueueList | None) -> None:
         confirm, end = checkpoint.confirm_phy_offset, self._log.wrote_offset

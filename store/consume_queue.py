@@ -73,7 +73,7 @@ class ConsumeQueue:
         self.queue_id = queue_id
         self.magic, self.topic_bytes = topic_field(topic)
         self.record_base_bytes = _RECORD_FIXED_BYTES + len(self.topic_bytes)
-        self._files = MappedFileQueue(disk, directory / topic / str(queue_id), file_bytes, preallocate=False)
+        self._files = MappedFileQueue(disk, directory.joinpath(topic, str(queue_id)), file_bytes, preallocate=False)
         self.is_schedule = topic == SCHEDULE_TOPIC
         self.is_plain = not self.is_schedule
         # Fields of entries that are assigned and not yet written: three per entry.
@@ -267,10 +267,11 @@ class ConsumeQueue:
 
     def entry(self, offset: int) -> tuple[int, int, int] | None:
         """(physical_offset, size, tags_code) of entry `offset`, whatever it holds; None if no file has it."""
-        found = self.view_at(offset)
-        if found is None:
+        located = self._files.locate(offset * UNIT)
+        if located is None:
             return None
-        physical_offset, size, tags_code = ENTRY.unpack_from(found[0], found[1])
+        # Not through the mapping: recovery looks at two entries of each queue, and a mapping costs more than reads.
+        physical_offset, size, tags_code = ENTRY.unpack(located[0].read(located[1], UNIT))
         return physical_offset, size, tags_code
 
     def unit(self, unit: int) -> tuple[int, int, int] | None:

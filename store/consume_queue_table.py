@@ -149,7 +149,12 @@ class ConsumeQueueTable:
         for queue in self:
             queue.close()
 
-    # Open files
+    # Files
+
+    @property
+    def directories(self) -> tuple[Path, Path]:
+        """The two directories in which the topics' are."""
+        return self._directory, self._batch_directory
 
     @property
     def files(self) -> PooledDisk:

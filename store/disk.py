@@ -8,11 +8,9 @@ which reports ENOSPC as an error.  The page cache makes a write visible in the m
 
 import contextlib
 import errno
-import fcntl
 import mmap
 import os
 import shutil
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
@@ -21,11 +19,10 @@ from sprocket.common.atomic_file import sync_directory
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from store.file_extents import content_end
+from store.store_lock import take_lock
 
 Content: TypeAlias = bytes | bytearray | memoryview
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-# Read-only, whole file, from the start: struct flock of fcntl(2), l_pid must be 0 for F_OFD_SETLK.
-_WHOLE_FILE_WRITE_LOCK: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
 _CREATE: Final = failpoint("disk.create", takes_error=True)
 _BEFORE_ALLOCATE: Final = failpoint("disk.before_allocate", takes_error=True)
 _CREATED: Final = failpoint("disk.created")
@@ -47,6 +44,10 @@ class DiskFile(Protocol):
     @property
     def view(self) -> memoryview:
         """The whole file, read-only."""
+        ...
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """A copy of so many bytes, for a look that is not worth a mapping.  Raises `DiskFailed`."""
         ...
 
     def write(self, position: int, content: Content) -> None:
@@ -134,6 +135,10 @@ class Disk(Protocol):
         """Remove a file, durably; one that does not exist is fine."""
         ...
 
+    def sync_entries(self, directory: Path) -> None:
+        """Make the names in `directory` durable; one that does not exist is fine.  Raises `DiskFailed`."""
+        ...
+
     def remove_tree(self, directory: Path) -> None:
         """Remove a directory and all in it, durably; one that does not exist is fine."""
         ...
@@ -173,6 +178,12 @@ class RealFile:
             # A mapping keeps a descriptor of its own, so files that nobody reads are not mapped.
             self._view = memoryview(mmap.mmap(self._descriptor, self.size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
         return self._view
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, size_bytes, position)
+        except OSError as error:
+            raise _as_store_error(error, "read", self.path) from error
 
     def write(self, position: int, content: Content) -> None:
         try:
@@ -214,16 +225,6 @@ class RealFile:
             os.close(self._descriptor)
             self._descriptor = -1
         self._view = None
-
-
-class _RealLock:
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def release(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
 
 class RealDisk:
@@ -338,6 +339,14 @@ class RealDisk:
         except OSError as error:
             raise _as_store_error(error, "remove", path) from error
 
+    def sync_entries(self, directory: Path) -> None:
+        try:
+            sync_directory(directory)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise DiskFailed(f"sync {directory}: {error}") from error
+
     def remove_tree(self, directory: Path) -> None:
         try:
             shutil.rmtree(directory)
@@ -349,22 +358,16 @@ class RealDisk:
             raise _as_store_error(error, "remove", directory) from error
 
     def lock(self, path: Path) -> DiskLock:
-        # An open-file-description lock: it conflicts with the POSIX lock that a Java broker takes on the
-        # same byte, and, unlike a POSIX lock, with a second store in this very process.
-        descriptor = -1
         try:
             # Durably: the store's first segment does not know that the root it lies in is new as well.
             for changed in _make_directories(path.parent):
                 sync_directory(changed)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _WHOLE_FILE_WRITE_LOCK)
+            lock = take_lock(path)
         except OSError as error:
-            if descriptor >= 0:
-                os.close(descriptor)
-            if error.errno in (errno.EAGAIN, errno.EACCES) and descriptor >= 0:
-                raise StoreError(f"{path}: the store is in use by another broker") from error
             raise _as_store_error(error, "lock", path) from error
-        return _RealLock(descriptor)
+        if lock is None:
+            raise StoreError(f"{path}: the store is in use by another broker")
+        return lock
 
     def used_ratio(self, path: Path) -> float:
         try:

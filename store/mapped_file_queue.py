@@ -111,19 +111,20 @@ class MappedFileQueue:
 
     def _misfit(self, name: str, size: int | None) -> str | None:
         """Why the file cannot be the next one."""
-        path = self.directory / name
         if size is None:
-            return f"{path}: is no file; move it away"
-        if self.files and int(name) != self.end_offset:
-            return f"{path}: expected the file {file_name(self.end_offset)} before it; it is missing"
-        if size != self.file_bytes:
-            return (
-                f"{path}: size is {size} bytes, configured are {self.file_bytes}; set the configured size back to that"
-                " of the files, or restore the file"
+            reason = "is no file; move it away"
+        elif self.files and int(name) != self.end_offset:
+            reason = f"expected the file {file_name(self.end_offset)} before it; it is missing"
+        elif size != self.file_bytes:
+            reason = (
+                f"size is {size} bytes, configured are {self.file_bytes}; set the configured size back to that of the"
+                " files, or restore the file"
             )
-        if int(name) % self.file_bytes:
-            return f"{path}: its offset is no multiple of the configured file size {self.file_bytes}"
-        return None
+        elif int(name) % self.file_bytes:
+            reason = f"its offset is no multiple of the configured file size {self.file_bytes}"
+        else:
+            return None
+        return f"{self.directory / name}: {reason}"
 
     def path_at(self, offset: int) -> Path:
         """Path of the file that begins at `offset`."""

@@ -58,6 +58,12 @@ class PooledFile:
             self._disk.took(self, _MAPPED)
         return view
 
+    def read(self, position: int, size_bytes: int) -> bytes:
+        view = self._view
+        if view is not None:
+            return bytes(view[position : position + size_bytes])
+        return self._opened().read(position, size_bytes)
+
     def write(self, position: int, content: Content) -> None:
         self.was_used = True
         file = self._file
@@ -163,6 +169,9 @@ class PooledDisk:
 
     def remove(self, path: Path) -> None:
         self._real.remove(path)
+
+    def sync_entries(self, directory: Path) -> None:
+        self._real.sync_entries(directory)
 
     def remove_tree(self, directory: Path) -> None:
         self._real.remove_tree(directory)

@@ -15,6 +15,9 @@ from store.queue_list import QueueList
 from store.record import MIN_RECORD_BYTES, Record, decode
 from store.redispatch import QueueIncomplete
 
+# (physical offset, size, tags code) of a unit.
+Entry = tuple[int, int, int]
+
 
 class QueueCheck:
     """One check of all queues of a table."""
@@ -50,32 +53,39 @@ class QueueCheck:
             raise QueueIncomplete(
                 f"{queue.directory} has files for {first} to before {queue.capacity_unit}, it had entries up to {end}"
             )
-        start = first if not self._is_gone(queue, first) else first_false(first, end, lambda u: self._is_gone(queue, u))
-        for unit in {start, end - 1} if start < end else ():
-            if not self._holds(queue, unit, None):
-                raise QueueIncomplete(f"{queue.directory} entry {unit} is not what the log says")
+        oldest, last = queue.unit(first), queue.unit(end - 1)
+        start = first
+        if self._is_gone(oldest):
+            start = first_false(first, end, lambda unit: self._is_gone(queue.unit(unit)))
+            oldest = queue.unit(start)
         if start < end:
-            last = queue.unit(end - 1)
+            self._expect(queue, end - 1, last)
+            if start < end - 1:
+                self._expect(queue, start, oldest)
             if last is not None and last[0] < log_offset and (self.newest is None or last[0] > self.newest[0]):
                 self.newest = last[:2]
         queue.set_range(start, end, cut=not clean or not _is_empty(queue, end))
+
+    def _expect(self, queue: LogicQueue, unit: int, entry: Entry | None) -> None:
+        if not self._holds(queue, unit, entry, None):
+            raise QueueIncomplete(f"{queue.directory} entry {unit} is not what the log says")
 
     def keep_holding(self, bound: int, *, clean: bool) -> int:
         """Without a list: keep of each queue the entries that hold and whose records begin before `bound`.
 
         Return where the newest of these records begins, the log's begin without one.
         """
-        newest = self._log.min_offset
-        for queue in self._table:
-            first = queue.first_unit
-            end = first_false(first, queue.capacity_unit, lambda unit: self._holds(queue, unit, bound))  # noqa: B023
-            start = first_false(first, end, lambda unit: self._is_gone(queue, unit))  # noqa: B023
-            if clean:
-                self._note_claim(queue, end)
-            queue.set_range(start, end, cut=not clean or not _is_empty(queue, end))
-            last = queue.unit(end - 1) if end > start else None
-            newest = newest if last is None else max(newest, last[0])
-        return newest
+        return max((self._keep_front(queue, bound, clean) for queue in self._table), default=self._log.min_offset)
+
+    def _keep_front(self, queue: LogicQueue, bound: int, clean: bool) -> int:
+        first = queue.first_unit
+        end = first_false(first, queue.capacity_unit, lambda u: self._holds(queue, u, queue.unit(u), bound))
+        start = first_false(first, end, lambda u: self._is_gone(queue.unit(u)))
+        if clean:
+            self._note_claim(queue, end)
+        queue.set_range(start, end, cut=not clean or not _is_empty(queue, end))
+        last = queue.unit(end - 1) if end > start else None
+        return self._log.min_offset if last is None else max(self._log.min_offset, last[0])
 
     def _note_claim(self, queue: LogicQueue, unit: int) -> None:
         entry = queue.unit(unit)
@@ -84,14 +94,13 @@ class QueueCheck:
             if end <= self._log.segment_end(entry[0]) and entry[0] < self._log.wrote_offset:
                 self.claimed_offset = max(self.claimed_offset, end)
 
-    def _holds(self, queue: LogicQueue, unit: int, bound: int | None) -> bool:
-        """Whether a unit is one to keep: true for a prefix of the units, false behind it."""
-        entry = queue.unit(unit)
+    def _holds(self, queue: LogicQueue, unit: int, entry: Entry | None, bound: int | None) -> bool:
+        """Whether `entry`, that of `unit`, is one to keep: true for a prefix of the units, false behind it."""
         if entry is None:
             return False
-        physical_offset, size, _ = entry
-        if self._is_gone(queue, unit):
+        if self._is_gone(entry):
             return True
+        physical_offset, size, _ = entry
         if size < MIN_RECORD_BYTES or (bound is not None and physical_offset >= bound):
             return False
         view = self._log.slice_at(physical_offset, size)
@@ -104,9 +113,8 @@ class QueueCheck:
             and record.topic == queue.topic
         )
 
-    def _is_gone(self, queue: LogicQueue, unit: int) -> bool:
-        """Whether a unit stands for a record that the log no longer holds."""
-        entry = queue.unit(unit)
+    def _is_gone(self, entry: Entry | None) -> bool:
+        """Whether `entry` stands for a record that the log no longer holds."""
         if entry is None or entry[1] <= 0 or entry[0] < 0:
             return False
         return entry[1] == BLANK_SIZE or entry[0] < self._log.min_offset

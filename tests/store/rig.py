@@ -41,6 +41,9 @@ class FaultyFile:
     def view(self) -> memoryview:
         return self._file.view
 
+    def read(self, position: int, size_bytes: int) -> bytes:
+        return self._file.read(position, size_bytes)
+
     def write(self, position: int, content: Content) -> None:
         fault = self._disk.write_fault
         if fault is not None and fault(self.path):
