@@ -69,6 +69,9 @@ class Load:
         self.committed: dict[int, int] = {}
         # Key -> (physical offset, monotonic seconds of the acknowledgement).
         self.placed: dict[str, tuple[int, float]] = {}
+        self.flush_timeouts = 0
+        self.refused = 0
+        self.acknowledged_after_refusal = 0
         self._body_bytes = body_bytes
         self._outstanding = outstanding
         self._numbers = iter(range(2**31))
@@ -123,7 +126,16 @@ class Load:
         key = f"m{number}"
         self.checker.unknown.add(key)
         body = key.encode().ljust(100 + number * 37 % self._body_bytes, b".")
-        place = await _send(client, address, TOPIC, number % QUEUES, f"KEYS\x01{key}\x02", body)
+        try:
+            place = await _send(client, address, TOPIC, number % QUEUES, f"KEYS\x01{key}\x02", body)
+        except Refused as refusal:
+            if refusal.code != ResponseCode.FLUSH_DISK_TIMEOUT:
+                self.refused += 1
+                raise
+            # Neither acknowledged nor refused: the message may be there.
+            self.flush_timeouts += 1
+            return
+        self.acknowledged_after_refusal += self.refused > 0
         self.checker.on_acknowledged(key, place.queue_id, place.queue_offset)
         # The message id ends with the physical offset in 16 hex digits.
         self.placed[key] = int(place.msg_id[-16:], 16), time.monotonic()

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 MIB: Final = 1 << 20
+# Exit status of a program that may not mount.
+SKIPPED: Final = 77
 _COPY_TRIES: Final = 20
 # Start writing the pages of a range, and wait for it; sync_file_range(2).
 _WRITE_AND_WAIT: Final = 1 | 2 | 4

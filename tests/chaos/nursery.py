@@ -62,11 +62,13 @@ class ChaosBroker:
     It has no name server: clients are given its address, which is another after each start.
     """
 
-    def __init__(self, nursery: Nursery, directory: Path, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, nursery: Nursery, directory: Path, properties: Mapping[str, str], log: Path | None = None
+    ) -> None:
         self._nursery = nursery
         self.directory = directory
         self.store = directory / "store"
-        self.log = directory / "broker.log"
+        self.log = log or directory / "broker.log"
         self._properties = dict(properties)
         self._out = -1
         self._handle = -1
@@ -140,6 +142,13 @@ class ChaosBroker:
         os.close(self._out)
         self.pid = 0
         return status
+
+    def anonymous_bytes(self) -> int:
+        """Its memory that is no file's: pages of mapped segments do not count."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+        raise BrokerEnded("no RssAnon")
 
     def log_tail(self) -> str:
         """The end of what it logged."""

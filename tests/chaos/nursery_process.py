@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import traceback
 from typing import Any
 
 _ORDER_BYTES = 65536
@@ -46,6 +47,9 @@ def _fork(order: dict[str, Any], descriptors: list[int]) -> int:
         os.environ.update(order["environment"])
         os.chdir(order["directory"])
         status = _run(order["arguments"])
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
     finally:
         os._exit(status)
 

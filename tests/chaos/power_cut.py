@@ -22,12 +22,11 @@ from typing import Final
 
 from sprocket.common.errors import StoreError
 from tests.chaos.load import PROPERTIES, TOPIC, Load
-from tests.chaos.loop_disk import CannotMount, LoopDisk, mount_tmpfs, unmount_all
+from tests.chaos.loop_disk import SKIPPED, CannotMount, LoopDisk, mount_tmpfs, unmount_all
 from tests.chaos.nursery import ChaosBroker, Nursery
 from tests.chaos.offline import Content, read_store
 from tests.chaos.queue_checker import QueueChecker
 
-SKIPPED: Final = 77
 FLUSH_INTERVAL_MS: Final = 200
 _IMAGE_MIB: Final = 128
 _TMPFS_MIB: Final = 1024

@@ -16,12 +16,6 @@ POINTS = points()
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as nursery:
-        yield nursery
-
-
-@pytest.fixture(scope="module")
 def broker(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosBroker]:
     with ChaosBroker(nursery, tmp_path_factory.mktemp("failpoints"), PROPERTIES) as broker:
         yield broker

@@ -1,14 +1,11 @@
 """Power cuts under a real broker on a real ext4; see `tests.chaos.power_cut`."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.chaos.power_cut import FLUSH_INTERVAL_MS, SKIPPED
+from tests.chaos.mounted import run_mounted
+from tests.chaos.power_cut import FLUSH_INTERVAL_MS
 
 # An acknowledged message may be as old as the interval and one turn of the flush when a cut takes it; a machine that is
 # busy with other tests takes its turns late.
@@ -16,17 +13,8 @@ AGE_LIMIT_S = FLUSH_INTERVAL_MS / 1000 + 2.0
 
 
 def cut_power(flush: str, cycles: int, seed: int) -> dict[str, Any]:
-    """Run the cuts in a mount namespace of their own; skips the test where that is not allowed."""
-    program = [sys.executable, "-m", "tests.chaos.power_cut"]
-    command = ["unshare", "-m", *program, "--flush", flush, "--cycles", str(cycles), "--seed", str(seed)]
-    try:
-        ended = subprocess.run(command, check=False, capture_output=True, text=True, cwd=Path(__file__).parents[2])
-    except FileNotFoundError:
-        pytest.skip("there is no unshare(1)")
-    if ended.returncode == SKIPPED or (ended.returncode and "unshare failed" in ended.stderr):
-        pytest.skip(f"no mounts here: {(ended.stdout + ended.stderr).strip()}")
-    assert ended.returncode == 0, ended.stderr[-6000:]
-    outcome: dict[str, Any] = json.loads(ended.stdout)
+    arguments = ("--flush", flush, "--cycles", str(cycles), "--seed", str(seed))
+    outcome = run_mounted("tests.chaos.power_cut", *arguments)
     assert outcome["problems"] == []
     assert outcome["cuts"] == cycles
     assert outcome["acknowledged"] > 10 * cycles, "hardly a send was acknowledged: the test shows nothing"

@@ -6,13 +6,11 @@ of acknowledgements; what a power cut leaves, `test_power_cut` shows.
 
 import asyncio
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.chaos.load import PROPERTIES, Load, beside
-from tests.chaos.nursery import ChaosBroker, Nursery
+from tests.chaos.load import Load, beside
+from tests.chaos.nursery import ChaosBroker
 
 ROUNDS = 100
 CHECK_EVERY = 10
@@ -39,12 +37,6 @@ async def kill_rounds(broker: ChaosBroker, rounds: int, seed: int) -> Load:
     assert await load.problems(broker.address, whole=True) == [], f"seed {seed}, at the end"
     assert await load.await_delayed(broker.address) == [], f"seed {seed}, delayed messages"
     return load
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[ChaosBroker]:
-    with Nursery() as nursery, ChaosBroker(nursery, tmp_path, PROPERTIES) as broker:
-        yield broker
 
 
 @pytest.mark.timeout(300)
