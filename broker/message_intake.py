@@ -103,6 +103,8 @@ class MessageIntake:
             remark = "accurate timer message is not enabled, timerWheelEnable is false"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         encoded = self._encoded(properties)
+        if not request.body:
+            raise self._illegal("The message has no body.")
         if len(request.body) > self._config.store.max_message_size:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
         pending = PendingMessage(

@@ -18,8 +18,15 @@ from store.open_files import PooledDisk, descriptor_budget
 
 _log = logging.getLogger(__name__)
 _NO_FILE_NAMES: Final = frozenset({"", ".", ".."})
+_MAX_FILE_NAME_BYTES: Final = 255
 _DELETE_BETWEEN_QUEUES: Final = failpoint("consume_queue_table.delete_between_queues")
 _QUEUES_DELETED: Final = failpoint("consume_queue_table.queues_deleted")
+
+
+def is_file_name(topic: str) -> bool:
+    """Whether a directory can have the topic's name (`HookUtils.checkBeforePutMessage`)."""
+    is_name = topic not in _NO_FILE_NAMES and "/" not in topic and "\0" not in topic
+    return is_name and len(topic.encode()) <= _MAX_FILE_NAME_BYTES
 
 
 class ConsumeQueueTable:
@@ -109,7 +116,7 @@ class ConsumeQueueTable:
         """
         queue = self.by_key.get((topic, queue_id))
         if queue is None:
-            if topic in self._blocked or topic in _NO_FILE_NAMES or "/" in topic or "\0" in topic or queue_id < 0:
+            if topic in self._blocked or queue_id < 0 or not is_file_name(topic):
                 remark = f"message is illegal: topic {topic!r} queue {queue_id} cannot be a directory"
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
             queue = self.by_key[topic, queue_id] = self._make(topic, queue_id)

@@ -121,7 +121,7 @@ class SendProcessor:
                     continue
                 key = None
                 sys_flag = header.sys_flag | admission.flags
-                if text and not (
+                if text and request.body and not (
                     sys_flag & _SPECIAL_FLAGS
                     or "DEL" in text  # DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS
                     or "TRAN_" in text

@@ -25,6 +25,7 @@ from remoting.routes import Action, Lane, Resource, Route
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from store.config import parse_delay_levels
+from store.consume_queue_table import is_file_name
 from store.message_store import MessageStore, PendingMessage
 from store.record import Record, TagsCodes, decode
 
@@ -90,6 +91,9 @@ class SendBackProcessor:
         return None
 
     def _retry_queue(self, header: ConsumerSendMsgBackRequestHeader, group: SubscriptionGroupConfig) -> tuple[str, int]:
+        if not is_file_name(retry_topic(header.group)):
+            remark = f"message is illegal: the retry topic of group {header.group} cannot be a directory"
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
         sys_flag = _UNIT_SUB_FLAG if header.unit_mode else 0
         topic = self._topics.create_on_send_back(
             retry_topic(header.group), group.retry_queue_nums, topic_sys_flag=sys_flag

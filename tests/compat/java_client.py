@@ -24,6 +24,7 @@ SCENARIOS = (
     "lite-pull-assign",
     "lite-pull-subscribe",
     "long-polling",
+    "message-limits",
     "offset-over-restart",
     "offsets",
     "oneway",

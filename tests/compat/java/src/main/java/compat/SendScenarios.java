@@ -14,6 +14,8 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
@@ -40,6 +42,7 @@ final class SendScenarios {
         scenarios.put("queue-selector", SendScenarios::queueSelector);
         scenarios.put("compressed-body", SendScenarios::compressedBody);
         scenarios.put("unicode", SendScenarios::unicode);
+        scenarios.put("message-limits", SendScenarios::limits);
         scenarios.put("refused-sends", SendScenarios::refused);
         return scenarios;
     }
@@ -241,6 +244,42 @@ final class SendScenarios {
         Expect.equal("wert-ß-値", received.getUserProperty(name), "user property");
     }
 
+    /** The largest body and properties go through whole; what is over is refused by the broker with its reason. */
+    private static void limits(Context context) throws Exception {
+        context.createTopic(1);
+        DefaultMQProducer producer = context.producer();
+        producer.setMaxMessageSize(8 << 20);
+        producer.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE);
+        producer.setRetryTimesWhenSendFailed(0);
+        byte[] largest = new byte[4 << 20];
+        new Random(9).nextBytes(largest);
+        Expect.equal(SendStatus.SEND_OK, producer.send(new Message(context.topic, largest)).getSendStatus(), "4 MiB");
+        refusedAsIllegal(producer, new Message(context.topic, new byte[(4 << 20) + 1]));
+        Message wordy = new Message(context.topic, new byte[1]);
+        wordy.putUserProperty("text", "x".repeat(32_400));
+        Expect.equal(SendStatus.SEND_OK, producer.send(wordy).getSendStatus(), "long properties");
+        Message tooWordy = new Message(context.topic, new byte[1]);
+        tooWordy.putUserProperty("text", "x".repeat(32_767));
+        refusedAsIllegal(producer, tooWordy);
+        Inbox inbox = new Inbox();
+        context.startPush("*", inbox);
+        inbox.await(box -> box.size() == 2, Context.PATIENCE_MILLIS, "2 messages");
+        Expect.that(Arrays.equals(largest, inbox.byOffset().get(0).getBody()), "the largest body");
+        Expect.equal(32_400, inbox.byOffset().get(1).getUserProperty("text").length(), "length of the property");
+    }
+
+    private static void refusedAsIllegal(DefaultMQProducer producer, Message message) throws Exception {
+        try {
+            producer.send(message);
+        } catch (MQBrokerException refusal) {
+            Expect.equal(13, refusal.getResponseCode(), "code of the refusal");
+            Expect.that(refusal.getErrorMessage().contains("msg body length limit 4194304B, msg properties length limit "
+                + "32KB."), "remark names the limits: " + refusal.getErrorMessage());
+            return;
+        }
+        throw new AssertionError("not refused: body " + message.getBody().length);
+    }
+
     /** What the broker refuses comes back at once as an error with a remark, and the connection lives on. */
     private static void refused(Context context) throws Exception {
         context.createTopic(1);
@@ -249,7 +288,7 @@ final class SendScenarios {
         Set<String> refusals = new HashSet<>();
         try {
             context.producer().send(context.message("TagR", "no such queue"), beyond);
-        } catch (org.apache.rocketmq.client.exception.MQBrokerException refusal) {
+        } catch (MQBrokerException refusal) {
             refusals.add("queue");
             Expect.that(refusal.getErrorMessage() != null && refusal.getErrorMessage().contains("9"), "remark names the queue: "
                 + refusal.getErrorMessage());

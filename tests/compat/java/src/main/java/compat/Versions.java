@@ -37,6 +37,8 @@ final class Versions {
     static void createBatchTopic(DefaultMQProducer producer, String topic, int queues) throws Exception {
         MQClientInstance client = producer.getDefaultMQProducerImpl().getmQClientFactory();
         String broker = producer.fetchPublishMessageQueues("TBW102").get(0).getBrokerName();
+        // Only this learns the address of the broker.
+        client.updateTopicRouteInfoFromNameServer("TBW102");
         RemotingCommand request = RemotingCommand.createRequestCommand(UPDATE_AND_CREATE_TOPIC, null);
         Map<String, String> fields = Map.of("topic", topic, "defaultTopic", "TBW102", "readQueueNums", "" + queues,
             "writeQueueNums", "" + queues, "perm", "6", "topicFilterType", "SINGLE_TAG", "topicSysFlag", "0", "order",

@@ -1,0 +1,216 @@
+"""Kinds and limits of messages through a broker on a socket: what is stored whole, what is refused and how.
+
+Codes and remarks: RocketMQ 5.3.3, `SendMessageProcessor.handlePutMessageResult`, `HookUtils.checkBeforePutMessage`,
+`MessageExtEncoder`, `TopicValidator`.
+"""
+
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+
+from broker.message_id import host_bytes
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import ReceivedResponse
+from remoting.headers.send import (
+    ConsumerSendMsgBackRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
+from remoting.message_properties import encode, parse
+from remoting.message_record import MAGIC_V1, MAGIC_V2, SysFlag
+from sprocket.client.message import MessageQueue
+from sprocket.client.record_decoder import decode_records
+from store.record import MAX_PROPERTIES_LENGTH
+from tests.broker.rig import TOPIC, TestClient, running_broker, stored
+
+MAX_BODY = 4 * 1024 * 1024
+ILLEGAL = (
+    "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
+    "4194304B, msg properties length limit 32KB."
+)
+KEY = "0A000001000000000000000000000001"
+LARGE_LOG = {"mapped_file_size_commit_log": 16 << 20}
+
+
+async def send(
+    client: TestClient,
+    body: bytes = b"body",
+    topic: str = TOPIC,
+    code: int = RequestCode.SEND_MESSAGE_V2,
+    **properties: str,
+) -> ReceivedResponse:
+    header = SendMessageRequestHeaderV2(
+        producer_group="PG", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=0, sys_flag=0,
+        born_timestamp=1_700_000_000_000, flag=7, properties=encode({"UNIQ_KEY": KEY} | properties),
+        batch=code == RequestCode.SEND_BATCH_MESSAGE,
+    )  # fmt: skip
+    return await client.ask(code, header, body)
+
+
+async def read_back(client: TestClient, topic: str = TOPIC) -> list[tuple[int, bytes, dict[str, str]]]:
+    """(queue offset, body, properties) of every message of queue 0, as our client decodes a pull."""
+    response = await client.pull(topic=topic)
+    messages = decode_records(response.body, MessageQueue(topic, "broker-a", 0))
+    return [(message.queue_offset, message.body, message.properties) for message in messages]
+
+
+@pytest.mark.parametrize("size", [1, 1023, 1024, 65_536, MAX_BODY])
+async def test_a_body_up_to_the_limit_comes_back_whole(tmp_path: Path, size: int) -> None:
+    body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    async with running_broker(tmp_path, store=LARGE_LOG) as (_, client):
+        assert (await send(client, body)).code == ResponseCode.SUCCESS
+        ((offset, found, properties),) = await read_back(client)
+        assert (offset, found == body, properties["UNIQ_KEY"]) == (0, True, KEY)
+
+
+@pytest.mark.parametrize("size", [0, MAX_BODY + 1, 2 * MAX_BODY])
+async def test_a_body_beyond_the_limits_is_refused(tmp_path: Path, size: int) -> None:
+    """Without a body too: `RemotingCommand.decode` then has none, and the store takes none."""
+    async with running_broker(tmp_path, store=LARGE_LOG) as (broker, client):
+        response = await send(client, bytes(size))
+        assert response.code == ResponseCode.MESSAGE_ILLEGAL == 13
+        assert (response.remark or "").startswith(ILLEGAL)
+        assert broker.store.wrote_offset == 0
+        assert (await send(client)).code == ResponseCode.SUCCESS
+
+
+def members(*bodies: bytes) -> bytes:
+    """A batch of a client: messages without properties."""
+    return b"".join(struct.pack(">iiiii", 22 + len(body), 0, 0, 0, len(body)) + body + b"\0\0" for body in bodies)
+
+
+async def test_the_limit_of_a_batch_is_that_of_its_whole_body(tmp_path: Path) -> None:
+    half = b"x" * (MAX_BODY // 2 - 22)
+    async with running_broker(tmp_path, store=LARGE_LOG) as (broker, client):
+        fits = await send(client, members(half, half), code=RequestCode.SEND_BATCH_MESSAGE)
+        assert fits.code == ResponseCode.SUCCESS, fits.remark
+        wrote = broker.store.wrote_offset
+        refused = await send(client, members(half, half + b"x"), code=RequestCode.SEND_BATCH_MESSAGE)
+        assert (refused.code, (refused.remark or "")[: len(ILLEGAL)]) == (ResponseCode.MESSAGE_ILLEGAL, ILLEGAL)
+        assert broker.store.wrote_offset == wrote
+
+
+async def test_properties_may_fill_their_field_and_no_more(tmp_path: Path) -> None:
+    """What the broker adds counts: region, trace switch, cluster, and the seal of the whole record."""
+    async with running_broker(tmp_path) as (broker, client):
+        await send(client, x="1")
+        stored_bytes = len(stored(broker, TOPIC, 0, 0).properties)
+        room = MAX_PROPERTIES_LENGTH - stored_bytes + 1
+        assert (await send(client, x="y" * room)).code == ResponseCode.SUCCESS
+        assert len(stored(broker, TOPIC, 0, 1).properties) == MAX_PROPERTIES_LENGTH == 32_767
+        for more in (room + 1, room + 20, 32_767, 65_536, 200_000):
+            response = await send(client, x="y" * more)
+            assert (response.code, (response.remark or "")[: len(ILLEGAL)]) == (ResponseCode.MESSAGE_ILLEGAL, ILLEGAL)
+        # Characters do not count, bytes do.
+        assert (await send(client, x="é" * (room // 2))).code == ResponseCode.SUCCESS
+        assert (await send(client, x="é" * (room // 2 + 1))).code == ResponseCode.MESSAGE_ILLEGAL
+        lengths = [len(properties["x"]) for _, _, properties in await read_back(client)]
+        assert lengths == [1, room, room // 2]
+
+
+async def test_largest_body_and_longest_properties_go_together(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, store=LARGE_LOG) as (_, client):
+        response = await send(client, b"x" * MAX_BODY, x="y" * 32_000)
+        assert response.code == ResponseCode.SUCCESS, response.remark
+
+
+async def test_a_segment_that_is_too_small_for_a_message_refuses_it(tmp_path: Path) -> None:
+    """In the original no segment ever has room for it, and the send ends in an unknown error."""
+    async with running_broker(tmp_path, store={"mapped_file_size_commit_log": 1 << 20}) as (_, client):
+        response = await send(client, b"x" * (1 << 20))
+        assert response.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "record has" in (response.remark or "")
+
+
+@pytest.mark.parametrize(
+    ("topic", "code", "remark"),
+    [
+        ("t" * 127, ResponseCode.SUCCESS, None),
+        ("t" * 128, ResponseCode.INVALID_PARAMETER, "The specified topic is longer than topic max length."),
+        ("t" * 256, ResponseCode.INVALID_PARAMETER, "The specified topic is longer than topic max length."),
+        ("%RETRY%" + "g" * 121, ResponseCode.INVALID_PARAMETER, "The specified topic is longer than topic max length."),
+        ("", ResponseCode.INVALID_PARAMETER, "The specified topic is blank."),
+        ("../T", ResponseCode.INVALID_PARAMETER, "The specified topic contains illegal characters"),
+        ("thèse", ResponseCode.INVALID_PARAMETER, "The specified topic contains illegal characters"),
+        (
+            "SCHEDULE_TOPIC_XXXX",
+            ResponseCode.NO_PERMISSION,
+            "Sending message to topic[SCHEDULE_TOPIC_XXXX]",
+        ),
+    ],
+)
+async def test_names_of_topics(tmp_path: Path, topic: str, code: int, remark: str | None) -> None:
+    async with running_broker(tmp_path) as (broker, client):
+        response = await send(client, topic=topic)
+        assert (response.code, (response.remark or "")[: len(remark or "")] or None) == (code, remark)
+        if code == ResponseCode.SUCCESS:
+            record = stored(broker, topic, 0, 0)
+            head = broker.store.record_at(record.physical_offset)
+            assert head is not None and int.from_bytes(head[4:8], "big", signed=True) == MAGIC_V1
+            assert [body for _, body, _ in await read_back(client, topic)] == [b"body"]
+
+
+async def give_back(client: TestClient, physical_offset: int, group: str, delay_level: int = -1) -> ReceivedResponse:
+    await client.heartbeat("C", TOPIC, group=group)
+    header = ConsumerSendMsgBackRequestHeader(
+        offset=physical_offset, group=group, delay_level=delay_level, origin_topic=TOPIC, max_reconsume_times=16
+    )
+    return await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+
+
+# In the original a dead-letter topic of more than 127 bytes is refused, and only a retry topic may be longer.
+@pytest.mark.parametrize(("group_chars", "magic"), [(122, MAGIC_V1), (123, MAGIC_V2), (248, MAGIC_V2)])
+async def test_a_long_groups_topics_have_records_of_the_second_version(
+    tmp_path: Path, group_chars: int, magic: int
+) -> None:
+    group = "g" * group_chars
+    async with running_broker(tmp_path) as (broker, client):
+        await client.send()
+        response = await give_back(client, 0, group)
+        assert response.code == ResponseCode.SUCCESS, response.remark
+        topic = "%DLQ%" + group
+        record = stored(broker, topic, 0, 0)
+        head = broker.store.record_at(record.physical_offset)
+        assert head is not None and int.from_bytes(head[4:8], "big", signed=True) == magic
+    async with running_broker(tmp_path) as (broker, client):
+        assert stored(broker, topic, 0, 0).body == b"body"
+
+
+@pytest.mark.parametrize("delay_level", [-1, 1])
+async def test_a_group_too_long_for_a_directory_is_refused_and_hurts_nobody(tmp_path: Path, delay_level: int) -> None:
+    """`HookUtils.checkBeforePutMessage`: a file's name has at most 255 bytes."""
+    async with running_broker(tmp_path) as (broker, client):
+        await client.send()
+        wrote = broker.store.wrote_offset
+        response = await give_back(client, 0, "g" * 251, delay_level)
+        assert response.code == ResponseCode.MESSAGE_ILLEGAL
+        assert broker.store.wrote_offset == wrote
+        assert broker.store.failure is None
+        await client.send()
+
+
+@pytest.mark.skipif(not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists(), reason="this machine has no IPv6")
+async def test_a_broker_on_ipv6(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, bind_address="::1", broker_ip1="::1") as (broker, _):
+        client = TestClient(f"[::1]:{broker.port}")
+        try:
+            answer = (await send(client)).header(SendMessageResponseHeader)
+            record = stored(broker, TOPIC, 0, 0)
+            assert record.sys_flag == int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+            assert record.store_host == host_bytes("::1", broker.port)
+            assert record.born_host[:16] == bytes(15) + b"\1"
+            assert answer.msg_id == record.store_host.hex().upper() + "0" * 16
+            assert len(answer.msg_id) == 56
+            assert [body for _, body, _ in await read_back(client)] == [b"body"]
+        finally:
+            await client.close()
+    async with running_broker(tmp_path, bind_address="::1", broker_ip1="::1") as (broker, _):
+        assert stored(broker, TOPIC, 0, 0).born_host[:16] == bytes(15) + b"\1"
+
+
+async def test_properties_that_only_look_long_are_parsed_once(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, client):
+        await send(client, **{f"k{number}": "v" for number in range(3_000)})
+        assert len(parse(str(stored(broker, TOPIC, 0, 0).properties, "utf-8"))) >= 3_000
