@@ -9,6 +9,7 @@ from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFailed
 from store.config import StoreConfig
 from store.disk import RealDisk
+from store.logic_queue import QueueType
 from store.message_store import MessageStore
 from tests.store.rig import message
 
@@ -62,8 +63,9 @@ class FilledDisk(RealDisk):
 class CleanedStore:
     """Opens stores on one directory and turns their threads by hand."""
 
-    def __init__(self, root: Path, **fields: Any) -> None:
+    def __init__(self, root: Path, queue_types: dict[str, QueueType] | None = None, **fields: Any) -> None:
         self.root = root
+        self.queue_types = queue_types or {}
         self.clock = ManualClock()
         self.disk = FilledDisk()
         self.fields: dict[str, Any] = {
@@ -92,7 +94,8 @@ class CleanedStore:
             return self.workers[name]
 
         self.store = MessageStore(
-            config, clock=self.clock, notify=self.notified.append, disk=self.disk, workers=worker
+            config, clock=self.clock, notify=self.notified.append, disk=self.disk, workers=worker,
+            queue_type_of=self.queue_types.get,
         )  # fmt: skip
         self.store.start()
 

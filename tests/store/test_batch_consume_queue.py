@@ -16,6 +16,7 @@ from store.layout import BATCH_CONSUME_QUEUE_DTYPE
 from store.logic_queue import QueueType
 from store.message_store import MessageStore, PendingMessage
 from store.record import Record
+from tests.store.cleaning import BODY, HOUR_S, PER_SEGMENT, CleanedStore
 from tests.store.reading import records_of
 from tests.store.rig import FaultyDisk, Stores, message
 
@@ -293,6 +294,35 @@ def test_of_a_topic_that_nobody_knows_the_directory_says_the_type(batches: Store
     assert all_bodies(store) == [(0, b"kept")]
     assert store.append([message(TOPIC, 5)])[0][0] == 0
     assert (batches.root / "batchconsumequeue" / TOPIC / "5").exists()
+
+
+def test_a_queue_follows_the_log_that_loses_its_oldest_segments(tmp_path: Path) -> None:
+    """`BatchConsumeQueue.deleteExpiredFile`, `correctMinOffset`."""
+    cleaned = CleanedStore(
+        tmp_path / "store", {"Orders": QueueType.BATCH}, mapped_file_size_batch_consume_queue=4 * UNIT.size
+    )
+    # Three records to a segment, of 1, 2, 3, ... messages.
+    for count in range(1, 25):
+        properties = b"INNER_NUM\x01%d\x02" % count
+        cleaned.store.append([message("Orders", body=BODY, sys_flag=FLAGS, properties=properties)])
+        cleaned.clock.advance(20 * HOUR_S / PER_SEGMENT)
+    cleaned.flush()
+    cleaned.configure(delete_when=str(cleaned.hour()))
+    cleaned.clean()
+    cleaned.clean()
+    gone = cleaned.segments()[0] * PER_SEGMENT
+    assert gone >= 9
+    wanted = (sum(range(1, gone + 1)), sum(range(1, 25)))
+    assert cleaned.range("Orders") == wanted
+    files = sorted((cleaned.root / "batchconsumequeue" / "Orders" / "0").iterdir())
+    assert int(files[0].name) == gone // 4 * 4 * UNIT.size
+    first = cleaned.store.get("Orders", 0, wanted[0], 1, 1 << 20)
+    assert (first.status, first.next_offset) == (GetStatus.FOUND, wanted[0] + gone + 1)
+    assert cleaned.store.get("Orders", 0, wanted[0] - 1, 1, 1 << 20).status is GetStatus.OFFSET_TOO_SMALL
+    for crash in (True, False):
+        cleaned.reopen(crash=crash)
+        assert cleaned.range("Orders") == wanted
+    cleaned.close()
 
 
 def test_any_history_of_appends_crashes_and_losses_gives_the_same_queue(batches: Stores) -> None:
