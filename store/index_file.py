@@ -105,14 +105,20 @@ class IndexFile:
         if self.header.index_count == 1:
             self._slots = np.zeros(self._slot_count, np.int32)
             return
-        stored = np.ndarray((self._slot_count,), ">i4", self._view, HEADER_BYTES)
-        slots = stored.astype(np.int32)
+        self._slots = self._checked_slots()
+
+    def check_slots(self) -> None:
+        """Raise `IndexDamaged` if the slots do not fit the header.  Reads all of them."""
+        self._checked_slots()
+
+    def _checked_slots(self) -> npt.NDArray[np.int32]:
+        slots = np.ndarray((self._slot_count,), ">i4", self._view, HEADER_BYTES).astype(np.int32)
         used = int(np.count_nonzero(slots))
         if used != self.header.hash_slot_count:
             raise IndexDamaged(f"{self.path}: {used} slots are used, the header says {self.header.hash_slot_count}")
         if int(slots.min()) < 0 or int(slots.max()) >= self.header.index_count:
             raise IndexDamaged(f"{self.path}: a slot names a unit that is not there")
-        self._slots = slots
+        return slots
 
     def put(self, entries: IndexEntries) -> int:
         """Put the first of `entries`, as many as there is room for; return how many.

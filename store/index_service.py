@@ -80,6 +80,8 @@ class IndexService:
         self._min_offset = 0
         # Found by a search, removed by the thread.
         self._damaged: IndexFile | None = None
+        # Full files whose slots the thread has not looked at since the start.
+        self._unchecked: list[IndexFile] = []
 
     # Life
 
@@ -92,6 +94,7 @@ class IndexService:
         durable = None if clean else durable_timestamp
         self._files.load(durable_timestamp=durable, log_end=self._log.wrote_offset)
         self._builder.find_position()
+        self._unchecked = [file for file in self._files.files if file.is_full]
         if self._is_safe:
             self._follow(math.inf)
         _log.info("state=loaded reached=%d log_max=%d", self.reached_offset, self._log.wrote_offset)
@@ -156,8 +159,10 @@ class IndexService:
     def _turn(self) -> bool:
         try:
             with self._busy:
+                deadline = self._clock.monotonic() + _WORK_S
+                self._check_some(deadline)
                 self._remove_some()
-                self._follow(self._clock.monotonic() + _WORK_S)
+                self._follow(deadline)
                 self._write_now_and_then()
             self._is_disk_full = False
         except DiskFull as error:
@@ -185,6 +190,23 @@ class IndexService:
         if last is not None and now - self._last_write >= _WRITE_S:
             self._last_write = now
             last.write_slots()
+
+    def _check_some(self, deadline: float) -> None:
+        """Look at the slots of full files, as long as there is time."""
+        while self._unchecked and self._clock.monotonic() <= deadline:
+            file = self._unchecked.pop()
+            if file in self._files.files:
+                try:
+                    file.check_slots()
+                except IndexDamaged as error:
+                    self._distrust(file, error)
+
+    def _distrust(self, file: IndexFile, error: IndexDamaged) -> None:
+        """Have `file` and all that follow it made anew."""
+        _log.warning("action=rebuild-index reason=%r", str(error))
+        files, damaged = self._files.files, self._damaged
+        if file in files and (damaged not in files or files.index(file) < files.index(damaged)):
+            self._damaged = file
 
     def _remove_some(self) -> None:
         """Remove files whose records are gone; and what is damaged, with all that follows it, to be made anew."""
@@ -224,8 +246,7 @@ class IndexService:
         try:
             file.select(found, key_hash, limit, begin, end)
         except IndexDamaged as error:
-            _log.warning("action=rebuild-index reason=%r", str(error))
-            self._damaged = file
+            self._distrust(file, error)
             self._worker.wake()
 
     # Figures

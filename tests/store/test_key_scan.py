@@ -1,0 +1,108 @@
+"""The keys of a batch are those of its records one by one; the rules of those are RocketMQ's."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from remoting.java_hash import java_hash_code
+from remoting.message_record import SysFlag
+from store.chunk_scan import ChunkScan
+from store.key_scan import IndexEntries, entries_of, entries_of_record, index_hash, keys_of
+from store.message_store import PendingMessage
+from store.record import Record, decode
+from store.record_batch import RecordBatch
+from tests.store.rig import HOST, Stores, message
+
+UNIQUE = "UNIQ_KEY\x01AC11000100002A139A0C%012X\x02"
+
+
+@pytest.mark.parametrize(
+    ("properties", "keys"),
+    [
+        ("UNIQ_KEY\x01u\x02KEYS\x01a b\x02", ["u", "a", "b"]),
+        ("KEYS\x01a\x02UNIQ_KEY\x01u\x02", ["u", "a"]),
+        ("KEYS\x01 a  b \x02", ["a", "b"]),
+        ("KEYS\x01a\x02KEYS\x01b", ["b"]),
+        ("KEYS\x01\x02UNIQ_KEY\x01\x02", []),
+        ("KEYS\x01a\x02KEYS\x01\x02", ["a"]),
+        ("XKEYS\x01a\x02KEYSX\x01b\x02\x01c\x02KEYS\x02", []),
+        ("KEYS\x01a\x01b\x02", ["a\x01b"]),
+        ("", []),
+    ],
+)
+def test_keys_as_rocketmq_reads_them(properties: str, keys: list[str]) -> None:
+    assert keys_of(properties.encode()) == keys
+
+
+def test_hash_is_positive_and_zero_for_the_number_that_has_no_opposite() -> None:
+    assert index_hash("t", "key") == abs(java_hash_code("t#key"))
+    assert index_hash("", key_with_the_smallest_hash()) == 0
+
+
+def key_with_the_smallest_hash() -> str:
+    """A key k such that ``#k`` has the hash -2**31: digits of it to the base of 31, each as a character."""
+    rest = (2**31 - java_hash_code("#") * 31**7) % 2**32
+    digits = []
+    for power in range(6, -1, -1):
+        digit, rest = divmod(rest, 31**power)
+        digits.append(digit)
+    key = "".join(chr(digit) for digit in digits)
+    assert java_hash_code("#" + key) == -(2**31)
+    return key
+
+
+def unusual(number: int) -> PendingMessage:
+    """Messages of every kind that has its own way through the scan."""
+    unique = UNIQUE % number
+    texts = [
+        unique,
+        f"KEYS\x01order-{number} k{number}\x02{unique}",
+        f"{unique}KEYS\x01 a  b c \x02",
+        f"{unique}X\x01{'y' * (number * 37 % 600)}\x02KEYS\x01schlüssel{number} z",
+        f"{unique}UNIQ_KEY\x01second\x02KEYS\x01\x02",
+        f"MYKEYS\x01q\x02KEYS\x01{'k' * (number * 13 % 700 + 1)} x\x02",
+        f"KEYS\x01{' '.join(f'k{key}' for key in range((3, 63, 64, 65, 100)[number % 5]))}\x02",
+        "KEYS\x01x\x02UNIQ_KEY\x01",
+        "KEYS\x01a\x01b c\x02",
+        "",
+    ]
+    flags = SysFlag.TRANSACTION_ROLLBACK if number % 7 == 3 else SysFlag.TRANSACTION_COMMIT if number % 7 == 4 else 0
+    host = bytes(16) + HOST[4:] if number % 5 == 1 else HOST
+    return message(
+        f"Topic{number % 3}", body=b"x" * (number % 50), properties=texts[number % 10].encode(), sys_flag=int(flags),
+        born_host=host,
+    )  # fmt: skip
+
+
+def joined(parts: list[IndexEntries]) -> list[tuple[int, int, int]]:
+    return [
+        entry
+        for part in parts
+        for entry in zip(
+            part.key_hashes.tolist(), part.physical_offsets.tolist(), part.store_timestamps.tolist(), strict=True
+        )
+    ]
+
+
+def test_batch_equals_record_by_record(tmp_path: Path) -> None:
+    stores = Stores(tmp_path)
+    stores.fields["mapped_file_size_commit_log"] = 1 << 20
+    store = stores.open()
+    for number in range(0, 400, 20):
+        stores.clock.advance(0.5)
+        store.append([unusual(each) for each in range(number, number + 20)])
+    in_arrays, one_by_one, batches = [], [], 0
+    for found in ChunkScan(store._commit_log, 0, check_crc=False):
+        if isinstance(found, RecordBatch):
+            batches += 1
+            in_arrays.append(entries_of(found))
+            for position, size in zip(found.positions.tolist(), found.sizes.tolist(), strict=True):
+                record = decode(found.data[position : position + size])
+                assert isinstance(record, Record)
+                one_by_one.append(entries_of_record(record))
+    assert batches
+    assert joined(in_arrays) == joined(one_by_one)
+    assert len(joined(in_arrays)) > 1500
+    assert np.all(np.concatenate([part.key_hashes for part in in_arrays]) >= 0)
+    stores.close(store)
