@@ -143,6 +143,9 @@ class DemoCluster:
             "listenPort": port,
             "storePathRootDir": self.store_of(name),
             "mappedFileSizeCommitLog": 64 * 1024 * 1024,
+            # However full the machine's disk is: the demo neither loses flights to cleaning nor is refused.
+            "cleanFileForciblyEnable": "false",
+            "diskSpaceWarningLevelRatio": 100,
         }
         _write_properties(self._directory / f"{name}.properties", values)
         file = str(self._directory / f"{name}.properties")

@@ -22,6 +22,8 @@ from typing import Self
 from sprocket.common.errors import SprocketError
 
 _STOP_LIMIT_S = 20.0
+# However full the machine's disk is, a test's messages are neither refused nor removed for it.
+_THROWAWAY = {"diskSpaceWarningLevelRatio": "100", "cleanFileForciblyEnable": "false"}
 
 
 class BrokerNotStarted(SprocketError):
@@ -138,7 +140,7 @@ class Broker:
         command = [sys.executable, "-I", "-m", "sprocket.testing.child", str(os.getpid())]
         command += ["--store", str(self.store), "--port", str(self._port), "--namesrv-port", str(self._namesrv_port)]
         command += ["--json", "--log-level", "warning"]
-        for key, value in self._properties.items():
+        for key, value in (_THROWAWAY | self._properties).items():
             command += ["--set", f"{key}={value}"]
         return command
 

@@ -41,6 +41,8 @@ def store_config(root: Path, **changes: Any) -> StoreConfig:
         store_path_root_dir=root / "store",
         mapped_file_size_commit_log=1 << 20,
         mapped_file_size_consume_queue=20 * 1000,
+        disk_space_warning_level_ratio=100,  # however full the machine's disk is
+        clean_file_forcibly_enable=False,
         max_hash_slot_num=1000,
         max_index_num=4000,
     )

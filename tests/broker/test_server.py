@@ -125,6 +125,7 @@ class FailingDisk(RealDisk):
     """The system's disk, whose files fail to sync once `is_broken` is set."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.is_broken = False
 
     def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> RealFile:

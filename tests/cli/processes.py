@@ -74,4 +74,6 @@ BROKER_FLAGS = (
     "--set", "brokerIP1=127.0.0.1",
     "--set", "brokerName=broker-a",
     "--set", "mappedFileSizeCommitLog=16777216",
+    "--set", "diskSpaceWarningLevelRatio=100",
+    "--set", "cleanFileForciblyEnable=false",
 )  # fmt: skip

@@ -97,6 +97,9 @@ class Stores:
         self.fields: dict[str, Any] = {
             "mapped_file_size_commit_log": 16 * 1024,
             "mapped_file_size_consume_queue": 20 * 50,
+            # However full the machine's disk is.
+            "disk_space_warning_level_ratio": 100,
+            "clean_file_forcibly_enable": False,
             "max_hash_slot_num": 500,
             "max_index_num": 2_000,
         }
