@@ -190,8 +190,10 @@ class IndexInspection:
     def _resume(self, file: IndexFileView, entries: IndexEntries, end: int) -> None:
         """Units and keys differ: pass over the units of this stretch of the log, up to offset `end`."""
         window = file.units[self._unit : min(self._unit + len(entries) + _SLACK_UNITS, file.count)]
-        behind = np.flatnonzero(window["physical_offset"] >= end)
-        stop = int(behind[0]) if behind.size else window.size
+        is_behind = np.concatenate((window["physical_offset"] >= end, [True]))
+        # Two in a row: a single one may be damaged.
+        stop = int(np.argmax(is_behind[:-1] & is_behind[1:])) if window.size else 0
+        stop = stop if is_behind[stop] else window.size
         have = set(zip(window["physical_offset"][:stop].tolist(), window["key_hash"][:stop].tolist(), strict=True))
         want = set(zip(entries.physical_offsets.tolist(), entries.key_hashes.tolist(), strict=True))
         # The same unit twice does no harm: RocketMQ writes some again after a crash.

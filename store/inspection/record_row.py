@@ -2,6 +2,7 @@
 
 import base64
 import ipaddress
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -126,7 +127,7 @@ def dump_of(record: Record, body: str | None, encoding: str) -> dict[str, object
         "bornHost": row.born_host,
         "flag": record.flag,
         "sysFlag": record.sys_flag,
-        "flags": [flag.name for flag in SysFlag if flag.name and _is_set(record.sys_flag, flag)],
+        "flags": _flag_names(record.sys_flag),
         "reconsumeTimes": record.reconsume_times,
         "preparedTransactionOffset": record.prepared_transaction_offset,
         "inConsumeQueue": record.in_consume_queue,
@@ -142,6 +143,11 @@ def dump_of(record: Record, body: str | None, encoding: str) -> dict[str, object
     return shown
 
 
+@lru_cache(maxsize=256)
+def _flag_names(sys_flag: int) -> list[str]:
+    return [name for name, flag in SysFlag.__members__.items() if _is_set(sys_flag, flag)]
+
+
 def _is_set(sys_flag: int, flag: SysFlag) -> bool:
     if flag & SysFlag.TRANSACTION_ROLLBACK:
         return sys_flag & int(SysFlag.TRANSACTION_ROLLBACK) == int(flag)
@@ -150,6 +156,7 @@ def _is_set(sys_flag: int, flag: SysFlag) -> bool:
     return sys_flag & int(flag) != 0
 
 
+@lru_cache(maxsize=4096)
 def host_text(host: bytes) -> str:
     """``10.1.2.3:5432`` or ``[::1]:5432`` of an address and a port in 4 bytes."""
     address, port = ipaddress.ip_address(host[:-4]), int.from_bytes(host[-4:], "big", signed=True)
