@@ -214,6 +214,8 @@ def test_an_empty_queue_still_knows_its_end_after_a_restart(cleaned: CleanedStor
     cleaned.disk.log_used = 0.86
     cleaned.clean(turns=30)
     assert (cleaned.range("Old"), cleaned.range("Full")) == ((3, 3), (4, 4))
+    # RocketMQ would know it by the last file alone.
+    assert (cleaned.queue_files("Old"), cleaned.queue_files("Full")) == ([0], [0])
     cleaned.reopen(crash=crash)
     # One with room in its last file, one whose last file is full.
     assert (cleaned.range("Old"), cleaned.range("Full")) == ((3, 3), (4, 4))

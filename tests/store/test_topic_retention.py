@@ -101,7 +101,33 @@ def test_rules_and_the_log_s_own_retention_together(cleaned: CleanedStore) -> No
     assert cleaned.range() == (3 * PER_SEGMENT, 3 * PER_SEGMENT + 1)
     put(cleaned, [len(BODY)] * 4)
     cleaned.clean()
-    assert cleaned.range()[1] - cleaned.range()[0] <= 2
+    assert cleaned.range() == (3 * PER_SEGMENT + 3, 3 * PER_SEGMENT + 5)
+
+
+def test_the_log_s_own_retention_takes_nothing_back(cleaned: CleanedStore) -> None:
+    cleaned.fill(4)
+    retain(cleaned, most_bytes=1)
+    assert cleaned.range() == (11, 12)
+    cleaned.configure(delete_file_batch_max=1)
+    cleaned.disk.log_used = 0.86
+    cleaned.clean()
+    assert cleaned.segments() == [1, 2, 3]
+    assert cleaned.range() == (11, 12)
+
+
+def test_a_count_whose_files_are_gone_begins_anew(cleaned: CleanedStore) -> None:
+    cleaned.fill(3)
+    size = put(cleaned, [len(BODY)])[0]
+    retain(cleaned, most_bytes=100 * size)
+    cleaned.flush()
+    cleaned.disk.log_used = 0.86
+    cleaned.clean(turns=20)
+    assert cleaned.range() == (9, 10)
+    assert cleaned.queue_files() == [8]
+    cleaned.disk.log_used = 0.5
+    put(cleaned, [len(BODY)] * 5)
+    retain(cleaned, most_bytes=4 * size)
+    assert cleaned.range() == (11, 15)
 
 
 def test_a_topic_deleted_and_made_again_is_counted_from_nothing(cleaned: CleanedStore) -> None:
