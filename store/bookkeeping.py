@@ -141,6 +141,9 @@ class Bookkeeping:
     def _check_detached(self, checkpoint: Checkpoint, listed: QueueList | None) -> None:
         """Refuse a log that was on the disk beyond the place where its segments do not fit."""
         detached = self._log.detached
+        for path, _, size, reason in detached:
+            if size is None:
+                raise StoreError(reason if str(path) in reason else f"{path}: is no file; move it away")
         promised = max(checkpoint.confirm_phy_offset, listed.log_offset if listed is not None else 0)
         if not detached or (promised <= self._log.wrote_offset and not (self.was_clean and listed is None)):
             return
@@ -152,30 +155,29 @@ class Bookkeeping:
 
     # While it runs
 
-    def write_checkpoint(self, checkpoint: Checkpoint, end_units: dict[QueueKey, int]) -> None:
-        """Log and queues are on the disk for what comes before the checkpoint's confirm offset.
+    def write_checkpoint(self, checkpoint: Checkpoint, queue_list: QueueList) -> None:
+        """Log and queues are on the disk for what comes before the checkpoint's confirm offset, and for the list.
 
-        `end_units`: units of each queue that are on the disk, with their records.  In any thread.  Raises `DiskFull`
-        or `DiskFailed`.
+        In any thread.  Raises `DiskFull` or `DiskFailed`.
         """
         with self._list_lock:
-            self._write_list(checkpoint.confirm_phy_offset, end_units)
+            # Without those that were deleted while they were flushed.
+            by_key = self._table.by_key
+            self._write_list(queue_list, {key for key in queue_list.end_units if key not in by_key})
         _LIST_WRITTEN()
         self._disk.write_small(self._checkpoint, checkpoint.encode())
-
-    def _write_list(self, log_offset: int, end_units: dict[QueueKey, int]) -> None:
-        # Without those that were deleted while they were flushed.
-        by_key = self._table.by_key
-        self._listed = QueueList(log_offset, {key: end for key, end in end_units.items() if key in by_key})
-        self._list_file.write(self._listed)
 
     def queues_deleted(self, keys: set[QueueKey]) -> None:
         """Note that these queues, all of whose messages expired, go now.  Raises `DiskFull` or `DiskFailed`."""
         with self._list_lock:
             listed = self._listed
             if listed is not None and not keys.isdisjoint(listed.end_units):
-                kept = {key: end for key, end in listed.end_units.items() if key not in keys}
-                self._write_list(listed.log_offset, kept)
+                self._write_list(listed, keys)
+
+    def _write_list(self, queue_list: QueueList, gone: set[QueueKey]) -> None:
+        kept = {key: end for key, end in queue_list.end_units.items() if key not in gone}
+        self._listed = replace(queue_list, end_units=kept)
+        self._list_file.write(self._listed)
 
     def topic_deleted(self, topic: str) -> None:
         """Note that the queues of `topic` go now, for good.  Raises `DiskFull` or `DiskFailed`."""

@@ -43,15 +43,19 @@ class QueueCheck:
         for key, queue in list(self._table.by_key.items()):
             end = expected.get(key, 0)
             if end:
-                self._keep(queue, end, listed.log_offset, clean)
+                self._keep(queue, end, listed, clean)
             else:
                 queue.destroy()
 
-    def _keep(self, queue: LogicQueue, end: int, log_offset: int, clean: bool) -> None:
+    def _keep(self, queue: LogicQueue, end: int, listed: QueueList, clean: bool) -> None:
         first = queue.first_unit
-        if not first < end <= queue.capacity_unit:
+        # Files at the front go when the log's oldest segments go, and not without.
+        had_first = listed.first_units.get((queue.topic, queue.queue_id), 0)
+        is_front_lost = first > had_first and self._log.min_offset == listed.log_min_offset
+        if is_front_lost or not first < end <= queue.capacity_unit:
             raise QueueIncomplete(
-                f"{queue.directory} has files for {first} to before {queue.capacity_unit}, it had entries up to {end}"
+                f"{queue.directory} has files for {first} to before {queue.capacity_unit},"
+                f" it had entries from {had_first} to {end}"
             )
         oldest, last = queue.unit(first), queue.unit(end - 1)
         start = first
@@ -62,7 +66,7 @@ class QueueCheck:
             self._expect(queue, end - 1, last)
             if start < end - 1:
                 self._expect(queue, start, oldest)
-            if last is not None and last[0] < log_offset and (self.newest is None or last[0] > self.newest[0]):
+            if last is not None and last[0] < listed.log_offset and (self.newest is None or last[0] > self.newest[0]):
                 self.newest = last[:2]
         queue.set_range(start, end, cut=not clean or not _is_empty(queue, end))
 

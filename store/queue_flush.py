@@ -18,7 +18,7 @@ from store.config import StoreConfig
 from store.consume_queue_table import ConsumeQueueTable
 from store.group_commit import Notify
 from store.logic_queue import LogicQueue
-from store.queue_list import QueueKey
+from store.queue_list import QueueList
 from store.worker import ThreadWorker, Workers
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class QueueFlush:
         table: ConsumeQueueTable,
         log: CommitLog,
         snapshot: Callable[[], Checkpoint],
-        write: Callable[[Checkpoint, dict[QueueKey, int]], None],
+        write: Callable[[Checkpoint, QueueList], None],
         notify: Notify,
         failed: Callable[[DiskFailed], None],
         workers: Workers = ThreadWorker,
@@ -82,12 +82,12 @@ class QueueFlush:
         """Flush every queue and write the checkpoint.  Raises `DiskFailed` or `DiskFull`."""
         with self._busy:
             checkpoint = self._snapshot()
-            end_units = self._flush_and_list()
+            queue_list = self._flush_and_list(checkpoint.confirm_phy_offset)
             # What the queues say beyond the checkpoint must be in the log too, or a crash makes them say too much.
             for file in self._log.files_between(checkpoint.confirm_phy_offset, self._log.wrote_offset):
                 file.sync()
             _BEFORE_CHECKPOINT()
-            self._write(checkpoint, end_units)
+            self._write(checkpoint, queue_list)
             _AFTER_CHECKPOINT()
             self._checkpoint_offset = checkpoint.confirm_phy_offset
 
@@ -113,9 +113,9 @@ class QueueFlush:
                     queue.flushed(end)
                     _BETWEEN_QUEUES()
 
-    def _flush_and_list(self) -> dict[QueueKey, int]:
-        """Flush all queues; return one past the last unit of each that has any."""
-        end_units = {}
+    def _flush_and_list(self, log_offset: int) -> QueueList:
+        """Flush all queues, whose records lie before `log_offset` at least; return how far each is flushed."""
+        found = QueueList(log_offset, log_min_offset=self._log.min_offset)
         for queues in self._slices():
             for queue in queues:
                 files, end = queue.files_to_flush()
@@ -125,8 +125,10 @@ class QueueFlush:
                 if files:
                     _BETWEEN_QUEUES()
                 if end:
-                    end_units[queue.topic, queue.queue_id] = end
-        return end_units
+                    found.end_units[queue.topic, queue.queue_id] = end
+                    if queue.first_unit:
+                        found.first_units[queue.topic, queue.queue_id] = queue.first_unit
+        return found
 
     def _slices(self) -> Iterator[list[LogicQueue]]:
         """All queues, some at a time; in between whoever sends gets the interpreter."""

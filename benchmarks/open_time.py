@@ -1,0 +1,128 @@
+"""How long a store with very many ConsumeQueues takes to open, and what a flush of all queues does to sends.
+
+    python -m benchmarks.open_time [--queues 1000 10000 50000] [--descriptors 4096] [--folder FOLDER]
+
+For each number of queues: a store is written with two messages in every queue (8 queues a topic, files of the usual
+6 MB, sparse) and stopped; then it is opened three times after a clean stop, and three times after a crash that left
+one record behind the last checkpoint.  The page cache is warm.  Then every queue gets one more message, and batches of
+64 are appended while one flush of all queues runs beside.
+"""
+
+import argparse
+import resource
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from sprocket.common.clock import SystemClock
+from store.config import StoreConfig
+from store.message_store import MessageStore, PendingMessage
+
+HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
+QUEUES_PER_TOPIC = 8
+BATCH = 64
+ROUNDS = 3
+SEGMENT_BYTES = 64 << 20
+
+
+def message(number: int) -> PendingMessage:
+    topic, queue_id = f"Orders{number // QUEUES_PER_TOPIC}", number % QUEUES_PER_TOPIC
+    return PendingMessage(topic, queue_id, b"." * 100, b"", 0, 0, 0, 1_700_000_000_000, HOST)
+
+
+def new_store(config: StoreConfig) -> MessageStore:
+    return MessageStore(config, clock=SystemClock(), notify=lambda run: run())
+
+
+def one_in_each(store: MessageStore, queues: int) -> None:
+    for first in range(0, queues, BATCH):
+        store.append([message(number) for number in range(first, min(first + BATCH, queues))])
+
+
+def crash(store: MessageStore) -> None:
+    """End the store's threads as SIGKILL would: nothing is flushed, `abort` stays."""
+    store._group_commit.stop()
+    store._queue_flush.stop()
+    store._close()
+
+
+def measure_open(config: StoreConfig, name: str) -> None:
+    seconds = []
+    for _ in range(ROUNDS):
+        store = new_store(config)
+        if name == "crash":
+            store.start()
+            store.append([message(0)])
+            crash(store)
+            store = new_store(config)
+        started, cpu = time.perf_counter(), time.process_time()
+        store.start()
+        seconds.append((time.perf_counter() - started, time.process_time() - cpu))
+        if store.recovery is None or store.recovery.rebuilt:
+            raise SystemExit("the queues were made anew: nothing to measure")
+        files = len(list(Path("/proc/self/fd").iterdir()))
+        queues = len(store.queues())
+        (crash if name == "crash" else MessageStore.shutdown)(store)
+    wall_s, cpu_s = min(seconds)
+    print(f"open {queues:7,} queues, {name}: {wall_s:7.3f} s, {cpu_s:7.3f} s of CPU, {files:6,} descriptors after it")
+
+
+def measure_flush(config: StoreConfig, queues: int) -> None:
+    """Appends of 64 messages to a few queues while all queues are flushed."""
+    store = new_store(config)
+    store.start()
+    for label in ("alone", "beside a flush of all queues"):
+        flush = threading.Thread(target=time.sleep, args=(2,))
+        if label != "alone":
+            one_in_each(store, queues)
+            flush = threading.Thread(target=store._queue_flush.flush_all)
+        flush.start()
+        times, started = [], time.perf_counter()
+        while flush.is_alive() or len(times) < 200:
+            begun = time.perf_counter()
+            store.append([message(number) for number in range(BATCH)])
+            times.append(time.perf_counter() - begun)
+            time.sleep(0.001)
+        flush.join()
+        times.sort()
+        p50, p99 = (times[int(len(times) * share)] * 1000 for share in (0.5, 0.99))
+        took = time.perf_counter() - started
+        most = times[-1] * 1000
+        print(f"append of 64, {label}: p50 {p50:.2f} ms, p99 {p99:.2f} ms, most {most:.2f} ms, in {took:.1f} s")
+    store.shutdown()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queues", type=int, nargs="+", default=[1_000, 10_000, 50_000])
+    parser.add_argument("--descriptors", type=int, default=None, help="limit of the process, as by ulimit -n")
+    parser.add_argument("--folder", type=Path, default=None)
+    arguments = parser.parse_args()
+    if arguments.descriptors is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (arguments.descriptors, hard))
+    print(f"descriptors allowed: {resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,}")
+    for queues in arguments.queues:
+        folder = Path(tempfile.mkdtemp(prefix="open-", dir=arguments.folder))
+        config = StoreConfig(store_path_root_dir=folder / "store", mapped_file_size_commit_log=SEGMENT_BYTES)
+        try:
+            store = new_store(config)
+            store.start()
+            started = time.perf_counter()
+            for _ in range(2):
+                one_in_each(store, queues)
+            written = time.perf_counter()
+            store.shutdown()
+            took, stop = written - started, time.perf_counter() - written
+            print(f"write {queues:6,} queues: {took:.1f} s, flush and stop {stop:.1f} s")
+            for name in ("clean", "crash"):
+                measure_open(config, name)
+            measure_flush(config, queues)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
