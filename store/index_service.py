@@ -24,7 +24,7 @@ from store.worker import ThreadWorker, Workers
 
 _log = logging.getLogger(__name__)
 # How long confirmed messages gather before they are indexed; a query does not wait for it.
-GATHER_S: Final = 0.03
+GATHER_S: Final = 0.1
 # A thread that is far behind works and rests by turns, so that sends are not held up.
 _WORK_S: Final = 0.05
 # Slots and header of the file that grows go to it this often.

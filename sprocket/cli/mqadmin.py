@@ -10,6 +10,13 @@ from sprocket.cli.client_session import HELP
 from sprocket.cli.mqadmin_broker import broker_status, cluster_list
 from sprocket.cli.mqadmin_cleaning import clean_expired_cq, clean_unused_topic, delete_expired_commit_log
 from sprocket.cli.mqadmin_consumer import consumer_progress
+from sprocket.cli.mqadmin_message import (
+    print_messages,
+    query_by_id,
+    query_by_key,
+    query_by_offset,
+    query_by_unique_key,
+)
 from sprocket.cli.mqadmin_topic import delete_topic, topic_list, topic_route, topic_status, update_topic
 
 
@@ -46,5 +53,10 @@ for _command in (
     clean_expired_cq,
     delete_expired_commit_log,
     clean_unused_topic,
+    query_by_id,
+    query_by_key,
+    query_by_unique_key,
+    query_by_offset,
+    print_messages,
 ):
     main.add_command(_command)

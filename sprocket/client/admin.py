@@ -123,19 +123,19 @@ class AdminClient:
 
     async def broker_runtime_info(self, broker: str) -> dict[str, str]:
         """Figures that the broker at an address tells of itself."""
-        return _decoded(await self._ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO), KVTable).table
+        return _decoded(await self.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO), KVTable).table
 
     async def clean_expired_queues(self, broker: str) -> None:
         """Have a broker remove the ConsumeQueues whose messages have all expired."""
-        await self._ask(broker, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+        await self.ask(broker, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
 
     async def delete_expired_commit_log(self, broker: str) -> None:
         """Have a broker remove expired CommitLog files now, whatever the hour."""
-        await self._ask(broker, RequestCode.DELETE_EXPIRED_COMMITLOG)
+        await self.ask(broker, RequestCode.DELETE_EXPIRED_COMMITLOG)
 
     async def clean_unused_topics(self, broker: str) -> None:
         """Have a broker remove the ConsumeQueues of topics that it does not know."""
-        await self._ask(broker, RequestCode.CLEAN_UNUSED_TOPIC)
+        await self.ask(broker, RequestCode.CLEAN_UNUSED_TOPIC)
 
     async def create_topic(self, broker: str, config: TopicConfig) -> None:
         """Create `config` on the broker at an address, or change it there."""
@@ -150,12 +150,12 @@ class AdminClient:
             order=config.order,
             attributes=",".join(f"{key}={value}" if value else key for key, value in config.attributes.items()),
         )
-        await self._ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        await self.ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     async def delete_topic(self, topic: str, cluster: str) -> None:
         """Delete `topic` from the masters of `cluster`, then from every name server."""
         for broker in await self.broker_addresses(cluster, masters_only=True):
-            await self._ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+            await self.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
         header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
         await self._tell_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
         order = DeleteKVConfigRequestHeader(namespace=ORDER_TOPIC_NAMESPACE, key=topic)
@@ -182,7 +182,7 @@ class AdminClient:
         stats = TopicStatsTable()
         for broker in _addresses((await self.topic_route(route_topic or topic)).broker_datas):
             header = GetTopicStatsInfoRequestHeader(topic=topic)
-            part = _decoded(await self._ask(broker, RequestCode.GET_TOPIC_STATS_INFO, header), _TopicStatsText)
+            part = _decoded(await self.ask(broker, RequestCode.GET_TOPIC_STATS_INFO, header), _TopicStatsText)
             stats.offset_table |= _by_queue(part.offset_table)
             stats.topic_put_tps += part.topic_put_tps
         return stats
@@ -196,7 +196,7 @@ class AdminClient:
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         stats = ConsumeStats()
         for broker in _addresses(await self._brokers_of_group(group, topic, route_topic)):
-            response = await self._ask(broker, RequestCode.GET_CONSUME_STATS, header)
+            response = await self.ask(broker, RequestCode.GET_CONSUME_STATS, header)
             part = _decoded(response, _ConsumeStatsText)
             stats.offset_table |= _by_queue(part.offset_table)
             stats.consume_tps += part.consume_tps
@@ -208,7 +208,7 @@ class AdminClient:
         if not brokers:
             raise AdminError(f"group {group}: no broker on the route of {RETRY_TOPIC_PREFIX}{group}")
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
-        response = await self._ask(brokers[0], RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        response = await self.ask(brokers[0], RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         return _decoded(response, ConsumerConnection)
 
     async def queue_holders(self, group: str) -> dict[MessageQueue, str]:
@@ -221,7 +221,7 @@ class AdminClient:
         for client in (await self.consumer_connection(group)).connection_set:
             header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client.client_id)
             try:
-                response = await self._ask(brokers[0], RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+                response = await self.ask(brokers[0], RequestCode.GET_CONSUMER_RUNNING_INFO, header)
                 queues = _by_queue(_decoded(response, _RunningInfo).mq_table)
             except AdminError:
                 continue
@@ -233,7 +233,7 @@ class AdminClient:
         groups: set[str] = set()
         for broker in _addresses((await self.topic_route(topic)).broker_datas):
             header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
-            response = await self._ask(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+            response = await self.ask(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
             groups.update(_decoded(response, GroupList).group_list)
         return sorted(groups)
 
@@ -276,19 +276,20 @@ class AdminClient:
 
     async def _tell_name_servers(self, code: RequestCode, header: Header) -> None:
         for address in self._name_servers:
-            await self._ask(address, code, header)
+            await self.ask(address, code, header)
 
     async def _ask_name_server(self, code: RequestCode, header: Header | None = None) -> ReceivedResponse:
         """The answer of the first name server that gives one, even a refusal."""
         for position, address in enumerate(self._name_servers, 1):
             try:
-                return await self._ask(address, code, header)
+                return await self.ask(address, code, header)
             except AdminError as error:
                 if error.code is not None or position == len(self._name_servers):
                     raise
         raise AdminError("no name server given")
 
-    async def _ask(self, address: str, code: RequestCode, header: Header | None = None) -> ReceivedResponse:
+    async def ask(self, address: str, code: RequestCode, header: Header | None = None) -> ReceivedResponse:
+        """The answer of the server at `address`; a refusal raises AdminError with its code."""
         try:
             response = await self._remoting.invoke(address, code, header, timeout_s=self._timeout_s)
         except (ConnectFailed, ConnectionLost, RemotingTimeout) as error:
