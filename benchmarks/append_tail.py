@@ -4,7 +4,9 @@
 
 Appends of 128 B to 1 KiB, one after the other; what is measured is one append, with SYNC the sync behind it included.
 All ways stand side by side and take turns within a round, because the speed of a shared machine drifts; the table has
-the median of the rounds.  Segments of 1 GiB are begun 32 MiB before the first one's end, so that each run rolls.
+the median of the rounds.  On a busy machine a process is preempted once in a few milliseconds, and a way whose append
+takes longer meets that more often: only --realtime tells the ways apart there.  Segments of 1 GiB are begun 32 MiB
+before the first one's end, so that each run rolls.
 
     store       `store.commit_log.CommitLog` as the broker uses it
     pwrite      (a) `pwrite` into segments whose blocks a thread reserves ahead
@@ -285,8 +287,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--megabytes", type=int, default=96, help="bytes that one ASYNC run appends")
     parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--realtime", action="store_true", help="run as SCHED_FIFO: others' processes do not preempt")
     parser.add_argument("--only", choices=list(RUNS), default=None)
     arguments = parser.parse_args()
+    if arguments.realtime:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     root = Path(tempfile.mkdtemp(prefix="append-tail-", dir=arguments.folder))
     try:
         for name, (segment_bytes, is_sync) in RUNS.items():
