@@ -9,6 +9,7 @@ takes longer meets that more often: only --realtime tells the ways apart there. 
 before the first one's end, so that each run rolls.
 
     store       `store.commit_log.CommitLog` as the broker uses it
+    warmed      the same with warmMapedFileEnable: a thread writes the whole next segment full of zeros and syncs it
     pwrite      (a) `pwrite` into segments whose blocks a thread reserves ahead
     mapping     (b) the naive way: make and map a sparse file at the roll, store through the mapping
     populated   (c) stores through a mapping of reserved blocks whose pages a thread populates 8 MiB ahead
@@ -57,8 +58,10 @@ class Log(Protocol):
 class StoreLog:
     """The real thing."""
 
-    def __init__(self, folder: Path, segment_bytes: int, start: int) -> None:
-        config = StoreConfig(store_path_root_dir=folder, mapped_file_size_commit_log=segment_bytes)
+    def __init__(self, folder: Path, segment_bytes: int, start: int, *, warm: bool = False) -> None:
+        config = StoreConfig(
+            store_path_root_dir=folder, mapped_file_size_commit_log=segment_bytes, warm_mapped_file_enable=warm
+        )
         self._log = CommitLog(config, RealDisk())
         first = RealDisk().create(config.commit_log_path / f"{0:020d}", segment_bytes, preallocate=True)
         first.close()
@@ -216,6 +219,7 @@ def write_zeros(segment: Segment, at: int, length: int) -> None:
 
 WAYS: dict[str, Callable[[Path, int, int], Log]] = {
     "store": StoreLog,
+    "warmed": lambda folder, size, start: StoreLog(folder, size, start, warm=True),
     "pwrite": lambda folder, size, start: RawLog(folder, size, start, is_mapped=False, ahead=True),
     "mapping": lambda folder, size, start: RawLog(folder, size, start, is_mapped=True, ahead=False),
     "populated": lambda folder, size, start: RawLog(folder, size, start, is_mapped=True, ahead=True, touch=populate),

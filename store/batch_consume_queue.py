@@ -228,7 +228,10 @@ class BatchConsumeQueue:
         return self.unit(unit) if unit < self._next_unit and self._base_of(unit) <= offset else None
 
     def entries(self, offset: int, count: int) -> npt.NDArray[np.void]:
-        """Units as an array of `BATCH_CONSUME_QUEUE_DTYPE`, from the one that holds or follows `offset` on."""
+        """Units of about `count` messages as an array of `BATCH_CONSUME_QUEUE_DTYPE`.
+
+        The first is the one that holds `offset`, or the next behind it.
+        """
         first = self._unit_ending_behind(offset)
         located = self._files.locate(first * UNIT)
         if located is None:
@@ -236,5 +239,6 @@ class BatchConsumeQueue:
         file, position = located
         most = min(count, self._next_unit - first, (self._files.file_bytes - position) // UNIT)
         units = np.frombuffer(file.view, BATCH_CONSUME_QUEUE_DTYPE, most, position)
-        end = min(offset + count, self.max_offset)
+        # Behind offsets that no record takes it is the next record that counts.
+        end = min(max(offset, int(units["base_offset"][0]) if most > 0 else 0) + count, self.max_offset)
         return units[: int(np.searchsorted(units["base_offset"].astype(np.int64), end))]

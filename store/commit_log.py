@@ -41,7 +41,7 @@ class CommitLog:
         # Whether a record that is checked and has no seal (`store.checksum`) is damaged.
         self.requires_seals = config.force_verify_prop_crc
         self._files = MappedFileQueue(disk, config.commit_log_path, self.segment_bytes, preallocate=True)
-        self._allocator = FileAllocator(disk, workers)
+        self._allocator = FileAllocator(disk, workers, config.warm_bytes)
         self._prepared_offset = -1
         # The segment that is written, and the offsets in it that take a write and nothing else.
         self._file: DiskFile | None = None

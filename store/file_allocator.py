@@ -1,8 +1,10 @@
 """Makes the next CommitLog segment ahead of its need, in a thread of its own.
 
-Source of the idea: RocketMQ 5.3.3, `AllocateMappedFileService`.
+Source of the idea: RocketMQ 5.3.3, `AllocateMappedFileService`, `DefaultMappedFile.warmMappedFile`.
 """
 
+import contextlib
+import logging
 import threading
 from pathlib import Path
 from typing import Final
@@ -12,6 +14,8 @@ from sprocket.common.failpoints import failpoint
 from store.disk import Disk, DiskFile
 from store.worker import ThreadWorker, Workers
 
+_log = logging.getLogger(__name__)
+_WARM_STEP_BYTES: Final = 1024 * 1024
 _BEFORE_PREPARE: Final = failpoint("file_allocator.before_prepare")
 _PREPARED: Final = failpoint("file_allocator.prepared")
 _TAKEN: Final = failpoint("file_allocator.taken")
@@ -19,10 +23,15 @@ _DISCARDED: Final = failpoint("file_allocator.discarded")
 
 
 class _Request:
-    """One file to make, by whoever comes first: the thread, or the one who needs it."""
+    """One file to make, by whoever comes first: the thread, or the one who needs it.
 
-    def __init__(self, disk: Disk, path: Path, size_bytes: int) -> None:
+    `warm_bytes`: the thread also writes the file full of zeros, with a sync for each so many bytes; 0 for not at all.
+    """
+
+    def __init__(self, disk: Disk, path: Path, size_bytes: int, warm_bytes: int) -> None:
         self._disk = disk
+        self._warm_bytes = warm_bytes
+        self._is_wanted = False
         self._size_bytes = size_bytes
         self._lock = threading.Lock()
         self._is_open = True
@@ -42,8 +51,46 @@ class _Request:
                     # Not an error yet: `take` tries again when the file is needed and raises what it meets.
                     self.file = None
 
+    def warm(self) -> None:
+        """Write zeros to the file until it is full or wanted.  A file that does not take them is dropped.
+
+        Reserved blocks are none that were written, and the first sync of each waits for the file system's journal to
+        say that they are: a good part of the tail of SYNC_FLUSH.
+        """
+        with self._lock:
+            file = self.file
+            if file is None or not self._warm_bytes:
+                return
+            zeros, unsynced = bytes(min(_WARM_STEP_BYTES, self._size_bytes)), 0
+            try:
+                for at in range(0, self._size_bytes, _WARM_STEP_BYTES):
+                    if self._is_wanted:
+                        break
+                    step = zeros[: self._size_bytes - at]
+                    file.write(at, step)
+                    unsynced += len(step)
+                    if unsynced >= self._warm_bytes:
+                        file.sync()
+                        unsynced = 0
+                if unsynced:
+                    file.sync()
+            except StoreError as error:
+                # No message is in it: `take` makes the file anew, and raises what it meets.
+                _log.warning("file=%s action=dropped reason=%r", self.path, str(error))
+                self.file = None
+                file.close()
+                with contextlib.suppress(StoreError):
+                    self._disk.remove(self.path)
+
+    def taken(self) -> DiskFile | None:
+        """The file, made now if it was not; None if it cannot be had."""
+        self._is_wanted = True
+        self.make()
+        return self.file
+
     def give_up(self) -> None:
         """Remove the file if it was made, and do not make it any more."""
+        self._is_wanted = True
         with self._lock:
             self._is_open = False
             if self.file is not None:
@@ -55,8 +102,9 @@ class _Request:
 class FileAllocator:
     """Keeps at most one file ready.  The thread starts with the first request."""
 
-    def __init__(self, disk: Disk, workers: Workers = ThreadWorker) -> None:
+    def __init__(self, disk: Disk, workers: Workers = ThreadWorker, warm_bytes: int = 0) -> None:
         self._disk = disk
+        self._warm_bytes = warm_bytes
         self._ahead: _Request | None = None
         self._worker = workers("store-allocate", self._turn)
 
@@ -65,7 +113,7 @@ class FileAllocator:
         if self._ahead is not None and self._ahead.path == path:
             return
         self._discard()
-        self._ahead = _Request(self._disk, path, size_bytes)
+        self._ahead = _Request(self._disk, path, size_bytes, self._warm_bytes)
         self._worker.start()
         self._worker.wake()
 
@@ -73,11 +121,11 @@ class FileAllocator:
         """The file at `path`: the prepared one, or made now.  Raises `DiskFull` or `DiskFailed`."""
         ahead = self._ahead
         if ahead is not None and ahead.path == path:
-            ahead.make()
+            file = ahead.taken()
             self._ahead = None
-            if ahead.file is not None:
+            if file is not None:
                 _TAKEN()
-                return ahead.file
+                return file
         return self._disk.create(path, size_bytes, preallocate=True)
 
     def close(self) -> None:
@@ -94,4 +142,5 @@ class FileAllocator:
         ahead = self._ahead
         if ahead is not None:
             ahead.make()
+            ahead.warm()
         return True

@@ -4,8 +4,6 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from broker.server import Broker
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse
@@ -112,32 +110,33 @@ async def test_a_restart_keeps_type_and_offsets(tmp_path: Path) -> None:
 TWO = members(b"x", b"y")
 
 
-@pytest.mark.parametrize(
-    ("body", "fields"),
-    [
-        (b"", {}),
-        (TWO[:-1], {}),
-        (TWO + b"\0", {}),
-        (struct.pack(">i", 40) + TWO[4:], {}),  # countInnerMsgNum goes by this size, decodeMessage does not
-        (members(*[b""] * (MAX_MESSAGES + 1)), {}),  # the unit has 16 bits for the number
-        (TWO, {"DELAY": "3"}),
-        (TWO, {"sys_flag": int(SysFlag.TRANSACTION_PREPARED)}),
-        (TWO, {"sys_flag": KEPT, "batch": False, "INNER_NUM": "3"}),
-        (TWO, {"sys_flag": KEPT, "batch": False}),
-        (TWO, {"sys_flag": KEPT, "batch": False, "INNER_NUM": "2", "DELAY": "1"}),
-        (b"body", {"batch": False, "INNER_NUM": "2"}),
-    ],
-    ids=["empty", "cut", "more", "size", "too many", "delay", "half", "number", "no number", "kept delay", "no flag"],
-)  # fmt: skip
-async def test_what_is_no_batch_is_refused(tmp_path: Path, body: bytes, fields: dict[str, Any]) -> None:
+# What -> (body, what differs in the request)
+NO_BATCHES: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "empty": (b"", {}),
+    "cut": (TWO[:-1], {}),
+    "more bytes": (TWO + b"\0", {}),
+    # countInnerMsgNum goes by this size, decodeMessage does not.
+    "another size": (struct.pack(">i", 40) + TWO[4:], {}),
+    # The unit has 16 bits for the number.
+    "too many": (members(*[b""] * (MAX_MESSAGES + 1)), {}),
+    "delay": (TWO, {"DELAY": "3"}),
+    "half message": (TWO, {"sys_flag": int(SysFlag.TRANSACTION_PREPARED)}),
+    "wrong number": (TWO, {"sys_flag": KEPT, "batch": False, "INNER_NUM": "3"}),
+    "no number": (TWO, {"sys_flag": KEPT, "batch": False}),
+    "one message with delay": (TWO, {"sys_flag": KEPT, "batch": False, "INNER_NUM": "2", "DELAY": "1"}),
+    "number without flag": (b"body", {"batch": False, "INNER_NUM": "2"}),
+}
+
+
+async def test_what_is_no_batch_is_refused(tmp_path: Path) -> None:
+    remark = "the message is illegal, maybe msg body or properties length not matched."
     async with running_broker(tmp_path) as (broker, client):
         await create_batch_topic(client)
-        response = await send(client, body, **{"UNIQ_KEY": KEY} | fields)
-        assert response.code == ResponseCode.MESSAGE_ILLEGAL
-        assert (response.remark or "").startswith(
-            "the message is illegal, maybe msg body or properties length not matched."
-        )
-        assert broker.store.wrote_offset == 0
+        for what, (body, fields) in NO_BATCHES.items():
+            response = await send(client, body, **{"UNIQ_KEY": KEY} | fields)
+            assert response.code == ResponseCode.MESSAGE_ILLEGAL, what
+            assert (response.remark or "").startswith(remark), what
+            assert broker.store.wrote_offset == 0
 
 
 async def test_one_record_may_be_sent_as_one_message_too(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from remoting.message_record import SysFlag
 from sprocket.common.errors import DiskFull, StoreError
+from store.batch_consume_queue import BatchConsumeQueue
+from store.disk import RealDisk
 from store.get_result import Boundary, GetStatus
 from store.inner_batch import message_count, placed_at
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE
@@ -323,6 +325,19 @@ def test_a_queue_follows_the_log_that_loses_its_oldest_segments(tmp_path: Path) 
         cleaned.reopen(crash=crash)
         assert cleaned.range("Orders") == wanted
     cleaned.close()
+
+
+def test_offsets_that_no_record_takes_are_stepped_over(tmp_path: Path) -> None:
+    """RocketMQ leaves such gaps, because it does not enter messages that were sent alone."""
+    queue = BatchConsumeQueue(RealDisk(), tmp_path, TOPIC, 0, 4 * UNIT.size)
+    for offset in (10, 13, 5000, 5001):
+        queue.put(offset, offset * 100, 100, 0, 1, 3 if offset == 10 else 1)
+    assert (queue.min_offset, queue.max_offset, queue.next_offset) == (10, 5002, 5002)
+    assert queue.entries(14, 10)["base_offset"].tolist() == [5000, 5001]
+    assert queue.entry(4999) is None
+    assert queue.entry(12) == (1000, 100, 0)
+    assert queue.visible_units() == (0, 4)
+    queue.close()
 
 
 def test_any_history_of_appends_crashes_and_losses_gives_the_same_queue(batches: Stores) -> None:
