@@ -103,7 +103,7 @@ class StoreConfig:
     warm_mapped_file_enable: bool = _bool(
         "warmMapedFileEnable",
         False,
-        "Write zeros to the next CommitLog file ahead of its use: its syncs are shorter.",
+        "Write the next CommitLog file full of zeros first: shorter syncs, twice the bytes.",
     )
     flush_least_pages_when_warm_mapped_file: int = _int(
         "flushLeastPagesWhenWarmMapedFile", 4096, "Warming syncs the file each time after so many pages.", 1, "pages"
