@@ -33,7 +33,7 @@ _WRITE_SMALL: Final = failpoint("disk.write_small", takes_error=True)
 _SMALL_WRITTEN: Final = failpoint("disk.small_written", takes_error=True)
 _RENAMED: Final = failpoint("disk.renamed", takes_error=True)
 _REMOVE: Final = failpoint("disk.remove", takes_error=True)
-_REMOVE_TREE: Final = failpoint("disk.remove_tree", takes_error=True)
+_FILES_REMOVED: Final = failpoint("disk.files_removed", takes_error=True)
 
 
 class DiskFile(Protocol):
@@ -324,6 +324,7 @@ class RealDisk:
         try:
             for name in names:
                 (directory / name).unlink(missing_ok=True)
+            _FILES_REMOVED()
             directory.rmdir()
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
@@ -350,7 +351,6 @@ class RealDisk:
     def remove_tree(self, directory: Path) -> None:
         try:
             shutil.rmtree(directory)
-            _REMOVE_TREE()
             sync_directory(directory.parent)
         except FileNotFoundError:
             return
