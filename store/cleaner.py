@@ -47,7 +47,9 @@ from store.topic_retention import TopicRetention, TopicRule
 from store.worker import Workers
 
 _log = logging.getLogger(__name__)
+# The thread looks at least so often, and then waits for the owner's decision; it asks again if none came.
 _LOOK_S: Final = 1.0
+_ASK_AGAIN_S: Final = 10.0
 _SWEEP_S: Final = 600.0
 _LEAST_TURN_S: Final = 0.05
 # Rounds that a request to clean now holds for (`MAX_MANUAL_DELETE_FILE_TIMES`).
@@ -104,7 +106,7 @@ class Cleaner:
         self._pinned = PinnedFiles(clock)
         # Shared with the thread.
         self._leases = self._leases_of(config)
-        self._is_asked = False
+        self._asked_s: float | None = None
         self._segment: DiskFile | None = None
         self._queue_files: deque[tuple[str, int, Path]] = deque()
         self._queue_files_lock = threading.Lock()
@@ -130,7 +132,7 @@ class Cleaner:
         self._is_running = True
         now_s = self._clock.monotonic()
         self._next_round_s = now_s + self._config.clean_resource_interval / 1000
-        self._next_look_s, self._next_sweep_s = now_s + _LOOK_S, now_s + _SWEEP_S
+        self._next_look_s, self._next_sweep_s = now_s, now_s + _SWEEP_S
         self._see(self._disk_use())
         self._trim.start()
         self._worker.start()
@@ -202,7 +204,7 @@ class Cleaner:
 
     def _decide(self, look: Look) -> None:
         """In the owner thread, after each look."""
-        self._is_asked = False
+        self._asked_s = None
         if not self._is_running or self._confirmation.failure is not None:
             return
         self._see(look.use)
@@ -283,10 +285,11 @@ class Cleaner:
                 else self._config.redelete_hanged_file_interval
             )
             self._queue_file_due_s = now_s + interval_ms / 1000
-        if now_s >= self._next_look_s and not self._is_asked:
-            self._next_look_s = now_s + _LOOK_S
+        is_asked = self._asked_s is not None and now_s - self._asked_s < _ASK_AGAIN_S
+        if now_s >= self._next_look_s and not is_asked:
+            self._next_look_s = now_s + min(_LOOK_S, self._config.clean_resource_interval / 1000)
             look = self._look(now_s)
-            self._is_asked = True
+            self._asked_s = now_s
             self._notify(lambda: self._decide(look))
         return True
 

@@ -1,11 +1,13 @@
 """Cleaning the log and what follows it, in a real store on a real directory."""
 
 import gc
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sprocket.common.errors import DiskFailed
 from store.get_result import GetStatus
 from store.leases import Leases
 from tests.store.cleaning import BODY, PER_SEGMENT, SEGMENT_BYTES, CleanedStore, first_size
@@ -265,10 +267,11 @@ def test_queues_whose_messages_are_all_gone_can_be_removed(cleaned: CleanedStore
 
 def test_a_topic_made_anew_does_not_lose_its_new_files_to_an_old_removal(cleaned: CleanedStore) -> None:
     cleaned.configure(delete_consume_queue_files_interval=3_600_000)
-    cleaned.fill(3)
+    cleaned.fill(5)
     cleaned.disk.log_used = 0.86
     cleaned.clean()
-    assert cleaned.queue_files() == [4, 8] or cleaned.queue_files() == [0, 4, 8]
+    # The second and the third wait for their hour.
+    assert (cleaned.range(), cleaned.queue_files()) == ((12, 15), [4, 8, 12])
     cleaned.disk.log_used = 0.5
     cleaned.store.delete_topic("Orders")
     cleaned.fill(2)
@@ -324,6 +327,43 @@ def test_a_segment_let_go_is_removed_before_a_clean_stop(cleaned: CleanedStore) 
     assert cleaned.segments() == [0, 1, 2]
     cleaned.reopen()
     assert cleaned.segments() == [1, 2]
+
+
+def test_a_segment_that_a_flush_has_in_hand_is_closed_after_it(cleaned: CleanedStore) -> None:
+    cleaned.fill(3)
+    cleaned.disk.log_used = 0.86
+    cleaned.clock.advance(10)
+    clean = cleaned.workers["store-clean"].take_turn
+    clean()
+    cleaned.run_notified()
+    with cleaned.store._group_commit.busy:
+        turn = threading.Thread(target=clean)
+        turn.start()
+        turn.join(0.05)
+        assert turn.is_alive()
+        assert cleaned.segments() == [0, 1, 2]
+    turn.join()
+    assert cleaned.segments() == [1, 2]
+
+
+def test_an_owner_that_does_not_hear_is_asked_again(cleaned: CleanedStore) -> None:
+    cleaned.fill(3)
+    cleaned.disk.log_used = 0.86
+    cleaned.clock.advance(5)
+    cleaned.workers["store-clean"].take_turn()
+    cleaned.notified.clear()
+    cleaned.clean(rounds=1, turns=1)
+    assert cleaned.segments() == [0, 1, 2]
+    cleaned.clean(rounds=2)
+    assert cleaned.segments() == [2]
+
+
+def test_after_a_failure_of_the_disk_nothing_is_removed(cleaned: CleanedStore) -> None:
+    cleaned.fill(3)
+    cleaned.store._confirmation.fail(DiskFailed("sync"))
+    cleaned.disk.log_used = 0.86
+    cleaned.clean(rounds=2)
+    assert cleaned.segments() == [0, 1, 2]
 
 
 # Leases
