@@ -30,11 +30,13 @@ SCENARIOS = (
     "oneway",
     "orderly-push",
     "pull-consumer",
+    "query-by-key",
     "queue-selector",
     "refused-sends",
     "sync-send",
     "tag-filter",
     "unicode",
+    "view-message",
 )
 _AT_ONCE = 6
 # Stock clients rebalance every 20 s unless a broker tells them to; scenarios only wait less for it.

@@ -99,3 +99,21 @@ def test_consumer_progress_of_one_group(admin: Admin, consumed: tuple[str, str])
 def test_consumer_progress_of_all_groups(admin: Admin, consumed: tuple[str, str]) -> None:
     # The table cuts names at 64 characters.
     assert consumed[1][:60] in admin("consumerProgress")
+
+
+def test_messages_are_found_by_key_id_and_offset(admin: Admin, cluster: Cluster, home: Path) -> None:
+    outcomes = run_scenarios(cluster.name_server_address, "5.3.3", "JSON", home, ("view-message",))
+    assert outcomes["view-message"].passed, outcomes["view-message"].message
+    topic = f"T-533-json-{home.name}-view-message"
+    table = admin("queryMsgByKey", "-t", topic, "-k", "customer-2")
+    ids = [line.split()[0] for line in table.splitlines() if len(line.split()) == 3 and line.split()[0].isalnum()]
+    assert len(ids) == 10, table
+    by_unique_key = admin("queryMsgByUniqueKey", "-t", topic, "-i", ids[0])
+    assert "order-2 customer-2" in by_unique_key
+    by_id = admin("queryMsgById", "-t", topic, "-i", ids[0], "-f", "UTF-8")
+    assert "query-2" in by_id
+    (offset_id,) = [row[1] for row in rows(by_id, "OffsetID:")]
+    assert "query-2" in admin("queryMsgById", "-t", topic, "-i", offset_id, "-f", "UTF-8")
+    where = ("-b", cluster.brokers[0].name, "-i", "0", "-o", "0", "-f", "UTF-8")
+    assert "OffsetID:" in admin("queryMsgByOffset", "-t", topic, *where)
+    assert admin("printMsg", "-t", topic).count("MSGID:") == 30

@@ -60,6 +60,7 @@ public final class Main {
         scenarios.putAll(RetryScenarios.all());
         scenarios.putAll(GroupScenarios.all());
         scenarios.putAll(PullScenarios.all());
+        scenarios.putAll(QueryScenarios.all());
         return scenarios;
     }
 
