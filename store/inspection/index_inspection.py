@@ -81,7 +81,8 @@ class IndexInspection:
         self._findings = findings
         self.is_damaged = False
         self.files: list[IndexFileView] = []
-        self.unmatched = self.missing = self.entries = 0
+        # Units of no key; keys of no unit, before the last unit's record and behind it.
+        self.unmatched = self.missing = self.behind = self.entries = 0
         self._first_bad: tuple[str, int, int] | None = None
         for name, is_directory, _ in list_directory(root / "index"):
             path = root / "index" / name
@@ -185,7 +186,7 @@ class IndexInspection:
             if good < units.size:
                 self._resume(file, entries.between(done, len(entries)), end)
                 return
-        self.missing += len(entries) - done
+        self.behind += len(entries) - done
 
     def _resume(self, file: IndexFileView, entries: IndexEntries, end: int) -> None:
         """Units and keys differ: pass over the units of this stretch of the log, up to offset `end`."""
@@ -201,7 +202,11 @@ class IndexInspection:
         if (extra or missing) and self._first_bad is None:
             self._first_bad = (f"index/{file.path.name}", file.unit_position(self._unit), self._unit)
         self.unmatched += len(extra)
-        self.missing += len(missing)
+        newest = int(file.units[file.count - 1]["physical_offset"])
+        is_last = self._at == len(self.files) - 1
+        behind = sum(offset > newest for offset, _ in missing) if is_last else 0
+        self.behind += behind
+        self.missing += len(missing) - behind
         self._unit += stop
 
     def finish(self, *, is_behind_fine: bool) -> None:
@@ -210,9 +215,9 @@ class IndexInspection:
             path, position, unit = self._first_bad or ("index", 0, 0)
             text = f"{self.unmatched} units belong to no key of the log, near unit {unit}"
             self._wrong("index-unit", path, text, position)
-        is_behind = self._at >= len(self.files) or self._first_bad is None
-        if self.missing and not (is_behind and is_behind_fine and self._first_bad is None):
-            self._wrong("index-missing", "index", f"{self.missing} keys of the log's records are not in the index")
+        missing = self.missing + (0 if is_behind_fine else self.behind)
+        if missing:
+            self._wrong("index-missing", "index", f"{missing} keys of the log's records are not in the index")
         rest = sum(file.count - 1 for file in self.files[self._at + 1 :])
         if self._at < len(self.files):
             rest += max(0, self.files[self._at].count - self._unit)
