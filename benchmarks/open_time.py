@@ -9,6 +9,7 @@ one record behind the last checkpoint.  The page cache is warm.  Then every queu
 """
 
 import argparse
+import contextlib
 import resource
 import shutil
 import tempfile
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 
 from sprocket.common.clock import SystemClock
+from sprocket.common.errors import StoreBusy
 from store.config import StoreConfig
 from store.message_store import MessageStore, PendingMessage
 
@@ -38,7 +40,13 @@ def new_store(config: StoreConfig) -> MessageStore:
 
 def one_in_each(store: MessageStore, queues: int) -> None:
     for first in range(0, queues, BATCH):
-        store.append([message(number) for number in range(first, min(first + BATCH, queues))])
+        batch = [message(number) for number in range(first, min(first + BATCH, queues))]
+        while True:
+            try:
+                store.append(batch)
+                break
+            except StoreBusy:
+                time.sleep(0.2)
 
 
 def crash(store: MessageStore) -> None:
@@ -82,7 +90,8 @@ def measure_flush(config: StoreConfig, queues: int) -> None:
         times, started = [], time.perf_counter()
         while flush.is_alive() or len(times) < 200:
             begun = time.perf_counter()
-            store.append([message(number) for number in range(BATCH)])
+            with contextlib.suppress(StoreBusy):
+                store.append([message(number) for number in range(BATCH)])
             times.append(time.perf_counter() - begun)
             time.sleep(0.001)
         flush.join()

@@ -19,8 +19,6 @@ _MOST: Final = 65_536
 # Descriptors of an open file, and those that its mapping adds.
 _OPEN: Final = 1
 _MAPPED: Final = 1
-# So many files are synced at once when nothing else can be closed.
-_SYNC_AT_ONCE: Final = 32
 
 
 def descriptor_budget() -> int:
@@ -54,7 +52,9 @@ class PooledFile:
         self.was_used = True
         view = self._view
         if view is None:
-            view = self._view = self._opened().view
+            file = self._opened()
+            self._disk.make_room_to_map(self)
+            view = self._view = file.view
             self._disk.took(self, _MAPPED)
         return view
 
@@ -75,7 +75,7 @@ class PooledFile:
         file.write(position, content)
 
     def sync(self) -> None:
-        file = self._disk.pin(self)
+        file = self._disk.pin(self, for_sync=True)
         if file is not None:
             try:
                 file.sync()
@@ -170,6 +170,16 @@ class PooledDisk:
     def remove(self, path: Path) -> None:
         self._real.remove(path)
 
+    def sync_many(self, files: Sequence[DiskFile]) -> None:
+        pinned = [
+            (file, real) for file in files if isinstance(file, PooledFile) and (real := self.pin(file, for_sync=True))
+        ]
+        try:
+            self._real.sync_many([real for _, real in pinned])
+        finally:
+            for file, _ in pinned:
+                self.unpin(file)
+
     def sync_entries(self, directory: Path) -> None:
         self._real.sync_entries(directory)
 
@@ -205,20 +215,20 @@ class PooledDisk:
         if pressed:
             self.on_pressure()
 
-    def pin(self, file: PooledFile) -> DiskFile | None:
-        """Keep `file` open for a sync that begins now; None if it is closed."""
+    def pin(self, file: PooledFile, *, for_sync: bool = False) -> DiskFile | None:
+        """Keep `file` open until `unpin`; None if it is closed.  `for_sync` says that a sync begins now."""
         with self._lock:
             opened = file.take()
             if opened is not None:
                 file.pins += 1
-                if file.is_dirty:
+                if for_sync and file.is_dirty:
                     # Before the sync: what is written from now on may not be covered by it.
                     file.is_dirty = False
                     self._dirty -= 1
             return opened
 
     def unpin(self, file: PooledFile) -> None:
-        """The sync that `pin` began is over."""
+        """What `pin` began is over."""
         with self._lock:
             file.pins -= 1
             if file.is_closing and not file.pins:
@@ -237,6 +247,15 @@ class PooledDisk:
                 self._used -= file.descriptors
                 file.release()
 
+    def make_room_to_map(self, file: PooledFile) -> None:
+        """Close others until `file` may be mapped."""
+        if self._used + _MAPPED > self._budget:
+            self.pin(file)
+            try:
+                self._make_room()
+            finally:
+                self.unpin(file)
+
     def _make_room(self) -> None:
         """Close files until a mapped one more is within the budget."""
         if self._used + _OPEN + _MAPPED <= self._budget:
@@ -244,9 +263,8 @@ class PooledDisk:
         if not self._close_some():
             # All are unsynced: nobody kept up with the writes.
             with self._lock:
-                unsynced = [file for file in self._open if file.is_dirty][:_SYNC_AT_ONCE]
-            for file in unsynced:
-                file.sync()
+                unsynced = [file for file in self._open if file.is_dirty]
+            self.sync_many(unsynced)
             self._close_some()
 
     def _close_some(self) -> bool:

@@ -24,7 +24,7 @@ from store.worker import ThreadWorker, Workers
 _log = logging.getLogger(__name__)
 _PAGE_BYTES: Final = 4096
 _CHECKPOINT_LOG_BYTES: Final = 64 * 1024 * 1024
-_QUEUES_AT_ONCE: Final = 256
+_QUEUES_AT_ONCE: Final = 1024
 _PAUSE_S: Final = 0.001
 _BETWEEN_QUEUES: Final = failpoint("queue_flush.between_queues")
 _BEFORE_CHECKPOINT: Final = failpoint("queue_flush.before_checkpoint")
@@ -105,25 +105,25 @@ class QueueFlush:
 
     def _flush_queues(self, least_bytes: int) -> None:
         for queues in self._slices():
-            for queue in queues:
-                if queue.unflushed_bytes() >= least_bytes:
-                    files, end = queue.files_to_flush()
-                    for file in files:
-                        file.sync()
-                    queue.flushed(end)
-                    _BETWEEN_QUEUES()
+            self._flush([queue for queue in queues if queue.unflushed_bytes() >= least_bytes])
+
+    def _flush(self, queues: list[LogicQueue]) -> list[int]:
+        """Flush these queues together; return one past the last unit of each that is now on the disk."""
+        flushes = [queue.files_to_flush() for queue in queues]
+        files = [file for files, _ in flushes for file in files]
+        if files:
+            self._table.files.sync_many(files)
+            _BETWEEN_QUEUES()
+        ends = [end for _, end in flushes]
+        for queue, end in zip(queues, ends, strict=True):
+            queue.flushed(end)
+        return ends
 
     def _flush_and_list(self, log_offset: int) -> QueueList:
         """Flush all queues, whose records lie before `log_offset` at least; return how far each is flushed."""
         found = QueueList(log_offset, log_min_offset=self._log.min_offset)
         for queues in self._slices():
-            for queue in queues:
-                files, end = queue.files_to_flush()
-                for file in files:
-                    file.sync()
-                queue.flushed(end)
-                if files:
-                    _BETWEEN_QUEUES()
+            for queue, end in zip(queues, self._flush(queues), strict=True):
                 if end:
                     found.end_units[queue.topic, queue.queue_id] = end
                     if queue.first_unit:

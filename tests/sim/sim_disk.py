@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
-from store.disk import Content
+from store.disk import Content, DiskFile
 from tests.sim.sim_image import Crash, Directory, File, Node, Subset
 
 ROOT: Final = Path("/sim")
@@ -42,10 +42,10 @@ class Fault:
 class SimFile:
     """An open file.  It stays usable when its name is gone, and not after `close`."""
 
-    def __init__(self, disk: "SimDisk", path: Path, file: File, new_in: list[Directory]) -> None:
+    def __init__(self, disk: "SimDisk", path: Path, file: File, *, is_new: bool) -> None:
         self._disk = disk
         self._file = file
-        self._new_in = new_in
+        self._is_new = is_new
         self._is_open = True
         self._view: memoryview | None = None
         self.path = path
@@ -77,18 +77,13 @@ class SimFile:
             raise DiskFailed(f"sync {self.path}: {_words(fault)}")
         self._file.sync()
         self._disk.done("sync", self.path)
-        directories, self._new_in = self._new_in, []
-        for directory in directories:
-            self._disk.sync_directory(directory, self.path)
+        if self._is_new:
+            self._disk.sync_names(self.path)
+            self._is_new = False
 
-    def cut(self, position: int) -> None:
-        self._check_open("cut")
-        for length in (position, self.size_bytes):
-            fault = self._disk.fault_at("resize", self.path)
-            if fault is not None:
-                raise fault.error(f"cut {self.path}: {_words(fault)}")
-            self._file.resize(self._disk.next_number(), length)
-            self._disk.done("resize", self.path, (length,))
+    def read(self, position: int, size_bytes: int) -> bytes:
+        self._check_open("read")
+        return bytes(memoryview(self._file.buffer)[position : min(position + size_bytes, self.size_bytes)])
 
     def content_end(self, position: int) -> int:
         self._check_open("read")
@@ -126,6 +121,8 @@ class SimDisk:
         self.fault: Callable[[str, Path], Fault | None] | None = None
         self.used = 0.1
         self._syncs_names = syncs_names
+        # Directories in which another one is new: what the process that uses the disk knows of that.
+        self._unsynced: set[int] = set()
         self._trace = hashlib.sha256()
         self._held: set[Path] = set()
         self._numbers = 0
@@ -145,8 +142,9 @@ class SimDisk:
         return left
 
     def kill(self) -> None:
-        """Every process that used the disk is gone: no lock is held.  Nothing else changes."""
+        """Every process that used the disk is gone, and with it what it held and knew.  Nothing else changes."""
         self._held.clear()
+        self._unsynced.clear()
 
     @property
     def trace(self) -> str:
@@ -196,11 +194,19 @@ class SimDisk:
         directory.sync()
         self.done("sync_directory", path)
 
+    def sync_names(self, path: Path) -> None:
+        """Make the name of a file durable, and those of new directories on the way to it."""
+        above = self._above(path)
+        for directory in reversed(above):
+            if directory is above[-1] or directory.number in self._unsynced or self._syncs_names:
+                self.sync_directory(directory, path)
+                self._unsynced.discard(directory.number)
+
     # Disk
 
     def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> SimFile:
         fault = self.fault_at("create", path)
-        new_in = self._make_directories(path.parent)
+        self._unsynced.update(directory.number for directory in self._make_directories(path.parent))
         directory = self._expect_directory(path.parent)
         file = directory.entries.get(path.name)
         if file is None:
@@ -218,10 +224,10 @@ class SimDisk:
             raise fault.error(f"create {path}: {_words(fault)}")
         file.resize(self.next_number(), size_bytes)
         self.done("resize", path, (size_bytes,))
-        return SimFile(self, path, file, new_in)
+        return SimFile(self, path, file, is_new=True)
 
     def open(self, path: Path, *, preallocate: bool) -> SimFile:
-        return SimFile(self, path, self._expect_file(path, "open"), self._above(path) if self._syncs_names else [])
+        return SimFile(self, path, self._expect_file(path, "open"), is_new=self._syncs_names)
 
     def names(self, directory: Path) -> list[str]:
         node = self._find(directory)
@@ -249,14 +255,15 @@ class SimDisk:
         return bytes(file.buffer[: file.size])
 
     def write_small(self, path: Path, content: bytes) -> None:
-        self._make_directories(path.parent)
+        for changed in self._make_directories(path.parent):
+            self.sync_directory(changed, path)
         directory = self._expect_directory(path.parent)
         fault = self.fault_at("write_small", path)
         is_new = path.name not in directory.entries
         if is_new:
             directory.change(self.next_number(), {path.name: File(self.next_number())})
             self.done("link", path)
-        file = SimFile(self, path, self._expect_file(path, "write"), [directory] if is_new else [])
+        file = SimFile(self, path, self._expect_file(path, "write"), is_new=False)
         if fault is not None:
             content = content[: int(len(content) * fault.arrived)]
         if content:
@@ -268,6 +275,8 @@ class SimDisk:
             file._file.resize(self.next_number(), len(content))
             self.done("resize", path, (len(content),))
         file.sync()
+        if is_new:
+            self.sync_directory(directory, path)
 
     def remove(self, path: Path) -> None:
         if self._find(path) is None:
@@ -275,6 +284,15 @@ class SimDisk:
         self._expect_file(path, "remove")
         self._unlink(path)
         self.sync_directory(self._expect_directory(path.parent), path)
+
+    def sync_many(self, files: Sequence[DiskFile]) -> None:
+        for file in files:
+            file.sync()
+
+    def sync_entries(self, directory: Path) -> None:
+        node = self._find(directory)
+        if isinstance(node, Directory):
+            self.sync_directory(node, directory / "*")
 
     def remove_tree(self, directory: Path) -> None:
         node = self._find(directory)
@@ -344,9 +362,13 @@ class SimDisk:
         node: Node = self._root
         above = []
         for part in path.parts[1:]:
-            assert isinstance(node, Directory)
+            if not isinstance(node, Directory):
+                break
             above.append(node)
-            node = node.entries[part]
+            found = node.entries.get(part)
+            if found is None:  # removed, and the file with it
+                break
+            node = found
         return above[1:]
 
     def _expect_file(self, path: Path, action: str) -> File:
@@ -363,7 +385,7 @@ class SimDisk:
         return node
 
     def _make_directories(self, directory: Path) -> list[Directory]:
-        """Make `directory` and its parents; the directories in which an entry is or will be new, innermost first."""
+        """Make `directory` and its parents; the directories in which another one is new, innermost first."""
         node = self._root
         changed: list[Directory] = []
         path = Path("/")
@@ -378,7 +400,7 @@ class SimDisk:
             elif isinstance(child, File):
                 raise DiskFailed(f"create {directory}: {os.strerror(errno.ENOTDIR)}")
             node = child
-        return [node, *reversed(changed)]
+        return changed[::-1]
 
     def _unlink(self, path: Path) -> None:
         fault = self.fault_at("remove", path)

@@ -16,6 +16,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("remoting/client.py", "sleep"): "edge: a closing client gives its connections a turn",
     # store
     ("store/disk.py", "disk"): "the seam itself: RealDisk",
+    ("store/real_file.py", "disk"): "part of the seam: RealDisk's files",
     ("store/store_lock.py", "disk"): "part of the seam: RealDisk's lock file",
     ("store/inspection/file_view.py", "disk"): "edge: opens files read-only, whatever state they are in",
     ("store/inspection/rebuild.py", "disk"): "edge: writes queues and index files anew",
