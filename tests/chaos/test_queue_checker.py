@@ -37,3 +37,9 @@ def test_one_offset_given_twice() -> None:
     made = checker()
     made.on_acknowledged("d", 0, 0)
     assert "queue 0 offset 0 was given to a and to d" in made.check(GOOD)
+
+
+def test_what_retention_removed_is_not_lost() -> None:
+    assert checker().check({0: [], 1: [(0, "c")]}, {0: 2}) == []
+    assert checker().check({0: [(1, "b")], 1: []}, {0: 1, 1: 0}) == ["c, acknowledged at (1, 0), is lost"]
+    assert checker().check({0: [(1, "b")], 1: []}, {0: 2, 1: 1}) == ["queue 0: offset 1 where 2 was expected"]
