@@ -18,7 +18,7 @@ REPAIR_PREFIX: Final = "repair-"
 # A checkpoint may be ahead of the clock by this much: several machines' clocks write into one log.
 _CLOCK_SLACK_MS: Final = 3_000
 _FIELDS: Final = struct.Struct(">" + "q" * (CHECKPOINT_DTYPE.itemsize // 8))
-_EMPTY_IS_FINE: Final = frozenset({"lock", "abort"})
+_OFFSET: Final = struct.Struct(">q")
 # Names at the top of a store that others than this package look after, and what they are.
 KNOWN_NAMES: Final = {
     "abort": "is there while a broker runs",
@@ -41,6 +41,8 @@ KNOWN_NAMES: Final = {
     "metadata": "the broker's metadata",
     "leases": "who holds segments until when",
     "queuelist": "how far each queue is on the disk",
+    "truncate": "a cut of the log that is being made; the next start finishes it",
+    "cut": "what a start cut off the log",
     "deletedtopics": "topics whose records in the log do not count",
     "lost+found": "made by the file system",
 }
@@ -110,6 +112,19 @@ def check_queue_list(root: Path, findings: Findings, log_end: int) -> bool:
         findings.add("queue-list", Severity.WRONG, "queuelist", text, "move it aside; the broker writes it anew")
         return False
     return True
+
+
+def intended_end(root: Path, findings: Findings) -> int | None:
+    """Where the log is to end, as ``truncate`` says, if a cut of it was begun and not finished."""
+    if not (root / "truncate").exists():
+        return None
+    content = _unsealed(root, "truncate", b"TRNC", findings, "the cut was not begun yet, and is not made")
+    if content is None or len(content) != _OFFSET.size:
+        return None
+    end: int = _OFFSET.unpack(content)[0]
+    text = f"a cut of the log to {end} was begun; the next start finishes it, and what is behind does not count"
+    findings.add("truncate", Severity.NOTE, "truncate", text)
+    return end
 
 
 def _unsealed(root: Path, name: str, kind: bytes, findings: Findings, effect: str) -> bytes | None:

@@ -29,6 +29,7 @@ from store.inspection.small_files import (
     check_top_level,
     committed_offsets,
     deleted_topics,
+    intended_end,
     read_checkpoint,
     topic_names,
 )
@@ -136,7 +137,8 @@ class StoreInspection:
     def _walk(self, progress: Progress) -> None:
         figures = self.figures
         figures.start = self.log.first_offset
-        stop = self._stable_end() if self.is_running else None
+        # While a broker runs it makes its cuts itself.
+        stop = self._stable_end() if self.is_running else intended_end(self.root, self.findings)
         start = self._late_start() if self.quick else figures.start
         figures.walked_from = start
         walk = LogInspection(self.log, start, stop, progress=progress)
@@ -198,9 +200,8 @@ class StoreInspection:
         names = []
         if (self.root / "queuelist").exists() and (is_log_shorter or are_queues_new or not self.queue_list_holds):
             names.append("queuelist")
-        if any(found.kind == "own-file" and found.path == "deletedtopics" for found in self.findings.kept):
-            names.append("deletedtopics")
-        return names
+        damaged = {found.path for found in self.findings.kept if found.kind == "own-file"}
+        return names + sorted(damaged & {"deletedtopics", "truncate"})
 
     def relative(self, path: Path) -> str:
         """`path` as findings name it."""
