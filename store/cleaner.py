@@ -238,7 +238,7 @@ class Cleaner:
     def _oldest_segment(self, leases: Iterable[Lease], now_ms: int) -> Segment:
         log = self._commit_log
         start, size = log.min_offset, log.segment_bytes
-        times = [partial(log.segment_time, start + size * k) for k in range(1, LOOK_AHEAD + 1)]
+        times = [partial(log.segment_time, start + size * k) for k in range(LOOK_AHEAD + 1)]
         expired = is_expired(now_ms, self._config.file_reserved_time, times)
         flushed = self._confirmation.flushed_offset
         return Segment(start, start + size, expired, held_from(leases), flushed, log.wrote_offset)

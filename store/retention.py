@@ -21,7 +21,7 @@ _LEAST_FORCED: Final = 0.30
 _LEAST_MAX_USED: Final = 0.10
 # Sends are taken again when the disk is this much below the ratio at which they were refused.
 HYSTERESIS: Final = 0.02
-# Segments behind the oldest whose times are looked at.  A clock that was ahead for a while may have marked one.
+# Segments behind the oldest that may begin with a time of the future before it is given up.
 LOOK_AHEAD: Final = 16
 # A step of the clock forward is believed after this time.
 _STEP_HOLDS_S: Final = 3600.0
@@ -110,14 +110,20 @@ def may_go(segment: Segment, reason: Reason) -> bool:
     return segment.is_expired and not held
 
 
-def is_expired(now_ms: int, reserved_hours: int, times_behind: Sequence[Callable[[], int]]) -> bool:
+def is_expired(now_ms: int, reserved_hours: int, times: Sequence[Callable[[], int]]) -> bool:
     """Whether the oldest segment's last record is older than `reserved_hours`.
 
-    `times_behind` give the store timestamps, ms, at which the next segments begin, -1 where there is none; those
-    after the first are asked only if the first is too new.  What was written before an old record is old.
+    `times` give the store timestamps, ms, with which that segment and the next ones begin, -1 where there is none.  The
+    second stands for the last record.  One from the future was written by a clock that was ahead, so the one after it
+    is asked.  The first must be as old: a clock that was behind for a while makes nothing expire.
     """
     limit = now_ms - reserved_hours * _HOUR_MS
-    return any(0 <= time() <= limit for time in times_behind[:LOOK_AHEAD])
+    own, *behind = times
+    for time in behind[:LOOK_AHEAD]:
+        time_ms = time()
+        if time_ms <= now_ms:
+            return 0 <= time_ms <= limit and (own() <= limit or own() > now_ms)
+    return False
 
 
 class RetentionClock:

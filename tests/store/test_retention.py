@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -100,28 +102,44 @@ def test_an_expired_segment_goes_for_any_reason(reason: Reason) -> None:
         ({"flushed_offset": 101}, True, True),
     ],
 )
-def test_what_holds_a_segment(changes: dict[str, int], ordinary: bool, forced: bool) -> None:
+def test_what_holds_a_segment(changes: dict[str, Any], ordinary: bool, forced: bool) -> None:
     segment = OLD._replace(**changes)
     assert [may_go(segment, reason) for reason in (Reason.TIME, Reason.SPACE, Reason.MANUAL)] == [ordinary] * 3
     assert may_go(segment, Reason.FORCED) is forced
 
 
-def test_age_is_that_of_the_record_behind() -> None:
-    limit = NOW_MS - 72 * HOUR_MS
-    assert is_expired(NOW_MS, 72, [lambda: limit])
-    assert not is_expired(NOW_MS, 72, [lambda: limit + 1])
-    assert not is_expired(NOW_MS, 72, [lambda: -1])
-    assert not is_expired(NOW_MS, 72, [])
+LIMIT_MS = NOW_MS - 72 * HOUR_MS
+OLD_MS, YOUNG_MS, FUTURE_MS = LIMIT_MS - HOUR_MS, LIMIT_MS + HOUR_MS, NOW_MS + 10_000 * HOUR_MS
 
 
-def test_a_clock_that_was_ahead_for_a_while_does_not_keep_a_segment_for_ever() -> None:
-    old, future = NOW_MS - 100 * HOUR_MS, NOW_MS + 10_000 * HOUR_MS
-    assert is_expired(NOW_MS, 72, [lambda: future, lambda: future, lambda: old])
+@pytest.mark.parametrize(
+    ("times", "expired"),
+    [
+        ([OLD_MS, LIMIT_MS], True),
+        ([OLD_MS, LIMIT_MS + 1], False),
+        ([OLD_MS, -1], False),  # nothing behind it
+        ([OLD_MS], False),
+        ([OLD_MS, YOUNG_MS, OLD_MS], False),
+        # A clock that was ahead for a while keeps nothing for ever, and makes nothing expire.
+        ([OLD_MS, FUTURE_MS, FUTURE_MS, OLD_MS], True),
+        ([FUTURE_MS, OLD_MS], True),
+        ([OLD_MS, FUTURE_MS, YOUNG_MS], False),
+        ([OLD_MS, FUTURE_MS, -1], False),
+        # A clock that was behind for a while makes nothing expire.
+        ([YOUNG_MS, OLD_MS], False),
+        ([YOUNG_MS, 0], False),
+    ],
+)
+def test_age_is_that_of_the_record_behind(times: list[int], expired: bool) -> None:
+    assert is_expired(NOW_MS, 72, [partial(int, time) for time in times]) is expired
+
+
+def test_few_segments_are_looked_at() -> None:
     asked = []
 
     def time() -> int:
         asked.append(1)
-        return future
+        return FUTURE_MS
 
     assert not is_expired(NOW_MS, 72, [time] * 100)
     assert len(asked) == LOOK_AHEAD
