@@ -3,9 +3,10 @@
 Source: RocketMQ 5.3.3, `BatchConsumeQueue`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -31,10 +32,11 @@ class BatchQueueInspection:
     first_bad: int = -1
     bad: int = 0
     _started: bool = False
+    _first_unit: int = 0
 
     def start(self) -> None:
         """Begin with the first unit for which there is a file."""
-        self.unit = self.files.first_offset // UNIT
+        self.unit = self._first_unit = self.files.first_offset // UNIT
 
     def unit_at(self, index: int) -> tuple[int, int, int, int]:
         """(physical offset, size, base offset, batch size) of a unit; zeros where there is none."""
@@ -51,6 +53,9 @@ class BatchQueueInspection:
         if base is None or number is None or not (base.isdigit() and number.isdigit()):
             return
         expected = (record.physical_offset, record.size_bytes, int(base), int(number))
+        if self._started and int(base) == 0:
+            # The topic was made anew: what the log said of it before no longer counts.
+            self.unit, self.first_bad, self.bad = self._first_unit, -1, 0
         while not self._started and self._is_older(record.physical_offset):
             self.unit += 1
         self._started = True
@@ -78,40 +83,67 @@ class BatchQueueInspection:
             self._note(self.unit)
 
 
-class BatchQueueTableInspection:
-    """The queues under ``batchconsumequeue/``."""
+def queue_records(found: RecordBatch | Record, topics: Set[str]) -> Iterator[Record]:
+    """The records of some topics that have a place in a queue."""
+    if isinstance(found, Record):
+        if found.topic in topics and found.in_consume_queue:
+            yield found
+        return
+    wanted = [number for number, topic in enumerate(found.topics) if topic in topics]
+    if not wanted:
+        return
+    for at in np.flatnonzero(np.isin(found.topic_index, wanted) & found.in_consume_queue).tolist():
+        position = int(found.positions[at])
+        record = decode(found.data[position : position + int(found.sizes[at])], check_crc=False)
+        if isinstance(record, Record):
+            yield record
 
-    def __init__(self, directory: Path, file_bytes: int | None = None) -> None:
+
+class BatchQueueTableInspection:
+    """The queues under ``batchconsumequeue/``, and those of `topics`, which should have some there.
+
+    Records of a topic before the physical offset that `deleted` has for it do not count.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        file_bytes: int | None = None,
+        topics: Set[str] = frozenset(),
+        deleted: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self._directory = directory
+        self._deleted = deleted
         self.by_key: dict[tuple[str, int], BatchQueueInspection] = {}
         for topic, is_directory, _ in list_directory(directory):
             for name, is_queue, _ in list_directory(directory / topic) if is_directory else ():
                 if is_queue and name.isascii() and name.isdigit():
-                    files = FileSequence(directory / topic / name, file_bytes)
-                    queue = self.by_key[topic, int(name)] = BatchQueueInspection(topic, int(name), files)
-                    queue.start()
-        self._topics = {topic for topic, _ in self.by_key}
+                    self._queue(topic, int(name), file_bytes)
+        self.topics = {topic for topic, _ in self.by_key} | topics
+        sizes = [queue.files.file_bytes for queue in self if queue.files.file_bytes]
+        self.file_bytes = file_bytes or max(set(sizes), key=sizes.count, default=0)
+        for queue in self:
+            queue.files.file_bytes = self.file_bytes or queue.files.file_bytes
 
     def __iter__(self) -> Iterator[BatchQueueInspection]:
         return iter(self.by_key.values())
 
+    def _queue(self, topic: str, queue_id: int, file_bytes: int | None) -> BatchQueueInspection:
+        files = FileSequence(self._directory / topic / str(queue_id), file_bytes)
+        queue = self.by_key[topic, queue_id] = BatchQueueInspection(topic, queue_id, files)
+        queue.start()
+        return queue
+
     def add(self, found: RecordBatch | Record) -> None:
         """Records of the log, in its order."""
-        if not self.by_key:
-            return
-        if isinstance(found, Record):
-            self._add(found)
-            return
-        wanted = [number for number, topic in enumerate(found.topics) if topic in self._topics]
-        for at in np.flatnonzero(np.isin(found.topic_index, wanted) & found.in_consume_queue).tolist():
-            position = int(found.positions[at])
-            record = decode(found.data[position : position + int(found.sizes[at])], check_crc=False)
-            if isinstance(record, Record):
-                self._add(record)
-
-    def _add(self, record: Record) -> None:
-        queue = self.by_key.get((record.topic, record.queue_id))
-        if queue is not None and record.in_consume_queue:
-            queue.add(record)
+        for record in queue_records(found, self.topics) if self.topics else ():
+            if record.physical_offset < self._deleted.get(record.topic, 0):
+                continue
+            queue = self.by_key.get((record.topic, record.queue_id))
+            if queue is None and record.queue_id >= 0 and "/" not in record.topic:
+                queue = self._queue(record.topic, record.queue_id, self.file_bytes or None)
+            if queue is not None:
+                queue.add(record)
 
     def finish(self) -> None:
         """The walk is over."""

@@ -7,6 +7,7 @@ from store.consume_queue import BLANK_SIZE
 from store.inspection.finding import Severity
 from store.inspection.queue_inspection import UNIT, Kind, LogBounds, QueueInspection
 from store.inspection.queue_table_inspection import LIGHT_PREFIX, end_entry
+from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
 
 if TYPE_CHECKING:
     from store.inspection.store_inspection import StoreInspection
@@ -53,7 +54,7 @@ def describe(store: "StoreInspection", topics: set[str] | None) -> None:
             findings.add("queue-absent", Severity.WRONG, path, text, _REBUILD)
     for batch in store.batch_queues:
         if batch.bad:
-            path = store.relative(batch.files.path_at(batch.first_bad * 46))
+            path = store.relative(batch.files.path_at(batch.first_bad * BATCH_CONSUME_QUEUE_UNIT_BYTES))
             text = f"{batch.bad} units do not agree with the log, the first is unit {batch.first_bad}"
             findings.add("batch-queue", Severity.WRONG, path, text, _REBUILD)
 

@@ -1,6 +1,6 @@
 """All ConsumeQueues of a store beside its log: sorts the log's records by queue and hands each queue its own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -25,8 +25,8 @@ class QueueTableInspection:
 
     Records of a topic before the physical offset that `deleted` has for it do not count.
 
-    `strays` are paths below it that are no queue.  `excluded` are queues of another kind: their records have no
-    entries here.  `missing` are queues that the log has records of and that have no folder.
+    `strays` are paths below it that are no queue.  `excluded` are topics whose queues are of another kind: their
+    records have no entries here.  `missing` are queues that the log has records of and that have no folder.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class QueueTableInspection:
         directory: Path,
         tags_codes: TagsCodes,
         file_bytes: int | None = None,
-        excluded: frozenset[Key] = frozenset(),
+        excluded: Set[str] = frozenset(),
         deleted: Mapping[str, int] = MappingProxyType({}),
         *,
         is_running: bool = False,
@@ -86,7 +86,7 @@ class QueueTableInspection:
         if not len(entries):
             return
         key = (topic, queue_id)
-        if key in self._excluded:
+        if topic in self._excluded:
             return
         queue = self.by_key.get(key) or self.missing.get(key)
         if queue is None:

@@ -34,6 +34,30 @@ _MAX_JUMP: Final = 1 << 24
 _MAX_TIME_DIFF_S: Final = (1 << 31) - 1
 
 
+def write_at(directory: Path, file_bytes: int, at: int, content: bytes) -> None:
+    """Write `content` at byte `at` of a sequence of files; makes those that are not there."""
+    while content:
+        position = at % file_bytes
+        piece = content[: file_bytes - position]
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / file_name(at - position)
+        with path.open("r+b" if path.exists() else "w+b") as file:
+            file.truncate(file_bytes)
+            file.seek(position)
+            file.write(piece)
+        at += len(piece)
+        content = content[len(piece) :]
+
+
+def sync_queue(directory: Path) -> None:
+    """Make the files of a queue durable, and their names."""
+    for path in directory.iterdir():
+        with path.open("r+b") as file:
+            os.fsync(file.fileno())
+    for folder in (directory, directory.parent, directory.parent.parent):
+        sync_directory(folder)
+
+
 class QueueFiles:
     """The new files of one queue."""
 
@@ -62,29 +86,14 @@ class QueueFiles:
             return
         for at in range(self.next_offset, self._written, _BLANKS_AT_ONCE):
             self._write(at, bytes(UNIT * min(_BLANKS_AT_ONCE, self._written - at)))
-        for path in self._directory.iterdir():
-            with path.open("r+b") as file:
-                os.fsync(file.fileno())
-        for directory in (self._directory, self._directory.parent, self._directory.parent.parent):
-            sync_directory(directory)
+        sync_queue(self._directory)
 
     def _blanks(self, start: int, end: int) -> None:
         for at in range(start, end, _BLANKS_AT_ONCE):
             self._write(at, _BLANK * min(_BLANKS_AT_ONCE, end - at))
 
     def _write(self, offset: int, content: bytes) -> None:
-        at = offset * UNIT
-        while content:
-            position = at % self._file_bytes
-            piece = content[: self._file_bytes - position]
-            self._directory.mkdir(parents=True, exist_ok=True)
-            path = self._directory / file_name(at - position)
-            with path.open("r+b" if path.exists() else "w+b") as file:
-                file.truncate(self._file_bytes)
-                file.seek(position)
-                file.write(piece)
-            at += len(piece)
-            content = content[len(piece) :]
+        write_at(self._directory, self._file_bytes, offset * UNIT, content)
 
 
 class QueueRebuild:

@@ -7,18 +7,29 @@ from pathlib import Path
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
 from store.inspection import repair_files
+from store.inspection.batch_rebuild import BatchQueueRebuild
 from store.inspection.file_sequence import FileSequence
 from store.inspection.finding import Findings
 from store.inspection.log_inspection import Gap, LogInspection
 from store.inspection.rebuild import IndexRebuild, QueueRebuild
 from store.inspection.repair_files import RepairFiles
-from store.inspection.repair_journal import OPEN, UNDONE, Action, Journal, RebuildIndex, RebuildQueues, describe
+from store.inspection.repair_journal import (
+    OPEN,
+    UNDONE,
+    Action,
+    Journal,
+    RebuildBatchQueues,
+    RebuildIndex,
+    RebuildQueues,
+    describe,
+)
 from store.inspection.repair_plan import plan
 from store.inspection.small_files import REPAIR_PREFIX, deleted_topics
 from store.inspection.store_inspection import StoreInspection, StoreShape
 from store.record import TagsCodes
 
 Told = Callable[[str], None]
+Rebuilding = RebuildQueues | RebuildBatchQueues | RebuildIndex
 
 
 def _silent(text: str) -> None:
@@ -62,19 +73,24 @@ class Repair:
         files = RepairFiles(self.root, folder)
         for action in journal.actions:
             self._told(describe(action))
-            if isinstance(action, RebuildQueues | RebuildIndex):
+            if isinstance(action, Rebuilding):
                 self._rebuild(files, journal, action)
             else:
                 files.apply(action)
         repair_files.mark(folder, journal)
 
-    def _rebuild(self, files: RepairFiles, journal: Journal, action: RebuildQueues | RebuildIndex) -> None:
+    def _rebuild(self, files: RepairFiles, journal: Journal, action: Rebuilding) -> None:
         """Walk the log once.  What an earlier try left is removed first."""
         log = FileSequence(self.root / journal.log_directory, journal.segment_bytes)
-        made: QueueRebuild | IndexRebuild
-        if isinstance(action, RebuildQueues):
+        made: QueueRebuild | BatchQueueRebuild | IndexRebuild
+        tags_codes = TagsCodes(journal.delay_levels)
+        if isinstance(action, RebuildBatchQueues):
             self._remove_made(files, action)
-            tags_codes = TagsCodes(journal.delay_levels)
+            deleted = deleted_topics(self.root, Findings())
+            directory = self.root / "batchconsumequeue"
+            made = BatchQueueRebuild(directory, tags_codes, action.file_bytes, action.queues, deleted)
+        elif isinstance(action, RebuildQueues):
+            self._remove_made(files, action)
             directory = self.root / "consumequeue"
             deleted = deleted_topics(self.root, Findings())
             made = QueueRebuild(directory, tags_codes, action.file_bytes, action.queues, action.skipped, deleted)
@@ -86,12 +102,13 @@ class Repair:
                 made.add(found)
         if isinstance(made, QueueRebuild) and isinstance(action, RebuildQueues):
             made.finish(action.blanks)
-        elif isinstance(made, IndexRebuild):
+        elif not isinstance(made, QueueRebuild):
             made.finish()
 
-    def _remove_made(self, files: RepairFiles, action: RebuildQueues) -> None:
+    def _remove_made(self, files: RepairFiles, action: RebuildQueues | RebuildBatchQueues) -> None:
+        folder = "consumequeue" if isinstance(action, RebuildQueues) else "batchconsumequeue"
         for topic, queue_id in action.queues:
-            files.remove(self.root / "consumequeue" / topic / str(queue_id))
+            files.remove(self.root / folder / topic / str(queue_id))
 
     def undo(self, name: str) -> list[str]:
         """Take back the repair whose side folder is `name`; what was done, for people."""
@@ -103,7 +120,7 @@ class Repair:
         said = []
         for action in reversed(journal.actions):
             said.append(describe(action))
-            if isinstance(action, RebuildQueues):
+            if isinstance(action, RebuildQueues | RebuildBatchQueues):
                 self._remove_made(files, action)
             elif isinstance(action, RebuildIndex):
                 files.remove(self.root / "index")

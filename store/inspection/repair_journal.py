@@ -98,6 +98,14 @@ class RebuildQueues(msgspec.Struct, tag="rebuildQueues", tag_field="action", ren
     reason: str
 
 
+class RebuildBatchQueues(msgspec.Struct, tag="rebuildBatchQueues", tag_field="action", rename="camel", frozen=True):
+    """Make these Batch ConsumeQueues, (topic, queue id), anew from the log."""
+
+    queues: list[tuple[str, int]]
+    file_bytes: int
+    reason: str
+
+
 class RebuildIndex(msgspec.Struct, tag="rebuildIndex", tag_field="action", rename="camel", frozen=True):
     """Make all index files anew from the log."""
 
@@ -107,7 +115,7 @@ class RebuildIndex(msgspec.Struct, tag="rebuildIndex", tag_field="action", renam
     reason: str
 
 
-Action = Write | Fill | Zero | Resize | Create | Move | Restore | RebuildQueues | RebuildIndex
+Action = Write | Fill | Zero | Resize | Create | Move | Restore | RebuildQueues | RebuildBatchQueues | RebuildIndex
 
 
 class Journal(msgspec.Struct, rename="camel"):
@@ -156,6 +164,9 @@ def describe(action: Action) -> str:
             names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in action.queues[:5])
             more = f" and {len(action.queues) - 5} more" if len(action.queues) > 5 else ""
             return f"consumequeue: rebuild {names}{more} from the log: {action.reason}"
+        case RebuildBatchQueues():
+            names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in action.queues[:5])
+            return f"batchconsumequeue: rebuild {names} from the log: {action.reason}"
         case RebuildIndex():
             return f"index: rebuild from the log: {action.reason}"
     return f"{action.path}: {what}: {action.reason}"

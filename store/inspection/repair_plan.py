@@ -16,6 +16,7 @@ from store.inspection.repair_journal import (
     Create,
     Fill,
     Move,
+    RebuildBatchQueues,
     RebuildIndex,
     RebuildQueues,
     Resize,
@@ -25,6 +26,7 @@ from store.inspection.repair_journal import (
 )
 from store.inspection.small_files import json_of, topic_names
 from store.inspection.store_inspection import StoreInspection
+from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES, BATCH_CONSUME_QUEUE_UNITS_PER_FILE
 from store.record import MIN_RECORD_BYTES
 
 _DEFAULT_SLOTS: Final = 5_000_000
@@ -41,6 +43,9 @@ def plan(store: StoreInspection, *, rebuild_queues: str | None = None, rebuild_i
     actions += rebuilt
     if store.index.is_damaged or rebuild_index:
         actions += _index(store)
+    batches = list(_batch_queues(store, rebuild_queues))
+    actions += batches
+    rebuilt += batches
     for name in store.own_files_to_drop(is_log_shorter=store.tail.end > store.tail.start, are_queues_new=bool(rebuilt)):
         actions.append(Move(name, "the broker writes it anew"))
     return [*actions, *_checkpoint(store), *_config(store.root, store.config)]
@@ -113,6 +118,17 @@ def _queues(store: StoreInspection, wanted: str | None) -> Iterator[Action]:
         names = [(queue.topic, queue.queue_id) for queue in rebuilt]
         size = store.queues.file_bytes or 300_000 * UNIT
         yield RebuildQueues(names, size, blanks, skipped, "queues and log disagree" if not wanted else "as asked")
+
+
+def _batch_queues(store: StoreInspection, wanted: str | None) -> Iterator[Action]:
+    rebuilt = [queue for queue in store.batch_queues if queue.bad or wanted in ("*", queue.topic)]
+    for queue in rebuilt:
+        if queue.files.parts or queue.files.strays:
+            yield Move(store.relative(queue.files.directory), "the queue is made anew")
+    if rebuilt:
+        names = [(queue.topic, queue.queue_id) for queue in rebuilt]
+        size = store.batch_queues.file_bytes or BATCH_CONSUME_QUEUE_UNITS_PER_FILE * BATCH_CONSUME_QUEUE_UNIT_BYTES
+        yield RebuildBatchQueues(names, size, "queues and log disagree" if not wanted else "as asked")
 
 
 def _entries_in_place(store: StoreInspection, queue: QueueInspection) -> Iterator[Action]:

@@ -193,6 +193,20 @@ def committed_offsets(root: Path) -> dict[tuple[str, str, int], int]:
     return offsets
 
 
+def batch_topics(root: Path) -> set[str]:
+    """The topics whose attribute ``queue.type`` is BatchCQ, as ``config/topics.json`` (or its .bak) has them."""
+    for name in ("topics.json", "topics.json.bak"):
+        table = (json_of(root / "config" / name) or {}).get("topicConfigTable")
+        if isinstance(table, dict):
+            found = set()
+            for topic, settings in table.items():
+                attributes = settings.get("attributes") if isinstance(settings, dict) else None
+                if isinstance(attributes, dict) and attributes.get("queue.type") == "BatchCQ":
+                    found.add(str(topic))
+            return found
+    return set()
+
+
 def topic_names(root: Path) -> set[str] | None:
     """The topics that ``config/topics.json`` (or its .bak) knows; None if neither can be read."""
     for name in ("topics.json", "topics.json.bak"):

@@ -23,6 +23,7 @@ from store.inspection.queue_inspection import LogBounds
 from store.inspection.queue_table_inspection import QueueTableInspection, end_entry
 from store.inspection.record_fields import store_timestamps
 from store.inspection.small_files import (
+    batch_topics,
     check_checkpoint,
     check_config,
     check_queue_list,
@@ -93,10 +94,13 @@ class StoreInspection:
         self.config: dict[str, bool] = {}
         self.was_clean = not (root / "abort").exists()
         tags_codes = TagsCodes(self.shape.delay_levels)
-        self.batch_queues = BatchQueueTableInspection(root / "batchconsumequeue", self.shape.batch_queue_file_bytes)
+        deleted = deleted_topics(root, self.findings)
+        self.batch_queues = BatchQueueTableInspection(
+            root / "batchconsumequeue", self.shape.batch_queue_file_bytes, batch_topics(root), deleted
+        )
         self.queues = QueueTableInspection(
-            root / "consumequeue", tags_codes, self.shape.queue_file_bytes, frozenset(self.batch_queues.by_key),
-            deleted_topics(root, self.findings), is_running=self.is_running,
+            root / "consumequeue", tags_codes, self.shape.queue_file_bytes, self.batch_queues.topics,
+            deleted, is_running=self.is_running,
         )  # fmt: skip
         self.index = IndexInspection(root, self.findings, self.shape.index_slots)
 
