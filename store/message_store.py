@@ -151,13 +151,20 @@ class MessageStore:
             _STOP_FLUSHED()
             if error is None:
                 self.index.shutdown()
-                self._queue_flush.flush_all()
-                _STOP_BEFORE_ABORT()
-                self._books.stopped()
-                _STOP_AFTER_ABORT()
+                self._write_stop()
         self._confirmation.answer_waiters(self.failure or StoreError("the store is shut down"))
         self._close()
         _log.info("state=stopped log_max=%d failed=%s", self._commit_log.wrote_offset, self.failure is not None)
+
+    def _write_stop(self) -> None:
+        """Write down that this is a clean stop, if there is room: else the next start does as after a crash."""
+        try:
+            self._queue_flush.flush_all()
+            _STOP_BEFORE_ABORT()
+            self._books.stopped()
+            _STOP_AFTER_ABORT()
+        except DiskFull as error:
+            _log.warning("state=stopping action=checkpoint-left-out reason=%r", str(error))
 
     def _snapshot(self) -> Checkpoint:
         checkpoint = self._confirmation.snapshot()

@@ -74,9 +74,15 @@ class FaultyDisk(RealDisk):
         self.write_fault: Callable[[Path], bool] | None = None
         self.write_error: type[DiskFull] | type[DiskFailed] = DiskFull
         self.create_fails = False
+        self.small_write_fails = False
         self.sync_fails = False
         self.syncs: list[Path] = []
         self.before_sync: Callable[[Path], None] = lambda path: None
+
+    def write_small(self, path: Path, content: bytes) -> None:
+        if self.small_write_fails:
+            raise DiskFull(f"write {path}")
+        super().write_small(path, content)
 
     def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> DiskFile:  # type: ignore[override]
         if self.create_fails:

@@ -52,3 +52,16 @@ def test_a_full_disk_postpones_the_checkpoint_and_ends_nothing(stores: Stores) -
     assert store.failure is None
     store = stores.reopen(store)
     assert store.max_offset("Orders", 0) == 1
+
+
+def test_a_stop_without_room_for_the_checkpoint_is_one_after_which_the_log_is_walked(stores: Stores) -> None:
+    disk = stores.disk = FaultyDisk()
+    store = stores.open()
+    store.append([message(body=b"%d" % k) for k in range(5)])
+    disk.small_write_fails = True
+    stores.close(store)
+    assert (stores.root / "abort").exists()
+    disk.small_write_fails = False
+    store = stores.open()
+    assert store.recovery is not None
+    assert (store.recovery.records, store.max_offset("Orders", 0)) == (5, 5)
