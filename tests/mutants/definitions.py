@@ -1,0 +1,308 @@
+"""Bugs to plant, each one small and each one a promise broken; the tests named must notice it.
+
+`old` stands exactly once in the file and is replaced by `new`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One planted bug: where, what becomes what, which promise that breaks, and the tests that are to see it."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    why: str
+    tests: tuple[str, ...]
+
+
+_GROUP_COMMIT: Final = ("tests/store/test_group_commit.py",)
+_FULL: Final = ("tests/store/test_disk_full.py", "tests/store/test_write_order.py")
+_ORDER: Final = ("tests/store/test_write_order.py",)
+_RECOVERY: Final = ("tests/store/test_recovery.py", "tests/store/test_truncation.py")
+_DISK: Final = ("tests/store/test_disk.py", "tests/store/test_write_order.py")
+
+MUTANTS: Final = (
+    # Syncs and acknowledgements
+    Mutant(
+        "log sync skipped",
+        "store/real_file.py",
+        "            os.fdatasync(self._descriptor)\n",
+        "",
+        "SYNC_FLUSH would acknowledge what a power cut takes",
+        _DISK,
+    ),
+    Mutant(
+        "acknowledged before the sync",
+        "store/confirmation.py",
+        "        return self.flushed_offset if self._is_sync_flush else self._log.wrote_offset\n",
+        "        return self._log.wrote_offset\n",
+        "with SYNC_FLUSH the confirm offset is what is written",
+        _GROUP_COMMIT,
+    ),
+    Mutant(
+        "failed sync counts as done",
+        "store/group_commit.py",
+        "            return flushed, failure\n",
+        "            return (wrote, None) if failure else (flushed, failure)\n",
+        "the flushed offset moves after a sync that failed",
+        _GROUP_COMMIT,
+    ),
+    Mutant(
+        "failed sync tried again",
+        "store/group_commit.py",
+        "            failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))\n"
+        "            return flushed, failure\n",
+        "            failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))\n"
+        "            try:\n"
+        "                for file in files:\n"
+        "                    file.sync()\n"
+        "            except StoreError:\n"
+        "                return flushed, failure\n",
+        "the kernel marked the lost pages clean, so the second sync says nothing",
+        _ORDER,
+    ),
+    Mutant(
+        "failure not latched",
+        "store/confirmation.py",
+        "        self.failure = error\n",
+        "",
+        "after a failed sync the next one would acknowledge again",
+        _GROUP_COMMIT,
+    ),
+    Mutant(
+        "waiters told success on failure",
+        "store/confirmation.py",
+        "            self._waiters.popleft()[1](error)\n",
+        "            self._waiters.popleft()[1](None)\n",
+        "a failed sync answers SEND_OK",
+        _GROUP_COMMIT,
+    ),
+    Mutant(
+        "published before it is confirmed",
+        "store/confirmation.py",
+        "        if not self._unconfirmed and self.confirm_offset >= batch.end_offset:\n",
+        "        if not self._unconfirmed:\n",
+        "consumers see what a crash then loses",
+        _GROUP_COMMIT,
+    ),
+    Mutant(
+        "read beyond the confirm offset",
+        "store/message_store.py",
+        "physical_offset + len(record) > self.confirm_offset",
+        "physical_offset + len(record) > self.wrote_offset",
+        "a message viewed by its id may be lost by a crash",
+        _ORDER,
+    ),
+    Mutant(
+        "index ahead of the confirm offset",
+        "store/index_builder.py",
+        "        if base >= confirm:\n            return False\n",
+        "        confirm = log.wrote_offset\n        if base >= confirm:\n            return False\n",
+        "a query finds what a crash then loses",
+        ("tests/store/test_index_service.py",),
+    ),
+    # Order and completeness of an append
+    Mutant(
+        "queue written before the log",
+        "store/appender.py",
+        "            _BEFORE_LOG_WRITE()\n",
+        "            for queue, _ in batch.touched:\n"
+        "                queue.write_pending()\n"
+        "            _BEFORE_LOG_WRITE()\n",
+        "after a crash a ConsumeQueue points to what is not there",
+        _ORDER,
+    ),
+    Mutant(
+        "queue offset not taken back",
+        "store/appender.py",
+        "        except BaseException:\n            _take_back(batch)\n            raise\n",
+        "        except BaseException:\n            raise\n",
+        "a batch that failed leaves a gap in its queue",
+        _FULL,
+    ),
+    Mutant(
+        "refused write left in the log",
+        "store/commit_log.py",
+        "            self.erase(chunks, error)\n            raise\n        self.wrote_offset = end_offset\n",
+        "            raise\n        self.wrote_offset = end_offset\n",
+        "recovery would take a refused message for a record",
+        _FULL,
+    ),
+    Mutant(
+        "off by one at the segment's end",
+        "store/appender.py",
+        "            if position + size > limit:\n",
+        "            if position + size > limit + 1:\n",
+        "a record leaves no room for the blank behind it",
+        ("tests/store/test_message_store.py",),
+    ),
+    Mutant(
+        "blank of a wrong size",
+        "store/record.py",
+        '    return struct.pack(">ii", size_bytes, MAGIC_BLANK)\n',
+        '    return struct.pack(">ii", size_bytes - 8, MAGIC_BLANK)\n',
+        "a walk of the log stops at the end of the first segment",
+        ("tests/store/test_message_store.py", "tests/store/test_recovery.py"),
+    ),
+    # Names on the disk
+    Mutant(
+        "no directory sync after a creation",
+        "store/real_file.py",
+        "            if self._is_new:\n",
+        "            if False:\n",
+        "a power cut takes a whole segment, though its content was synced",
+        _DISK,
+    ),
+    Mutant(
+        "names of a killed process not synced",
+        "store/bookkeeping.py",
+        "            self._disk.sync_entries(directory)\n",
+        "            pass\n",
+        "killed, started again, then a power cut: a segment is gone",
+        _ORDER,
+    ),
+    Mutant(
+        "configuration renamed without fsync",
+        "sprocket/common/atomic_file.py",
+        "        os.fsync(file.fileno())\n",
+        "",
+        "a power cut leaves an empty topics.json",
+        ("tests/common/test_atomic_file.py",),
+    ),
+    Mutant(
+        "rename of a configuration not synced",
+        "sprocket/common/atomic_file.py",
+        "    _AFTER_RENAME()\n    sync_directory(path.parent)\n",
+        "    _AFTER_RENAME()\n",
+        "a power cut brings the old topics.json back",
+        ("tests/common/test_atomic_file.py",),
+    ),
+    # Recovery
+    Mutant(
+        "cut without zeros",
+        "store/mapped_file_queue.py",
+        "            end = file.content_end(position)\n",
+        "            end = position\n",
+        "old records behind the cut come back",
+        _RECOVERY,
+    ),
+    Mutant(
+        "cut that is not synced",
+        "store/commit_log.py",
+        "            _CUT_BEFORE_SYNC()\n            located[0].sync()\n",
+        "            _CUT_BEFORE_SYNC()\n",
+        "what was cut is back after a power cut",
+        (*_RECOVERY, *_ORDER),
+    ),
+    Mutant(
+        "cut that leaves later segments",
+        "store/mapped_file_queue.py",
+        "            self._disk.remove(file.path)\n            _CUT_BETWEEN_FILES()\n",
+        "            _CUT_BETWEEN_FILES()\n",
+        "stale segments stand behind the log's end",
+        (*_RECOVERY, "tests/store/test_mapped_file_queue.py"),
+    ),
+    Mutant(
+        "cut without its intent",
+        "store/truncation.py",
+        "        if content:\n            self.begin(end)\n",
+        "",
+        "a crash in the middle of a cut leaves half of it",
+        _RECOVERY,
+    ),
+    Mutant(
+        "checkpoint from the future trusted",
+        "store/bookkeeping.py",
+        "            checkpoint.confirm_phy_offset = 0\n",
+        "            pass\n",
+        "recovery skips what no sync covered",
+        (*_RECOVERY, "tests/store/test_damage.py"),
+    ),
+    Mutant(
+        "CRC not checked in arrays",
+        "store/record_batch.py",
+        "    if check_crc:\n        fields.cut(",
+        "    if False:\n        fields.cut(",
+        "a damaged body is taken for whole",
+        ("tests/store/test_chunk_scan.py", "tests/store/test_recovery.py"),
+    ),
+    Mutant(
+        "CRC not checked record by record",
+        "store/record.py",
+        "    if check_crc:\n        damage = _damage(",
+        "    if False:\n        damage = _damage(",
+        "a damaged body is taken for whole",
+        ("tests/store/test_record.py", "tests/store/test_recovery.py"),
+    ),
+    Mutant(
+        "recovered log not synced",
+        "store/recovery.py",
+        "        for file in log.files_between(report.start_offset, report.end_offset):\n            file.sync()\n",
+        "",
+        "a killed process's records count as flushed and lie in the page cache alone",
+        _RECOVERY,
+    ),
+    Mutant(
+        "deleted topic not written down",
+        "store/message_store.py",
+        "            self._books.topic_deleted(topic)\n",
+        "            pass\n",
+        "after a crash a deleted topic's messages are back",
+        (*_RECOVERY, *_ORDER),
+    ),
+    # Start and stop
+    Mutant(
+        "lock not taken",
+        "store/store_lock.py",
+        "            return None\n",
+        "            return StoreLock(-1)\n",
+        "two brokers write one store",
+        ("tests/store/test_disk.py", "tests/store/test_message_store.py"),
+    ),
+    Mutant(
+        "abort removed before the flush",
+        "store/message_store.py",
+        "            _STOP_BEFORE_FLUSH()\n",
+        "            _STOP_BEFORE_FLUSH()\n            self._books.stopped()\n",
+        "a crash while stopping passes for a clean stop",
+        _ORDER,
+    ),
+    # Retention
+    Mutant(
+        "retention removes the last segment",
+        "store/retention.py",
+        "    if segment.end >= segment.wrote_offset or segment.end >= segment.flushed_offset:\n",
+        "    if False:\n",
+        "the log loses the segment that is being written",
+        ("tests/store/test_retention.py", "tests/store/test_cleaner.py"),
+    ),
+    Mutant(
+        "lease ignored",
+        "store/retention.py",
+        "    held = segment.held_from is not None and segment.held_from < segment.end\n",
+        "    held = False\n",
+        "a backup or Spark loses segments that it holds",
+        ("tests/store/test_retention.py", "tests/store/test_cleaner.py"),
+    ),
+    # Broker
+    Mutant(
+        "delay offset saved before the flush",
+        "broker/schedule.py",
+        "        while self._unflushed and self._unflushed[0][0] <= flushed_offset:\n",
+        "        while self._unflushed:\n",
+        "a crash loses delayed messages that were delivered and not flushed",
+        ("tests/broker/test_schedule.py",),
+    ),
+    Mutant(
+        "consumer offsets beyond the queue kept",
+        "broker/server.py",
+        "            self.offsets.clamp(self.store.max_offset)\n",
+        "",
+        "after a crash a group skips messages that are sent later",
+        ("tests/broker/test_server.py", "tests/broker/test_consumer_offsets.py"),
+    ),
+)
