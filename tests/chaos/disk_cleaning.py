@@ -28,9 +28,10 @@ APPENDED_MIB: Final = 80
 _LIMIT_S: Final = 60.0
 BODY_BYTES: Final = 128 * 1024
 _BODY: Final = bytes(BODY_BYTES)
-_PAUSE_S: Final = 0.01
-# Between appends to a disk that fills up: the store looks once a second.
-_FILL_PAUSE_S: Final = 0.1
+_PAUSE_S: Final = 0.003
+# Between appends to a disk that fills up: slower than the store looks at it.
+_FILL_PAUSE_S: Final = 0.05
+_LOOK_MS: Final = 100
 
 
 class Owner:
@@ -69,7 +70,7 @@ class Owner:
 
 def fill_and_free(root: Path) -> dict[str, Any]:
     """Appends are refused while the disk is full, and taken when it is not."""
-    owner = Owner(root / "store", clean_file_forcibly_enable=False)
+    owner = Owner(root / "store", clean_file_forcibly_enable=False, clean_resource_interval=_LOOK_MS)
     filler = root / "filler"
     assert owner.append() is None
     filler.write_bytes(bytes(57 * MIB))
@@ -87,8 +88,9 @@ def fill_and_free(root: Path) -> dict[str, Any]:
 def clean_by_ratio(root: Path) -> dict[str, Any]:
     """More than the disk holds goes through it."""
     owner = Owner(
-        root / "store", clean_resource_interval=100, delete_file_batch_max=1000, delete_commit_log_files_interval=1,
-        delete_consume_queue_files_interval=1, flush_interval_commit_log=20, disk_space_clean_forcibly_ratio=35,
+        root / "store", clean_resource_interval=_LOOK_MS, delete_file_batch_max=1000,
+        delete_commit_log_files_interval=1, delete_consume_queue_files_interval=1,
+        flush_interval_commit_log=20, disk_space_clean_forcibly_ratio=35,
     )  # fmt: skip
     refused = appended = 0
     started = time.monotonic()
