@@ -64,7 +64,9 @@ def shape_of(config: Path | None, segment_bytes: int | None) -> "StoreShape":
     return StoreShape(
         segment_bytes=segment_bytes or settings.mapped_file_size_commit_log,
         queue_file_bytes=settings.consume_queue_file_bytes,
-        index_slots=getattr(settings, "max_hash_slot_num", None),
+        batch_queue_file_bytes=settings.batch_consume_queue_file_bytes,
+        index_slots=settings.max_hash_slot_num,
+        index_units=settings.max_index_num,
         delay_levels=settings.message_delay_level,
         commit_log=settings.store_path_commit_log,
     )

@@ -21,7 +21,7 @@ from store.record_batch import RecordBatch
 HEADER_BYTES: Final = INDEX_HEADER_DTYPE.itemsize
 UNIT_BYTES: Final = INDEX_UNIT_DTYPE.itemsize
 # maxIndexNum is four times maxHashSlotNum by default.
-_UNITS_PER_SLOT: Final = 4
+UNITS_PER_SLOT: Final = 4
 # Units that are looked through for the end of a stretch of the log that does not agree.
 _SLACK_UNITS: Final = 64 * 1024
 _REBUILD: Final = "move the index aside; it is made anew from the log"
@@ -45,15 +45,15 @@ class IndexFileView:
     `slots` and `units` (unit 0 is never used) are views of the file; `count` is one past the last unit.
     """
 
-    def __init__(self, path: Path, slot_count: int | None = None) -> None:
+    def __init__(self, path: Path, slot_count: int | None = None, capacity: int | None = None) -> None:
         self.path = path
         self._view = FileView(path)
         size = self._view.size_bytes
         rest = size - HEADER_BYTES
-        shape = INDEX_SLOT_BYTES + _UNITS_PER_SLOT * UNIT_BYTES
+        shape = INDEX_SLOT_BYTES + UNITS_PER_SLOT * UNIT_BYTES
         slots = slot_count if slot_count is not None else rest // shape
         units = (rest - slots * INDEX_SLOT_BYTES) // UNIT_BYTES
-        is_whole = slots * INDEX_SLOT_BYTES + units * UNIT_BYTES == rest
+        is_whole = capacity in (None, units) and slots * INDEX_SLOT_BYTES + units * UNIT_BYTES == rest
         if slots < 1 or units < 1 or not is_whole or (slot_count is None and rest % shape):
             raise StoreError(f"{path}: {size} bytes are no size of an index file")
         data = self._view.data
@@ -76,7 +76,9 @@ class IndexFileView:
 class IndexInspection:
     """All index files of a store.  Feed it the log's records in order; `findings` gets what is wrong."""
 
-    def __init__(self, root: Path, findings: Findings, slot_count: int | None = None) -> None:
+    def __init__(
+        self, root: Path, findings: Findings, slot_count: int | None = None, capacity: int | None = None
+    ) -> None:
         self._root = root
         self._findings = findings
         self.is_damaged = False
@@ -91,7 +93,7 @@ class IndexInspection:
                 findings.add("index-stray", Severity.NOTE, f"index/{name}", text)
                 continue
             try:
-                self.files.append(IndexFileView(path, slot_count))
+                self.files.append(IndexFileView(path, slot_count, capacity))
             except StoreError as error:
                 self._wrong("index-size", f"index/{name}", str(error))
         self._at = 0  # file, and unit of it, that the next key of the log should have

@@ -7,7 +7,7 @@ from typing import Final
 from store.checkpoint import Checkpoint
 from store.consume_queue import BLANK_SIZE, ENTRY
 from store.inspection.filler import closing_blank
-from store.inspection.index_inspection import UNIT_BYTES
+from store.inspection.index_inspection import UNIT_BYTES, UNITS_PER_SLOT
 from store.inspection.queue_findings import needs_new_files
 from store.inspection.queue_inspection import UNIT, Kind, QueueInspection
 from store.inspection.queue_table_inspection import LIGHT_PREFIX
@@ -30,7 +30,6 @@ from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES, BATCH_CONSUME_QUEUE_UNI
 from store.record import MIN_RECORD_BYTES
 
 _DEFAULT_SLOTS: Final = 5_000_000
-_DEFAULT_CAPACITY: Final = 20_000_000
 
 
 def plan(store: StoreInspection, *, rebuild_queues: str | None = None, rebuild_index: bool = False) -> list[Action]:
@@ -158,7 +157,8 @@ def _blank_place(store: StoreInspection, physical_offset: int) -> int:
 
 
 def _index(store: StoreInspection) -> Iterator[Action]:
-    slots, capacity = _DEFAULT_SLOTS, _DEFAULT_CAPACITY
+    slots = store.shape.index_slots or _DEFAULT_SLOTS
+    capacity = store.shape.index_units or UNITS_PER_SLOT * slots
     for file in store.index.files:
         slots, capacity = file.slot_count, file.capacity
     if (store.root / "index").is_dir():

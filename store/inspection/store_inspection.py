@@ -45,6 +45,7 @@ class StoreShape:
     queue_file_bytes: int | None = None
     batch_queue_file_bytes: int | None = None
     index_slots: int | None = None
+    index_units: int | None = None
     delay_levels: str = DEFAULT_DELAY_LEVELS
     commit_log: Path | None = None
 
@@ -102,7 +103,7 @@ class StoreInspection:
             root / "consumequeue", tags_codes, self.shape.queue_file_bytes, self.batch_queues.topics,
             deleted, is_running=self.is_running,
         )  # fmt: skip
-        self.index = IndexInspection(root, self.findings, self.shape.index_slots)
+        self.index = IndexInspection(root, self.findings, self.shape.index_slots, self.shape.index_units)
 
     @property
     def total_bytes(self) -> int:

@@ -12,7 +12,7 @@ from store.record import Record, decode
 from tests.store.reading import records_of
 from tests.store.rig import Stores, message
 
-SHAPE = StoreShape(segment_bytes=16 * 1024, queue_file_bytes=20 * 50, index_slots=500)
+SHAPE = StoreShape(segment_bytes=16 * 1024, queue_file_bytes=20 * 50, index_slots=500, index_units=2_000)
 MESSAGES = 240
 
 

@@ -100,6 +100,7 @@ DAMAGES: list[Damage] = [
     lambda root: flip(root / "consumequeue/Orders/0" / file_name(0), 46),
     lambda root: (root / "consumequeue/Orders/0" / file_name(0)).unlink(),
     lambda root: flip(next((root / "index").iterdir()), 70),
+    lambda root: change(next((root / "index").iterdir()), lambda c: c.__delitem__(slice(9000, None))),
     lambda root: flip(root / "checkpoint", 1),
 ]
 
