@@ -28,7 +28,7 @@ GATHER_S: Final = 0.1
 # A thread that is far behind works and rests by turns, so that sends are not held up.
 _WORK_S: Final = 0.05
 # Slots and header of the file that grows go to it this often.
-_WRITE_S: Final = 1.0
+_WRITE_S: Final = 5.0
 # A clean stop reads what is not indexed yet for this long; what is left is read after the next start.
 _STOP_S: Final = 10.0
 

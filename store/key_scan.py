@@ -18,6 +18,7 @@ from remoting.message_properties import KEYS, UNIQ_KEY, parse
 from remoting.message_record import HEAD, SysFlag
 from store.distinct_names import WORD_BYTES, Integers, words_at
 from store.java_hashes import Hashes, java_hashes
+from store.property_pattern import texts_like_first
 from store.record import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Record
 from store.record_batch import RecordBatch
 
@@ -121,8 +122,9 @@ def entries_of(batch: RecordBatch) -> IndexEntries:
         records = np.concatenate((records, columns[:, 0]))
         numbers = np.concatenate((numbers, columns[:, 1]))
         key_hashes = np.concatenate((key_hashes, columns[:, 2].astype(np.int32)))
-    if alone or numbers.any():
-        order = np.argsort(records << 32 | numbers)
+    places = records << 32 | numbers
+    if (places[1:] < places[:-1]).any():
+        order = np.argsort(places)
         records, key_hashes = records[order], key_hashes[order]
     return IndexEntries(key_hashes, (batch.positions + batch.base)[records], _store_timestamps(batch)[records])
 
@@ -144,7 +146,15 @@ def _texts(batch: RecordBatch) -> tuple[_Texts, Flags]:
     is_alone = np.zeros(len(batch), np.bool_)
     uniques, keys = [], []
     properties_bytes = limits - batch.properties_at
-    for room in _ROOMS:
+    pieces = []
+    if len(batch):
+        first, text_places = texts_like_first(batch, properties_bytes)
+        chosen = np.flatnonzero(first & wanted)
+        for number, start, end in text_places:
+            ends = batch.properties_at[chosen] + end
+            pieces.append(_Texts(chosen, np.full(chosen.size, number), ends, np.full(chosen.size, end - start)))
+        wanted &= ~first
+    for room in _ROOMS if wanted.any() else ():
         chosen = wanted & (properties_bytes <= room) & (batch.properties_at + room <= len(batch.data))
         if chosen.any():
             records = np.flatnonzero(chosen)
@@ -155,7 +165,7 @@ def _texts(batch: RecordBatch) -> tuple[_Texts, Flags]:
             if not wanted.any():
                 break
     is_alone |= wanted
-    pieces = [_split(batch, limits, *_joined(uniques), 0, is_alone, by_blanks=False)]
+    pieces.append(_split(batch, limits, *_joined(uniques), 0, is_alone, by_blanks=False))
     pieces.append(_split(batch, limits, *_joined(keys), 1, is_alone, by_blanks=True))
     texts = _Texts(*(np.concatenate([getattr(piece, name) for piece in pieces]) for name in _Texts.__slots__))
     if is_alone.any():

@@ -106,3 +106,38 @@ def test_batch_equals_record_by_record(tmp_path: Path) -> None:
     assert len(joined(in_arrays)) > 1500
     assert np.all(np.concatenate([part.key_hashes for part in in_arrays]) >= 0)
     stores.close(store)
+
+
+@pytest.mark.parametrize("keys", ["", "KEYS\x01order-%06d\x02"])
+def test_properties_that_look_alike_but_for_some(tmp_path: Path, keys: str) -> None:
+    """Records of one producer, and among them such as differ from its pattern in one byte that matters."""
+    stores = Stores(tmp_path)
+    stores.fields["mapped_file_size_commit_log"] = 1 << 20
+    store = stores.open()
+    messages = []
+    for number in range(300):
+        text = f"WAIT\x01true\x02{UNIQUE % number}{keys % number if keys else ''}TAGS\x01abcd\x02END\x01{number:04d}"
+        if number % 10 == 3:
+            text = text.replace("true", "t\x02ue")
+        elif number % 10 == 5:
+            text = text.replace("TAGS", "KEYS")
+        elif number % 10 == 6:
+            text = text.replace("order-00", "order 00").replace("abcd", "a\x01cd")
+        elif number % 10 == 7:
+            text = text.replace("UNIQ_KEY\x01A", "UNIQ_KEY\x01\x02")
+        elif number % 10 == 8:
+            text += "a longer value" * (number % 60)
+        messages.append(message(f"Topic{number % 2}", properties=text.encode()))
+    store.append(messages)
+    in_arrays, one_by_one = [], []
+    for found in ChunkScan(store._commit_log, 0, check_crc=False):
+        if not isinstance(found, RecordBatch):
+            continue  # the last one
+        in_arrays.append(entries_of(found))
+        for position, size in zip(found.positions.tolist(), found.sizes.tolist(), strict=True):
+            record = decode(found.data[position : position + size])
+            assert isinstance(record, Record)
+            one_by_one.append(entries_of_record(record))
+    assert joined(in_arrays) == joined(one_by_one)
+    assert len(joined(in_arrays)) > 250
+    stores.close(store)
