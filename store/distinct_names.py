@@ -15,6 +15,8 @@ Words = npt.NDArray[np.uint64]
 WORD_BYTES: Final = 8
 # Keeps the first k bytes of a little-endian word.
 _KEEP: Final = np.array([(1 << 8 * count) - 1 for count in range(WORD_BYTES + 1)], np.uint64)
+# More different values than these are sorted.
+_FEW: Final = 16
 _FACTOR: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
 _SHIFT: Final = np.uint64(29)
 
@@ -22,6 +24,27 @@ _SHIFT: Final = np.uint64(29)
 def words_at(data: memoryview) -> Words:
     """The 8 bytes from each position of `data` on, as a little-endian number.  A view."""
     return np.ndarray((len(data) - WORD_BYTES + 1,), "<u8", data, 0, (1,))
+
+
+def groups_of(values: npt.NDArray[np.generic]) -> tuple[Integers, Integers]:
+    """A place of each different value, and for each place which of those its value is.
+
+    Sorting costs the same whatever the values are; a broker's log has few topics and tags, and is asked about them one
+    by one.
+    """
+    index = np.zeros(values.size, np.int64)
+    places = [0]
+    same = values == values[0]
+    while not same.all():
+        if len(places) == _FEW:
+            _, place, index = np.unique(values, return_index=True, return_inverse=True)
+            return place, index
+        place = int(same.argmin())
+        also = values == values[place]
+        index[also] = len(places)
+        places.append(place)
+        same |= also
+    return np.array(places, np.int64), index
 
 
 def distinct(data: memoryview, starts: Integers, lengths: Integers) -> tuple[list[bytes], Integers]:
@@ -42,10 +65,7 @@ def distinct(data: memoryview, starts: Integers, lengths: Integers) -> tuple[lis
     for row in rows:
         hashes = (hashes ^ row) * _FACTOR
         hashes ^= hashes >> _SHIFT
-    values, index = np.unique(hashes, return_inverse=True)
-    # Some place of each name; which one does not matter.
-    place = np.empty(values.size, np.int64)
-    place[index] = np.arange(starts.size)
+    place, index = groups_of(hashes)
     same = lengths == lengths[place][index]
     for row in rows:
         same &= row == row[place][index]

@@ -20,11 +20,15 @@ Positions = npt.NDArray[np.int64]
 
 _MAGIC_AT: Final = 4
 _PHYSICAL_OFFSET_AT: Final = 28
-_MAGIC: Final = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC_V1, MAGIC_V2)))
+# The two differ in their last byte.  A literal in front is what makes the search fast.
+_MAGIC_BYTES: Final = [struct.pack(">i", magic) for magic in (MAGIC_V1, MAGIC_V2)]
+_MAGIC: Final = re.compile(
+    re.escape(_MAGIC_BYTES[0][:3]) + b"[" + re.escape(_MAGIC_BYTES[0][3:] + _MAGIC_BYTES[1][3:]) + b"]"
+)
 _PHYSICAL_OFFSET: Final = struct.Struct(">q")
 # One cursor for each part.  A start point is looked for in a part's front only: with records so large that
 # it is often missed, few of them lie between two start points.
-_PART_BYTES: Final = 32 * 1024
+_PART_BYTES: Final = 64 * 1024
 _SEARCH_BYTES: Final = 4 * 1024
 # Cursors are looked after once in so many steps.
 _STEPS: Final = 16

@@ -14,7 +14,7 @@ from sprocket.common.errors import RequestError
 from sprocket.common.failpoints import failpoint
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
-from store.distinct_names import Integers
+from store.distinct_names import Integers, groups_of
 from store.inner_batch import message_count
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.logic_queue import LogicQueue, QueueType
@@ -106,7 +106,8 @@ class Redispatch:
         self._held.clear()
         self._held_records = 0
         # The records of a queue side by side, each queue's in the order of the log.
-        keys, groups = np.unique(all_keys, return_inverse=True)
+        places, groups = groups_of(all_keys)
+        keys = all_keys[places]
         if keys.size <= np.iinfo(np.uint16).max:
             groups = groups.astype(np.uint16)  # these are sorted by radix
         order = np.argsort(groups, kind="stable")
