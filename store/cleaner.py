@@ -208,6 +208,13 @@ class Cleaner:
         if not self._is_running or self._confirmation.failure is not None:
             return
         self._see(look.use)
+        try:
+            self._clean_what_is_due(look)
+        except StoreError as error:
+            # A file that cannot be read; it is tried again with the next look.
+            _log.error("action=not-cleaned reason=%r", str(error))
+
+    def _clean_what_is_due(self, look: Look) -> None:
         now_ms = self._retention_clock.now_ms()
         now_s = self._clock.monotonic()
         if now_s >= self._next_round_s:

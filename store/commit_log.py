@@ -220,7 +220,8 @@ class CommitLog:
         if located is None or offset + MIN_RECORD_BYTES > self.wrote_offset:
             return -1
         file, position = located
-        return store_timestamp_of(file.view[position : position + MIN_RECORD_BYTES])
+        # Not through the mapping: nobody else reads so old a segment, and a mapping holds a descriptor.
+        return store_timestamp_of(memoryview(file.read(position, MIN_RECORD_BYTES)))
 
     def drop_oldest(self) -> DiskFile:
         """Let go of the oldest segment, never the only one: the log then begins behind it.  Slices stay valid.

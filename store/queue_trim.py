@@ -4,10 +4,12 @@ Source: RocketMQ 5.3.3, `ConsumeQueue.correctMinOffset`, `deleteExpiredFile`, `C
 messages are all gone keeps its last file, and with it the offset at which it goes on.
 """
 
+import logging
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
+from sprocket.common.errors import StoreError
 from store.commit_log import CommitLog
 from store.consume_queue import BLANK_SIZE
 from store.consume_queue_table import ConsumeQueueTable
@@ -15,6 +17,7 @@ from store.disk import DiskFile
 from store.group_commit import Notify
 from store.logic_queue import LogicQueue
 
+_log = logging.getLogger(__name__)
 # Queues that one turn of the owner thread looks at: a send waits for no more than these.
 _QUEUES_PER_TURN: Final = 64
 
@@ -61,18 +64,26 @@ class QueueTrim:
             queue = self._table.by_key.get(key)
             known = self._oldest.get(key)
             if queue is not None and (known is None or known[0] is not queue or known[1] < self._log.min_offset):
-                self._trim(key, queue)
+                self._try_trim(key, queue)
         self._is_running = bool(self._todo)
         if self._is_running:
             self._notify(self._turn)
+
+    def _try_trim(self, key: tuple[str, int], queue: LogicQueue) -> None:
+        try:
+            self._trim(key, queue)
+        except StoreError as error:
+            # It is tried again when the log's minimum moves next.
+            _log.error("topic=%s queue=%d action=not-trimmed reason=%r", queue.topic, queue.queue_id, str(error))
 
     def _trim(self, key: tuple[str, int], queue: LogicQueue) -> None:
         unit = first_kept(queue, self._log.min_offset)
         raise_min(queue, queue.offset_of(unit))
         files = queue.drop_before(unit)
         # This may be one that is not confirmed yet.  The next message of an empty queue lies behind all there is.
-        entry = queue.unit(unit)
-        self._oldest[key] = (queue, self._log.wrote_offset if entry is None or entry[1] <= 0 else entry[0])
+        is_there = unit < queue.visible_units()[1] or queue.written_offset > queue.max_offset
+        entry = queue.unit(unit) if is_there else None
+        self._oldest[key] = (queue, self._log.wrote_offset if entry is None else entry[0])
         if files:
             self._dropped(queue, files)
 

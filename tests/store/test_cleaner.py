@@ -318,6 +318,28 @@ def test_a_file_that_cannot_be_removed_is_tried_again_before_the_next(cleaned: C
     assert cleaned.segments() == [4]
 
 
+def test_what_cannot_be_read_is_tried_again(cleaned: CleanedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    cleaned.fill(4, hours_each=100)
+    cleaned.configure(delete_when=ALL_HOURS)
+
+    def unreadable(*_: object) -> int:
+        raise DiskFailed("read: Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(cleaned.store._commit_log, "segment_time", unreadable)
+        cleaned.clean()
+    assert cleaned.segments() == [0, 1, 2, 3]
+    with monkeypatch.context() as broken:
+        broken.setattr("store.queue_trim.first_kept", unreadable)
+        cleaned.configure(delete_file_batch_max=1)
+        cleaned.clean()
+    assert (cleaned.segments(), cleaned.range()) == ([1, 2, 3], (0, 12))
+    # Readers step over what is gone.
+    assert cleaned.store.get("Orders", 0, 0, 32, 1 << 20).next_offset == 4
+    cleaned.clean(rounds=2)
+    assert (cleaned.segments(), cleaned.range()) == ([3], (9, 12))
+
+
 def test_a_segment_let_go_is_removed_before_a_clean_stop(cleaned: CleanedStore) -> None:
     cleaned.fill(3)
     cleaned.disk.log_used = 0.86
