@@ -1,6 +1,7 @@
 """What clients do to a broker that is about to die, and what can be read afterwards."""
 
 import asyncio
+import contextlib
 import struct
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -32,7 +33,8 @@ GROUP: Final = "chaos"
 QUEUES: Final = 4
 OUTSTANDING: Final = 32
 _OTHERS_S: Final = 0.02
-_TIMEOUT_S: Final = 10.0
+# Beyond what a busy machine, or a check between two steps of the loop, may take.
+_TIMEOUT_S: Final = 60.0
 _RETRY_S: Final = 0.05
 _KEY_BYTES: Final = 16
 # Small segments and queue files, and everything that is done now and then is done often: kills hit all of it.
@@ -49,6 +51,9 @@ PROPERTIES: Final = {
     # However full the disk of the machine is that runs the tests.
     "diskSpaceWarningLevelRatio": "100",
     "cleanFileForciblyEnable": "false",
+    # Small index files, so that they roll too.
+    "maxHashSlotNum": "2000",
+    "maxIndexNum": "4000",
 }
 # Segments go as soon as they are no longer written.
 CLEANING: Final = {
@@ -68,6 +73,10 @@ class Refused(Exception):
         super().__init__(f"{code}: {remark}")
         self.code = code
         self.remark = remark
+
+
+class Moved(Exception):
+    """What was to be read is no more in the queue."""
 
 
 class Load:
@@ -201,8 +210,11 @@ class Load:
         try:
             first = {}
             for queue, known in self._read.items():
-                first[queue] = await _min_offset(client, address, queue) if self._is_cleaned else 0
-                known += await read_queue(client, address, TOPIC, queue, first[queue] + len(known))
+                if self._is_cleaned:
+                    first[queue], messages = await _read_cleaned(client, address, queue)
+                    known += messages
+                else:
+                    known += await read_queue(client, address, TOPIC, queue, len(known))
             found = self.checker.check(self._read, first)
             return found + await self._commit_problems(client, address)
         finally:
@@ -289,6 +301,14 @@ async def _min_offset(client: RemotingClient, address: str, queue: int) -> int:
     return response.header(GetMinOffsetResponseHeader).offset
 
 
+async def _read_cleaned(client: RemotingClient, address: str, queue: int) -> tuple[int, list[tuple[int, str]]]:
+    """Where a queue begins, and its messages; again when retention moved its begin meanwhile."""
+    while True:
+        first = await _min_offset(client, address, queue)
+        with contextlib.suppress(Moved):
+            return first, await read_queue(client, address, TOPIC, queue, first)
+
+
 async def read_queue(
     client: RemotingClient, address: str, topic: str, queue: int, offset: int
 ) -> list[tuple[int, str]]:
@@ -311,6 +331,8 @@ async def read_queue(
             sub_version=0,
         )
         response = await client.invoke(address, RequestCode.PULL_MESSAGE, pull, timeout_s=_TIMEOUT_S)
+        if response.code == ResponseCode.PULL_OFFSET_MOVED:
+            raise Moved(f"{topic} queue {queue}: {offset} is gone")
         assert response.code == ResponseCode.SUCCESS, (topic, queue, offset, end, response)
         messages += records(response.body)
         offset = response.header(PullMessageResponseHeader).next_begin_offset

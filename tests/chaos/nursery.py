@@ -152,7 +152,7 @@ class ChaosBroker:
 
     def log_tail(self) -> str:
         """The end of what it logged."""
-        return self.log.read_text(errors="replace")[-4000:] if self.log.exists() else ""
+        return self.log.read_text(errors="replace")[-4000:].strip("\0") if self.log.exists() else ""
 
     def pause(self, limit_s: float = 30.0) -> None:
         """SIGSTOP, and wait until every thread stands still: one that is inside a sync ends that first."""

@@ -26,6 +26,8 @@ def read_store(root: Path) -> Content:
         mapped_file_size_commit_log=int(PROPERTIES["mappedFileSizeCommitLog"]),
         mapped_file_size_consume_queue=int(PROPERTIES["mappedFileSizeConsumeQueue"]),
         message_delay_level=PROPERTIES["messageDelayLevel"],
+        max_hash_slot_num=int(PROPERTIES["maxHashSlotNum"]),
+        max_index_num=int(PROPERTIES["maxIndexNum"]),
     )
     store = MessageStore(config, clock=SystemClock(), notify=lambda callback: callback())
     store.start()

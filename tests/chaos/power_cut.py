@@ -85,7 +85,7 @@ class PowerCuts:
             await asyncio.sleep(dice.uniform(0.005, 0.12))
             if work.done():
                 await work
-                raise AssertionError(f"the broker ended by itself\n{self._broker.log_tail()}")
+                raise AssertionError(f"the load ended by itself\n{self._broker.log_tail()}")
             if dice.random() < _KILL_SHARE:
                 outcome.kills += 1
                 await self._kill(work)

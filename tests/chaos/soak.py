@@ -11,6 +11,7 @@ import datetime
 import importlib.util
 import json
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ _ROOT: Final = Path(__file__).parents[2]
 # One sweep that takes longer hangs.
 _SWEEP_LIMIT_S: Final = 600.0
 _KILLS: Final = 100
-_CUTS: Final = 100
+_CUTS: Final = 50
 _FILLS: Final = 10
 Counts = Mapping[str, int]
 
@@ -72,6 +73,7 @@ class Sweep:
         except Exception as error:
             detail = str(error) if isinstance(error, Found | NotReached) else traceback.format_exc()
             self.failures.append(f"{self.name} seed {seed}: {detail}")
+            print(f"\nFAILURE {self.failures[-1]}\n", flush=True)
         self.seeds.append(seed)
         self.seconds += time.monotonic() - began
 
@@ -212,6 +214,7 @@ def main() -> None:
     deadline = start + 60 * arguments.minutes
     kinds = [kind for kind in sweeps() if arguments.only in kind.name]
     seed = arguments.seed
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the table is printed all the same
     try:
         while time.monotonic() < deadline and not all(kind.skipped for kind in kinds):
             for kind in kinds:
@@ -224,7 +227,7 @@ def main() -> None:
     failures = [failure for kind in kinds for failure in kind.failures]
     print("\n" + _table(kinds, began, (time.monotonic() - start) / 60))
     for failure in failures:
-        print(f"\nFAILURE {failure}")
+        print(f"\nFAILURE {failure}")  # again, where they are looked for
     sys.exit(1 if failures else 0)
 
 
