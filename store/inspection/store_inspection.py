@@ -6,6 +6,7 @@ run ahead of it, and an unfinished tail is no finding.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -35,6 +36,9 @@ from store.inspection.small_files import (
     topic_names,
 )
 from store.record import Record, TagsCodes
+
+# Newest entries of queues that are tried as a place from which to walk to the log's end.
+_TRIES: Final = 64
 
 
 @dataclass(frozen=True)
@@ -176,11 +180,10 @@ class StoreInspection:
         for part in self.log.parts:
             if part.size_bytes >= 8 and any(self.log.view(part).data[:8]):
                 start = part.start
-        for queue in self.queues:
-            last = end_entry(queue)
-            if last is not None and start < last[1] < self.log.end_offset and self._is_record(last[1]):
-                start = last[1]
-        return start
+        ends = [last[1] for queue in self.queues if (last := end_entry(queue)) is not None]
+        later = sorted({place for place in ends if start < place < self.log.end_offset}, reverse=True)
+        # The newest is a record unless something is damaged.
+        return next((place for place in later[:_TRIES] if self._is_record(place)), start)
 
     def _is_record(self, offset: int) -> bool:
         walk = LogInspection(self.log, offset, offset + self.log.file_bytes, check_crc=False)
