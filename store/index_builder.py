@@ -26,8 +26,8 @@ from store.record import MIN_RECORD_BYTES, Record, decode
 from store.record_batch import read_batch
 
 _log = logging.getLogger(__name__)
-_WALK_BYTES: Final = 8 * 1024 * 1024
-_BATCH_RECORDS: Final = 16 * 1024
+_WALK_BYTES: Final = 16 * 1024 * 1024
+_BATCH_RECORDS: Final = 32 * 1024
 
 
 class IndexBuilder:

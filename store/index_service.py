@@ -23,8 +23,9 @@ from store.key_scan import index_hash
 from store.worker import ThreadWorker, Workers
 
 _log = logging.getLogger(__name__)
-# How long confirmed messages gather before they are indexed; a query does not wait for it.
-GATHER_S: Final = 0.1
+# How long confirmed messages gather before they are indexed; a query does not wait for it.  Each of some two hundred
+# calls of a batch takes the interpreter's lock from the sends for a moment: few large batches cost them least.
+GATHER_S: Final = 0.5
 # A thread that is far behind works and rests by turns, so that sends are not held up.
 _WORK_S: Final = 0.05
 # Slots and header of the file that grows go to it this often.
