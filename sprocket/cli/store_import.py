@@ -1,14 +1,16 @@
 """`sprocket store import`: appends exported messages to a stopped or a new store."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 import click
 
 from sprocket.cli.client_session import HELP, CommandFailed, WrongUsage, json_option, print_json
 from sprocket.cli.store_commands import DIRECTORY, progress_bar, shape_of, shape_options, store_errors
-from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.errors import RequestError, StoreBusy, StoreError
 
 if TYPE_CHECKING:
     from store.inspection.record_row import Row
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
     from store.record import PendingMessage, TagsCodes
 
+Notices = SimpleQueue[Callable[[], None]]
+# Seconds, about, for which an import waits until the disk has caught up.
+_TRIES = 120
 _BATCH_ROWS = 512
 _BATCH_BYTES = 4 * 1024 * 1024
 
@@ -92,7 +97,8 @@ def _message(file: Path, number: int, row: "Row", tags_codes: "TagsCodes") -> "P
 
 
 def _append(file: Path, directory: Path, shape: "StoreShape", tags_codes: "TagsCodes") -> None:
-    store = _open(directory, shape)
+    notices: Notices = SimpleQueue()
+    store = _open(directory, shape, notices)
     try:
         batch: list[PendingMessage] = []
         size = 0
@@ -100,17 +106,34 @@ def _append(file: Path, directory: Path, shape: "StoreShape", tags_codes: "TagsC
             batch.append(_message(file, number, row, tags_codes))
             size += len(row.body)
             if len(batch) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-                store.append(batch)
+                _put(store, batch, notices)
                 batch, size = [], 0
         if batch:
-            store.append(batch)
+            _put(store, batch, notices)
     except RequestError as error:
         raise CommandFailed(f"{file}: near row {number}: {error.remark}; the rows before are imported") from None
+    except StoreError as error:
+        raise StoreError(f"{error}; the rows before are imported") from None
     finally:
         store.shutdown()
 
 
-def _open(directory: Path, shape: "StoreShape") -> "MessageStore":
+def _put(store: "MessageStore", batch: "list[PendingMessage]", notices: Notices) -> None:
+    """Append a batch, and do what the store's threads ask for; while the flush is behind, wait for it."""
+    for _ in range(_TRIES):
+        try:
+            store.append(batch)
+            break
+        except StoreBusy:
+            with suppress(Empty):
+                notices.get(timeout=1.0)()
+    else:
+        store.append(batch)
+    while not notices.empty():
+        notices.get()()
+
+
+def _open(directory: Path, shape: "StoreShape", notices: Notices) -> "MessageStore":
     """The store, with files of the size that those that are there have."""
     from sprocket.common.clock import SystemClock
     from store.config import StoreConfig
@@ -133,7 +156,7 @@ def _open(directory: Path, shape: "StoreShape") -> "MessageStore":
         mapped_file_size_consume_queue=queues.file_bytes or default.mapped_file_size_consume_queue,
         message_delay_level=shape.delay_levels,
     )
-    store = MessageStore(config, clock=SystemClock(), notify=lambda run: None)
+    store = MessageStore(config, clock=SystemClock(), notify=notices.put)
     store.start()
     return store
 

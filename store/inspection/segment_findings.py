@@ -1,11 +1,13 @@
 """What is said of the log's files and of the damage in them."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from store.inspection.finding import Severity
 
 if TYPE_CHECKING:
     from store.inspection.store_inspection import StoreInspection
+
+_PAGE_BYTES: Final = 4096
 
 
 def describe_files(store: "StoreInspection") -> None:
@@ -17,6 +19,9 @@ def describe_files(store: "StoreInspection") -> None:
     for part in log.misplaced():
         text = f"begins at no multiple of the segment size {log.file_bytes}: no broker can use it"
         findings.add("segment-name", Severity.LOSS, store.relative(part.path), text)
+    if len(log.parts) == 1 and store.shape.segment_bytes is None and log.file_bytes % _PAGE_BYTES:
+        text = f"the only segment has {log.file_bytes} bytes; if it was longer, say so: --segment-bytes, or -c"
+        findings.add("segment-size", Severity.NOTE, store.relative(log.parts[0].path), text)
     last_start = log.parts[-1].start if log.parts else 0
     for part in log.wrong_size():
         path = store.relative(part.path)
