@@ -156,7 +156,11 @@ class FailpointRounds:
                 return await self._serve(f"disk.write=error:ENOSPC@{20 + 3 * attempt};{clause}")
             case Scene.STOPPING:
                 return await self._stop(clause)
-        await self._serve("disk.before_allocate=kill@6" if scene is Scene.HALF_CREATED else "", 0.15)
+        if scene is Scene.HALF_CREATED:
+            # One of the files that are made while it serves is a segment.
+            await self._serve(f"disk.before_allocate=kill@{6 + attempt}")
+        else:
+            await self._serve("", 0.15)
         if scene is Scene.REBUILDING:
             self._remove_a_queue()
         self._broker.launch(clause)
