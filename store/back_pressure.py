@@ -48,8 +48,10 @@ class BackPressure:
     `most_waiting_bytes`; only at or above one of them it asks for the `refusal`.
     """
 
-    def __init__(self, config: StoreConfig, clock: Clock) -> None:
+    def __init__(self, config: StoreConfig, clock: Clock, flushing_s: Callable[[], float]) -> None:
         self._clock = clock
+        # How long the flush that runs now takes so far; 0 without one.
+        self._flushing_s = flushing_s
         self._use = DiskUse(0.0, 0.0)
         self._disk_full = False
         self._flush_s = self._last_flush_s = 0.0
@@ -85,11 +87,9 @@ class BackPressure:
 
     # What is seen
 
-    def looked(
-        self, use: DiskUse, flush_s: float, last_flush_s: float, unflushed_bytes: int, waiting_bytes: int
-    ) -> None:
-        """About once a second: how full the disk is, how long the running flush takes so far, what waits."""
-        self._use, self._flush_s, self._last_flush_s = use, flush_s, last_flush_s
+    def looked(self, use: DiskUse, last_flush_s: float, unflushed_bytes: int, waiting_bytes: int) -> None:
+        """About once a second: how full the disk is, how long the last flush took, what waits."""
+        self._use, self._flush_s, self._last_flush_s = use, self._flushing_s(), last_flush_s
         self._disk_full = Watermarks.of(self._config).refuses(use, self._disk_full)
         if self._busy_until_s and self._clock.monotonic() >= self._busy_until_s:
             self._busy_until_s = 0.0
@@ -111,6 +111,10 @@ class BackPressure:
         """The error for an append of `messages`; None if all is well again."""
         if self._busy_until_s and self._clock.monotonic() >= self._busy_until_s:
             self._busy_until_s = 0.0
+            self._settle()
+        if self._is_flush_slow():
+            # It may have ended since the last look.
+            self._flush_s = self._flushing_s()
             self._settle()
         cause = self._cause(unflushed_bytes, waiting_bytes)
         if cause is None:

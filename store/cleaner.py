@@ -90,7 +90,7 @@ class Cleaner:
         self._confirmation = confirmation
         self._group_commit = group_commit
         self._notify = notify
-        self.pressure = BackPressure(config, clock)
+        self.pressure = BackPressure(config, clock, group_commit.flushing_s)
         self.pressure.on_no_space = self._look_soon
         # Called with the log's minimum offset after it moved.
         self.on_trim: list[Callable[[int], None]] = []
@@ -196,7 +196,6 @@ class Cleaner:
         confirmation = self._confirmation
         self.pressure.looked(
             use,
-            self._group_commit.flushing_s(),
             self._group_commit.last_flush_s,
             self._commit_log.wrote_offset - confirmation.flushed_offset,
             confirmation.waiting_bytes,
