@@ -44,6 +44,12 @@ def catch_up(stores: Stores, store: MessageStore) -> None:
     assert done
 
 
+def give_a_turn(store: MessageStore) -> None:
+    """Wake the index and leave it the time to do what it can."""
+    store.index.when_indexed(FOREVER, lambda: None)
+    time.sleep(0.2)
+
+
 def bodies(store: MessageStore, key: str, most: int = 64, begin: int = 0, end: int = FOREVER) -> list[int]:
     found = []
     for view in MessageQuery(store.index, store.record_at, "Orders", key, most, begin, end).run():
@@ -231,7 +237,7 @@ def test_what_is_not_confirmed_is_not_indexed(stores: Stores) -> None:
     stores.fields["flush_disk_type"] = FlushDiskType.SYNC_FLUSH
     store = stores.open()
     send(store, 0, 10)
-    time.sleep(0.1)  # the thread has had its chance; the flush waits for the owner to hear of it
+    give_a_turn(store)  # the flush waits for the owner to hear of it
     assert store.confirm_offset == 0
     assert store.index.reached_offset == 0
     assert bodies(store, "U3") == []
@@ -249,7 +255,7 @@ def test_a_full_disk_only_delays_the_index(stores: Stores) -> None:
     disk.write_fault = lambda path: path.parent.name == "index"
     disk.write_error = DiskFull
     send(store, 0, 40)
-    time.sleep(0.1)
+    give_a_turn(store)
     assert store.failure is None
     assert bodies(store, "U3") == []
     disk.write_fault = None
@@ -267,7 +273,7 @@ def test_switched_off_it_answers_from_what_is_there_and_catches_up_later(stores:
     stores.fields["message_index_enable"] = False
     store = stores.open()
     send(store, 20, 40)
-    time.sleep(0.1)
+    give_a_turn(store)
     assert bodies(store, "group-1") == list(range(10, 20))
     assert bodies(store, "group-2") == []
     stores.close(store)
