@@ -10,6 +10,7 @@ import asyncio
 import datetime
 import importlib.util
 import json
+import logging
 import random
 import signal
 import subprocess
@@ -210,6 +211,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1000, help="of the first round; the suite's own are below 1000")
     parser.add_argument("--only", default="", help="sweeps whose name holds this")
     arguments = parser.parse_args()
+    logging.disable(logging.WARNING)  # what recoveries in this process say
     began, start = datetime.datetime.now(datetime.UTC).date().isoformat(), time.monotonic()
     deadline = start + 60 * arguments.minutes
     kinds = [kind for kind in sweeps() if arguments.only in kind.name]
