@@ -27,7 +27,8 @@ class QueueCheck:
         self._table = table
         # (physical offset, size) of the newest record before the list's log offset.
         self.newest: tuple[int, int] | None = None
-        # After a clean stop: one past the last byte of a record that an entry names and that is none.
+        # One past the last byte of a record that must be there: after a clean stop because an entry names it, with a
+        # list because the entry is one that it says is on the disk.
         self.claimed_offset = 0
 
     def keep_listed(self, listed: QueueList, deleted: DeletedTopics | None, *, clean: bool) -> None:
@@ -68,6 +69,8 @@ class QueueCheck:
                 self._expect(queue, start, oldest)
             if last is not None and last[0] < listed.log_offset and (self.newest is None or last[0] > self.newest[0]):
                 self.newest = last[:2]
+            if last is not None and not self._is_gone(last):
+                self.claimed_offset = max(self.claimed_offset, last[0] + last[1])
         queue.set_range(start, end, cut=not clean or not _is_empty(queue, end))
 
     def _expect(self, queue: LogicQueue, unit: int, entry: Entry | None) -> None:

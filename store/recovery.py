@@ -184,7 +184,11 @@ class Recovery:
         _VERIFIED()
         if check.newest is not None:
             self._check_newest(*check.newest, listed.log_offset)
-        return self._walk(max(listed.log_offset, self._log.min_offset))
+        report = self._walk(max(listed.log_offset, self._log.min_offset))
+        if check.claimed_offset > report.end_offset:
+            # Else entries would point behind the log's end, where other records will stand.
+            raise self._refusal(report.end_offset, report.reason, check.claimed_offset)
+        return report
 
     def _check_newest(self, physical_offset: int, size: int, promised: int) -> None:
         """The newest record is not walked again: see that it is whole."""
