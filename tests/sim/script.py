@@ -16,7 +16,7 @@ from store.record import SCHEDULE_TOPIC
 from tests.sim.log_model import LogModel, ReadLog, check_offsets, check_store
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_image import Subset, Survivors
-from tests.sim.sim_store import ALLOCATE, FLUSH, FLUSH_QUEUES, LOG_ROOT, SimStore
+from tests.sim.sim_store import ALLOCATE, FLUSH, FLUSH_QUEUES, INDEX, LOG_ROOT, SimStore
 
 LONG_TOPIC: Final = "Long_" + "x" * 150
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -31,6 +31,7 @@ _STEPS: Final[dict[str, int]] = {
     "flush_queues": 8,
     "allocate": 10,
     "run_notified": 10,
+    "index": 8,
     "pass_time": 8,
     "delete_topic": 4,
     "restart": 4,
@@ -178,6 +179,10 @@ class ScriptRun:
     def _do_run_notified(self) -> None:
         self.sim.step(FLUSH)
 
+    def _do_index(self) -> None:
+        self.clock.advance(1.5)
+        self.sim.step(INDEX)
+
     def _do_pass_time(self) -> None:
         self.clock.advance(self.rng.choice((0.001, 0.7, 3, 40)))
         self.sim.step(FLUSH_QUEUES)
@@ -193,6 +198,7 @@ class ScriptRun:
 
     def _do_restart(self) -> None:
         self.store.shutdown()
+        self.disk.kill()
         self._note_flushed()
         self.sim = self._open()
         self._recovered("restart", is_whole=True)

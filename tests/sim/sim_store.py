@@ -11,10 +11,11 @@ from tests.sim.sim_disk import ROOT, SimDisk
 STORE_ROOT: Final = ROOT / "store"
 LOG_ROOT: Final = STORE_ROOT / "commitlog"
 SEGMENT_BYTES: Final = 32 * 1024
-# Flush threads and allocator, by the names they go by.
+# Flush threads, allocator and index, by the names they go by.
 FLUSH: Final = "store-flush"
 FLUSH_QUEUES: Final = "store-flush-queues"
 ALLOCATE: Final = "store-allocate"
+INDEX: Final = "store-index"
 # What keeps files small; those that the store's configuration does not know are left out.
 _SMALL: Final[dict[str, Any]] = {
     "mapped_file_size_consume_queue": 20 * 48,
