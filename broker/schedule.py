@@ -20,7 +20,7 @@ from remoting.bodies.topic import DataVersion
 from remoting.fastjson import dumps
 from remoting.message_properties import REAL_QUEUE_ID, REAL_TOPIC, find
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFailed, RequestError, StoreError
+from sprocket.common.errors import CorruptRecord, DiskFailed, RequestError, StoreError
 from sprocket.common.failpoints import failpoint
 from store.config import parse_delay_levels
 from store.message_store import MessageStore, PendingMessage
@@ -255,8 +255,11 @@ class ScheduleService:
 
     def _restored(self, physical_offset: int, size_bytes: int) -> PendingMessage | None:
         """The message as it goes to its real topic; None if it cannot be read or has none."""
-        view = self._store.record_at(physical_offset, size_bytes)
-        record = "not in the log" if view is None else decode(view)
+        try:
+            view = self._store.record_at(physical_offset, size_bytes)
+            record = "not in the log" if view is None else decode(view)
+        except CorruptRecord as damage:
+            record = damage.reason
         if isinstance(record, Record):
             restored = self._real(record)
             if restored is not None:

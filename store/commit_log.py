@@ -137,6 +137,16 @@ class CommitLog:
             return None
         return self._view[offset - start : end - start]
 
+    def segment_at(self, offset: int) -> tuple[memoryview, int, int]:
+        """The segment that holds `offset`: its bytes, the first one's offset and its end; nothing if there is none."""
+        if not self._view_start <= offset < self._view_end:
+            self._turn_to(offset)
+        return self._view, self._view_start, self._view_end
+
+    def path_of(self, offset: int) -> Path:
+        """The file that holds `offset`."""
+        return self._files.path_at(offset - offset % self.segment_bytes)
+
     def _turn_to(self, offset: int) -> None:
         """Make the segment that holds `offset` the one that is read; none if there is none."""
         located = self._files.locate(offset)

@@ -133,6 +133,7 @@ class MessageStore:
         report = books.recover(self._tags_codes, check_crc=self.config.check_crc_on_recover)
         self.recovery = report
         _RECOVERED()
+        self._reader.cold.end_offset = self._commit_log.wrote_offset
         self._confirmation.begin(books.store_timestamp)
         self.index.load(books.index_timestamp, clean=books.was_clean)
         _log.info(
@@ -268,18 +269,25 @@ class MessageStore:
         max_bytes: int,
         matches: TagsFilter | None = None,
     ) -> GetResult:
-        """Messages of a queue from `offset` on, those that `matches` where given, within the transfer limits."""
+        """Messages of a queue from `offset` on, those that `matches` where given, within the transfer limits.
+
+        Raises `CorruptRecord` if the first of them is damaged; what is before a damaged one is given.
+        """
         queue = self._table.by_key.get((topic, queue_id))
         if queue is None:
             return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [], 0, 0, False)
         return self._reader.get(queue, offset, max_messages, max_bytes, matches)
 
     def record_at(self, physical_offset: int, size_bytes: int | None = None) -> memoryview | None:
-        """The record at `physical_offset`, without copying; None if there is none or it is not confirmed."""
+        """The record at `physical_offset`, without copying; None if there is none or it is not confirmed.
+
+        Raises `CorruptRecord` for one that is damaged, as `get` does.
+        """
         record = self._commit_log.record_at(physical_offset, size_bytes)
         if record is None or physical_offset + len(record) > self.confirm_offset:
             return None
-        return record
+        is_record = self._reader.cold.is_record(record, physical_offset, is_sure=size_bytes is not None)
+        return record if is_record else None
 
     def tags_codes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> npt.NDArray[np.int64]:
         """Tags codes of the queue's entries `first_offset` to before `end_offset`, within one ConsumeQueue file."""

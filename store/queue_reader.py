@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from store.cold_reads import ColdReads
 from store.commit_log import CommitLog
 from store.config import StoreConfig
 from store.consume_queue import BLANK_SIZE, ENTRY, UNIT, ConsumeQueue
@@ -51,6 +52,7 @@ class QueueReader:
             config.max_transfer_count_on_message_in_disk,
             config.max_transfer_bytes_on_message_in_disk,
         )
+        self.cold = ColdReads(log, config.store_path_root_dir)
         self.found_times = 0
         self.missed_times = 0
         self.transferred_messages = 0
@@ -58,7 +60,10 @@ class QueueReader:
     def get(
         self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: TagsFilter | None
     ) -> GetResult:
-        """Messages from `offset` on, within one ConsumeQueue file and within the configured limits."""
+        """Messages from `offset` on, within one ConsumeQueue file and within the configured limits.
+
+        A damaged record ends what is served; raises `CorruptRecord` if it is the first.
+        """
         min_offset, max_offset = queue.min_offset, queue.max_offset
         if not min_offset <= offset < max_offset:
             self.missed_times += 1
@@ -81,6 +86,10 @@ class QueueReader:
             if size_bytes <= max_bytes and size_bytes <= most_bytes:
                 last = fields[-2]
                 first = fields[0]
+                if first < self.cold.end_offset:
+                    good = self.cold.good_prefix(queue, range(offset, offset + count), fields[::2], sizes)
+                    if good < count:
+                        return self.get(queue, offset, good, max_bytes, None)
                 if last + fields[-1] - first == size_bytes:
                     # Neighbours in the queue that are neighbours in the log.
                     piece = self._log.slice_at(first, size_bytes)
@@ -155,14 +164,25 @@ class QueueReader:
         An entry holds ``counts[i]`` messages, one if that is not given.  With all of them taken the next read begins
         at `next_offset`.
         """
+        if counts is None:
+            counts = [1] * len(entries)
+        is_blank = entries["size"] == BLANK_SIZE
+        if is_blank.any():
+            # What was never in this queue, or what was damaged and is repaired.
+            kept: list[int] = np.flatnonzero(~is_blank).tolist()
+            entries, starts, counts = entries[kept], [starts[k] for k in kept], [counts[k] for k in kept]
         physical_offsets: list[int] = entries["physical_offset"].tolist()
         sizes: list[int] = entries["size"].tolist()
         if not sizes:
             return self._answer(queue, next_offset, _Collected(self._log, max_bytes))
-        if counts is None:
-            counts = [1] * len(sizes)
         most, most_bytes = self._limits(physical_offsets[0])
         max_messages = max(1, max_messages)
+        if physical_offsets[0] < self.cold.end_offset:
+            wanted = min(most, len(sizes))
+            good = self.cold.good_prefix(queue, starts[:wanted], physical_offsets[:wanted], sizes[:wanted])
+            if good < wanted:
+                next_offset, counts = starts[good], counts[:good]
+                physical_offsets, sizes = physical_offsets[:good], sizes[:good]
         count, size_bytes = sum(counts), sum(sizes)
         if count <= min(most, max_messages) and size_bytes <= min(max_bytes, most_bytes):
             slices = self._log.slices_of(physical_offsets, sizes)
@@ -229,7 +249,7 @@ class _Collected:
     def add(self, physical_offset: int, size: int, messages: int) -> None:
         """Take the record if the log has it, else remember that it is gone."""
         self.last_physical_offset = physical_offset
-        if size == BLANK_SIZE or physical_offset < self._skip_until:
+        if physical_offset < self._skip_until:
             self.missing = True
             return
         if self._log.slice_at(physical_offset, size) is None:

@@ -106,6 +106,9 @@ class StoreStatistics:
             "getMissTps": self._rates("missed"),
             "getTotalTps": self._rates("found", "missed"),
             "getTransferredTps": self._rates("transferred"),
+            # RocketMQ has none of these two: it does not look.
+            "damagedRecords": str(self._reader.cold.damaged_records),
+            "damagedReads": str(self._reader.cold.damaged_reads),
         }
 
 

@@ -22,7 +22,7 @@ from remoting.command import Request, Response
 from remoting.frames import ResponseTemplate
 from remoting.headers.pull import PullMessageRequestHeader
 from remoting.routes import Action, Lane, Resource, Route
-from sprocket.common.errors import RequestError
+from sprocket.common.errors import RequestError, SprocketError
 from store.get_result import GetResult, GetStatus
 from store.queue_reader import TagsFilter
 
@@ -125,6 +125,8 @@ class PullProcessor:
             response = self._pull(request, may_hold=False)
         except RequestError as error:
             response = Response(error.code, error.remark)
+        except SprocketError as error:
+            response = Response(error.response_code, str(error))
         except Exception as error:
             logger.exception("event=held_pull_failed topic=%s queue=%d", request.header.topic, request.header.queue_id)
             response = Response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

@@ -65,6 +65,8 @@ class DiskFailed(StoreError):
 class CorruptRecord(StoreError):
     """Bytes at a known place are not what was written there."""
 
+    response_code = _SYSTEM_ERROR
+
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(f"physical offset {offset}: {reason}")
         self.offset = offset

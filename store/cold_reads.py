@@ -1,0 +1,123 @@
+"""Checks records that this process did not append itself before anybody gets them.
+
+What lies on a disk for long may change there.  A record from before the store's start is compared with its CRC whenever
+it is read; what was appended since is in the page cache, as it was written, and is not.
+"""
+
+import logging
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from remoting.message_record import CRC_MASK, MAGIC_V1, MAGIC_V2
+from sprocket.common.errors import CorruptRecord
+from store.checksum import SEAL_BYTES, crc32, seal
+from store.commit_log import CommitLog
+from store.logic_queue import LogicQueue
+from store.record import MIN_RECORD_BYTES, decode
+
+_log = logging.getLogger(__name__)
+# total_size, magic, queue_id, queue_offset, physical_offset
+_HEAD: Final = struct.Struct(">ii4xi4xqq")
+_EMPTY: Final = memoryview(b"")
+# Damaged records that are written of and counted.
+_MAX_KNOWN: Final = 4096
+
+
+@lru_cache(maxsize=1024)
+def _parts_of(size: int) -> Callable[[memoryview, int], tuple[Any, ...]]:
+    """Gives the bytes of a record of `size` before its seal, and the seal: quicker than two slices."""
+    return struct.Struct(f"{size - SEAL_BYTES}s{SEAL_BYTES}s").unpack_from
+
+
+class ColdReads:
+    """The check, and what it found.  Lives in the owner thread."""
+
+    def __init__(self, log: CommitLog, root: Path) -> None:
+        self._log = log
+        self._root = root
+        # Records before this were there when the store started.
+        self.end_offset = 0
+        # Reads that met a damaged record.
+        self.damaged_reads = 0
+        self._known: set[int] = set()
+
+    def good_prefix(
+        self, queue: LogicQueue, starts: Sequence[int], physical_offsets: Sequence[int], sizes: Sequence[int]
+    ) -> int:
+        """How many of the first records of a read may be served.
+
+        The i-th begins at queue offset ``starts[i]``.  Records of which the log has no file are none of this check's
+        business.  Raises `CorruptRecord` if not even the first may be served.
+        """
+        magic, queue_id, head_of = queue.magic, queue.queue_id, _HEAD.unpack_from
+        view, base, end = _EMPTY, 0, 0
+        for number, (start, offset, size) in enumerate(zip(starts, physical_offsets, sizes, strict=True)):
+            if not base <= offset < end:
+                view, base, end = self._log.segment_at(offset)
+                if not base <= offset < end:
+                    continue
+            at = offset - base
+            if MIN_RECORD_BYTES <= size <= end - offset and head_of(view, at) == (size, magic, queue_id, start, offset):
+                sealed, tail = _parts_of(size)(view, at)
+                if tail == seal(crc32(sealed) & CRC_MASK):
+                    continue
+            reason = self._damage(view[at : at + size], size, offset, (queue_id, start))
+            if reason:
+                error = self._met(offset, reason, f"topic {queue.topic}, queue {queue_id}, queue offset {start}, ")
+                if not number:
+                    raise error
+                return number
+        return len(sizes)
+
+    @property
+    def damaged_records(self) -> int:
+        """How many different damaged records were met."""
+        return len(self._known)
+
+    def is_record(self, record: memoryview, physical_offset: int, *, is_sure: bool) -> bool:
+        """Whether the bytes at `physical_offset` are a record as it was written.
+
+        With `is_sure` there must be one, else somebody named the place who may be wrong.  Raises `CorruptRecord` if
+        there is one, from before the start, and it is damaged.
+        """
+        if is_sure and physical_offset >= self.end_offset:
+            return True
+        reason = self._damage(record, len(record), physical_offset, None)
+        if not reason:
+            return True
+        _, magic, _, _, own_offset = _HEAD.unpack_from(record)
+        looks_so = magic in (MAGIC_V1, MAGIC_V2) and own_offset == physical_offset
+        if is_sure or (looks_so and physical_offset < self.end_offset):
+            raise self._met(physical_offset, reason, "")
+        return False
+
+    def _damage(self, view: memoryview, size: int, physical_offset: int, place: tuple[int, int] | None) -> str:
+        """What is wrong with a record; empty for one that merely has no seal.  `place`: queue id and queue offset."""
+        if size < MIN_RECORD_BYTES or len(view) != size:
+            return f"the queue's entry gives it an impossible size, {size}"
+        record = decode(view, require_seal=self._log.requires_seals)
+        if isinstance(record, str):
+            return record
+        if record.physical_offset != physical_offset:
+            return f"record says physical offset {record.physical_offset}"
+        if place is not None and (record.queue_id, record.queue_offset) != place:
+            return f"record says queue {record.queue_id} offset {record.queue_offset}"
+        return ""
+
+    def _met(self, physical_offset: int, reason: str, where: str) -> CorruptRecord:
+        """Count a damaged record, and write of it once."""
+        self.damaged_reads += 1
+        path = self._log.path_of(physical_offset)
+        if physical_offset not in self._known and len(self._known) < _MAX_KNOWN:
+            self._known.add(physical_offset)
+            _log.error(
+                "physical_offset=%d state=damaged where='%sfile %s' reason=%r", physical_offset, where, path, reason
+            )
+        text = (
+            f"damaged, and not served: {reason} ({where}file {path}). `sprocket store check {self._root}` says what "
+            f"else is, `sprocket store repair {self._root}` lets readers pass it"
+        )
+        return CorruptRecord(physical_offset, text)
