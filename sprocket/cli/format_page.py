@@ -151,14 +151,15 @@ others, in the JSON of fastjson: keys that are numbers stand without quotes. The
 
 ## Sprocket's own files
 
-`queuelist` and `deletedtopics` begin with a head of {head} bytes:
+`queuelist`, `deletedtopics` and `truncate` begin with a head of {head} bytes:
 
 ```
 {sealed}
 ```
 
 `queuelist` (kind `QLST`) lists each queue and how much of it is on the disk. `deletedtopics` (kind `DTOP`) says up
-to which physical offset records of a deleted topic do not count. `leases/<name>.json` says who holds segments until
+to which physical offset records of a deleted topic do not count. `truncate` (kind `TRNC`, content an i64) says where the log is to end
+while a cut of it is made; `cut/` keeps what a start cut off. `leases/<name>.json` says who holds segments until
 when.
 
 `repair-<time>/` is made by `sprocket store repair`: `journal.json` says what was done, where and why, and the
@@ -311,7 +312,7 @@ def _sealed_layout() -> str:
     assert length == len(b"content")
     rows = (
         f" 0  magic     4 bytes  {magic.decode()}",
-        f" 4  kind      4 bytes  {kind.decode()} or DTOP",
+        f" 4  kind      4 bytes  {kind.decode()}, DTOP or TRNC",
         f" 8  version   i32      {version}",
         "12  length    i32      bytes of the content",
         f"16  crc       u32      CRC-32 of the content ({crc:08x} for the content `content`)",
