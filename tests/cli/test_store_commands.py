@@ -40,7 +40,9 @@ def damage(root: Path) -> None:
 
 def config_file(root: Path) -> Path:
     path = root.parent / "broker.conf"
-    path.write_text("mappedFileSizeCommitLog=16384\nmappedFileSizeConsumeQueue=1000\nmaxHashSlotNum=500\nmaxIndexNum=2000\n")
+    path.write_text(
+        "mappedFileSizeCommitLog=16384\nmappedFileSizeConsumeQueue=1000\nmaxHashSlotNum=500\nmaxIndexNum=2000\n"
+    )
     return path
 
 
