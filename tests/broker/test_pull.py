@@ -311,3 +311,22 @@ async def test_the_pulls_of_one_read_are_answered_in_order_in_one_stream(tmp_pat
             (record,) = records(frame[header_bytes:])
             assert bytes(record.body) == b"abcdefgh"[n : n + 1]
         writer.close()
+
+
+async def test_a_damaged_record_is_answered_with_its_place_and_what_to_do(tmp_path: Path) -> None:
+    async with hot_path(tmp_path) as path:
+        await send(path, *"0123")
+        # As after a start: all that is there is from before it.
+        path.store._reader.cold.end_offset = path.store.wrote_offset
+        entry = path.store.entry(TOPIC, 0, 2)
+        assert entry is not None
+        (segment,) = path.store.config.commit_log_path.glob("0" * 20)
+        with segment.open("r+b") as file:
+            file.seek(entry[0] + 20)  # its queue offset
+            file.write(bytes(8))
+        assert bodies(await path.pull()) == [b"0", b"1"]
+        response = await path.pull(queue_offset=2)
+        assert response.code == ResponseCode.SYSTEM_ERROR
+        for part in (f"topic {TOPIC}, queue 0, queue offset 2", str(segment), "sprocket store repair"):
+            assert part in (response.remark or "")
+        assert bodies(await path.pull(queue_offset=3)) == [b"3"]
