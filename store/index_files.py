@@ -83,7 +83,8 @@ class IndexFiles:
         if size != self._file_bytes:
             raise IndexDamaged(f"{path}: size is {size} bytes, configured are {self._file_bytes}")
         opened = self._disk.open(path, preallocate=False)
-        header = IndexHeader.decode(opened.view[:HEADER_BYTES])
+        # Not through the mapping: on a full tmpfs even a look at a page that was never written ends in SIGBUS.
+        header = IndexHeader.decode(memoryview(opened.read(0, HEADER_BYTES)))
         file = IndexFile(opened, self._slot_count, self._max_units, header, is_new=False)
         reason = file.header_fault()
         if reason is None and header.index_count > 1 and header.end_physical_offset >= log_end:

@@ -6,6 +6,7 @@ process's stdin: JSON with the arguments, together with the descriptors for the 
 """
 
 import ctypes
+import faulthandler
 import gc
 import json
 import os
@@ -46,6 +47,7 @@ def _fork(order: dict[str, Any], descriptors: list[int]) -> int:
             os.dup2(descriptor, target)
         os.environ.update(order["environment"])
         os.chdir(order["directory"])
+        faulthandler.enable()  # a SIGBUS says where
         status = _run(order["arguments"])
     except BaseException:
         traceback.print_exc()
