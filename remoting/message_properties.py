@@ -79,3 +79,17 @@ def find(properties: bytes, name: bytes) -> bytes | None:
     start += len(name)
     end = properties.find(b"\x02", start)
     return properties[start:] if end < 0 else properties[start:end]
+
+
+def find_last(properties: bytes, name: bytes) -> bytes | None:
+    """Value of the last property `name` that has one, in UTF-8, as `parse` gives it.  `name` ends with 0x01."""
+    start = properties.rfind(name)
+    while start >= 0:
+        if not start or properties[start - 1] == 2:
+            begin = start + len(name)
+            end = properties.find(b"\x02", begin)
+            value = properties[begin:] if end < 0 else properties[begin:end]
+            if value:
+                return value
+        start = properties.rfind(name, 0, start + len(name) - 1)
+    return None

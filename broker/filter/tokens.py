@@ -1,0 +1,119 @@
+"""The tokens of a SQL92 filter, taken one by one.
+
+Source: RocketMQ 5.3.3, `SelectorParser.jj`.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from remoting.codes import ResponseCode
+from sprocket.common.errors import RequestError
+
+# Longer expressions are refused.  RocketMQ states no limit of its own.
+MAX_EXPRESSION_CHARS: Final = 64 * 1024
+
+# Where several alternatives match, the longest stands first, as RocketMQ's scanner would choose.
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<skip> [ \t\n\r\f]+ | --[^\n\r]*+(?:\r\n|\n|\r) | /\*[^*]*+\*(?:\*|[^*/][^*]*+\*)*+/ )
+  | (?P<double> [0-9]++\.[0-9]*+(?:[eE][+-]?[0-9]+)? | \.[0-9]++(?:[eE][+-]?[0-9]+)? | [0-9]++[eE][+-]?[0-9]+ )
+  | (?P<integer> 0 | [1-9][0-9]*+[lL]? )
+  | (?P<string> '[^']*(?:''[^']*)*' )
+  | (?P<name> [A-Za-z_$][A-Za-z0-9_$]*+ )
+  | (?P<sign> <> | >= | <= | [=<>(),+\-] )
+    """,
+    re.VERBOSE,
+)
+_KEYWORDS: Final = frozenset(
+    {"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", "CONTAINS", "STARTSWITH", "ENDSWITH"}
+)
+
+
+class TokenType(Enum):
+    """What a token is, where its text alone does not say it."""
+
+    KEYWORD = "keyword"  # text in upper case
+    NAME = "name"
+    STRING = "string"  # text without quotes
+    INTEGER = "integer"
+    DOUBLE = "double"
+    SIGN = "sign"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """`position` counts characters from 1."""
+
+    type: TokenType
+    text: str
+    position: int
+
+    def __str__(self) -> str:
+        return "the end" if self.type is TokenType.END else repr(self.text[:40])
+
+
+class InvalidExpression(RequestError):
+    """An expression that is no filter; the text names position and cause."""
+
+    def __init__(self, position: int, cause: str) -> None:
+        super().__init__(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"invalid SQL92 filter, position {position}: {cause}")
+        self.position = position
+
+
+class Tokens:
+    """The tokens of `text`, of which `next` is the one that comes.
+
+    What follows behind the expression is never looked at, but for one token: RocketMQ accepts any text there.
+    Raises InvalidExpression for text that begins no token, when it comes to that.
+    """
+
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_EXPRESSION_CHARS:
+            raise InvalidExpression(MAX_EXPRESSION_CHARS + 1, f"longer than {MAX_EXPRESSION_CHARS} characters")
+        self._text = text
+        self._at = 0
+        self.next = self._read()
+
+    def take(self) -> Token:
+        """The next token; goes on to the one behind it."""
+        taken = self.next
+        self.next = self._read()
+        return taken
+
+    def is_keyword(self, *words: str) -> bool:
+        """Whether the next token is one of these keywords."""
+        return self.next.type is TokenType.KEYWORD and self.next.text in words
+
+    def is_sign(self, *signs: str) -> bool:
+        """Whether the next token is one of these signs."""
+        return self.next.type is TokenType.SIGN and self.next.text in signs
+
+    def expect(self, token_type: TokenType, text: str | None = None) -> Token:
+        """The next token, which has to be this; raises InvalidExpression."""
+        if self.next.type is not token_type or (text is not None and self.next.text != text):
+            raise InvalidExpression(self.next.position, f"expected {text or token_type.value}, found {self.next}")
+        return self.take()
+
+    def _read(self) -> Token:
+        while self._at < len(self._text):
+            position = self._at + 1
+            found = _TOKEN.match(self._text, self._at)
+            if found is None or found.lastgroup is None:
+                first = self._text[self._at]
+                cause = "the text does not end" if first == "'" else f"nothing begins with {first!r}"
+                raise InvalidExpression(position, cause)
+            self._at = found.end()
+            if found.lastgroup != "skip":
+                return _token(found.lastgroup, found.group(), position)
+        return Token(TokenType.END, "", len(self._text) + 1)
+
+
+def _token(group: str, text: str, position: int) -> Token:
+    if group == "name" and text.upper() in _KEYWORDS:
+        return Token(TokenType.KEYWORD, text.upper(), position)
+    if group == "string":
+        text = text[1:-1].replace("''", "'")
+    return Token(TokenType(group), text, position)
