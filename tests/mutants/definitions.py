@@ -87,7 +87,7 @@ MUTANTS: Final = (
         "        if not self._unconfirmed and self.confirm_offset >= batch.end_offset:\n",
         "        if not self._unconfirmed:\n",
         "consumers see what a crash then loses",
-        _GROUP_COMMIT,
+        _ORDER,
     ),
     Mutant(
         "read beyond the confirm offset",
@@ -220,7 +220,7 @@ MUTANTS: Final = (
         "            checkpoint.confirm_phy_offset = 0\n",
         "            pass\n",
         "recovery skips what no sync covered",
-        (*_RECOVERY, "tests/store/test_damage.py"),
+        _RECOVERY,
     ),
     Mutant(
         "CRC not checked in arrays",

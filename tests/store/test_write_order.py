@@ -119,7 +119,7 @@ def test_a_failed_sync_is_not_tried_again(stores: Stores, traced: TracedDisk) ->
     assert len(tries) == 1
 
 
-def test_nothing_can_be_viewed_before_it_is_confirmed(stores: Stores, traced: TracedDisk) -> None:
+def test_nothing_can_be_seen_before_it_is_confirmed(stores: Stores, traced: TracedDisk) -> None:
     store = stores.open()
     go_on = threading.Event()
 
@@ -128,9 +128,9 @@ def test_nothing_can_be_viewed_before_it_is_confirmed(stores: Stores, traced: Tr
 
     traced.before_sync = wait
     _, physical_offset, size = store.append([message()])[0]
-    assert store.record_at(physical_offset, size) is None
-    assert store.record_at(physical_offset) is None
+    shown = store.max_offset("Orders", 0), store.record_at(physical_offset, size), store.record_at(physical_offset)
     go_on.set()
+    assert shown == (0, None, None)
     until(stores, lambda: store.confirm_offset >= physical_offset + size)
     assert store.record_at(physical_offset, size) is not None
 
