@@ -112,7 +112,9 @@ class IndexFile:
         self._checked_slots()
 
     def _checked_slots(self) -> npt.NDArray[np.int32]:
-        slots = np.ndarray((self._slot_count,), ">i4", self._view, HEADER_BYTES).astype(np.int32)
+        # Not through the mapping: most of it was perhaps never written, see `header_fault`.
+        stored = self._file.read(HEADER_BYTES, self._slot_count * INDEX_SLOT_BYTES)
+        slots = np.frombuffer(stored, ">i4").astype(np.int32)
         used = int(np.count_nonzero(slots))
         if used != self.header.hash_slot_count:
             raise IndexDamaged(f"{self.path}: {used} slots are used, the header says {self.header.hash_slot_count}")
@@ -252,11 +254,15 @@ class IndexFile:
     # Checking
 
     def units(self, start: int, end: int) -> npt.NDArray[np.void]:
-        """Units `start` to before `end`, a view."""
-        return np.ndarray((end - start,), INDEX_UNIT_DTYPE, self._view, self._units_at + start * UNIT_BYTES)
+        """A copy of units `start` to before `end`."""
+        content = self._file.read(self._units_at + start * UNIT_BYTES, (end - start) * UNIT_BYTES)
+        return np.frombuffer(content, INDEX_UNIT_DTYPE)
 
     def header_fault(self) -> str | None:
-        """Why the header and the last unit cannot be those of an index file; None if they can."""
+        """Why the header and the last unit cannot be those of an index file; None if they can.
+
+        What may never have been written is not read through the mapping: a full tmpfs answers that with SIGBUS.
+        """
         header = self.header
         count = header.index_count
         if not 1 <= count <= self._max_units:
