@@ -141,7 +141,6 @@ def refused_for_good(run: ScriptRun) -> None:
     assert (run.store.flushed_offset, run.store.wrote_offset) == (flushed, wrote)
 
 
-@pytest.mark.xfail(strict=True, reason="the log's flush thread syncs a segment whose sync the queues' flush saw fail")
 def test_no_thread_syncs_a_segment_again_whose_sync_failed_in_another() -> None:
     run = started(3, sync_flush=False)
     for kind in ("append", "flush", "append"):
