@@ -101,7 +101,8 @@ def measure_flush(config: StoreConfig, queues: int) -> None:
             one_in_each(store, queues)
             flush = threading.Thread(target=store._queue_flush.flush_all)
         flush.start()
-        times, started = [], time.perf_counter()
+        times: list[float] = []
+        started = time.perf_counter()
         while flush.is_alive() or len(times) < 200:
             begun = time.perf_counter()
             with contextlib.suppress(StoreBusy):

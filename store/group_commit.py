@@ -72,6 +72,7 @@ class GroupCommit:
         self.syncs = 0
         # Held while files are synced: who closes one that was removed from the log takes it.
         self.busy = threading.Lock()
+        self._failure: DiskFailed | None = None
         self._flushing_since_s: float | None = None
         self.last_flush_s = 0.0
 
@@ -104,14 +105,17 @@ class GroupCommit:
 
     def _sync(self) -> tuple[int, DiskFailed | None]:
         flushed, wrote, files = self._pending()
+        if self._failure is not None:
+            return flushed, self._failure
         try:
             _BEFORE_SYNC()
             for file in files:
                 file.sync()
                 _AFTER_FILE()
         except StoreError as error:
-            failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
-            return flushed, failure
+            # Whichever thread met it: the next sync of the same pages would succeed, and they are lost.
+            self._failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
+            return flushed, self._failure
         self.syncs += 1
         return wrote, None
 

@@ -81,8 +81,8 @@ class MessageStore:
             self._confirmation.fail, workers,
         )  # fmt: skip
         self._queue_flush = QueueFlush(
-            config, clock, self._table, self._commit_log, self._snapshot, self._books.write_checkpoint,
-            notify, self._confirmation.fail, workers,
+            config, clock, self._table, self._commit_log, self._group_commit.flush, self._snapshot,
+            self._books.write_checkpoint, notify, self._confirmation.fail, workers,
         )  # fmt: skip
         self.cleaner = Cleaner(
             config, clock, self._disk, self._commit_log, self._table, self._confirmation, self._group_commit, notify,

@@ -44,6 +44,7 @@ class QueueFlush:
         clock: Clock,
         table: ConsumeQueueTable,
         log: CommitLog,
+        sync_log: Callable[[], tuple[int, DiskFailed | None]],
         snapshot: Callable[[], Checkpoint],
         write: Callable[[Checkpoint, QueueList], None],
         notify: Notify,
@@ -53,6 +54,7 @@ class QueueFlush:
         self._clock = clock
         self._table = table
         self._log = log
+        self._sync_log = sync_log
         self._snapshot = snapshot
         self._write = write
         self._notify = notify
@@ -84,8 +86,10 @@ class QueueFlush:
             checkpoint = self._snapshot()
             queue_list = self._flush_and_list(checkpoint.confirm_phy_offset)
             # What the queues say beyond the checkpoint must be in the log too, or a crash makes them say too much.
-            for file in self._log.files_between(checkpoint.confirm_phy_offset, self._log.wrote_offset):
-                file.sync()
+            if self._log.wrote_offset > checkpoint.confirm_phy_offset:
+                _, error = self._sync_log()
+                if error is not None:
+                    raise error
             _BEFORE_CHECKPOINT()
             self._write(checkpoint, queue_list)
             _AFTER_CHECKPOINT()
