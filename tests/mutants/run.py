@@ -1,6 +1,7 @@
 """Plants each mutant in a copy of HEAD and runs its tests: ``python -m tests.mutants.run [words of names]``.
 
-Writes RESULTS.md beside this file when all are run.  Status 1 when one survives, 2 when the tests fail without any.
+Writes RESULTS.md beside this file; what was not run keeps its line there.
+Status 1 when one survives, 2 when the tests fail without any.
 """
 
 import argparse
@@ -85,22 +86,28 @@ def try_mutant(directory: Path, mutant: Mutant) -> Result:
         path.write_text(source)
 
 
-def table(results: list[Result]) -> str:
-    """The page of results."""
-    caught = sum(bool(result.by) for result in results)
-    lines = [
+def row(result: Result) -> str:
+    """Its line of the page."""
+    found = f"`{result.by}`" if result.by else "**survived**"
+    return f"| {result.mutant.name} | {result.mutant.why} | {found} | {result.seconds:.1f} |"
+
+
+def page(results: list[Result], before: str) -> str:
+    """The page of results; what was not run now stands as it did before."""
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in before.splitlines() if line.startswith("| ")}
+    rows |= {result.mutant.name: row(result) for result in results}
+    lines = [rows[mutant.name] for mutant in MUTANTS if mutant.name in rows]
+    caught = sum("**survived**" not in line for line in lines)
+    head = [
         "# Planted bugs, and the tests that found them",
         "",
-        f"{datetime.datetime.now(datetime.UTC).date().isoformat()}: {caught} of {len(results)} caught."
+        f"{datetime.datetime.now(datetime.UTC).date().isoformat()}: {caught} of {len(lines)} caught."
         " Made by `python -m tests.mutants.run`; the bugs are in `definitions.py`.",
         "",
         "| Bug | Breaks | Found by | Seconds |",
         "|---|---|---|---|",
     ]
-    for result in results:
-        found = f"`{result.by}`" if result.by else "**survived**"
-        lines.append(f"| {result.mutant.name} | {result.mutant.why} | {found} | {result.seconds:.1f} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*head, *lines]) + "\n"
 
 
 def main() -> None:
@@ -121,8 +128,7 @@ def main() -> None:
         for mutant in chosen:
             results.append(try_mutant(directory, mutant))
             print(f"{results[-1].seconds:6.1f} s  {mutant.name}: {results[-1].by or 'SURVIVED'}", flush=True)
-    if not arguments.words:
-        RESULTS.write_text(table(results))
+    RESULTS.write_text(page(results, RESULTS.read_text() if RESULTS.exists() else ""))
     sys.exit(0 if all(result.by for result in results) else 1)
 
 
