@@ -31,8 +31,9 @@ from store.group_commit import GroupCommit, Notify
 from store.index_service import IndexService
 from store.logic_queue import QueueTypeOf, unknown_type
 from store.queue_flush import QueueFlush
-from store.queue_reader import QueueReader, TagsFilter, physical_memory_bytes
+from store.queue_reader import MessageFilter, QueueReader, TagsFilter, physical_memory_bytes
 from store.record import Appended, PendingMessage, TagsCodes
+from store.record_filter import RecordFilter
 from store.recovery import RecoveryReport
 from store.statistics import StoreStatistics
 from store.time_search import offset_by_time
@@ -267,7 +268,7 @@ class MessageStore:
         offset: int,
         max_messages: int,
         max_bytes: int,
-        matches: TagsFilter | None = None,
+        matches: MessageFilter | None = None,
     ) -> GetResult:
         """Messages of a queue from `offset` on, those that `matches` where given, within the transfer limits.
 
@@ -295,6 +296,14 @@ class MessageStore:
         if queue is None:
             return np.empty(0, np.int64)
         return queue.entries(first_offset, end_offset - first_offset)["tags_code"].astype(np.int64)
+
+    def has_wanted(self, topic: str, queue_id: int, first_offset: int, end_offset: int, wants: RecordFilter) -> bool:
+        """Whether one of the queue's messages `first_offset` to before `end_offset` is wanted.
+
+        True for more messages than one read may look at.
+        """
+        queue = self._table.by_key.get((topic, queue_id))
+        return queue is not None and self._reader.has_wanted(queue, first_offset, end_offset, wants)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Offset of the oldest message; 0 for an unknown queue."""

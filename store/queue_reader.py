@@ -16,9 +16,11 @@ from store.consume_queue import BLANK_SIZE, ENTRY, UNIT, ConsumeQueue
 from store.get_result import GetResult, GetStatus
 from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
 from store.logic_queue import LogicQueue
+from store.record_filter import RecordFilter
 
 # Given the tags codes (int64) of some entries, says which match.
 TagsFilter: TypeAlias = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]]
+MessageFilter: TypeAlias = TagsFilter | RecordFilter
 
 _MIN_PULL_BYTES: Final = 100
 _MAX_PULL_BYTES: Final = 128 * 1024 * 1024
@@ -58,7 +60,7 @@ class QueueReader:
         self.transferred_messages = 0
 
     def get(
-        self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: TagsFilter | None
+        self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: MessageFilter | None
     ) -> GetResult:
         """Messages from `offset` on, within one ConsumeQueue file and within the configured limits.
 
@@ -120,34 +122,72 @@ class QueueReader:
         offset: int,
         max_messages: int,
         max_bytes: int,
-        matches: TagsFilter,
+        matches: MessageFilter,
         available: int,
     ) -> GetResult:
         # RocketMQ walks entry by entry; here numpy picks the matching ones before any is looked at alone.
         limit = max(1, max_messages)
         count = min(max(self._max_scan_bytes // UNIT, limit), available, queue.max_offset - offset)
         entries = queue.entries(offset, count)
+        if isinstance(matches, RecordFilter):
+            wanted, scanned = self._wanted(entries, matches, limit)
+            starts = [offset + number for number in wanted]
+            return self._collect(queue, starts, entries[wanted], offset + scanned, limit, max_bytes)
         chosen = np.flatnonzero(matches(entries["tags_code"].astype(np.int64)))
         # A read that ends for want of matches goes on behind all it looked through; a full one behind its last.
         scanned = count if len(chosen) <= limit else int(chosen[limit])
         chosen = chosen[:limit]
-        starts: list[int] = (chosen + offset).tolist()
+        starts = (chosen + offset).tolist()
         return self._collect(queue, starts, entries[chosen], offset + scanned, limit, max_bytes)
 
     def _get_units(
-        self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: TagsFilter | None
+        self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: MessageFilter | None
     ) -> GetResult:
         """Records of a queue whose units hold many messages, from the one on in which the message at `offset` lies."""
         span = max(self._max_scan_bytes // BATCH_CONSUME_QUEUE_UNIT_BYTES, max_messages)
         units = queue.entries(offset, span)
         if not len(units):
             return self._no_file(queue, offset)
-        next_offset = int(units[-1]["base_offset"]) + int(units[-1]["batch_size"])
-        if matches is not None:
-            units = units[matches(units["tags_code"].astype(np.int64))]
+        if isinstance(matches, RecordFilter):
+            wanted, scanned = self._wanted(units, matches, max_messages)
+            last, units = units[scanned - 1], units[wanted]
+        else:
+            last = units[-1]
+            if matches is not None:
+                units = units[matches(units["tags_code"].astype(np.int64))]
+        next_offset = int(last["base_offset"]) + int(last["batch_size"])
         starts: list[int] = units["base_offset"].tolist()
         counts: list[int] = units["batch_size"].tolist()
         return self._collect(queue, starts, units, next_offset, max_messages, max_bytes, counts)
+
+    def _wanted(self, entries: npt.NDArray[np.void], wants: RecordFilter, limit: int) -> tuple[list[int], int]:
+        """Which `entries` have a wanted record, `limit` of them at most, and how many entries that took.
+
+        One whose record is gone is taken along, so that the answer can tell.
+        """
+        physical_offsets: list[int] = entries["physical_offset"][: wants.most_records].tolist()
+        sizes: list[int] = entries["size"][: wants.most_records].tolist()
+        if sizes:
+            limit = min(limit, self._limits(physical_offsets[0])[0])
+        wanted = []
+        for number, (physical_offset, size) in enumerate(zip(physical_offsets, sizes, strict=True)):
+            if size == BLANK_SIZE:
+                continue
+            record = self._log.slice_at(physical_offset, size)
+            if record is None or wants(record):
+                wanted.append(number)
+                if len(wanted) >= limit:
+                    return wanted, number + 1
+        return wanted, len(sizes)
+
+    def has_wanted(self, queue: LogicQueue, first_offset: int, end_offset: int, wants: RecordFilter) -> bool:
+        """Whether a record of the entries `first_offset` to before `end_offset` is wanted, or too many to look at."""
+        count = end_offset - first_offset
+        if count > wants.most_records:
+            return True
+        entries = queue.entries(first_offset, count)
+        is_cut_short = isinstance(queue, ConsumeQueue) and len(entries) < count
+        return is_cut_short or bool(self._wanted(entries, wants, 1)[0])
 
     def _collect(
         self,
