@@ -6,6 +6,7 @@ damaged on the disk.  Source of the cases: RocketMQ 5.3.3, `ConsumeQueue.recover
 
 from collections.abc import Callable
 
+from store.blank_entries import Entry, first_unit
 from store.commit_log import CommitLog
 from store.consume_queue import BLANK_SIZE
 from store.consume_queue_table import ConsumeQueueTable
@@ -14,9 +15,6 @@ from store.logic_queue import LogicQueue
 from store.queue_list import QueueList
 from store.record import MIN_RECORD_BYTES, Record, decode
 from store.redispatch import QueueIncomplete
-
-# (physical offset, size, tags code) of a unit.
-Entry = tuple[int, int, int]
 
 
 class QueueCheck:
@@ -61,7 +59,7 @@ class QueueCheck:
         oldest, last = queue.unit(first), queue.unit(end - 1)
         start = first
         if self._is_gone(oldest):
-            start = first_false(first, end, lambda unit: self._is_gone(queue.unit(unit)))
+            start = first_unit(queue, first, end, lambda entry: not self._is_gone(entry))
             oldest = queue.unit(start)
         if start < end:
             self._expect(queue, end - 1, last)
@@ -87,7 +85,7 @@ class QueueCheck:
     def _keep_front(self, queue: LogicQueue, bound: int, clean: bool) -> int:
         first = queue.first_unit
         end = first_false(first, queue.capacity_unit, lambda u: self._holds(queue, u, queue.unit(u), bound))
-        start = first_false(first, end, lambda u: self._is_gone(queue.unit(u)))
+        start = first_unit(queue, first, end, lambda entry: not self._is_gone(entry))
         if clean:
             self._note_claim(queue, end)
         queue.set_range(start, end, cut=not clean or not _is_empty(queue, end))

@@ -5,13 +5,12 @@ messages are all gone keeps its last file, and with it the offset at which it go
 """
 
 import logging
-from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
 from sprocket.common.errors import StoreError
+from store.blank_entries import first_unit
 from store.commit_log import CommitLog
-from store.consume_queue import BLANK_SIZE
 from store.consume_queue_table import ConsumeQueueTable
 from store.disk import DiskFile
 from store.group_commit import Notify
@@ -90,15 +89,7 @@ class QueueTrim:
 
 def first_kept(queue: LogicQueue, min_physical_offset: int) -> int:
     """The first visible unit whose record the log still holds; the end of the visible ones if it holds none."""
-
-    def is_kept(unit: int) -> bool:
-        entry = queue.unit(unit)
-        return entry is not None and entry[1] != BLANK_SIZE and entry[0] >= min_physical_offset
-
-    first, end = queue.first_unit, queue.visible_units()[1]
-    if first < end and is_kept(first):
-        return first
-    return first + bisect_left(range(first, end), True, key=is_kept)
+    return first_unit(queue, queue.first_unit, queue.visible_units()[1], lambda entry: entry[0] >= min_physical_offset)
 
 
 def raise_min(queue: LogicQueue, offset: int) -> bool:

@@ -4,9 +4,14 @@
 unless a batch has that very time.  Here both kinds of queue keep the rules of `ConsumeQueue`.
 """
 
+from typing import Final
+
+from store.blank_entries import next_entry
 from store.commit_log import CommitLog
 from store.get_result import Boundary
 from store.logic_queue import LogicQueue
+
+_NEVER: Final = 1 << 63
 
 
 def offset_by_time(queue: LogicQueue, log: CommitLog, timestamp_ms: int, boundary: Boundary) -> int:
@@ -21,18 +26,14 @@ def offset_by_time(queue: LogicQueue, log: CommitLog, timestamp_ms: int, boundar
         return queue.offset_of(high)
     start = low
     upper = boundary is Boundary.UPPER
+    end = high
     while low < high:
         middle = (low + high) // 2
-        time = store_time_of(queue, log, middle)
-        # A message that is gone (-1) is older than any time.
+        found = next_entry(queue, middle, end)
+        # A message that is gone (-1) is older than any time; nothing but blanks is newer.
+        time = _NEVER if found is None else log.store_time_at(found[1][0], found[1][1])
         if time <= timestamp_ms if upper else time < timestamp_ms:
             low = middle + 1
         else:
             high = middle
     return queue.offset_of(max(start, low - 1) if upper else low)
-
-
-def store_time_of(queue: LogicQueue, log: CommitLog, unit: int) -> int:
-    """Store timestamp, ms, of the record of a unit; -1 if there is none."""
-    entry = queue.unit(unit)
-    return -1 if entry is None else log.store_time_at(entry[0], entry[1])
