@@ -35,6 +35,8 @@ class Scene(Enum):
     STARTING = auto()
     # The same with a queue's file gone, so that all queues are made anew.
     REBUILDING = auto()
+    # The same with half a record behind the log's last.
+    TORN = auto()
     # The same with an empty last segment.
     HALF_CREATED = auto()
     # A write meets a full disk.
@@ -78,7 +80,7 @@ WAYS: Final = {
     "recovery.": Way(Scene.STARTING),
     "recovery.queues_destroyed": Way(Scene.REBUILDING),
     "redispatch.": Way(Scene.STARTING),
-    "truncation.": Way(Scene.STARTING),
+    "truncation.": Way(Scene.TORN),
     "server.start": Way(Scene.STARTING),
     "server.stop": Way(Scene.STOPPING),
 }
@@ -163,6 +165,8 @@ class FailpointRounds:
             await self._serve("", 0.15)
         if scene is Scene.REBUILDING:
             self._remove_a_queue()
+        if scene is Scene.TORN:
+            self._tear_log()
         self._broker.launch(clause)
         if self._broker.await_serving():
             return self._broker.kill() and 0  # it came by alive
@@ -202,6 +206,14 @@ class FailpointRounds:
 
         await beside(end(), self._load.until_dead(broker.address))
         return broker.wait()
+
+    def _tear_log(self) -> None:
+        segments = sorted((self._broker.store / "commitlog").iterdir())
+        written = [segment for segment in segments if any(segment.read_bytes()[:4])]
+        end = len(written[-1].read_bytes().rstrip(b"\0"))
+        with written[-1].open("r+b") as file:
+            file.seek(min(end + 8, file.seek(0, 2) - 64))
+            file.write(b"torn" * 16)
 
     def _remove_a_queue(self) -> None:
         queues = sorted((self._broker.store / "consumequeue" / "Chaos").iterdir())

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import struct
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -36,6 +37,7 @@ _OTHERS_S: Final = 0.02
 # Beyond what a busy machine, or a check between two steps of the loop, may take.
 _TIMEOUT_S: Final = 60.0
 _RETRY_S: Final = 0.05
+_CLEANED_TRIES: Final = 20
 _KEY_BYTES: Final = 16
 # Small segments and queue files, and everything that is done now and then is done often: kills hit all of it.
 PROPERTIES: Final = {
@@ -216,9 +218,19 @@ class Load:
                 else:
                     known += await read_queue(client, address, TOPIC, queue, len(known))
             found = self.checker.check(self._read, first)
+            if self._is_cleaned:
+                found += self._removed_too_much(first, await _log_begin(client, address))
             return found + await self._commit_problems(client, address)
         finally:
             await client.close()
+
+    def _removed_too_much(self, first: dict[int, int], log_begin: int) -> list[str]:
+        """Messages that are in no queue any more and that the log should still have."""
+        return [
+            f"{key}, acknowledged at {place}, is not shown, but the log begins at {log_begin}"
+            for place, key in self.checker.acknowledged.items()
+            if place[1] < first.get(place[0], 0) and self.placed[key][0] >= log_begin
+        ]
 
     async def _commit_problems(self, client: RemotingClient, address: str) -> list[str]:
         """A commit is saved now and then, so it may be lost, but never runs ahead of what was asked for."""
@@ -302,11 +314,22 @@ async def _min_offset(client: RemotingClient, address: str, queue: int) -> int:
 
 
 async def _read_cleaned(client: RemotingClient, address: str, queue: int) -> tuple[int, list[tuple[int, str]]]:
-    """Where a queue begins, and its messages; again when retention moved its begin meanwhile."""
-    while True:
-        first = await _min_offset(client, address, queue)
+    """Where a queue really begins, and its messages; again when retention removed some meanwhile."""
+    for _ in range(_CLEANED_TRIES):
+        first, messages = await _min_offset(client, address, queue), []
         with contextlib.suppress(Moved):
-            return first, await read_queue(client, address, TOPIC, queue, first)
+            messages = await read_queue(client, address, TOPIC, queue, first)
+            # A queue is trimmed after the log, so it may say for a while that it begins before the log does.
+            first = messages[0][0] if messages else first
+            if all(offset == expected for expected, (offset, _) in enumerate(messages, first)):
+                break
+        await asyncio.sleep(_RETRY_S)
+    return first, messages
+
+
+async def _log_begin(client: RemotingClient, address: str) -> int:
+    response = await client.invoke(address, RequestCode.GET_BROKER_RUNTIME_INFO, None, timeout_s=_TIMEOUT_S)
+    return int(json.loads(response.body)["table"]["commitLogMinOffset"])
 
 
 async def read_queue(
@@ -331,7 +354,7 @@ async def read_queue(
             sub_version=0,
         )
         response = await client.invoke(address, RequestCode.PULL_MESSAGE, pull, timeout_s=_TIMEOUT_S)
-        if response.code == ResponseCode.PULL_OFFSET_MOVED:
+        if response.code in (ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY):
             raise Moved(f"{topic} queue {queue}: {offset} is gone")
         assert response.code == ResponseCode.SUCCESS, (topic, queue, offset, end, response)
         messages += records(response.body)
