@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, `ConsumerManager`, `ConsumerGroupInfo`, `ProducerManager
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -96,6 +96,9 @@ class ConsumerRegistry:
         self._clock = clock
         self._notify_enabled = notify_enabled
         self._groups: dict[str, ConsumerGroup] = {}
+        # Told of the subscriptions of each heartbeat that brings them, and of the end of a group.
+        self.on_subscribed: list[Callable[[str, Sequence[SubscriptionData]], None]] = []
+        self.on_left: list[Callable[[str], None]] = []
 
     @property
     def groups(self) -> list[ConsumerGroup]:
@@ -141,6 +144,9 @@ class ConsumerRegistry:
             logger.info("event=subscription_changed group=%s topics=%s", group.name, sorted(group.subscriptions))
         if (joined or changed) and notify and not group.is_broadcasting:
             self._notify(group)
+        if with_subscriptions:
+            for listener in self.on_subscribed:
+                listener(group.name, data.subscription_data_set)
         return joined or changed
 
     def unregister(self, group_name: str, channel: Channel, *, notify: bool = True) -> None:
@@ -182,6 +188,8 @@ class ConsumerRegistry:
         )  # fmt: skip
         if not group.members:
             del self._groups[group.name]
+            for listener in self.on_left:
+                listener(group.name)
 
     def _notify(self, group: ConsumerGroup) -> None:
         if self._notify_enabled():

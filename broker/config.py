@@ -152,6 +152,23 @@ class BrokerConfig:
         "Refuse sends as SYSTEM_BUSY while the disk is slow; if false they wait.",
         mutable=True,
     )
+    enable_property_filter: bool = _bool(
+        "enablePropertyFilter", False, "Let consumers filter by SQL92 over properties.", mutable=True
+    )
+    filter_support_retry: bool = _bool(
+        "filterSupportRetry",
+        False,
+        "A SQL92 pull of a retry topic filters by what the group wants of the original topic.",
+        mutable=True,
+    )
+    filter_data_clean_time_span: int = _int(
+        "filterDataCleanTimeSpan",
+        86_400_000,
+        "The filter of a group without members is forgotten after this.",
+        minimum=1,
+        unit="ms",
+        mutable=True,
+    )
     reject_transaction_message: bool = _bool(
         "rejectTransactionMessage", False, "Refuse transactional messages.", mutable=True
     )

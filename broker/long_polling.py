@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, `PullRequestHoldService`, `NotifyMessageArrivingListener
 import heapq
 from collections.abc import Callable
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from broker.confirm_waits import CallLater, Timer
 from broker.subscription_filter import TagFilter
 from remoting.command import Request
 from sprocket.common.clock import Clock
+from store.record_filter import RecordFilter
+
+PullFilter: TypeAlias = TagFilter | RecordFilter
 
 # A held pull that messages passed by, none of them for it, is answered after this: its offset moves on.
 PASSED_BY_S: Final = 5.0
@@ -33,6 +36,10 @@ class QueueEnds(Protocol):
 
     def tags_codes(self, topic: str, queue_id: int, first_offset: int, end_offset: int, /) -> npt.NDArray[np.int64]: ...
 
+    def has_wanted(
+        self, topic: str, queue_id: int, first_offset: int, end_offset: int, wants: RecordFilter, /
+    ) -> bool: ...
+
 
 class HeldPull:
     """One held pull, from `offset` on; `matches` is None when every message will do."""
@@ -40,7 +47,7 @@ class HeldPull:
     __slots__ = ("__weakref__", "channel_id", "deadline", "key", "matches", "offset", "request")
 
     def __init__(
-        self, request: Request[Any], topic: str, queue_id: int, offset: int, matches: TagFilter | None, deadline: float
+        self, request: Request[Any], topic: str, queue_id: int, offset: int, matches: PullFilter | None, deadline: float
     ) -> None:
         self.request: Request[Any] | None = request  # None once it is answered or dropped
         self.channel_id: int = request.channel.id
@@ -77,7 +84,13 @@ class HeldPulls:
         return self._count
 
     def hold(
-        self, request: Request[Any], topic: str, queue_id: int, offset: int, matches: TagFilter | None, timeout_s: float
+        self,
+        request: Request[Any],
+        topic: str,
+        queue_id: int,
+        offset: int,
+        matches: PullFilter | None,
+        timeout_s: float,
     ) -> bool:
         """Hold a pull for at most `timeout_s`; False if its client has too many held."""
         held = self._by_channel.get(request.channel.id)
@@ -103,7 +116,11 @@ class HeldPulls:
         for pull in pulls:
             if max_offset <= pull.offset:
                 continue
-            if pull.matches is not None:
+            if isinstance(pull.matches, RecordFilter):
+                if not self._store.has_wanted(topic, queue_id, first_offset, max_offset, pull.matches):
+                    self._hasten(pull)
+                    continue
+            elif pull.matches is not None:
                 if codes is None:
                     codes = self._store.tags_codes(topic, queue_id, first_offset, max_offset)
                 if not pull.matches.matches_any(codes):

@@ -14,6 +14,7 @@ from broker.clients import ConsumerRegistry, ProducerRegistry
 from broker.config import BrokerConfig
 from broker.config_file import ConfigFile
 from broker.confirm_waits import ConfirmWaits
+from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable
 from broker.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
 from broker.live_config import LiveConfig
 from broker.long_polling import HeldPulls
@@ -59,6 +60,8 @@ logger = logging.getLogger(__name__)
 
 # `ClientHousekeepingService`
 _CLIENT_SCAN_S = 10.0
+# `BrokerController.initializeBrokerScheduledTasks`
+_FILTER_SAVE_S = 10.0
 
 Fatal = Callable[[SprocketError], None]
 T = TypeVar("T")
@@ -109,6 +112,9 @@ class Broker:
         self.offsets = ConsumerOffsets(self._file("consumerOffset.json", ConsumerOffsetTable), self.clock)
         self.locks = QueueLocks(self.clock)
         self.consumers = ConsumerRegistry(self.clock, lambda: self.config.broker.notify_consumer_ids_changed_enable)
+        self.filters = ConsumerFilters(self.config, self._file("consumerFilter.json", ConsumerFilterTable), self.clock)
+        self.consumers.on_subscribed.append(self.filters.subscribed)
+        self.consumers.on_left.append(self.filters.group_left)
         self.producers = ProducerRegistry(self.clock)
         delay_offsets = DelayOffsets(self._file("delayOffset.json", DelayOffsetTable), self.clock)
         self.schedule = ScheduleService(self.store, delay_offsets, store_config.message_delay_level, self.clock)
@@ -119,7 +125,9 @@ class Broker:
 
         self._set_store_host(_UNKNOWN_HOST, config.listen_port)
         self.waits = ConfirmWaits(self.store, self.clock, _call_later)
-        self.pulls = PullProcessor(self.config, self.store, self.topics, self.groups, self.consumers, self.offsets)
+        self.pulls = PullProcessor(
+            self.config, self.store, self.topics, self.groups, self.consumers, self.offsets, self.filters
+        )
         self.held = HeldPulls(self.store, self.clock, _call_later, self.pulls.answer_held)
         self.pulls.held = self.held
         self.store.on_arrival.append(self.held.arrived)
@@ -141,6 +149,7 @@ class Broker:
             Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
             Periodic("statistics", SAMPLE_PERIOD_S, self._sample),
             Periodic("consumer_offsets", config.flush_consumer_offset_interval / 1000, self._save_offsets),
+            Periodic("consumer_filters", _FILTER_SAVE_S, self._save_filters),
             Periodic("delay_offsets", config.flush_delay_offset_interval / 1000, self._save_delay_offsets),
         ]
 
@@ -168,7 +177,7 @@ class Broker:
             *SendBackProcessor(config, store, topics, groups, self.waits, self._random_below).routes(),
             *self.pulls.routes(),
             *OffsetProcessor(store, topics, groups, self.offsets).routes(),
-            *ClientProcessor(topics, groups, self.consumers, self.producers, self.locks, self.clock).routes(),
+            *ClientProcessor(config, topics, groups, self.consumers, self.producers, self.locks, self.clock).routes(),
         ]
 
     def _admin_routes(self) -> list[Route]:
@@ -218,6 +227,7 @@ class Broker:
             self.retention.start()
             self.groups.load()
             self.offsets.load()
+            self.filters.load()
             self.schedule.offsets.load()
             self.offsets.clamp(self.store.max_offset)
             await self._server.start()
@@ -290,6 +300,7 @@ class Broker:
             self.groups.persist()
             _STOP_TOPICS_SAVED()
             self.offsets.persist()
+            self.filters.persist()
             content = self.schedule.offsets.take_unsaved(self.store.flushed_offset)
             if content is not None:
                 self.schedule.offsets.save(content)
@@ -306,6 +317,11 @@ class Broker:
         content = self.offsets.take_unsaved()
         if content is not None:
             await asyncio.to_thread(self.offsets.save, content)
+
+    async def _save_filters(self) -> None:
+        content = self.filters.take_unsaved()
+        if content is not None:
+            await asyncio.to_thread(self.filters.save, content)
 
     async def _save_delay_offsets(self) -> None:
         content = self.schedule.offsets.take_unsaved(self.store.flushed_offset)

@@ -46,9 +46,10 @@ _CONSTANTS: Final = {
 _NULL: Final = _CONSTANTS["NULL"]
 
 
-def parse(text: str) -> Expression:
-    """The filter in `text`.  Raises InvalidExpression."""
-    return _Parser(text).filter()
+def parse(text: str) -> tuple[Expression, int]:
+    """The filter in `text`, and how many operators it has.  Raises InvalidExpression."""
+    parser = _Parser(text)
+    return parser.filter(), parser.operations
 
 
 class _Parser:
@@ -57,7 +58,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._tokens = Tokens(text)
         self._depth = 0
-        self._operations = 0
+        self.operations = 0
 
     def filter(self) -> Expression:
         return self._truth(self._or(), self._tokens.next)
@@ -203,8 +204,8 @@ class _Parser:
 
     def _operator(self) -> Token:
         """Take the next token, an operator; of these there may be so many."""
-        self._operations += 1
-        if self._operations > MAX_OPERATIONS:
+        self.operations += 1
+        if self.operations > MAX_OPERATIONS:
             raise InvalidExpression(self._tokens.next.position, f"more than {MAX_OPERATIONS} operators")
         return self._tokens.take()
 

@@ -18,11 +18,12 @@ _KEPT: Final = 100
 class SqlFilter:
     """The compiled `expression`.  Raises InvalidExpression for one that is no filter or too large."""
 
-    __slots__ = ("_truth", "expression")
+    __slots__ = ("_truth", "expression", "operations")
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
-        self._truth = truth_of(parse(expression))
+        parsed, self.operations = parse(expression)
+        self._truth = truth_of(parsed)
 
     def evaluate(self, properties: bytes) -> bool | None:
         """True, false or null for a message with these encoded properties.  Raises NotComparable."""

@@ -7,8 +7,11 @@ import logging
 from typing import Any
 
 from broker.clients import ConsumerRegistry, Member, ProducerRegistry
+from broker.filter.sql_filter import SQL92, compiled
+from broker.live_config import LiveConfig
 from broker.names import retry_topic
 from broker.queue_locks import QueueLocks
+from broker.subscription_filter import is_tag_type
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
 from remoting.bodies.client import (
@@ -37,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 # `TopicSysFlag.FLAG_UNIT_SUB`
 _UNIT_SUB_FLAG = 0x2
-_TAG_TYPES = (None, "", "TAG")
 _LANGUAGES = {key: language.name for language in LanguageCode for key in (language.name, str(int(language)))}
 
 
@@ -46,6 +48,7 @@ class ClientProcessor:
 
     def __init__(
         self,
+        config: LiveConfig,
         topics: TopicTable,
         groups: SubscriptionGroups,
         consumers: ConsumerRegistry,
@@ -53,6 +56,7 @@ class ClientProcessor:
         locks: QueueLocks,
         clock: Clock,
     ) -> None:
+        self._config = config
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
@@ -149,11 +153,14 @@ class ClientProcessor:
         return Response()
 
     def check_client_config(self, request: Request[NoHeader]) -> Response:
-        """Whether the broker can filter as a consumer wants: by tag it can."""
+        """Whether the broker can filter as a consumer wants: by tag, and if it is enabled by SQL92."""
         subscription = loads(request.body, CheckClientRequestBody).subscription_data if request.body else None
-        if subscription is not None and subscription.expression_type not in _TAG_TYPES:
+        if subscription is None or is_tag_type(subscription.expression_type):
+            return Response()
+        if not self._config.broker.enable_property_filter or subscription.expression_type != SQL92:
             remark = f"The broker does not support consumer to filter message by {subscription.expression_type}"
             return Response(ResponseCode.SYSTEM_ERROR, remark)
+        compiled(subscription.sub_string or "")  # raises what the client is to read
         return Response()
 
     def consumer_list(self, request: Request[GetConsumerListByGroupRequestHeader]) -> Response:

@@ -7,11 +7,14 @@ import logging
 from typing import Final, Protocol
 
 from broker.clients import ConsumerRegistry
+from broker.consumer_filters import ConsumerFilters, retry_group
 from broker.consumer_offsets import ConsumerOffsets
+from broker.filter.sql_filter import SQL92, compiled
+from broker.filter.tokens import InvalidExpression
 from broker.live_config import LiveConfig
-from broker.long_polling import HeldPulls
+from broker.long_polling import HeldPulls, PullFilter
 from broker.send_admission import FAQ
-from broker.subscription_filter import TagFilter, is_tag_type, subscription_filter, tag_filter
+from broker.subscription_filter import is_tag_type, subscription_filter, tag_filter
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
 from remoting.bodies.client import SubscriptionData
@@ -24,7 +27,8 @@ from remoting.headers.pull import PullMessageRequestHeader
 from remoting.routes import Action, Lane, Resource, Route
 from sprocket.common.errors import RequestError, SprocketError
 from store.get_result import GetResult, GetStatus
-from store.queue_reader import TagsFilter
+from store.queue_reader import MessageFilter
+from store.record_filter import RecordFilter
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +74,14 @@ class PullStore(Protocol):
     """The part of `MessageStore` that a pull needs."""
 
     def get(
-        self, topic: str, queue_id: int, offset: int, max_messages: int, max_bytes: int, matches: TagsFilter | None, /
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int,
+        max_bytes: int,
+        matches: MessageFilter | None,
+        /,
     ) -> GetResult: ...
 
     def min_offset(self, topic: str, queue_id: int, /) -> int: ...
@@ -97,6 +108,7 @@ class PullProcessor:
         groups: SubscriptionGroups,
         consumers: ConsumerRegistry,
         offsets: ConsumerOffsets,
+        filters: ConsumerFilters,
     ) -> None:
         self._config = config
         self._store = store
@@ -104,6 +116,7 @@ class PullProcessor:
         self._groups = groups
         self._consumers = consumers
         self._offsets = offsets
+        self._filters = filters
         self.held: HeldPulls | None = None  # without it nothing is held
         self.pulled_messages = 0
         self.pulled_bytes = 0
@@ -196,18 +209,50 @@ class PullProcessor:
             raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
         return topic
 
-    def _filter(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> TagFilter | None:
+    def _filter(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> PullFilter | None:
         """What the consumer wants: as the request says, or else as its group's heartbeats said."""
         if header.sys_flag & SUBSCRIPTION:
             if is_tag_type(header.expression_type):
                 return tag_filter(header.subscription)
-            if not header.subscription:
-                raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
-            raise _unsupported_expression(header.expression_type)
+            return self._filter_of_request(header)
         subscription = self._subscription(header, group)
-        if not is_tag_type(subscription.expression_type):
-            raise _unsupported_expression(subscription.expression_type)
-        return subscription_filter(subscription)
+        if is_tag_type(subscription.expression_type):
+            return subscription_filter(subscription)
+        return self._filter_of_group(header, subscription)
+
+    def _filter_of_request(self, header: PullMessageRequestHeader) -> RecordFilter:
+        if not header.subscription:
+            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
+        self._check_enabled(header.expression_type)
+        if header.expression_type != SQL92:
+            raise _unsupported_expression(header.expression_type)
+        try:
+            sql = compiled(header.subscription)
+        except InvalidExpression as error:
+            remark = f"parse the consumer's subscription failed: {error.remark}"
+            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
+        return self._of_retry(header) or RecordFilter(sql.matches, sql.operations)
+
+    def _filter_of_group(self, header: PullMessageRequestHeader, subscription: SubscriptionData) -> RecordFilter | None:
+        held = self._filters.find(header.topic, header.consumer_group)
+        if held is None:
+            remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+            raise RequestError(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
+        if held.data.client_version < header.sub_version:
+            raise RequestError(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
+        self._check_enabled(subscription.expression_type)
+        if subscription.class_filter_mode:
+            return None
+        return self._of_retry(header) or held.records
+
+    def _check_enabled(self, expression_type: str | None) -> None:
+        if not self._config.broker.enable_property_filter:
+            raise _unsupported_expression(expression_type)
+
+    def _of_retry(self, header: PullMessageRequestHeader) -> RecordFilter | None:
+        """A retry topic's messages are chosen by what the group wants of the topics that they came from."""
+        group = retry_group(header.topic) if self._config.broker.filter_support_retry else None
+        return None if group is None else self._filters.retry_records(group)
 
     def _subscription(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> SubscriptionData:
         name = header.consumer_group
@@ -227,7 +272,7 @@ class PullProcessor:
 
     # The answer
 
-    def _get(self, header: PullMessageRequestHeader, matches: TagFilter | None) -> GetResult:
+    def _get(self, header: PullMessageRequestHeader, matches: PullFilter | None) -> GetResult:
         topic, queue_id, store = header.topic, header.queue_id, self._store
         if self._offsets.has_resets:
             reset = self._offsets.take_reset(header.consumer_group, topic, queue_id)
@@ -247,7 +292,7 @@ class PullProcessor:
         if is_first and header.sys_flag & COMMIT_OFFSET:
             self._offsets.commit(group, topic, queue_id, header.commit_offset, f"{peer[0]}:{peer[1]}")
 
-    def _hold(self, request: Request[PullMessageRequestHeader], matches: TagFilter | None) -> bool:
+    def _hold(self, request: Request[PullMessageRequestHeader], matches: PullFilter | None) -> bool:
         header, held = request.header, self.held
         if held is None or not header.sys_flag & SUSPEND:
             return False

@@ -11,6 +11,7 @@ from broker.clients import ConsumerRegistry
 from broker.config import BrokerConfig
 from broker.config_file import ConfigFile
 from broker.confirm_waits import ConfirmWaits
+from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable
 from broker.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
 from broker.live_config import LiveConfig
 from broker.long_polling import HeldPulls
@@ -167,7 +168,9 @@ async def hot_path(
     intake = MessageIntake(config, topics, groups, locks, tags_codes, keys)
     below = random.Random(7).randrange
     sends = SendProcessor(config, message_store, SendAdmission(config, topics, below), intake, waits, clock)
-    pulls = PullProcessor(config, message_store, topics, groups, consumers, offsets)
+    filters = ConsumerFilters(config, ConfigFile(settings / "consumerFilter.json", ConsumerFilterTable), clock)
+    consumers.on_subscribed.append(filters.subscribed)
+    pulls = PullProcessor(config, message_store, topics, groups, consumers, offsets, filters)
     held = pulls.held = HeldPulls(message_store, SystemClock(), loop.call_later, pulls.answer_held)
     message_store.on_arrival.append(held.arrived)
     server = RemotingServer(RouteTable([*sends.routes(), *pulls.routes()]), host="127.0.0.1")

@@ -1,0 +1,248 @@
+"""SQL92 subscriptions that heartbeats brought, compiled, and kept in ``config/consumerFilter.json``.
+
+A group's filter outlives its members for filterDataCleanTimeSpan.
+Source: RocketMQ 5.3.3, `ConsumerFilterManager`, `ConsumerFilterData`, `ExpressionForRetryMessageFilter`.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from broker.config_file import ConfigFile, pretty
+from broker.filter.bloom_positions import BITS, bloom_positions
+from broker.filter.sql_filter import SQL92, SqlFilter, compiled
+from broker.filter.tokens import InvalidExpression
+from broker.live_config import LiveConfig
+from broker.names import RETRY_PREFIX
+from broker.subscription_filter import is_tag_type
+from remoting.bodies.client import SubscriptionData
+from remoting.message_properties import NAME_END, RETRY_TOPIC, find_last
+from sprocket.common.clock import Clock
+from store.record_filter import RecordFilter
+
+logger = logging.getLogger(__name__)
+
+# Heartbeats can name any topic: more filters than this are not kept.
+MAX_FILTERS: Final = 10_000
+# A filter that was alive when the broker went is taken for dead since so long.
+_DEAD_AT_LOAD_MS: Final = 30_000
+_RETRY_TOPIC: Final = (RETRY_TOPIC + NAME_END).encode()
+
+
+class BloomFilterData(msgspec.Struct, rename="camel"):
+    """Bits of a subscription in the bit map that RocketMQ may calculate for each message."""
+
+    bit_num: int = 0
+    bit_pos: list[int] | None = None
+
+
+class ConsumerFilterData(msgspec.Struct, rename="camel"):
+    """One group's filter of one topic; times are ms."""
+
+    topic: str
+    consumer_group: str
+    expression: str
+    expression_type: str
+    client_version: int = 0  # subVersion of the subscription
+    born_time: int = 0
+    dead_time: int = 0  # 0 while the group has a member that subscribes so
+    dead: bool = False  # follows from the times; written because RocketMQ writes it
+    bloom_filter_data: BloomFilterData | None = None
+
+
+class TopicFilters(msgspec.Struct, rename="camel"):
+    """The filters of one topic by group."""
+
+    topic: str
+    group_filter_data: dict[str, ConsumerFilterData] = {}
+
+
+class ConsumerFilterTable(msgspec.Struct, rename="camel"):
+    """The content of consumerFilter.json."""
+
+    filter_data_by_topic: dict[str, TopicFilters] = {}
+
+
+class HeldFilter:
+    """A filter that is ready for use."""
+
+    __slots__ = ("data", "records", "sql")
+
+    def __init__(self, data: ConsumerFilterData, sql: SqlFilter) -> None:
+        self.data = data
+        self.sql = sql
+        self.records = RecordFilter(sql.matches, sql.operations)
+
+
+class ConsumerFilters:
+    """Group and topic -> filter.  Heartbeats go through `subscribed` and `group_left`."""
+
+    def __init__(self, config: LiveConfig, file: ConfigFile[ConsumerFilterTable], clock: Clock) -> None:
+        self._config = config
+        self._file = file
+        self._clock = clock
+        self._by_group: dict[str, dict[str, HeldFilter]] = {}
+        self._is_dirty = False
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_group.values()))
+
+    def load(self) -> None:
+        """Take what the file holds.  Raises `StoreError` if the file is broken beyond its backup."""
+        table = self._file.load()
+        if table is None:
+            return
+        alive_until = self._clock.wall_ms() - _DEAD_AT_LOAD_MS
+        for topic, filters in table.filter_data_by_topic.items():
+            for group, data in filters.group_filter_data.items():
+                held = _compile(data)
+                if held is not None:
+                    if not data.dead_time:
+                        data.dead_time = max(data.born_time, alive_until)
+                    self._by_group.setdefault(group, {})[topic] = held
+        logger.info("event=consumer_filters_loaded count=%d", len(self))
+
+    def find(self, topic: str, group: str) -> HeldFilter | None:
+        """The group's filter of the topic; None if it has none, or none that compiles."""
+        filters = self._by_group.get(group)
+        return None if filters is None else filters.get(topic)
+
+    # Heartbeats
+
+    def subscribed(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
+        """A heartbeat says what a group subscribes to: all of it."""
+        for subscription in subscriptions:
+            if not is_tag_type(subscription.expression_type) and subscription.sub_string:
+                self._register(group, subscription)
+        if group in self._by_group:
+            self._bury(group, {subscription.topic for subscription in subscriptions})
+
+    def group_left(self, group: str) -> None:
+        """The last member of a group is gone."""
+        self._bury(group, set())
+
+    def _register(self, group: str, subscription: SubscriptionData) -> None:
+        topic, expression = subscription.topic, subscription.sub_string or ""
+        expression_type, version = subscription.expression_type or "", subscription.sub_version
+        old = self.find(topic, group)
+        is_same = old is not None and (old.data.expression, old.data.expression_type) == (expression, expression_type)
+        if old is not None and (is_same or version <= old.data.client_version):
+            if version > old.data.client_version:
+                old.data.client_version = version
+                self._is_dirty = True
+            if version == old.data.client_version and old.data.dead_time:
+                old.data.dead_time = 0
+                self._is_dirty = True
+            return
+        bloom = BloomFilterData(BITS, bloom_positions(group, topic))
+        now = self._clock.wall_ms()
+        data = ConsumerFilterData(
+            topic, group, expression, expression_type, version, born_time=now, bloom_filter_data=bloom
+        )
+        held = _compile(data) if old is not None or len(self) < MAX_FILTERS else None
+        if held is not None:
+            self._by_group.setdefault(group, {})[topic] = held
+            logger.info("event=consumer_filter_set group=%s topic=%s expression=%r", group, topic, expression[:200])
+        elif old is not None:
+            # So that the group hears of it with its next pull.
+            self._remove(group, topic)
+        self._is_dirty = self._is_dirty or held is not None or old is not None
+
+    def _bury(self, group: str, living_topics: set[str]) -> None:
+        """The group's filters of all other topics are dead from now on."""
+        for topic, held in self._by_group.get(group, {}).items():
+            if topic not in living_topics and not _is_dead(held.data):
+                held.data.dead_time = self._clock.wall_ms()
+                self._is_dirty = True
+                logger.info("event=consumer_filter_dead group=%s topic=%s", group, topic)
+
+    # Reads
+
+    def retry_records(self, group: str) -> RecordFilter:
+        """Chooses messages of a group's retry topic by the group's filter of the topic that they came from."""
+
+        def matches(properties: bytes) -> bool:
+            origin = find_last(properties, _RETRY_TOPIC)
+            held = None if origin is None else self.find(origin.decode("utf-8", "replace"), group)
+            return held is None or held.sql.matches(properties)
+
+        operations = [held.sql.operations for held in self._by_group.get(group, {}).values()]
+        return RecordFilter(matches, max(operations, default=1))
+
+    # The file
+
+    def clean(self) -> None:
+        """Forget filters that died longer ago than filterDataCleanTimeSpan."""
+        oldest = self._clock.wall_ms() - self._config.broker.filter_data_clean_time_span
+        for group, topic, held in self._all():
+            if _is_dead(held.data) and held.data.dead_time <= oldest:
+                self._remove(group, topic)
+                self._is_dirty = True
+                logger.info("event=consumer_filter_removed group=%s topic=%s", group, topic)
+
+    def _all(self) -> list[tuple[str, str, HeldFilter]]:
+        return [(group, topic, held) for group, filters in self._by_group.items() for topic, held in filters.items()]
+
+    def _remove(self, group: str, topic: str) -> None:
+        filters = self._by_group[group]
+        del filters[topic]
+        if not filters:
+            del self._by_group[group]
+
+    def snapshot(self) -> ConsumerFilterTable:
+        """The table as it is now, for reading at once."""
+        table = ConsumerFilterTable()
+        for group, topic, held in self._all():
+            held.data.dead = _is_dead(held.data)
+            filters = table.filter_data_by_topic.setdefault(topic, TopicFilters(topic))
+            filters.group_filter_data[group] = held.data
+        return table
+
+    def take_unsaved(self) -> bytes | None:
+        """The file's next content, which the caller must `save`; None if nothing changed since the last one."""
+        self.clean()
+        if not self._is_dirty:
+            return None
+        self._is_dirty = False
+        return pretty(self.snapshot())
+
+    def save(self, content: bytes) -> None:
+        """Write the file; may run in another thread.  Raises `StoreError`; the change is then still unsaved."""
+        try:
+            self._file.write(content)
+        except Exception:
+            self._is_dirty = True
+            raise
+
+    def persist(self) -> None:
+        """Write the file now if anything changed.  Raises `StoreError`."""
+        content = self.take_unsaved()
+        if content is not None:
+            self.save(content)
+
+
+def _is_dead(data: ConsumerFilterData) -> bool:
+    return data.dead_time >= data.born_time
+
+
+def _compile(data: ConsumerFilterData) -> HeldFilter | None:
+    """None for an expression that is no filter; the group's next pull is told."""
+    try:
+        if data.expression_type != SQL92:
+            raise InvalidExpression(1, f"{data.expression_type} is no type of filter")
+        return HeldFilter(data, compiled(data.expression))
+    except InvalidExpression as error:
+        logger.warning(
+            "event=consumer_filter_invalid group=%s topic=%s reason=%r", data.consumer_group, data.topic, str(error)
+        )
+        return None
+
+
+def retry_group(topic: str) -> str | None:
+    """The group whose retry topic this is; None for any other topic."""
+    if not topic.startswith(RETRY_PREFIX):
+        return None
+    # A retry topic of pop consumers has the group's topic behind a plus sign.
+    return topic.removeprefix(RETRY_PREFIX).partition("+")[0]
