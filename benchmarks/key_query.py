@@ -24,9 +24,9 @@ import numpy as np
 from sprocket.common.clock import SystemClock
 from store.config import StoreConfig
 from store.disk import RealDisk
-from store.index_file import IndexFile, IndexHeader
-from store.java_hashes import java_hashes
-from store.key_scan import IndexEntries, index_hash, index_hashes
+from store.index.index_file import IndexFile, IndexHeader
+from store.index.java_hashes import java_hashes
+from store.index.key_scan import IndexEntries, index_hash, index_hashes
 from store.layout import INDEX_SLOTS_PER_FILE, INDEX_UNITS_PER_FILE, index_file_bytes
 from store.message_store import MessageStore, PendingMessage
 from tests.compat import maven

@@ -25,7 +25,7 @@ from store.consume_queue_table import ConsumeQueueTable
 from store.disk import RealDisk
 from store.message_store import MessageStore, PendingMessage
 from store.record import Record, TagsCodes
-from store.recovery import Recovery
+from store.recovery.recovery import Recovery
 
 HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
 TAGS = ("created", "paid", "shipped", "returned")

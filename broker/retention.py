@@ -11,7 +11,7 @@ from broker.live_config import LiveConfig
 from broker.topics import TopicTable
 from remoting.bodies.topic import TopicConfig
 from store.message_store import MessageStore
-from store.topic_retention import TopicRule
+from store.retention.topic_retention import TopicRule
 
 _HOUR_MS: Final = 3_600_000
 

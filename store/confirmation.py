@@ -15,12 +15,12 @@ from typing import Final, TypeAlias
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
 from store.appender import Batch
-from store.back_pressure import WAITING_MESSAGE_BYTES
 from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
 from store.config import FlushDiskType, StoreConfig
 from store.disk import DiskFile
 from store.logic_queue import LogicQueue
+from store.retention.back_pressure import WAITING_MESSAGE_BYTES
 
 _log = logging.getLogger(__name__)
 # (topic, queue_id, max_offset, first_offset): messages first_offset .. max_offset - 1 can now be read.

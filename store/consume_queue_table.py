@@ -129,7 +129,7 @@ class ConsumeQueueTable:
         return ConsumeQueue(self._disk, self._directory, topic, queue_id, self._file_bytes)
 
     def delete_topic(self, topic: str) -> int:
-        """Remove all queues of `topic`; return how many there were.  Not durable: see `store.deleted_topics`."""
+        """Remove all queues of `topic`; return how many there were.  Not durable: see `DeletedTopics`."""
         keys = [key for key in self.by_key if key[0] == topic]
         for key in keys:
             self.by_key.pop(key).destroy()

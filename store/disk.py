@@ -112,7 +112,7 @@ class Disk(Protocol):
     def write_small(self, path: Path, content: bytes) -> None:
         """Write a small file in place and sync it and its directory.  Raises `DiskFull` or `DiskFailed`.
 
-        A crash in the middle may leave any mixture of old and new; see `store.sealed_file`.
+        A crash in the middle may leave any mixture of old and new; see `store.recovery.sealed_file`.
         """
         ...
 

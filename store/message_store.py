@@ -18,9 +18,7 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from store.appender import Appender
-from store.bookkeeping import Bookkeeping
 from store.checkpoint import Checkpoint
-from store.cleaner import Cleaner
 from store.commit_log import CommitLog
 from store.config import StoreConfig
 from store.confirmation import ArrivalListener, Confirmation, ConfirmListener
@@ -28,13 +26,15 @@ from store.consume_queue_table import ConsumeQueueTable
 from store.disk import Disk, DiskLock, RealDisk
 from store.get_result import Boundary, GetResult, GetStatus
 from store.group_commit import GroupCommit, Notify
-from store.index_service import IndexService
+from store.index.index_service import IndexService
 from store.logic_queue import QueueTypeOf, unknown_type
 from store.queue_flush import QueueFlush
 from store.queue_reader import MessageFilter, QueueReader, TagsFilter, physical_memory_bytes
 from store.record import Appended, PendingMessage, TagsCodes
 from store.record_filter import RecordFilter
-from store.recovery import RecoveryReport
+from store.recovery.bookkeeping import Bookkeeping
+from store.recovery.recovery import RecoveryReport
+from store.retention.cleaner import Cleaner
 from store.statistics import StoreStatistics
 from store.time_search import offset_by_time
 from store.worker import ThreadWorker, Workers

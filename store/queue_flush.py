@@ -18,7 +18,7 @@ from store.config import StoreConfig
 from store.consume_queue_table import ConsumeQueueTable
 from store.group_commit import Notify
 from store.logic_queue import LogicQueue
-from store.queue_list import QueueList
+from store.recovery.queue_list import QueueList
 from store.worker import ThreadWorker, Workers
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
 from remoting.headers.admin import QueryMessageRequestHeader, QueryMessageResponseHeader, ViewMessageRequestHeader
 from remoting.routes import Action, Lane, Resource, Route
-from store.message_query import MessageQuery, verified_record
+from store.index.message_query import MessageQuery, verified_record
 from store.message_store import MessageStore
 
 # A query finds what was sent right before it; for this long it waits for the index to get there.

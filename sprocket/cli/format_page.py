@@ -21,12 +21,13 @@ import numpy as np
 from remoting import message_record
 from remoting.java_hash import java_hash_code
 from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, SysFlag
-from store import layout, sealed_file
+from store import layout
 from store.checkpoint import Checkpoint
 from store.inspection.filler import FILLER_TOPIC, filler
 from store.inspection.rebuild import IndexRebuild
 from store.inspection.small_files import KNOWN_NAMES
 from store.record import FIXED_IPV4_RAW, MIN_RECORD_BYTES, Record, blank, decode
+from store.recovery import sealed_file
 
 _BORN: Final = 1_767_225_600_000
 _STORED: Final = _BORN + 7

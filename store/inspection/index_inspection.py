@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.errors import StoreError
+from store.index.key_scan import IndexEntries, entries_of, entries_of_record
 from store.inspection.file_view import FileView, list_directory
 from store.inspection.finding import Findings, Severity
-from store.key_scan import IndexEntries, entries_of, entries_of_record
 from store.layout import INDEX_HEADER_DTYPE, INDEX_SLOT_BYTES, INDEX_UNIT_DTYPE
 from store.record import Record
 from store.record_batch import RecordBatch

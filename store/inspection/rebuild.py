@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from sprocket.common.atomic_file import sync_directory
 from store.consume_queue import BLANK_SIZE, ENTRY
+from store.index.key_scan import IndexEntries, entries_of, entries_of_record
 from store.inspection.queue_runs import QueueRuns, Run
-from store.key_scan import IndexEntries, entries_of, entries_of_record
 from store.layout import (
     CONSUME_QUEUE_UNIT_BYTES,
     INDEX_HEADER_DTYPE,

@@ -18,9 +18,9 @@ from remoting.headers.admin import DeleteTopicRequestHeader
 from remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import RequestError
-from store.topic_retention import TopicRule
+from store.retention.topic_retention import TopicRule
 from tests.broker.rig import TOPIC, TestClient, broker_config, create, store_config, until
-from tests.store.cleaning import FilledDisk
+from tests.store.retention.cleaning import FilledDisk
 
 SEGMENT_BYTES = 16 * 1024
 BODY = bytes(5000)

@@ -22,7 +22,7 @@ class Mutant:
 _GROUP_COMMIT: Final = ("tests/store/test_group_commit.py",)
 _FULL: Final = ("tests/store/test_disk_full.py", "tests/store/test_write_order.py")
 _ORDER: Final = ("tests/store/test_write_order.py",)
-_RECOVERY: Final = ("tests/store/test_recovery.py", "tests/store/test_truncation.py")
+_RECOVERY: Final = ("tests/store/recovery/test_recovery.py", "tests/store/recovery/test_truncation.py")
 _DISK: Final = ("tests/store/test_disk.py", "tests/store/test_write_order.py")
 
 MUTANTS: Final = (
@@ -99,11 +99,11 @@ MUTANTS: Final = (
     ),
     Mutant(
         "index ahead of the confirm offset",
-        "store/index_builder.py",
+        "store/index/index_builder.py",
         "        if base >= confirm:\n            return False\n",
         "        confirm = log.wrote_offset\n        if base >= confirm:\n            return False\n",
         "a query finds what a crash then loses",
-        ("tests/store/test_index_service.py",),
+        ("tests/store/index/test_index_service.py",),
     ),
     # Order and completeness of an append
     Mutant(
@@ -146,7 +146,7 @@ MUTANTS: Final = (
         '    return struct.pack(">ii", size_bytes, MAGIC_BLANK)\n',
         '    return struct.pack(">ii", size_bytes - 8, MAGIC_BLANK)\n',
         "a walk of the log stops at the end of the first segment",
-        ("tests/store/test_message_store.py", "tests/store/test_recovery.py"),
+        ("tests/store/test_message_store.py", "tests/store/recovery/test_recovery.py"),
     ),
     # Names on the disk
     Mutant(
@@ -159,7 +159,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "names of a killed process not synced",
-        "store/bookkeeping.py",
+        "store/recovery/bookkeeping.py",
         "            self._disk.sync_entries(directory)\n",
         "            pass\n",
         "killed, started again, then a power cut: a segment is gone",
@@ -208,7 +208,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "cut without its intent",
-        "store/truncation.py",
+        "store/recovery/truncation.py",
         "        if content:\n            self.begin(end)\n",
         "",
         "a crash in the middle of a cut leaves half of it",
@@ -216,11 +216,11 @@ MUTANTS: Final = (
     ),
     Mutant(
         "checkpoint from the future trusted",
-        "store/bookkeeping.py",
+        "store/recovery/bookkeeping.py",
         "            checkpoint.confirm_phy_offset = 0\n",
         "            pass\n",
         "recovery skips what no sync covered",
-        _RECOVERY,
+        ("tests/store/recovery/test_damage.py::test_a_checkpoint_that_cannot_be_right_is_named_and_not_trusted",),
     ),
     Mutant(
         "CRC not checked in arrays",
@@ -228,7 +228,7 @@ MUTANTS: Final = (
         "    if check_crc:\n        fields.cut(",
         "    if False:\n        fields.cut(",
         "a damaged body is taken for whole",
-        ("tests/store/test_chunk_scan.py", "tests/store/test_recovery.py"),
+        ("tests/store/test_chunk_scan.py", "tests/store/recovery/test_recovery.py"),
     ),
     Mutant(
         "CRC not checked record by record",
@@ -236,11 +236,11 @@ MUTANTS: Final = (
         "    if check_crc:\n        damage = _damage(",
         "    if False:\n        damage = _damage(",
         "a damaged body is taken for whole",
-        ("tests/store/test_record.py", "tests/store/test_recovery.py"),
+        ("tests/store/test_record.py", "tests/store/recovery/test_recovery.py"),
     ),
     Mutant(
         "recovered log not synced",
-        "store/recovery.py",
+        "store/recovery/recovery.py",
         "        for file in log.files_between(report.start_offset, report.end_offset):\n            file.sync()\n",
         "",
         "a killed process's records count as flushed and lie in the page cache alone",
@@ -274,19 +274,19 @@ MUTANTS: Final = (
     # Retention
     Mutant(
         "retention removes the last segment",
-        "store/retention.py",
+        "store/retention/rules.py",
         "    if segment.end >= segment.wrote_offset or segment.end >= segment.flushed_offset:\n",
         "    if False:\n",
         "the log loses the segment that is being written",
-        ("tests/store/test_retention.py", "tests/store/test_cleaner.py"),
+        ("tests/store/retention/test_rules.py", "tests/store/retention/test_cleaner.py"),
     ),
     Mutant(
         "lease ignored",
-        "store/retention.py",
+        "store/retention/rules.py",
         "    held = segment.held_from is not None and segment.held_from < segment.end\n",
         "    held = False\n",
         "a backup or Spark loses segments that it holds",
-        ("tests/store/test_retention.py", "tests/store/test_cleaner.py"),
+        ("tests/store/retention/test_rules.py", "tests/store/retention/test_cleaner.py"),
     ),
     # Broker
     Mutant(

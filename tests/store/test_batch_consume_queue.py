@@ -18,8 +18,8 @@ from store.layout import BATCH_CONSUME_QUEUE_DTYPE
 from store.logic_queue import QueueType
 from store.message_store import MessageStore, PendingMessage
 from store.record import Record
-from tests.store.cleaning import BODY, HOUR_S, PER_SEGMENT, CleanedStore
 from tests.store.reading import records_of
+from tests.store.retention.cleaning import BODY, HOUR_S, PER_SEGMENT, CleanedStore
 from tests.store.rig import FaultyDisk, Stores, message
 
 TOPIC = "Batches"

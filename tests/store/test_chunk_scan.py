@@ -11,7 +11,7 @@ import pytest
 
 from remoting.message_record import HEAD, MAGIC_V1, SysFlag
 from sprocket.common.errors import StoreError
-from store import chunk_scan, log_walk, record_batch, redispatch, tags_scan
+from store import chunk_scan, log_walk, record_batch, tags_scan
 from store.checkpoint import load_checkpoint
 from store.chunk_scan import ChunkScan
 from store.commit_log import CommitLog, LogScan
@@ -21,7 +21,8 @@ from store.disk import RealDisk
 from store.message_store import MessageStore, PendingMessage
 from store.record import SCHEDULE_TOPIC, Record, TagsCodes
 from store.record_batch import RecordBatch
-from store.recovery import Recovery
+from store.recovery import redispatch
+from store.recovery.recovery import Recovery
 from tests.store.rig import Stores, message
 
 TOPICS = ("Orders", "Orders2", "Ordere", "%RETRY%" + "g" * 60, "T" * 200, "Zürich", SCHEDULE_TOPIC)

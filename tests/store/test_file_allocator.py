@@ -7,8 +7,8 @@ import pytest
 
 from sprocket.common.errors import DiskFailed
 from store.file_allocator import FileAllocator
-from tests.store.cleaning import HandWorker
 from tests.store.reading import bodies
+from tests.store.retention.cleaning import HandWorker
 from tests.store.rig import FaultyDisk, Stores, message
 
 MIB = 1 << 20

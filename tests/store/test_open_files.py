@@ -8,8 +8,8 @@ import pytest
 
 import store.consume_queue_table as table_module
 from store.open_files import PooledDisk, PooledFile, descriptor_budget
+from tests.store.recovery.test_damage import contents
 from tests.store.rig import FaultyDisk, Stores, message
-from tests.store.test_damage import contents
 
 SIZE = 4096
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import DiskFailed, StoreError
+from store.checkpoint import load_checkpoint
 from store.config import FlushDiskType
 from store.message_store import MessageStore
 from tests.store.rig import FaultyDisk, Stores, message
@@ -176,3 +177,12 @@ def test_a_stop_that_cannot_flush_is_no_clean_one(stores: Stores, traced: Traced
     traced.sync_fails = True
     stores.close(store)
     assert (stores.root / "abort").exists()
+
+
+def test_the_checkpoint_promises_no_more_than_is_flushed(stores: Stores) -> None:
+    store = stores.open()  # ASYNC_FLUSH: written is not flushed
+    store.append([message()])
+    assert store.flushed_offset == 0
+    store._queue_flush.flush_all()
+    checkpoint = load_checkpoint(store._disk, stores.root / "checkpoint", stores.clock.wall_ms())
+    assert checkpoint.confirm_phy_offset == 0

@@ -9,8 +9,8 @@ import pytest
 from sprocket.common.errors import DiskFull, StoreBusy
 from store.config import FlushDiskType
 from store.disk import DiskFile
-from tests.store.cleaning import BODY, CleanedStore
 from tests.store.reading import bodies
+from tests.store.retention.cleaning import BODY, CleanedStore
 from tests.store.rig import message
 
 MIB = 1 << 20

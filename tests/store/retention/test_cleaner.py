@@ -9,9 +9,9 @@ import pytest
 
 from sprocket.common.errors import DiskFailed
 from store.get_result import GetStatus
-from store.leases import Leases
-from tests.store.cleaning import BODY, PER_SEGMENT, SEGMENT_BYTES, CleanedStore, first_size
+from store.retention.leases import Leases
 from tests.store.reading import bodies
+from tests.store.retention.cleaning import BODY, PER_SEGMENT, SEGMENT_BYTES, CleanedStore, first_size
 from tests.store.rig import message
 
 ALL_HOURS = ";".join(map(str, range(24)))
@@ -330,7 +330,7 @@ def test_what_cannot_be_read_is_tried_again(cleaned: CleanedStore, monkeypatch: 
         cleaned.clean()
     assert cleaned.segments() == [0, 1, 2, 3]
     with monkeypatch.context() as broken:
-        broken.setattr("store.queue_trim.first_kept", unreadable)
+        broken.setattr("store.retention.queue_trim.first_kept", unreadable)
         cleaned.configure(delete_file_batch_max=1)
         cleaned.clean()
     assert (cleaned.segments(), cleaned.range()) == ([1, 2, 3], (0, 12))

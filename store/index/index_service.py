@@ -16,10 +16,10 @@ from store.commit_log import CommitLog
 from store.config import StoreConfig
 from store.disk import Disk
 from store.group_commit import Notify
-from store.index_builder import IndexBuilder
-from store.index_file import IndexDamaged, IndexFile
-from store.index_files import IndexFiles
-from store.key_scan import index_hash
+from store.index.index_builder import IndexBuilder
+from store.index.index_file import IndexDamaged, IndexFile
+from store.index.index_files import IndexFiles
+from store.index.key_scan import index_hash
 from store.worker import ThreadWorker, Workers
 
 _log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from typing import Final
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, StoreBusy, StoreError
 from store.config import FlushDiskType, StoreConfig
-from store.retention import DiskUse, Watermarks
+from store.retention.rules import DiskUse, Watermarks
 
 _log = logging.getLogger(__name__)
 # How long sends are refused after a write that was too slow: waitTimeMillsInSendQueue of RocketMQ.

@@ -16,12 +16,12 @@ from store.checkpoint import Checkpoint, load_checkpoint
 from store.commit_log import CommitLog
 from store.config import StoreConfig
 from store.consume_queue_table import ConsumeQueueTable
-from store.deleted_topics import DeletedTopics
 from store.disk import Disk
-from store.queue_list import QueueKey, QueueList, QueueListFile
 from store.record import TagsCodes
-from store.recovery import Evidence, Recovery, RecoveryReport
-from store.truncation import Truncation
+from store.recovery.deleted_topics import DeletedTopics
+from store.recovery.queue_list import QueueKey, QueueList, QueueListFile
+from store.recovery.recovery import Evidence, Recovery, RecoveryReport
+from store.recovery.truncation import Truncation
 
 _log = logging.getLogger(__name__)
 _FILES_LOADED: Final = failpoint("bookkeeping.files_loaded")

@@ -11,7 +11,7 @@ from typing import Final
 from sprocket.common.clock import Clock
 from store.config import StoreConfig
 from store.disk import Disk
-from store.index_file import HEADER_BYTES, IndexDamaged, IndexFile, IndexHeader
+from store.index.index_file import HEADER_BYTES, IndexDamaged, IndexFile, IndexHeader
 from store.layout import index_file_bytes
 
 _log = logging.getLogger(__name__)

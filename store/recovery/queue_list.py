@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from store.disk import Disk
-from store.sealed_file import read_sealed, write_sealed
+from store.recovery.sealed_file import read_sealed, write_sealed
 
 _log = logging.getLogger(__name__)
 _KIND: Final = b"QLST"

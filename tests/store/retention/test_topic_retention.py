@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store import topic_retention
-from store.topic_retention import TopicRule
-from tests.store.cleaning import BODY, HOUR_S, PER_SEGMENT, CleanedStore
+from store.retention import topic_retention
+from store.retention.topic_retention import TopicRule
+from tests.store.retention.cleaning import BODY, HOUR_S, PER_SEGMENT, CleanedStore
 from tests.store.rig import message
 
 HOUR_MS = 3_600_000

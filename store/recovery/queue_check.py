@@ -10,11 +10,11 @@ from store.blank_entries import Entry, first_unit
 from store.commit_log import CommitLog
 from store.consume_queue import BLANK_SIZE
 from store.consume_queue_table import ConsumeQueueTable
-from store.deleted_topics import DeletedTopics
 from store.logic_queue import LogicQueue
-from store.queue_list import QueueList
 from store.record import MIN_RECORD_BYTES, Record, decode
-from store.redispatch import QueueIncomplete
+from store.recovery.deleted_topics import DeletedTopics
+from store.recovery.queue_list import QueueList
+from store.recovery.redispatch import QueueIncomplete
 
 
 class QueueCheck:

@@ -4,14 +4,14 @@ Recovery is total: whatever is in the files, the store starts with a log that ho
 behind its last valid record with zeros behind it, and with ConsumeQueues that say exactly what the log says; or it
 refuses, naming file, offset and reason.
 
-How far to trust comes from the last run.  The list of queues (`store.queue_list`) says up to which offset log and
+How far to trust comes from the last run.  The list of queues (`QueueList`) says up to which offset log and
 queues are on the disk, and how long each queue was: what a queue has beyond is dropped, the log is walked from that
 offset, and entries are made anew.  A queue that lacks anything of it means that all queues are made anew from the
 whole log.  A store of RocketMQ has no list: there the checkpoint says how far to trust after a crash, and each entry
 counts whose record is there and says the same topic, queue and queue offset.
 
 Damage before the promised offset is a refusal.  Damage behind it ends the log; what is cut off is kept in a folder if
-whole records are among it (`store.cut_aside`).
+whole records are among it (`store.recovery.cut_aside`).
 
 Source of the cases: RocketMQ 5.3.3, `CommitLog.recoverNormally`, `recoverAbnormally`, `ConsumeQueue.recover`.
 """
@@ -28,13 +28,13 @@ from store.checkpoint import Checkpoint
 from store.chunk_scan import ChunkScan
 from store.commit_log import CommitLog, LogScan
 from store.consume_queue_table import ConsumeQueueTable
-from store.deleted_topics import DeletedTopics
 from store.layout import file_name
-from store.queue_check import QueueCheck, restore_expired
-from store.queue_list import QueueList
 from store.record import MIN_RECORD_BYTES, Record, TagsCodes, decode
 from store.record_batch import RecordBatch
-from store.redispatch import QueueIncomplete, Redispatch
+from store.recovery.deleted_topics import DeletedTopics
+from store.recovery.queue_check import QueueCheck, restore_expired
+from store.recovery.queue_list import QueueList
+from store.recovery.redispatch import QueueIncomplete, Redispatch
 
 _log = logging.getLogger(__name__)
 # Damaged newest records that are stepped over one by one before everything is walked.

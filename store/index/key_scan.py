@@ -17,8 +17,8 @@ from remoting.java_hash import java_hash_code
 from remoting.message_properties import KEYS, UNIQ_KEY, parse
 from remoting.message_record import HEAD, SysFlag
 from store.distinct_names import WORD_BYTES, Integers, words_at
-from store.java_hashes import Hashes, java_hashes
-from store.property_pattern import texts_like_first
+from store.index.java_hashes import Hashes, java_hashes
+from store.index.property_pattern import texts_like_first
 from store.record import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Record
 from store.record_batch import RecordBatch
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from sprocket.common.errors import StoreError
 from store.disk import DiskFile
-from store.key_scan import IndexEntries
+from store.index.key_scan import IndexEntries
 from store.layout import INDEX_HEADER_DTYPE, INDEX_SLOT_BYTES, INDEX_UNIT_DTYPE
 
 _log = logging.getLogger(__name__)

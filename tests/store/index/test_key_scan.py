@@ -8,7 +8,7 @@ import pytest
 from remoting.java_hash import java_hash_code
 from remoting.message_record import SysFlag
 from store.chunk_scan import ChunkScan
-from store.key_scan import IndexEntries, entries_of, entries_of_record, index_hash, keys_of
+from store.index.key_scan import IndexEntries, entries_of, entries_of_record, index_hash, keys_of
 from store.message_store import PendingMessage
 from store.record import Record, decode
 from store.record_batch import RecordBatch

@@ -19,7 +19,7 @@ from store.consume_queue import BLANK_SIZE
 from store.consume_queue_table import ConsumeQueueTable
 from store.get_result import Boundary
 from store.logic_queue import LogicQueue
-from store.queue_trim import raise_min
+from store.retention.queue_trim import raise_min
 from store.time_search import offset_by_time
 
 # Entries that are looked at together, and that one round looks at per queue: about 20 ms of work.

@@ -23,17 +23,17 @@ from typing import Final, NamedTuple
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
-from store.back_pressure import BackPressure
 from store.commit_log import CommitLog
 from store.config import StoreConfig
 from store.confirmation import Confirmation
 from store.consume_queue_table import ConsumeQueueTable
 from store.disk import Disk, DiskFile
 from store.group_commit import GroupCommit, Notify
-from store.leases import Lease, Leases, held_from
 from store.logic_queue import LogicQueue
-from store.queue_trim import QueueTrim
-from store.retention import (
+from store.retention.back_pressure import BackPressure
+from store.retention.leases import Lease, Leases, held_from
+from store.retention.queue_trim import QueueTrim
+from store.retention.rules import (
     LOOK_AHEAD,
     DiskUse,
     Reason,
@@ -43,7 +43,7 @@ from store.retention import (
     may_go,
     reason_to_clean,
 )
-from store.topic_retention import TopicRetention, TopicRule
+from store.retention.topic_retention import TopicRetention, TopicRule
 from store.worker import Workers
 
 _log = logging.getLogger(__name__)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from store import deleted_topics, queue_list
 from store.disk import RealDisk
-from store.queue_list import QueueList
-from store.sealed_file import read_sealed, seal, unseal, write_sealed
+from store.recovery import deleted_topics, queue_list
+from store.recovery.queue_list import QueueList
+from store.recovery.sealed_file import read_sealed, seal, unseal, write_sealed
 
 LIST = QueueList(
     123_456_789, {("Orders", 0): 7, ("Orders", 3): 1 << 40, ("주문", 0): 1}, True, {("Orders", 3): 1 << 39}, 1 << 30

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import store.truncation as store_truncation
+import store.recovery.truncation as store_truncation
 from store.message_store import MessageStore
-from store.sealed_file import seal
+from store.recovery.sealed_file import seal
 from tests.store.reading import bodies
+from tests.store.recovery.test_damage import contents, fill, overwrite
 from tests.store.rig import FaultyDisk, Stores, message
-from tests.store.test_damage import contents, fill, overwrite
 
 SEGMENT = 16 * 1024
 

@@ -12,7 +12,7 @@ import pytest
 from remoting.java_hash import java_hash_code
 from sprocket.common.errors import StoreError
 from store.message_store import MessageStore
-from store.queue_check import first_false
+from store.recovery.queue_check import first_false
 from tests.store.reading import bodies, read_queue
 from tests.store.rig import FaultyDisk, Stores, message
 

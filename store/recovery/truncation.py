@@ -15,10 +15,10 @@ from typing import Final
 
 from sprocket.common.failpoints import failpoint
 from store.commit_log import CommitLog
-from store.cut_aside import Piece, copy_aside, first_record
 from store.disk import Disk
 from store.mapped_file_queue import Detached
-from store.sealed_file import read_sealed, write_sealed
+from store.recovery.cut_aside import Piece, copy_aside, first_record
+from store.recovery.sealed_file import read_sealed, write_sealed
 
 _log = logging.getLogger(__name__)
 _KIND: Final = b"TRNC"

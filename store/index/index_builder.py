@@ -17,9 +17,9 @@ import numpy as np
 
 from remoting.message_record import BLANK_MIN_BYTES, MAGIC_BLANK
 from store.commit_log import CommitLog
-from store.index_file import IndexDamaged, IndexFile
-from store.index_files import IndexFiles
-from store.key_scan import IndexEntries, entries_of, entries_of_record
+from store.index.index_file import IndexDamaged, IndexFile
+from store.index.index_files import IndexFiles
+from store.index.key_scan import IndexEntries, entries_of, entries_of_record
 from store.layout import file_name
 from store.log_walk import walk
 from store.record import MIN_RECORD_BYTES, Record, decode

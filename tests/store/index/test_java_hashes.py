@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from remoting.java_hash import java_hash_code
-from store.java_hashes import java_hashes
+from store.index.java_hashes import java_hashes
 
 TEXTS = ["", "a", "Aa", "BB", "12345678", "123456789", "x" * 31, "y" * 32, "z" * 33, "w" * 511, "v" * 512, "u" * 700]
 UNUSUAL = [text.encode() for text in ("schlüssel", "键😀", "seven__é", "e" * 31 + "ü")] + [b"\xff\xfe", b"ab\xc3"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.clock import ManualClock
-from store import leases as store_leases
-from store.leases import Lease, LeaseRefused, Leases, held_from
+from store.retention import leases as store_leases
+from store.retention.leases import Lease, LeaseRefused, Leases, held_from
 
 HOUR_MS = 3_600_000
 
