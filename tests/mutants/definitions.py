@@ -148,6 +148,14 @@ MUTANTS: Final = (
         "a walk of the log stops at the end of the first segment",
         ("tests/store/test_message_store.py", "tests/store/recovery/test_recovery.py"),
     ),
+    Mutant(
+        "checkpoint ahead of the flush",
+        "store/confirmation.py",
+        "        timestamp, flushed = self._flushed_timestamp, self.flushed_offset\n",
+        "        timestamp, flushed = self._flushed_timestamp, self._log.wrote_offset\n",
+        "recovery skips what no sync covered",
+        _ORDER,
+    ),
     # Names on the disk
     Mutant(
         "no directory sync after a creation",
@@ -215,11 +223,11 @@ MUTANTS: Final = (
         _RECOVERY,
     ),
     Mutant(
-        "checkpoint from the future trusted",
+        "checkpoint from the future not noticed",
         "store/recovery/bookkeeping.py",
-        "            checkpoint.confirm_phy_offset = 0\n",
-        "            pass\n",
-        "recovery skips what no sync covered",
+        "        if confirm > end:\n",
+        "        if False:\n",
+        "nobody hears that a checkpoint cannot be right",
         ("tests/store/recovery/test_damage.py::test_a_checkpoint_that_cannot_be_right_is_named_and_not_trusted",),
     ),
     Mutant(
