@@ -46,22 +46,22 @@ MUTANTS: Final = (
     Mutant(
         "failed sync counts as done",
         "store/group_commit.py",
-        "            return flushed, failure\n",
-        "            return (wrote, None) if failure else (flushed, failure)\n",
+        "            return flushed, self._failure\n        self.syncs += 1\n",
+        "            return wrote, None\n        self.syncs += 1\n",
         "the flushed offset moves after a sync that failed",
         _GROUP_COMMIT,
     ),
     Mutant(
         "failed sync tried again",
         "store/group_commit.py",
-        "            failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))\n"
-        "            return flushed, failure\n",
-        "            failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))\n"
+        "            self._failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))\n"
+        "            return flushed, self._failure\n",
         "            try:\n"
         "                for file in files:\n"
         "                    file.sync()\n"
         "            except StoreError:\n"
-        "                return flushed, failure\n",
+        "                self._failure = DiskFailed(str(error))\n"
+        "                return flushed, self._failure\n",
         "the kernel marked the lost pages clean, so the second sync says nothing",
         _ORDER,
     ),
