@@ -22,7 +22,7 @@ ROOT: Final = Path(__file__).parents[2]
 RESULTS: Final = Path(__file__).with_name("RESULTS.md")
 _LIMIT_S: Final = 120.0
 _ALL_LIMIT_S: Final = 900.0
-_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 _SOME_FAILED: Final = 1
 
 
