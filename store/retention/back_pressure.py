@@ -134,8 +134,11 @@ class BackPressure:
         if Cause.DISK_FULL not in self._logged:
             self._logged.add(Cause.DISK_FULL)
             _log.warning("state=refusing cause=no_space reason=%r", str(error))
-        used = f"the broker's disk is full: CL {self._use.log:.1%}, CQ {self._use.queues:.1%} used, no space left"
-        return DiskFull(f"{used}; retry after {self._config.clean_resource_interval} ms")
+        # The figures are those of the last look, up to a second ago.
+        used = f"CL {self._use.log:.1%}, CQ {self._use.queues:.1%} were used at the last look"
+        return DiskFull(
+            f"the broker's disk is full: no space left ({used}); retry after {self._config.clean_resource_interval} ms"
+        )
 
     def _cause(self, unflushed_bytes: int, waiting_bytes: int) -> Cause | None:
         if self._disk_full:
