@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sprocket.client.pull import PullSettings
     from sprocket.client.send_request import SendSettings
     from sprocket.client.start_offset import ConsumeFrom
+    from sprocket.client.subscription import SqlFilter
     from sprocket.common.errors import SprocketError
 
 __version__ = "0.1.0"
@@ -77,6 +78,7 @@ __all__ = [
     "SendSettings",
     "SendStatus",
     "SprocketError",
+    "SqlFilter",
     "TopicNotFound",
     "__version__",
 ]
@@ -87,6 +89,7 @@ _EXPORTS = {
     "MessageModel": "sprocket.client.consumer",
     "PullSettings": "sprocket.client.pull",
     "ConsumeFrom": "sprocket.client.start_offset",
+    "SqlFilter": "sprocket.client.subscription",
     "AllocateMessageQueueAveragely": "sprocket.client.allocation",
     "AllocateMessageQueueAveragelyByCircle": "sprocket.client.allocation",
     "AllocateMessageQueueByConfig": "sprocket.client.allocation",

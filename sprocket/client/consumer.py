@@ -29,7 +29,8 @@ from sprocket.client.pull import Puller, PullLoop, PullSettings
 from sprocket.client.rebalance import Rebalance
 from sprocket.client.send_request import check_topic
 from sprocket.client.start_offset import ConsumeFrom, StartOffset, consume_from_where
-from sprocket.client.subscription import ALL, retry_topic, subscription, subscriptions
+from sprocket.client.subscription import ALL, SqlFilter, retry_topic, subscription, subscriptions
+from sprocket.client.subscription_check import check_subscriptions
 from sprocket.client.wakeup import Wakeup, pause
 from sprocket.common.clock import Clock
 
@@ -71,7 +72,7 @@ class Consumer:
     def __init__(
         self,
         group: str,
-        topics: Mapping[str, str] | Iterable[str] = (),
+        topics: Mapping[str, str | SqlFilter] | Iterable[str] = (),
         namesrv: str = "",
         *,
         model: MessageModel = MessageModel.CLUSTERING,
@@ -81,7 +82,7 @@ class Consumer:
         client: ClientSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`topics` maps each topic to ``*`` or to tags with ``||`` between them; `subscribe` adds more.
+        """`topics` maps each topic to ``*``, tags with ``||`` between them, or a SqlFilter; `subscribe` adds more.
 
         Raises IllegalMessage, and ValueError for a name server address that is none.
         """
@@ -126,6 +127,11 @@ class Consumer:
 
     async def __aenter__(self) -> Self:
         await self._instance.open()
+        try:
+            await check_subscriptions(self._instance, self.group, self._subscriptions.values())
+        except BaseException:
+            await self._instance.close()
+            raise
         store: OffsetStore
         if self._is_clustering:
             # Who names a time wants that time, also on a young queue.
@@ -162,13 +168,17 @@ class Consumer:
 
     # Subscriptions
 
-    async def subscribe(self, topic: str, expression: str = ALL) -> None:
+    async def subscribe(self, topic: str, expression: str | SqlFilter = ALL) -> None:
         """Receive `topic` too, or with another `expression` from now on; brokers are told before this returns.
 
-        Messages that were pulled with the old expression may still come.  Raises IllegalMessage.
+        Messages that were pulled with the old expression may still come.  Raises IllegalMessage, and BrokerRefused
+        for a SqlFilter that a broker does not take; then the old expression holds.
         """
         check_topic(topic)
-        self._subscriptions[topic] = subscription(topic, expression, self._instance.clock.wall_ms())
+        wanted = subscription(topic, expression, self._instance.clock.wall_ms())
+        if self._is_started:
+            await check_subscriptions(self._instance, self.group, [wanted])
+        self._subscriptions[topic] = wanted
         await self._subscriptions_changed()
 
     async def unsubscribe(self, topic: str) -> None:

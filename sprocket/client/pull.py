@@ -207,6 +207,8 @@ class PullLoop:
         if isinstance(error, BrokerRefused) and error.code in (
             ResponseCode.SUBSCRIPTION_NOT_EXIST,
             ResponseCode.SUBSCRIPTION_NOT_LATEST,
+            ResponseCode.FILTER_DATA_NOT_EXIST,
+            ResponseCode.FILTER_DATA_NOT_LATEST,
         ):
             # The broker was restarted and does not know this group yet.
             await self._instance.heartbeat_all()

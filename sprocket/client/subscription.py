@@ -1,9 +1,12 @@
 """What a consumer wants of its topics.
 
-Source: RocketMQ 5.3.3, `FilterAPI.buildSubscriptionData`, `SubscriptionData`, `MixAll.getRetryTopic`.
+Source: RocketMQ 5.3.3, `FilterAPI.buildSubscriptionData`, `FilterAPI.build`, `MessageSelector`,
+`SubscriptionData`, `MixAll.getRetryTopic`.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from remoting.bodies.client import SubscriptionData
 from remoting.java_hash import java_hash_code
@@ -11,6 +14,17 @@ from sprocket.client.errors import IllegalMessage
 from sprocket.client.send_request import RETRY_PREFIX, check_group, check_topic
 
 ALL = "*"
+_SQL92: Final = "SQL92"
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFilter:
+    """Messages by their properties, in SQL92: ``SqlFilter("a > 5 AND region IN ('eu', 'us')")``.
+
+    Brokers filter so if enablePropertyFilter is on.
+    """
+
+    expression: str
 
 
 def retry_topic(group: str) -> str:
@@ -18,11 +32,20 @@ def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
 
 
-def subscription(topic: str, expression: str, version_ms: int) -> SubscriptionData:
-    """The subscription to `topic`; `expression` is ``*`` or tags with ``||`` between them.
+def is_sql(data: SubscriptionData) -> bool:
+    """Whether a subscription is by properties, not by tags."""
+    return data.expression_type == _SQL92
 
-    Raises IllegalMessage for an expression without a tag.
+
+def subscription(topic: str, expression: str | SqlFilter, version_ms: int) -> SubscriptionData:
+    """The subscription to `topic`; `expression` is ``*``, tags with ``||`` between them, or a SqlFilter.
+
+    Raises IllegalMessage for an expression without a tag and for an empty filter.
     """
+    if isinstance(expression, SqlFilter):
+        if not expression.expression.strip():
+            raise IllegalMessage(f"topic {topic}: the SQL92 filter is empty; write '*' to receive everything")
+        return SubscriptionData(topic, expression.expression, sub_version=version_ms, expression_type=_SQL92)
     if expression.strip() in ("", ALL):
         return SubscriptionData(topic, ALL, sub_version=version_ms)
     tags = [tag.strip() for tag in expression.split("||") if tag.strip()]
@@ -34,13 +57,14 @@ def subscription(topic: str, expression: str, version_ms: int) -> SubscriptionDa
 
 
 def subscriptions(
-    group: str, topics: Mapping[str, str] | Iterable[str], version_ms: int, *, with_retry: bool
+    group: str, topics: Mapping[str, str | SqlFilter] | Iterable[str], version_ms: int, *, with_retry: bool
 ) -> dict[str, SubscriptionData]:
     """All subscriptions of a member of `group`, its retry topic among them unless it is broadcasting.
 
     Raises IllegalMessage.
     """
     check_group(group)
+    expressions: Mapping[str, str | SqlFilter]
     expressions = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, ALL)
     table = {}
     for topic, expression in expressions.items():
