@@ -5,6 +5,7 @@ disk would hold after a power cut.  The images lie on a tmpfs of their own.
 """
 
 import ctypes
+import gc
 import os
 import random
 import subprocess
@@ -16,6 +17,7 @@ MIB: Final = 1 << 20
 # Exit status of a program that may not mount.
 SKIPPED: Final = 77
 _COPY_TRIES: Final = 20
+_UNMOUNT_PAUSE_S: Final = 0.5
 # Start writing the pages of a range, and wait for it; sync_file_range(2).
 _WRITE_AND_WAIT: Final = 1 | 2 | 4
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -64,7 +66,14 @@ class LoopDisk:
         _run("mount", "-o", ",".join(filter(None, ("loop", "commit=300", options))), str(self.image), str(self.root))
 
     def unmount(self) -> None:
-        _run("umount", str(self.root))
+        """Unmount it; raises CannotMount while somebody has a file of it open."""
+        try:
+            _run("umount", str(self.root))
+        except CannotMount:
+            # Mappings of a store that was read here live until their cycles are collected.
+            gc.collect()
+            time.sleep(_UNMOUNT_PAUSE_S)
+            _run("umount", str(self.root))
 
     def remove(self) -> None:
         """Unmount and delete it."""
