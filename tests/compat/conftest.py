@@ -29,7 +29,8 @@ def java() -> None:
 def cluster(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One name server and one broker for all tests; topics and groups are each test's own."""
     kind = _KINDS[os.environ.get("COMPAT_AGAINST", "sprocket")]
-    with kind(tmp_path_factory.mktemp("cluster") / "servers") as running:
+    properties = {"enablePropertyFilter": "true"}
+    with kind(tmp_path_factory.mktemp("cluster") / "servers", properties=properties) as running:
         yield running
 
 
