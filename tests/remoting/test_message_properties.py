@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.message_properties import encode, find, parse
+from remoting.message_properties import encode, find, find_last, parse
 
 NAMES = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1)
 
@@ -20,6 +20,14 @@ def test_find_finds_what_parse_finds(properties: dict[str, str], name: str) -> N
     for wanted in (*properties, name):
         found = find(encoded, wanted.encode() + b"\x01")
         assert (None if found is None else found.decode()) == properties.get(wanted)
+
+
+@given(st.lists(st.sampled_from(["a", "b", "ab", "\x01", "\x02", "a\x01", "\x02a\x01"])))
+def test_find_last_finds_what_parse_finds(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    for name in ("a", "b", "ab"):
+        found = find_last(text.encode(), name.encode() + b"\x01")
+        assert (None if found is None else found.decode()) == parse(text).get(name)
 
 
 @pytest.mark.parametrize(
