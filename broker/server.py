@@ -145,7 +145,10 @@ class Broker:
             on_bug=self._fail,
         )
         self._server.on_close.append(self._channel_closed)
-        self._periodic = [
+        self._periodic = self._periodic_work(config)
+
+    def _periodic_work(self, config: BrokerConfig) -> list[Periodic]:
+        return [
             Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
             Periodic("statistics", SAMPLE_PERIOD_S, self._sample),
             Periodic("consumer_offsets", config.flush_consumer_offset_interval / 1000, self._save_offsets),
