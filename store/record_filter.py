@@ -9,10 +9,11 @@ from typing import Final
 
 from remoting.message_record import FIXED_IPV4, MAGIC_V2, SysFlag
 
-_MAGIC_AND_SYS_FLAG: Final = struct.Struct(">4xi28xi")
+# Of a record with two IPv4 hosts: magic, sys_flag and the length of the body.
+_BEFORE_BODY: Final = struct.Struct(">4xi28xi44xi")
 _LENGTH: Final = struct.Struct(">i")
 _SHORT_LENGTH: Final = struct.Struct(">h")
-_BODY_LENGTH_AT: Final = FIXED_IPV4.size - 4
+assert _BEFORE_BODY.size == FIXED_IPV4.size
 _IPV6_MORE_BYTES: Final = 12
 _HOSTS_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _BORN_HOST_V6: Final = int(SysFlag.BORN_HOST_V6)
@@ -42,12 +43,12 @@ class RecordFilter:
 def properties_of(record: memoryview) -> bytes | None:
     """The encoded properties of a record, of which nothing else is checked; None if it is damaged."""
     try:
-        magic, sys_flag = _MAGIC_AND_SYS_FLAG.unpack_from(record)
-        at = _BODY_LENGTH_AT
+        magic, sys_flag, body_bytes = _BEFORE_BODY.unpack_from(record)
+        at = _BEFORE_BODY.size
         if sys_flag & _HOSTS_V6:
             at += _IPV6_MORE_BYTES * (bool(sys_flag & _BORN_HOST_V6) + bool(sys_flag & _STORE_HOST_V6))
-        body_bytes = _LENGTH.unpack_from(record, at)[0]
-        at += 4 + body_bytes
+            body_bytes = _LENGTH.unpack_from(record, at - _LENGTH.size)[0]
+        at += body_bytes
         if body_bytes < 0:
             return None
         at += 2 + _SHORT_LENGTH.unpack_from(record, at)[0] if magic == MAGIC_V2 else 1 + record[at]
