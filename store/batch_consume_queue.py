@@ -113,6 +113,7 @@ class BatchConsumeQueue:
         self.pending.clear()
         if offset < self.written_offset:
             self._next_unit = self._unit_ending_behind(offset)
+            self._flushed_unit = min(self._flushed_unit, self._next_unit)
             self.written_offset = offset
         self.next_offset = offset
 

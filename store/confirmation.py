@@ -1,7 +1,8 @@
 """What counts as stored: the flushed and the confirm offset, who waits for them, and the latch of a failed disk.
 
-One meaning each.  Wrote: the log ends there.  Flushed: a successful sync covers everything before it.
-Confirm: consumers may see what lies before it; with ASYNC_FLUSH that is what is written, with SYNC_FLUSH what is
+One meaning each.  Appended: all batches before it are whole, in the log and in the queues; the log itself may reach
+further while one is being written, and goes back if that fails.  Flushed: a successful sync covers everything before
+it.  Confirm: consumers may see what lies before it; with ASYNC_FLUSH that is what is appended, with SYNC_FLUSH what is
 flushed.
 
 All of it lives in the owner thread, but `unflushed` and `snapshot`, which the flush threads call.
@@ -40,12 +41,14 @@ class Confirmation:
         self._is_sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.on_arrival: list[ArrivalListener] = []
         self.on_failure: list[Callable[[DiskFailed], None]] = []
+        self.appended_offset = 0
         self.flushed_offset = 0
         self.failure: DiskFailed | None = None
         # Store timestamps, ms: of the last record written, and of one that the flushed offset covers.
         self.last_store_timestamp = 0
         self._flushed_timestamp = 0
-        self._syncing_timestamp = 0
+        # (appended offset, timestamp of a record before it) for the syncs that have not ended.
+        self._syncing: deque[tuple[int, int]] = deque()
         # Batches that are written and not yet confirmed: (end in the log, [(queue, first offset, end offset)], cost).
         self._unconfirmed: deque[tuple[int, list[tuple[LogicQueue, int, int]], int]] = deque()
         # Memory that messages hold whose senders wait, about.
@@ -54,18 +57,19 @@ class Confirmation:
 
     def begin(self, store_timestamp: int) -> None:
         """Recovery is done: the whole log is on the disk, its newest record has `store_timestamp`, ms."""
-        self.flushed_offset = self._log.wrote_offset
+        self.flushed_offset = self.appended_offset = self._log.wrote_offset
         self.last_store_timestamp = self._flushed_timestamp = store_timestamp
 
     @property
     def confirm_offset(self) -> int:
         """Consumers may see what lies before this.  The one place that decides it."""
-        return self.flushed_offset if self._is_sync_flush else self._log.wrote_offset
+        return self.flushed_offset if self._is_sync_flush else self.appended_offset
 
     # Appended batches
 
     def appended(self, batch: Batch) -> None:
         """`batch` is written: show it now, or once it is confirmed."""
+        self.appended_offset = batch.end_offset
         self.last_store_timestamp = batch.store_timestamp
         touched = []
         for queue, first in batch.touched:
@@ -110,11 +114,17 @@ class Confirmation:
     # Syncs
 
     def unflushed(self) -> tuple[int, int, list[DiskFile]]:
-        """In the flush thread: the flushed offset, the written offset, and the files between them."""
-        # The time is read first: it is then that of a record before `wrote`, or older.
-        self._syncing_timestamp = self.last_store_timestamp
-        flushed, wrote = self.flushed_offset, self._log.wrote_offset
-        return flushed, wrote, self._log.files_between(flushed, wrote)
+        """In the flush threads: the flushed offset, the appended one, and the files of what is written behind them.
+
+        The files may hold more than what is appended: a batch that is being written.  It may be taken back, and a sync
+        of it says nothing about what will stand there then.
+        """
+        # The time is read first: it is then that of a record before `appended`, or older.
+        timestamp = self.last_store_timestamp
+        flushed, appended = self.flushed_offset, self.appended_offset
+        if appended > flushed:
+            self._syncing.append((appended, timestamp))
+        return flushed, appended, self._log.files_between(flushed, self._log.wrote_offset)
 
     def on_flushed(self, reached: int, error: DiskFailed | None) -> None:
         """A sync ended: the log is on the disk up to `reached`, or `error` is latched."""
@@ -124,7 +134,8 @@ class Confirmation:
         if self.failure is not None or reached <= self.flushed_offset:
             return
         self.flushed_offset = reached
-        self._flushed_timestamp = self._syncing_timestamp
+        while self._syncing and self._syncing[0][0] <= reached:
+            _, self._flushed_timestamp = self._syncing.popleft()
         _FLUSHED()
         self._advance()
 

@@ -156,6 +156,8 @@ class ConsumeQueue:
         """Let the entries from `offset` on be assigned anew: their batch failed."""
         self.pending.clear()
         self.written_offset = min(self.written_offset, offset)
+        # What stands there next is not on the disk because what stood there was.
+        self._flushed_offset = min(self._flushed_offset, offset)
         self.next_offset = offset
 
     def _write(self, at: int, content: bytes) -> None:
@@ -246,7 +248,7 @@ class ConsumeQueue:
 
     def flushed(self, offset: int) -> None:
         """Entries before `offset` are on the disk."""
-        self._flushed_offset = max(self._flushed_offset, offset)
+        self._flushed_offset = max(self._flushed_offset, min(offset, self.written_offset))
 
     # Reading
 

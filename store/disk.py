@@ -286,15 +286,22 @@ class RealDisk:
             return
         # Those of one file system have one of them, kept from the first time on, to learn of errors by.
         for device, file in {file.device: file for file in real}.items():
-            if device not in self._file_systems:
-                self._file_systems[device] = os.open(file.path.parent, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = self._file_systems.get(device, -1)
+            if descriptor < 0:
+                descriptor = _open_above(file.path, device)
+                if descriptor >= 0:
+                    self._file_systems[device] = descriptor
                 file.sync()
-            try:
-                sync_file_system(self._file_systems[device])
-            except OSError as error:
-                raise DiskFailed(f"sync the file system of {file.path}: {error}") from error
+            if descriptor >= 0:
+                try:
+                    sync_file_system(descriptor)
+                except OSError as error:
+                    raise DiskFailed(f"sync the file system of {file.path}: {error}") from error
         for file in real:
-            file.is_synced()
+            if file.device in self._file_systems:
+                file.is_synced()
+            else:
+                file.sync()
 
     def sync_entries(self, directory: Path) -> None:
         try:
@@ -331,6 +338,17 @@ class RealDisk:
         except OSError:
             return -1.0
         return usage.used / max(1, usage.used + usage.free)
+
+
+def _open_above(path: Path, device: int) -> int:
+    """A descriptor of the nearest directory above `path` that is there and on `device`; -1 if none can be opened."""
+    for directory in path.parents:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+            if os.fstat(descriptor).st_dev == device:
+                return descriptor
+            os.close(descriptor)
+    return -1
 
 
 def _make_directories(directory: Path) -> list[Path]:

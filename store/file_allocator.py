@@ -96,7 +96,11 @@ class _Request:
             if self.file is not None:
                 self.file.close()
                 _DISCARDED()
-                self._disk.remove(self.path)
+                try:
+                    self._disk.remove(self.path)
+                except StoreError as error:
+                    # It is full of zeros and behind the log's end: the next start takes it along.
+                    _log.warning("file=%s action=left reason=%r", self.path, str(error))
 
 
 class FileAllocator:

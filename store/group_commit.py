@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.errors import DiskFailed
 from sprocket.common.failpoints import failpoint
 from store.config import FlushDiskType, StoreConfig
 from store.disk import DiskFile
@@ -112,9 +112,10 @@ class GroupCommit:
             for file in files:
                 file.sync()
                 _AFTER_FILE()
-        except StoreError as error:
-            # Whichever thread met it: the next sync of the same pages would succeed, and they are lost.
-            self._failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
+        except Exception as error:
+            # Whichever thread met it: the next sync of the same pages would succeed, and they are lost.  Also one that
+            # nobody foresaw: without this thread nobody would be answered, or what is answered would never be synced.
+            self._failure = error if isinstance(error, DiskFailed) else DiskFailed(repr(error))
             return flushed, self._failure
         self.syncs += 1
         return wrote, None

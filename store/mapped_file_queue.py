@@ -214,9 +214,10 @@ class MappedFileQueue:
 
     def close(self) -> None:
         """Close all files; slices of their views stay valid."""
-        for file in self.files:
+        # A new list, as in `drop_oldest`.
+        files, self.files = self.files, []
+        for file in files:
             file.close()
-        self.files.clear()
 
 
 def zero_quietly(queue: MappedFileQueue, start: int, end: int) -> bool:

@@ -8,7 +8,8 @@ lies before `confirm_offset`, no more.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import numpy as np
@@ -152,21 +153,23 @@ class MessageStore:
             self._confirmation.on_flushed(reached, error)
             _STOP_FLUSHED()
             if error is None:
-                self.index.shutdown()
                 self._write_stop()
         self._confirmation.answer_waiters(self.failure or StoreError("the store is shut down"))
         self._close()
         _log.info("state=stopped log_max=%d failed=%s", self._commit_log.wrote_offset, self.failure is not None)
 
     def _write_stop(self) -> None:
-        """Write down that this is a clean stop, if there is room: else the next start does as after a crash."""
+        """Write down that this is a clean stop, if the disk lets us: else the next start does as after a crash."""
         try:
+            self.index.shutdown()
             self._queue_flush.flush_all()
             _STOP_BEFORE_ABORT()
             self._books.stopped()
             _STOP_AFTER_ABORT()
         except DiskFull as error:
             _log.warning("state=stopping action=checkpoint-left-out reason=%r", str(error))
+        except StoreError as error:
+            self._confirmation.fail(error if isinstance(error, DiskFailed) else DiskFailed(str(error)))
 
     def _snapshot(self) -> Checkpoint:
         checkpoint = self._confirmation.snapshot()
@@ -174,13 +177,13 @@ class MessageStore:
         return checkpoint
 
     def _close(self) -> None:
-        self.index.close()
-        self.cleaner.stop()
-        self._commit_log.close()
-        self._table.close()
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        # Whatever one of them meets, the lock is free in the end: else this process cannot open the store again.
+        with ExitStack() as last_first:
+            if self._lock is not None:
+                last_first.callback(self._lock.release)
+                self._lock = None
+            for close in (self._table.close, self._commit_log.close, self.cleaner.stop, self.index.close):
+                last_first.callback(close)
 
     def configure(self, config: StoreConfig) -> None:
         """Take a changed configuration, as far as its keys may change while the store runs."""
@@ -341,30 +344,41 @@ class MessageStore:
         return list(self._table.by_key)
 
     def delete_topic(self, topic: str) -> int:
-        """Remove the ConsumeQueues of `topic`; return how many there were.  Raises `DiskFailed`.
+        """Remove the ConsumeQueues of `topic`; return how many there were.  Raises `DiskFull` or `DiskFailed`.
 
         The log keeps the messages until they expire.  That they are deleted is written down first, durably, so that
         recovery does not bring them back.  No sync of queues is waited for.
         """
-        if self.failure is None:
-            self._books.topic_deleted(topic)
-        self.cleaner.forget(topic)
-        removed = self._table.delete_topic(topic)
+        with self._latched():
+            if self.failure is None:
+                self._books.topic_deleted(topic)
+            self.cleaner.forget(topic)
+            removed = self._table.delete_topic(topic)
         _TOPIC_DELETED()
         return removed
 
     def delete_expired_queues(self, is_kept: Callable[[str], bool]) -> int:
         """Remove queues whose messages have all expired, but for topics of which `is_kept` is true; how many.
 
-        Such a queue begins at 0 again.  Raises `DiskFailed`.
+        Such a queue begins at 0 again.  Raises `DiskFull` or `DiskFailed`.
         """
         expired = self.cleaner.expired_queues(is_kept)
-        if expired and self.failure is None:
-            self._books.queues_deleted({(queue.topic, queue.queue_id) for queue in expired})
-        for queue in expired:
-            self.cleaner.forget(queue.topic, queue.queue_id)
-            self._table.delete_queue(queue.topic, queue.queue_id)
+        with self._latched():
+            if expired and self.failure is None:
+                self._books.queues_deleted({(queue.topic, queue.queue_id) for queue in expired})
+            for queue in expired:
+                self.cleaner.forget(queue.topic, queue.queue_id)
+                self._table.delete_queue(queue.topic, queue.queue_id)
         return len(expired)
+
+    @contextmanager
+    def _latched(self) -> Iterator[None]:
+        """Latch a failure of the disk that what is inside meets, and let it through."""
+        try:
+            yield
+        except DiskFailed as error:
+            self._confirmation.fail(error)
+            raise
 
     def runtime_info(self) -> dict[str, str]:
         """Figures of GET_BROKER_RUNTIME_INFO that the store knows, under RocketMQ's names."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from sprocket.common.errors import DiskFailed, StoreError
 from store.disk import Content, Disk, DiskFile, DiskLock
 
 _LEAST: Final = 64
@@ -69,18 +70,16 @@ class PooledFile:
         file = self._file
         if file is None:
             file = self._opened()
-        if not self.is_dirty:
-            self.is_dirty = True
-            self._disk.count_dirty(1)
-        file.write(position, content)
+        try:
+            file.write(position, content)
+        finally:
+            # After the write: a sync that began before it has ended need not cover it.
+            if not self.is_dirty:
+                self.is_dirty = True
+                self._disk.count_dirty(1)
 
     def sync(self) -> None:
-        file = self._disk.pin(self, for_sync=True)
-        if file is not None:
-            try:
-                file.sync()
-            finally:
-                self._disk.unpin(self)
+        self._disk.sync_many((self,))
 
     def content_end(self, position: int) -> int:
         return self._opened().content_end(position)
@@ -122,6 +121,7 @@ class PooledDisk:
         self._used = 0
         self._dirty = 0
         self._lock = threading.RLock()
+        self._failure: DiskFailed | None = None
         self.on_pressure: Callable[[], None] = _nothing
 
     @property
@@ -138,8 +138,9 @@ class PooledDisk:
         self._make_room()
         file = PooledFile(self, path, self._real.create(path, size_bytes, preallocate=preallocate), preallocate)
         self.count_dirty(1)
-        self.took(file, 0)
-        self._used += file.descriptors
+        with self._lock:
+            self.took(file, 0)
+            self._used += file.descriptors
         return file
 
     def open(self, path: Path, *, preallocate: bool) -> PooledFile:
@@ -171,11 +172,17 @@ class PooledDisk:
         self._real.remove(path)
 
     def sync_many(self, files: Sequence[DiskFile]) -> None:
+        """As `Disk.sync_many`.  A failure is final, whoever met it: the next sync would succeed, and pages are lost."""
+        if self._failure is not None:
+            raise DiskFailed(str(self._failure))
         pinned = [
             (file, real) for file in files if isinstance(file, PooledFile) and (real := self.pin(file, for_sync=True))
         ]
         try:
             self._real.sync_many([real for _, real in pinned])
+        except StoreError as error:
+            self._failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
+            raise self._failure from error
         finally:
             for file, _ in pinned:
                 self.unpin(file)
@@ -260,7 +267,7 @@ class PooledDisk:
         """Close files until a mapped one more is within the budget."""
         if self._used + _OPEN + _MAPPED <= self._budget:
             return
-        if not self._close_some():
+        if not self._close_some() and self._failure is None:
             # All are unsynced: nobody kept up with the writes.
             with self._lock:
                 unsynced = [file for file in self._open if file.is_dirty]

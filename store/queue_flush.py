@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFailed, DiskFull, StoreError
+from sprocket.common.errors import DiskFailed, DiskFull
 from sprocket.common.failpoints import failpoint
 from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
@@ -66,6 +66,7 @@ class QueueFlush:
         self._busy = threading.Lock()
         self._pause = threading.Event()
         self._is_full = False
+        self._failure: DiskFailed | None = None
         self._worker = workers("store-flush-queues", self._turn, config.flush_interval_consume_queue / 1000)
         table.files.on_pressure = self._worker.wake
         # Something else to do each turn, in this thread: the figures are sampled here.
@@ -81,7 +82,10 @@ class QueueFlush:
         self._worker.stop()
 
     def flush_all(self) -> None:
-        """Flush every queue and write the checkpoint.  Raises `DiskFailed` or `DiskFull`."""
+        """Flush every queue and write the checkpoint.  Raises `DiskFull`, or `DiskFailed`: from then on always."""
+        if self._failure is not None:
+            # The owner may not have heard of it yet, and must not make a clean stop of it.
+            raise DiskFailed(str(self._failure))
         with self._busy:
             checkpoint = self._snapshot()
             queue_list = self._flush_and_list(checkpoint.confirm_phy_offset)
@@ -152,8 +156,9 @@ class QueueFlush:
             if not self._is_full:
                 _log.warning("state=disk-full action=checkpoint-postponed reason=%r", str(error))
             self._is_full = True
-        except StoreError as error:
-            failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
+        except Exception as error:
+            # Also one that nobody foresaw: without this thread nothing would be flushed, and nobody would know.
+            failure = self._failure = error if isinstance(error, DiskFailed) else DiskFailed(repr(error))
             self._notify(lambda: self._failed(failure))
             return False
         return True

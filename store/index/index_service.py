@@ -74,6 +74,7 @@ class IndexService:
         self._busy = threading.Lock()
         self._is_stopping = False
         self._is_disk_full = False
+        self._failure: DiskFailed | None = None
         self._last_write = clock.monotonic()
         # (physical offset, what to call when all before it is indexed)
         self._waiters: list[tuple[int, Callable[[], None]]] = []
@@ -107,6 +108,9 @@ class IndexService:
     def shutdown(self) -> None:
         """End the thread, index what is confirmed, and bring all files to the disk.  Raises `DiskFailed`."""
         self._worker.stop()
+        if self._failure is not None:
+            # The owner may not have heard of it yet.  What failed is not tried again.
+            raise DiskFailed(str(self._failure))
         try:
             with self._busy:
                 self._follow(self._clock.monotonic() + _STOP_S)
@@ -171,7 +175,7 @@ class IndexService:
                 _log.warning("state=index-waits reason=%r", str(error))
             self._is_disk_full = True
         except StoreError as error:
-            failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
+            failure = self._failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
             self._notify(lambda: self._failed(failure))
             return False
         if self._waiters:

@@ -191,3 +191,19 @@ def test_flush_schedule() -> None:
     assert schedule.is_due(110, 1)
     assert not schedule.is_due(111, 1)
     assert not schedule.is_due(120, 0)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_error_that_nobody_foresaw_is_latched(stores: Stores, disk: FaultyDisk) -> None:
+    """A thread that ended without a word would leave all who wait without an answer."""
+
+    def broken(path: Path) -> None:
+        raise ValueError("a bug")
+
+    disk.before_sync = broken
+    store = stores.open()
+    answers: Answers = []
+    send(store, "a", answers)
+    until(stores, lambda: bool(answers))
+    assert "a bug" in str(store.failure)
+    assert isinstance(answers[0][1], DiskFailed)

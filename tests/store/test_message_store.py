@@ -1,12 +1,17 @@
 """Append, read and reopen through the public door."""
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
 import pytest
 
 from remoting.java_hash import java_hash_code
 from remoting.message_record import MAGIC_V1, MAGIC_V2, SysFlag
-from sprocket.common.errors import ConfigError, RequestError, StoreError
+from sprocket.common import failpoints
+from sprocket.common.errors import ConfigError, DiskFailed, RequestError, StoreError
 from store.checksum import SEAL_BYTES
 from store.config import FlushDiskType
+from store.disk import RealDisk
 from store.message_store import Boundary, GetStatus
 from tests.store.reading import bodies, read_queue, records_of
 from tests.store.rig import HOST, Stores, message
@@ -268,3 +273,58 @@ def test_shutdown_makes_everything_durable_and_the_next_start_walks_nothing_twic
     assert store.recovery is not None
     assert (store.recovery.records, store.recovery.reason) == (0, "zeros")
     assert store.flushed_offset == store.wrote_offset == store.confirm_offset
+
+
+# Failures of the disk outside of appends
+
+
+@pytest.fixture
+def broken_books() -> Iterator[Callable[[], None]]:
+    """Called: from now on no small file can be written."""
+    yield lambda: failpoints.arm("disk.write_small=error:EIO")
+    failpoints.arm(None)
+
+
+def test_a_stop_that_meets_an_error_of_the_disk_ends_all_the_same(
+    stores: Stores, broken_books: Callable[[], None]
+) -> None:
+    store = stores.open()
+    store.append([message(body=b"kept")])
+    broken_books()
+    stores.close(store)
+    assert isinstance(store.failure, DiskFailed)
+    assert (stores.root / "abort").exists()
+    failpoints.arm(None)
+    # The lock is free.
+    assert bodies(stores.open()) == [b"kept"]
+
+
+def test_a_stop_on_a_disk_that_takes_nothing_any_more_frees_the_lock(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stores.open()
+    for _ in range(3):
+        store.append([message(body=b"x" * 4000)])
+    store._confirmation.fail(DiskFailed("read-only file system"))
+
+    def refuse(self: RealDisk, path: Path) -> None:
+        raise DiskFailed(f"remove {path}: Read-only file system")
+
+    monkeypatch.setattr(RealDisk, "remove", refuse)
+    stores.close(store)
+    monkeypatch.undo()
+    assert len(bodies(stores.open())) == 3
+
+
+def test_an_error_of_the_disk_when_a_topic_goes_is_latched(stores: Stores, broken_books: Callable[[], None]) -> None:
+    store = stores.open()
+    store.append([message(body=b"kept")])
+    failures: list[DiskFailed] = []
+    store.on_failure.append(failures.append)
+    broken_books()
+    with pytest.raises(DiskFailed):
+        store.delete_topic("Orders")
+    assert len(failures) == 1
+    with pytest.raises(DiskFailed):
+        store.append([message()])
+    assert bodies(store) == [b"kept"]

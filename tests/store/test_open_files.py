@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import store.consume_queue_table as table_module
+from sprocket.common.errors import DiskFailed
 from store.open_files import PooledDisk, PooledFile, descriptor_budget
 from tests.store.recovery.test_damage import contents
 from tests.store.rig import FaultyDisk, Stores, message
@@ -107,6 +108,46 @@ def test_a_file_that_goes_while_it_is_synced_is_closed_after_the_sync(tmp_path: 
     thread.join()
     assert not errors
     assert disk.descriptors == 0
+
+
+def test_a_write_during_a_sync_is_not_taken_for_synced(tmp_path: Path) -> None:
+    real = FaultyDisk()
+    disk = PooledDisk(real, 64)
+    (file,) = files(disk, tmp_path, 1)
+
+    def sync_meanwhile(path: Path) -> bool:
+        # The flush thread, while the system call of the write has the interpreter's lock released.
+        real.write_fault = None
+        file.sync()
+        return False
+
+    real.write_fault = sync_meanwhile
+    file.write(0, b"unsynced")
+    synced = len(real.syncs)
+    files(disk, tmp_path / "others", 100)
+    assert file.take() is not None or file.path in real.syncs[synced:]
+    file.sync()
+    assert file.path in real.syncs[synced:]
+
+
+def test_a_failed_sync_is_final_whoever_met_it(tmp_path: Path) -> None:
+    real = FaultyDisk()
+    disk = PooledDisk(real, 64)
+    real.sync_fails = True
+    with pytest.raises(DiskFailed):
+        # Here it is the one who needs room for a file.
+        files(disk, tmp_path, 100)
+    real.sync_fails = False
+    made = len(real.syncs)
+    (file,) = files(disk, tmp_path / "other", 1)
+    file.write(0, b"x")
+    with pytest.raises(DiskFailed):
+        file.sync()
+    with pytest.raises(DiskFailed):
+        disk.sync_many([file])
+    assert len(real.syncs) == made
+    # Reads go on.
+    assert file.read(0, 1) == b"x"
 
 
 def test_a_store_with_more_queues_than_descriptors(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from sprocket.common import failpoints
-from sprocket.common.errors import DiskFull
+from sprocket.common.errors import DiskFailed, DiskFull
+from store.disk import RealDisk
+from store.mapped_file_queue import MappedFileQueue
 from tests.store.rig import FaultyDisk, Stores, message
 
 
@@ -65,3 +67,44 @@ def test_a_stop_without_room_for_the_checkpoint_is_one_after_which_the_log_is_wa
     store = stores.open()
     assert store.recovery is not None
     assert (store.recovery.records, store.max_offset("Orders", 0)) == (5, 5)
+
+
+def test_a_stop_does_not_sync_again_what_failed_before_the_owner_heard_of_it(stores: Stores) -> None:
+    disk = stores.disk = FaultyDisk()
+    store = stores.open()
+    store.append([message()])
+    disk.sync_fails = True
+    store._queue_flush._last_thorough = -1e9
+    assert not store._queue_flush._turn()
+    # The report is on its way; the next sync would succeed.
+    disk.sync_fails = False
+    stores.close(store)
+    assert isinstance(store.failure, DiskFailed)
+    assert (stores.root / "abort").exists()
+    assert not (stores.root / "checkpoint").exists()
+
+
+def test_an_error_that_nobody_foresaw_is_latched(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = stores.open()
+    store.append([message()])
+
+    def broken(*arguments: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(MappedFileQueue, "between", broken)
+    store._queue_flush._last_thorough = -1e9
+    assert not store._queue_flush._turn()
+    stores.run_notified()
+    assert "a bug" in str(store.failure)
+
+
+def test_many_queues_are_synced_though_the_first_ones_topic_is_gone(tmp_path: Path) -> None:
+    disk = RealDisk()
+    files = [disk.create(tmp_path / f"T{k}" / "0" / "file", 64, preallocate=False) for k in range(100)]
+    for file in files:
+        file.write(0, b"x")
+    for topic in tmp_path.iterdir():
+        disk.remove_tree(topic)
+    disk.sync_many(files)
+    for file in files:
+        file.close()

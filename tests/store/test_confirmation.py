@@ -1,0 +1,122 @@
+"""What a sync counts for when the batch that is being written meanwhile fails, or goes on."""
+
+from pathlib import Path
+
+import pytest
+
+from sprocket.common.clock import ManualClock
+from sprocket.common.errors import DiskFull, StoreError
+from tests.sim.sim_disk import Fault, SimDisk
+from tests.sim.sim_image import Subset, Survivors
+from tests.sim.sim_store import FLUSH, FLUSH_QUEUES, INDEX, SimStore, small_config
+from tests.store.reading import bodies
+from tests.store.rig import message
+
+
+def opened(*, sync_flush: bool) -> SimStore:
+    sim = SimStore(SimDisk(), small_config(sync_flush=sync_flush), ManualClock())
+    sim.open()
+    return sim
+
+
+def is_second_queue(path: Path) -> bool:
+    return path.parent.name == "1"
+
+
+class AtWrite:
+    """At the first write to the second queue: lets threads take turns, then fails the write if told to."""
+
+    def __init__(self, sim: SimStore, *names: str, fault: Fault | None) -> None:
+        self._sim = sim
+        self._names = names
+        self._fault = fault
+        sim.disk.fault = self
+
+    def __call__(self, kind: str, path: Path) -> Fault | None:
+        if kind != "write" or not is_second_queue(path):
+            return None
+        self._sim.disk.fault = None
+        for name in self._names:
+            # Without the owner's turn: it is here, in the write.
+            self._sim._workers[name].step()
+        return self._fault
+
+
+@pytest.mark.parametrize("sync_flush", [False, True])
+def test_a_sync_during_a_batch_that_is_taken_back_does_not_cover_the_next(sync_flush: bool) -> None:
+    sim = opened(sync_flush=sync_flush)
+    store = sim.store
+    store.append([message(queue_id=k, body=b"kept") for k in (0, 1)])
+    sim.flush()
+    sim.clock.advance(store.config.flush_commit_log_thorough_interval / 1000)
+    store.append([message(body=b"kept")])
+    AtWrite(sim, FLUSH, fault=Fault(DiskFull))
+    with pytest.raises(DiskFull):
+        store.append([message(queue_id=k, body=b"x" * 500) for k in (0, 1)])
+    sim.run_notified()
+    assert store.flushed_offset <= store.wrote_offset
+    answers: list[StoreError | None] = []
+    _, offset, size = store.append([message(body=b"next")])[0]
+    assert store.flushed_offset < offset + size
+    store.when_confirmed(offset + size, answers.append)
+    assert answers == ([] if sync_flush else [None])
+    sim.flush()
+    assert answers == [None]
+    assert store.flushed_offset == store.wrote_offset
+
+
+def test_the_index_does_not_read_a_batch_that_is_being_written() -> None:
+    sim = opened(sync_flush=False)
+    store = sim.store
+    keyed = b"KEYS\x01lost\x02"
+    AtWrite(sim, INDEX, fault=Fault(DiskFull))
+    with pytest.raises(DiskFull):
+        store.append([message(queue_id=k, properties=keyed) for k in (0, 1)])
+    sim.run_notified()
+    assert store.index.reached_offset <= store.wrote_offset
+    assert store.index.search("Orders", "lost", 32, 0, 1 << 62).offsets == []
+
+
+@pytest.mark.parametrize("fault", [None, Fault(DiskFull)])
+def test_a_list_of_queues_written_during_a_batch_holds_after_a_loss_of_power(fault: Fault | None) -> None:
+    sim = opened(sync_flush=False)
+    store = sim.store
+    store.append([message(queue_id=k, body=b"kept") for k in (0, 1)])
+    sim.flush()
+    sim.clock.advance(store.config.flush_consume_queue_thorough_interval / 1000)
+    AtWrite(sim, FLUSH_QUEUES, fault=fault)
+    if fault is None:
+        store.append([message(queue_id=k, body=b"more") for k in (0, 1)])
+    else:
+        with pytest.raises(DiskFull):
+            store.append([message(queue_id=k, body=b"more") for k in (0, 1)])
+    sim.run_notified()
+    # What comes at the place of the batch is flushed as well, and not taken for it.
+    store.append([message(body=b"other")])
+    expected = bodies(store)
+    sim.flush()
+    sim.flush_queues()
+    left = SimStore(sim.disk.crash(Subset(Survivors.NONE)), store.config, ManualClock())
+    found = left.open()
+    assert found.recovery is not None
+    assert not found.recovery.rebuilt
+    assert bodies(found) == expected == ([b"kept", b"more", b"other"] if fault is None else [b"kept", b"other"])
+
+
+def test_the_checkpoints_time_is_of_a_record_that_is_flushed() -> None:
+    sim = opened(sync_flush=True)
+    store = sim.store
+    store.append([message(body=b"first")])
+    first_ms = sim.clock.wall_ms()
+    sim._workers[FLUSH].step()
+    # The sync is over, its owner has not heard of it; the thread looks again.
+    sim.clock.advance(5.0)
+    store.append([message(body=b"second")])
+    reported, sim._notified[:] = sim._notified[:], []
+    sim._workers[FLUSH].step()
+    for report in reported:
+        report()
+    checkpoint = store._confirmation.snapshot()
+    assert checkpoint.physic_msg_timestamp <= first_ms
+    sim.run_notified()
+    assert store._confirmation.snapshot().physic_msg_timestamp == sim.clock.wall_ms()
