@@ -13,6 +13,7 @@ from broker.long_polling import PASSED_BY_S, HeldPulls
 from broker.subscription_filter import TagFilter
 from remoting.command import Request
 from sprocket.common.clock import ManualClock
+from store.record_filter import RecordFilter
 from tests.broker.loop_timer import ManualTimers
 
 
@@ -32,6 +33,11 @@ class Queues:
 
     def tags_codes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> npt.NDArray[np.int64]:
         return np.array(self.codes[topic, queue_id][first_offset:end_offset], np.int64)
+
+    def has_wanted(self, topic: str, queue_id: int, first_offset: int, end_offset: int, wants: RecordFilter) -> bool:
+        """A message's record is its tags code in one byte."""
+        records = (bytes([code]) for code in self.codes[topic, queue_id][first_offset:end_offset])
+        return any(wants._matches(record) for record in records)
 
 
 class Held:
@@ -53,7 +59,7 @@ class Held:
         opaque: int,
         queue_id: int = 0,
         offset: int = 0,
-        matches: TagFilter | None = None,
+        matches: TagFilter | RecordFilter | None = None,
         timeout_s: float = 15.0,
         channel: int = 1,
     ) -> bool:
@@ -95,6 +101,16 @@ def test_only_a_matching_tag_wakes() -> None:
     held.hold(2, matches=TagFilter([9]))
     held.arrive(7, 6)
     assert held.answered == [1]
+
+
+def test_only_a_wanted_record_wakes() -> None:
+    held = Held()
+    held.hold(1, matches=RecordFilter(lambda record: record == b"\x06"))
+    held.hold(2, matches=RecordFilter(lambda record: record == b"\x09"))
+    held.arrive(7, 6)
+    assert held.answered == [1]
+    held.timers.advance(PASSED_BY_S + 0.1)
+    assert held.answered == [1, 2], "its offset moves on"
 
 
 def test_a_pull_that_messages_passed_by_is_answered_soon_so_that_its_offset_moves() -> None:
