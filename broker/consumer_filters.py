@@ -18,6 +18,7 @@ from broker.live_config import LiveConfig
 from broker.names import RETRY_PREFIX
 from broker.subscription_filter import is_tag_type
 from remoting.bodies.client import SubscriptionData
+from remoting.fastjson import dumps
 from remoting.message_properties import NAME_END, RETRY_TOPIC, find_last
 from sprocket.common.clock import Clock
 from store.record_filter import RecordFilter
@@ -35,7 +36,7 @@ class BloomFilterData(msgspec.Struct, rename="camel"):
     """Bits of a subscription in the bit map that RocketMQ may calculate for each message."""
 
     bit_num: int = 0
-    bit_pos: list[int] | None = None
+    bit_pos: msgspec.Raw = msgspec.Raw(b"[]")  # numbers; an int[] stands on one line in the file
 
 
 class ConsumerFilterData(msgspec.Struct, rename="camel"):
@@ -136,7 +137,7 @@ class ConsumerFilters:
                 old.data.dead_time = 0
                 self._is_dirty = True
             return
-        bloom = BloomFilterData(BITS, bloom_positions(group, topic))
+        bloom = BloomFilterData(BITS, msgspec.Raw(dumps(bloom_positions(group, topic))))
         now = self._clock.wall_ms()
         data = ConsumerFilterData(
             topic, group, expression, expression_type, version, born_time=now, bloom_filter_data=bloom

@@ -7,11 +7,12 @@ import pytest
 
 from broker import consumer_filters
 from broker.config import BrokerConfig
-from broker.config_file import ConfigFile
+from broker.config_file import ConfigFile, pretty
 from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable, retry_group
 from broker.filter.bloom_positions import bloom_positions
 from broker.live_config import LiveConfig
 from remoting.bodies.client import SubscriptionData
+from remoting.fastjson import loads
 from sprocket.common.clock import ManualClock
 from store.config import StoreConfig
 
@@ -120,6 +121,11 @@ def test_the_file_is_rocketmqs(rig: Rig) -> None:
     assert held is not None
     assert held.sql.matches(b"a\x012\x02b\x01x\x02")
     assert held.data.dead_time == born + 70_000, "whoever is alive says so again"
+
+
+def test_rocketmqs_file_is_written_back_byte_for_byte() -> None:
+    text = (Path(__file__).parent / "data" / "consumerFilter.json").read_bytes()
+    assert pretty(loads(text, ConsumerFilterTable)) == text
 
 
 def test_bloom_positions_are_those_of_rocketmq() -> None:
