@@ -60,11 +60,13 @@ _AFTER_TAKE_BACK: Final = failpoint("appender.after_take_back")
 class Batch:
     """What one append did: its results, and the queues it touched."""
 
-    __slots__ = ("appended", "end_offset", "size_bytes", "store_timestamp", "touched")
+    __slots__ = ("appended", "end_offset", "message_count", "size_bytes", "store_timestamp", "touched")
 
     def __init__(self, store_timestamp: int) -> None:
         self.store_timestamp = store_timestamp
         self.appended: list[Appended] = []
+        # More than records, if some hold several.
+        self.message_count = 0
         self.end_offset = 0
         # Bytes of the log it takes, blanks included.
         self.size_bytes = 0
@@ -97,6 +99,7 @@ class Appender:
         try:
             self._encode(messages, batch, chunks)
             batch.size_bytes = batch.end_offset - self._log.wrote_offset
+            batch.message_count += len(messages)
             _BEFORE_LOG_WRITE()
             self._log.write(chunks, batch.end_offset)
         except BaseException:
@@ -152,7 +155,7 @@ class Appender:
                     queue.next_offset = queue_offset + 1
                     pending += (position, size, message.tags_code)
                 else:
-                    self._assign(queue, message, properties, position, size, store_timestamp)
+                    self._assign(batch, queue, message, properties, position, size)
             if usual:
                 head = pack(
                     size, queue.magic, checksum(body) & CRC_MASK, queue.queue_id, message.flag, queue_offset, position,
@@ -182,19 +185,20 @@ class Appender:
 
     def _assign(
         self,
+        batch: Batch,
         queue: LogicQueue,
         message: PendingMessage,
         properties: bytes,
         position: int,
         size: int,
-        store_timestamp: int,
     ) -> None:
         """Give the record its place in a queue that is not plain."""
-        tags_code, count = message.tags_code, 1
+        tags_code, count, store_timestamp = message.tags_code, 1, batch.store_timestamp
         if queue.is_schedule:
             tags_code = self._tags_codes.of_scheduled(properties, store_timestamp, tags_code)
         else:
             count = message_count(properties)
+            batch.message_count += count - 1
         queue.add(position, size, tags_code, store_timestamp, count)
 
     def _sealable(self, queue: LogicQueue, message: PendingMessage) -> bytes:

@@ -43,6 +43,7 @@ class BatchConsumeQueue:
         "_files",
         "_flushed_unit",
         "_next_unit",
+        "cold_end",
         "magic",
         "max_offset",
         "min_offset",
@@ -70,6 +71,7 @@ class BatchConsumeQueue:
 
     def _reset(self, offset: int, unit: int) -> None:
         self.min_offset = self.max_offset = self.written_offset = self.next_offset = offset
+        self.cold_end = 0
         # One past the last unit in the files, and up to where they are on the disk.
         self._next_unit = self._flushed_unit = unit
         self.pending.clear()

@@ -6,7 +6,7 @@ it is read; what was appended since is in the page cache, as it was written, and
 
 import logging
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ from remoting.message_record import CRC_MASK, MAGIC_V1, MAGIC_V2
 from sprocket.common.errors import CorruptRecord
 from store.checksum import SEAL_BYTES, crc32, seal
 from store.commit_log import CommitLog
+from store.consume_queue import BLANK_SIZE
 from store.logic_queue import LogicQueue
 from store.record import MIN_RECORD_BYTES, decode
 
@@ -38,18 +39,24 @@ class ColdReads:
     def __init__(self, log: CommitLog, root: Path) -> None:
         self._log = log
         self._root = root
-        # Records before this were there when the store started.
+        # Records before this were there when the store started, and so were a queue's messages before its `cold_end`.
         self.end_offset = 0
         # Reads that met a damaged record.
         self.damaged_reads = 0
         self._known: set[int] = set()
+
+    def begin(self, queues: Iterable[LogicQueue]) -> None:
+        """All that log and `queues` hold now is checked when it is read."""
+        self.end_offset = self._log.wrote_offset
+        for queue in queues:
+            queue.cold_end = queue.next_offset
 
     def good_prefix(
         self, queue: LogicQueue, starts: Sequence[int], physical_offsets: Sequence[int], sizes: Sequence[int]
     ) -> int:
         """How many of the first records of a read may be served.
 
-        The i-th begins at queue offset ``starts[i]``.  Records of which the log has no file are none of this check's
+        The i-th begins at queue offset ``starts[i]``.  Records that the log has given up are none of this check's
         business.  Raises `CorruptRecord` if not even the first may be served.
         """
         magic, queue_id, head_of = queue.magic, queue.queue_id, _HEAD.unpack_from
@@ -57,20 +64,33 @@ class ColdReads:
         for number, (start, offset, size) in enumerate(zip(starts, physical_offsets, sizes, strict=True)):
             if not base <= offset < end:
                 view, base, end = self._log.segment_at(offset)
-                if not base <= offset < end:
-                    continue
-            at = offset - base
-            if MIN_RECORD_BYTES <= size <= end - offset and head_of(view, at) == (size, magic, queue_id, start, offset):
-                sealed, tail = _parts_of(size)(view, at)
-                if tail == seal(crc32(sealed) & CRC_MASK):
-                    continue
-            reason = self._damage(view[at : at + size], size, offset, (queue_id, start))
+            if base <= offset < end:
+                at = offset - base
+                if MIN_RECORD_BYTES <= size <= end - offset and head_of(view, at) == (
+                    size, magic, queue_id, start, offset
+                ):  # fmt: skip
+                    sealed, tail = _parts_of(size)(view, at)
+                    if tail == seal(crc32(sealed) & CRC_MASK):
+                        continue
+                reason = self._damage(view[at : at + max(size, 0)], size, offset, (queue_id, start))
+            elif self._is_given_up(queue, start, offset):
+                continue
+            else:
+                reason = f"the queue's entry names physical offset {offset}, where the log has nothing"
             if reason:
                 error = self._met(offset, reason, f"topic {queue.topic}, queue {queue_id}, queue offset {start}, ")
                 if not number:
                     raise error
                 return number
         return len(sizes)
+
+    def _is_given_up(self, queue: LogicQueue, start: int, physical_offset: int) -> bool:
+        """Whether retention took the record at queue offset `start`, and with it all before it."""
+        min_offset = self._log.min_offset
+        if not 0 <= physical_offset < min_offset:
+            return False
+        before = queue.entry(start - 1) if start > queue.min_offset else None
+        return before is None or before[0] < min_offset or before[1] == BLANK_SIZE
 
     @property
     def damaged_records(self) -> int:

@@ -53,6 +53,7 @@ class ConsumeQueue:
         "_last_file",
         "_last_start",
         "_last_view",
+        "cold_end",
         "is_plain",
         "is_schedule",
         "magic",
@@ -83,6 +84,7 @@ class ConsumeQueue:
     def _reset(self, offset: int) -> None:
         self.min_offset = self.max_offset = self.written_offset = self.next_offset = offset
         self._flushed_offset = offset
+        self.cold_end = 0
         self.pending.clear()
         self._forget_last_file()
 

@@ -46,6 +46,8 @@ class LogicQueue(Protocol):
     max_offset: int
     written_offset: int
     next_offset: int
+    # Messages before it were there when the store started: see `store.cold_reads`.
+    cold_end: int
     # Fields of units that are assigned and not yet written.
     pending: list[int]
 

@@ -135,7 +135,7 @@ class MessageStore:
         report = books.recover(self._tags_codes, check_crc=self.config.check_crc_on_recover)
         self.recovery = report
         _RECOVERED()
-        self._reader.cold.end_offset = self._commit_log.wrote_offset
+        self._reader.cold.begin(self._table)
         self._confirmation.begin(books.store_timestamp)
         self.index.load(books.index_timestamp, clean=books.was_clean)
         _log.info(
@@ -220,7 +220,7 @@ class MessageStore:
             self.statistics.put_failed(len(messages))
             raise
         confirmation.appended(batch)
-        self.statistics.put(len(messages), batch.size_bytes, clock.monotonic() - started)
+        self.statistics.put(batch.message_count, batch.size_bytes, clock.monotonic() - started)
         return batch.appended
 
     def _refuse(self, messages: int) -> None:

@@ -88,7 +88,7 @@ class QueueReader:
             if size_bytes <= max_bytes and size_bytes <= most_bytes:
                 last = fields[-2]
                 first = fields[0]
-                if first < self.cold.end_offset:
+                if offset < queue.cold_end or first < self.cold.end_offset:
                     good = self.cold.good_prefix(queue, range(offset, offset + count), fields[::2], sizes)
                     if good < count:
                         return self.get(queue, offset, good, max_bytes, None)
@@ -217,7 +217,7 @@ class QueueReader:
             return self._answer(queue, next_offset, _Collected(self._log, max_bytes))
         most, most_bytes = self._limits(physical_offsets[0])
         max_messages = max(1, max_messages)
-        if physical_offsets[0] < self.cold.end_offset:
+        if starts[0] < queue.cold_end or physical_offsets[0] < self.cold.end_offset:
             wanted = min(most, len(sizes))
             good = self.cold.good_prefix(queue, starts[:wanted], physical_offsets[:wanted], sizes[:wanted])
             if good < wanted:

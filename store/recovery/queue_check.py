@@ -62,6 +62,8 @@ class QueueCheck:
             start = first_unit(queue, first, end, lambda entry: not self._is_gone(entry))
             oldest = queue.unit(start)
         if start < end:
+            if last is not None and last[1] != BLANK_SIZE and self._is_gone(last):
+                raise QueueIncomplete(f"{queue.directory} entry {end - 1} points before the log, older ones into it")
             self._expect(queue, end - 1, last)
             if start < end - 1:
                 self._expect(queue, start, oldest)

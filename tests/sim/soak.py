@@ -64,7 +64,7 @@ def flip(seed: int, cases: int) -> int:
         sweep = DamageSweep(seed, clean)
         sweep.play(cases, seed=seed)
         found += report(f"damage seed={seed} clean={clean}", sweep.problems)
-        unseen = f"tags_codes={sweep.tags_codes_differ} skipped={sweep.skipped} seals={sweep.seals_lost}"
+        unseen = f"tags_codes={sweep.tags_codes_differ} seals={sweep.seals_lost}"
         print(f"damage seed={seed} clean={clean} outcomes={sweep.outcomes} {unseen}", flush=True)
     return found
 

@@ -118,6 +118,13 @@ def test_a_place_in_a_queue_replaces_one_that_a_message_brought_along() -> None:
     assert placed_at(before, 70, 5) == b"K\x01v\x02INNER_NUM\x015\x02INNER_BASE\x0170\x02"
 
 
+def test_the_figures_count_the_messages_of_a_record(batches: Stores) -> None:
+    store = batches.open()
+    store.append([batch(5), batch(1), message("Plain")])
+    info = store.runtime_info()
+    assert info["putMessageTimesTotal"] == "7"
+
+
 def test_a_read_begins_with_the_record_that_holds_the_offset(batches: Stores) -> None:
     store = batches.open()
     sizes = [3, 1, 5, 2, 4, 1, 7]

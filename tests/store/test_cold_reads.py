@@ -9,7 +9,7 @@ import pytest
 from sprocket.common.errors import CorruptRecord
 from store.consume_queue import BLANK_SIZE, ENTRY, UNIT
 from store.get_result import GetResult, GetStatus
-from store.message_store import MessageStore
+from store.message_store import MessageStore, TagsFilter
 from tests.store.reading import read_queue, records_of
 from tests.store.rig import Stores, message
 
@@ -169,3 +169,62 @@ def test_an_undamaged_store_is_served_whole(stores: Stores) -> None:
     store = stores.reopen(store, crash=True)
     assert len(read_queue(store)) == len(read_queue(store, "T" * 130)) == 100
     assert store.runtime_info()["damagedReads"] == "0"
+
+
+@pytest.mark.parametrize("matches", [None, lambda codes: np.ones(len(codes), np.bool_)], ids=["all", "filtered"])
+@pytest.mark.parametrize("first", [2, 5])
+def test_an_entry_that_points_into_newer_records_is_not_followed(
+    stores: Stores, old: MessageStore, matches: TagsFilter | None, first: int
+) -> None:
+    start = old.wrote_offset
+    for number in range(40):
+        old.append([message("Other", 0, b"new %d" % number)])
+    entry = old.entry("Orders", 0, 5)
+    assert entry is not None
+    write_entry(stores, 5, start + 700, entry[1], entry[2])
+    if first < 5:
+        assert offsets_of(old.get("Orders", 0, first, 32, BIG, matches)) == [2, 3, 4]
+    else:
+        with pytest.raises(CorruptRecord):
+            old.get("Orders", 0, first, 32, BIG, matches)
+
+
+@pytest.mark.parametrize("physical_offset", [1 << 40, -5, -(1 << 62)])
+def test_an_entry_that_points_nowhere_is_damage_and_not_a_message_that_expired(
+    stores: Stores, old: MessageStore, physical_offset: int
+) -> None:
+    entry = old.entry("Orders", 0, 5)
+    assert entry is not None
+    write_entry(stores, 5, physical_offset, *entry[1:])
+    assert offsets_of(old.get("Orders", 0, 0, 32, BIG)) == [0, 1, 2, 3, 4]
+    with pytest.raises(CorruptRecord, match="entry names physical offset"):
+        old.get("Orders", 0, 5, 32, BIG)
+    assert offsets_of(old.get("Orders", 0, 6, 32, BIG)) == list(range(6, 20))
+
+
+def test_an_entry_before_the_logs_begin_is_damage_where_older_messages_are_there(stores: Stores) -> None:
+    store = stores.open()
+    for number in range(60):
+        store.append([message(body=b"%d" % number + b"x" * 800)])
+    stores.close(store)
+    stores.segments()[0].unlink()
+    store = stores.open()
+    first = store.min_offset("Orders", 0)
+    assert 0 < first < 50
+    entry = store.entry("Orders", 0, first + 5)
+    assert entry is not None
+    write_entry(stores, first + 5, 0, *entry[1:])
+    assert offsets_of(store.get("Orders", 0, first, 32, BIG)) == list(range(first, first + 5))
+    with pytest.raises(CorruptRecord):
+        store.get("Orders", 0, first + 5, 32, BIG)
+    # The last one too, at the next start: it does not mean that all before it have expired.
+    stores.close(store)
+    last_file = stores.queue_files()[-1]
+    with last_file.open("r+b") as file:
+        file.seek((60 - 1) % 50 * UNIT)
+        file.write(ENTRY.pack(0, *entry[1:]))
+    store = stores.open()
+    assert store.recovery is not None
+    assert store.recovery.rebuilt
+    assert (store.min_offset("Orders", 0), store.max_offset("Orders", 0)) == (first, 60)
+    assert [record.queue_offset for record in read_queue(store)] == list(range(first, 60))
