@@ -204,6 +204,8 @@ class ProducerRegistry:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._groups: dict[str, dict[int, Member]] = {}
+        # By client id, then by group and channel id, the one that joined last at the end.
+        self._clients: dict[str, dict[tuple[str, int], Member]] = {}
 
     @property
     def groups(self) -> dict[str, list[Member]]:
@@ -213,9 +215,18 @@ class ProducerRegistry:
         """The connected producers of a group."""
         return list(self._groups.get(group, {}).values())
 
+    def find_channel(self, client_id: str) -> ClientChannel | None:
+        """The connection of a client that has a producer; the newest if it has several."""
+        found = self._clients.get(client_id)
+        return next(reversed(found.values())).channel if found else None
+
     def register(self, group: str, member: Member) -> None:
         """One heartbeat of one producer for one group."""
         members = self._groups.setdefault(group, {})
+        previous = members.get(member.channel.id)
+        if previous is not None and previous.client_id != member.client_id:
+            self._forget(group, previous)
+        self._clients.setdefault(member.client_id, {})[group, member.channel.id] = member
         if member.channel.id not in members:
             logger.info(
                 "event=producer_joined group=%s client=%s peer=%s:%s", group, member.client_id, *member.channel.peer
@@ -244,6 +255,13 @@ class ProducerRegistry:
         members = self._groups.get(group, {})
         member = members.pop(channel_id, None)
         if member is not None:
+            self._forget(group, member)
             logger.info("event=producer_left group=%s client=%s reason=%s", group, member.client_id, reason)
         if not members:
             self._groups.pop(group, None)
+
+    def _forget(self, group: str, member: Member) -> None:
+        found = self._clients[member.client_id]
+        del found[group, member.channel.id]
+        if not found:
+            del self._clients[member.client_id]

@@ -172,6 +172,16 @@ class BrokerConfig:
     reject_transaction_message: bool = _bool(
         "rejectTransactionMessage", False, "Refuse transactional messages.", mutable=True
     )
+    store_reply_message_enable: bool = _bool(
+        "storeReplyMessageEnable", True, "Store the replies of request-reply as well as push them.", mutable=True
+    )
+    reply_thread_pool_queue_capacity: int = _int(
+        "replyThreadPoolQueueCapacity",
+        10_000,
+        "Replies that wait for their requesters, at most; further ones are refused as SYSTEM_BUSY.",
+        minimum=1,
+        mutable=True,
+    )
     flush_consumer_offset_interval: int = _int(
         "flushConsumerOffsetInterval", 5_000, "How often consumerOffset.json is written.", minimum=1, unit="ms"
     )

@@ -5,9 +5,11 @@ Source: RocketMQ 5.3.3, `AbstractSendMessageProcessor.msgCheck`, `TopicValidator
 
 import logging
 from collections.abc import Callable
+from datetime import datetime
 from typing import Final
 
 from broker.attributes import QUEUE_TYPE
+from broker.config import BrokerConfig
 from broker.live_config import LiveConfig
 from broker.names import NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX, illegal_topic
 from broker.topics import TopicTable
@@ -30,6 +32,15 @@ FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for furt
 # `TopicSysFlag`
 _UNIT: Final = 0x1
 _UNIT_SUB: Final = 0x2
+
+
+def check_accepting(config: BrokerConfig, now_ms: int) -> None:
+    """Raises RequestError before startAcceptSendRequestTimeStamp."""
+    start_ms = config.start_accept_send_request_time_stamp
+    if now_ms < start_ms:
+        until = datetime.fromtimestamp(start_ms / 1000).astimezone()
+        text = f"{until:%Y-%m-%d %H:%M:%S},{start_ms % 1000:03}"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {text}")
 
 
 class Admission:

@@ -30,6 +30,7 @@ from broker.processors.groups import GroupProcessor
 from broker.processors.offsets import OffsetProcessor
 from broker.processors.pull import PullProcessor
 from broker.processors.query import QueryProcessor
+from broker.processors.reply import ReplyProcessor
 from broker.processors.send import SendProcessor
 from broker.processors.send_back import SendBackProcessor
 from broker.processors.topics import TopicProcessor
@@ -177,6 +178,7 @@ class Broker:
         admission = SendAdmission(config, topics, self._random_below)
         return [
             *SendProcessor(config, store, admission, intake, self.waits, self.clock).routes(),
+            *ReplyProcessor(config, store, admission, self.producers, self.waits, self.clock).routes(),
             *SendBackProcessor(config, store, topics, groups, self.waits, self._random_below).routes(),
             *self.pulls.routes(),
             *OffsetProcessor(store, topics, groups, self.offsets).routes(),

@@ -34,6 +34,13 @@ TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 RECONSUME_TIME: Final = "RECONSUME_TIME"
 MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
 SHARDING_KEY: Final = "__SHARDINGKEY"
+# Of a request that is replied to, and of its reply.
+CORRELATION_ID: Final = "CORRELATION_ID"
+REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+TTL: Final = "TTL"  # ms that the requester waits
+MSG_TYPE: Final = "MSG_TYPE"  # "reply", or absent
+ARRIVE_TIME: Final = "ARRIVE_TIME"
+PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 
 # Names that a user property may not have: they would change what the message means.
 RESERVED: Final = frozenset(
@@ -41,6 +48,7 @@ RESERVED: Final = frozenset(
     | {TRANSACTION_PREPARED, REAL_TOPIC, REAL_QUEUE_ID, "PGROUP", "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID"}
     | {"TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", MSG_REGION, TRACE_ON, "CONSUME_START_TIME"}
     | {INNER_NUM, INNER_BASE, "INSTANCE_ID", "__CRC32#"}
+    | {CORRELATION_ID, REPLY_TO_CLIENT, TTL, MSG_TYPE, ARRIVE_TIME, PUSH_REPLY_TIME}
 )
 
 

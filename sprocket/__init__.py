@@ -33,12 +33,14 @@ if TYPE_CHECKING:
         IllegalMessage,
         NameServerUnreachable,
         RemotingTimeout,
+        ReplyTimeout,
         SendFailed,
         TopicNotFound,
     )
     from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
     from sprocket.client.producer import Producer
     from sprocket.client.pull import PullSettings
+    from sprocket.client.reply import Reply, make_reply
     from sprocket.client.send_request import SendSettings
     from sprocket.client.start_offset import ConsumeFrom
     from sprocket.client.subscription import SqlFilter
@@ -73,6 +75,8 @@ __all__ = [
     "PullSettings",
     "ReceivedMessage",
     "RemotingTimeout",
+    "Reply",
+    "ReplyTimeout",
     "SendFailed",
     "SendResult",
     "SendSettings",
@@ -81,6 +85,7 @@ __all__ = [
     "SqlFilter",
     "TopicNotFound",
     "__version__",
+    "make_reply",
 ]
 
 _EXPORTS = {
@@ -108,6 +113,7 @@ _EXPORTS = {
     "IllegalMessage": "sprocket.client.errors",
     "NameServerUnreachable": "sprocket.client.errors",
     "RemotingTimeout": "sprocket.client.errors",
+    "ReplyTimeout": "sprocket.client.errors",
     "SendFailed": "sprocket.client.errors",
     "TopicNotFound": "sprocket.client.errors",
     "Message": "sprocket.client.message",
@@ -116,6 +122,8 @@ _EXPORTS = {
     "SendResult": "sprocket.client.message",
     "SendStatus": "sprocket.client.message",
     "Producer": "sprocket.client.producer",
+    "Reply": "sprocket.client.reply",
+    "make_reply": "sprocket.client.reply",
     "SendSettings": "sprocket.client.send_request",
     "SprocketError": "sprocket.common.errors",
 }

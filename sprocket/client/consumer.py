@@ -21,13 +21,16 @@ from sprocket.client.allocation import AllocateMessageQueueAveragely, AllocateMe
 from sprocket.client.assignment import Assignment
 from sprocket.client.client_instance import ClientInstance, ClientSettings
 from sprocket.client.errors import ClientClosed
-from sprocket.client.message import ReceivedMessage
-from sprocket.client.message_back import MessageBack
+from sprocket.client.message import ReceivedMessage, SendResult
+from sprocket.client.message_back import INNER_PRODUCER_GROUP, MessageBack
 from sprocket.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from sprocket.client.process_queue import ProcessQueue
 from sprocket.client.pull import Puller, PullLoop, PullSettings
 from sprocket.client.rebalance import Rebalance
-from sprocket.client.send_request import check_topic
+from sprocket.client.reply import Reply, make_reply
+from sprocket.client.request_reply import ReplySender
+from sprocket.client.send_request import SendSettings, check_topic
+from sprocket.client.sender import Sender
 from sprocket.client.start_offset import ConsumeFrom, StartOffset, consume_from_where
 from sprocket.client.subscription import ALL, SqlFilter, retry_topic, subscription, subscriptions
 from sprocket.client.subscription_check import check_subscriptions
@@ -120,6 +123,7 @@ class Consumer:
         self._readers: deque[asyncio.Future[None]] = deque()
         self._retry_topic = retry_topic(group)
         self._back = MessageBack(self._instance, group, self._settings.max_reconsume_times)
+        self._replies = ReplySender(Sender(self._instance, INNER_PRODUCER_GROUP, SendSettings()), SendSettings())
         self._assignment: Assignment
         self._persist_due = Wakeup()
 
@@ -311,6 +315,16 @@ class Consumer:
         else:
             logger.warning("event=nack_dropped group=%s message=%r reason=broadcasting", self.group, message)
         self._assignment.acknowledge(message)
+
+    async def reply(
+        self, message: ReceivedMessage, answer: bytes | Reply, timeout_s: float | None = None
+    ) -> SendResult:
+        """Answer `message`, which was sent with `Producer.request`; it must be acknowledged all the same.
+
+        Raises IllegalMessage when it asks for no reply, SendFailed when the requester is gone.
+        """
+        self._instance.check_open()
+        return await self._replies.send(make_reply(message, answer) if isinstance(answer, bytes) else answer, timeout_s)
 
     async def run(self, handler: Handler, *, concurrency: int = 20) -> None:
         """Hand every message to `handler`, up to `concurrency` at a time, until the consumer is closed.

@@ -19,6 +19,7 @@ __all__ = [
     "IllegalMessage",
     "NameServerUnreachable",
     "RemotingTimeout",
+    "ReplyTimeout",
     "SendFailed",
     "TopicNotFound",
 ]
@@ -76,6 +77,17 @@ class SendFailed(ClientError):
         )
         self.topic = topic
         self.brokers = brokers
+
+
+class ReplyTimeout(ClientError):
+    """A request was sent, and no reply came in time: nobody consumes the topic, or not fast enough."""
+
+    def __init__(self, topic: str, timeout_s: float) -> None:
+        super().__init__(
+            f"topic {topic}: the request was sent, but no reply came within {timeout_s:g} s; "
+            "check that a consumer of the topic runs and replies"
+        )
+        self.topic = topic
 
 
 class BodyUnreadable(ClientError):

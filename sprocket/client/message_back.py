@@ -18,8 +18,8 @@ from sprocket.client.subscription import retry_topic
 logger = logging.getLogger(__name__)
 
 _TIMEOUT_S = 5.0
-# MixAll.CLIENT_INNER_PRODUCER_GROUP
-_INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+# MixAll.CLIENTINNER_PRODUCER_GROUP
+INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 # What a message that has failed n times waits for is level n + 3.
 _FIRST_DELAY_LEVEL = 3
 
@@ -31,7 +31,7 @@ class MessageBack:
         self._instance = instance
         self._group = group
         self._max_reconsume_times = max_reconsume_times
-        self._sender = Sender(instance, _INNER_PRODUCER_GROUP, SendSettings())
+        self._sender = Sender(instance, INNER_PRODUCER_GROUP, SendSettings())
 
     async def send(self, message: ReceivedMessage, delay_level: int) -> None:
         """Raises SendFailed, TopicNotFound or NameServerUnreachable when it reached no broker at all."""

@@ -1,14 +1,18 @@
 """The producer: what an application sends with."""
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
+from remoting import message_properties as names
 from remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData
 from sprocket.client.client_instance import ClientInstance, ClientSettings
-from sprocket.client.errors import BrokerRefused, ClientError
-from sprocket.client.message import Message, SendResult
+from sprocket.client.errors import BrokerRefused, ClientError, ReplyTimeout
+from sprocket.client.message import Message, ReceivedMessage, SendResult
+from sprocket.client.reply import Reply
+from sprocket.client.request_reply import PendingReplies, ReplySender
 from sprocket.client.send_request import (
     SendRequest,
     SendSettings,
@@ -18,7 +22,7 @@ from sprocket.client.send_request import (
     single_request,
 )
 from sprocket.client.sender import RETRY_CODES, Attempt, Sender
-from sprocket.common.clock import Clock
+from sprocket.common.clock import Clock, SystemClock
 
 T = TypeVar("T")
 
@@ -44,12 +48,19 @@ class Producer:
     ) -> None:
         check_group(group)
         self.group = group
+        clock = clock or SystemClock()
+        self._pending = PendingReplies(clock)
         self._instance = ClientInstance(
-            client or ClientSettings(namesrv=namesrv), heartbeat=self._heartbeat, clock=clock
+            client or ClientSettings(namesrv=namesrv),
+            routes=[self._pending.route()],
+            heartbeat=self._heartbeat,
+            clock=clock,
         )
         self._settings = settings or SendSettings()
         self._sender = Sender(self._instance, group, self._settings)
+        self._replies = ReplySender(self._sender, self._settings)
         self._checked_topics: set[str] = set()
+        self._announced_topics: set[str] = set()  # whose brokers know that replies go to this client
 
     async def __aenter__(self) -> Self:
         await self._instance.open()
@@ -81,9 +92,13 @@ class Producer:
 
         With `queue` it goes there; with `sharding_key` to the queue of that key, so that messages of one key stay
         in order.  A failed attempt is repeated on another broker, so a message may arrive twice.
+        A reply (`make_reply`) goes to the client that waits for it, whatever `queue` and `sharding_key` say.
 
         Raises IllegalMessage, TopicNotFound, NameServerUnreachable, SendFailed, BrokerRefused, ClientClosed.
         """
+        if isinstance(message, Reply):
+            self._instance.check_open()
+            return await self._replies.send(message, timeout_s)
         request = self._prepare(message)
         body_bytes = len(request.body)
         await self._sender.take_room(body_bytes)
@@ -95,6 +110,51 @@ class Producer:
             return await self._sender.send(request, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s)
         finally:
             self._sender.give_room(body_bytes)
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        timeout_s: float = 3.0,
+    ) -> ReceivedMessage:
+        """Send `message` and wait for the reply of whoever consumes it (`make_reply`), together for `timeout_s`.
+
+        Until then it counts as outstanding.  Raises ReplyTimeout when it was sent and no reply came, and as `send`.
+        """
+        request = self._prepare(message)
+        correlation_id = self._instance.identity.new_unique_id()
+        properties = {names.CORRELATION_ID: correlation_id, names.REPLY_TO_CLIENT: self._instance.client_id}
+        properties[names.TTL] = str(round(timeout_s * 1000))
+        request.properties += names.encode(properties)
+        now = asyncio.get_running_loop().time
+        deadline = now() + timeout_s
+        await self._sender.take_room(len(request.body))
+        reply = self._pending.expect(correlation_id)
+        try:
+            await self._announce(request.topic)
+            try:
+                left_s = max(deadline - now(), 0.001)
+                await self._sender.send(request, queue=queue, sharding_key=sharding_key, timeout_s=left_s)
+            except ClientError:
+                # The reply says more about the request than a lost answer does.
+                if not reply.done():
+                    raise
+            async with asyncio.timeout(deadline - now()):
+                return await reply
+        except TimeoutError:
+            raise ReplyTimeout(message.topic, timeout_s) from None
+        finally:
+            self._pending.forget(correlation_id)
+            self._sender.give_room(len(request.body))
+
+    async def _announce(self, topic: str) -> None:
+        """Make sure that the brokers of `topic` know this producer: a reply may come before its next heartbeat."""
+        if topic not in self._announced_topics:
+            await self._instance.publish_route(topic, self._settings.default_topic_queue_nums)
+            await self._instance.heartbeat_all()
+            self._announced_topics.add(topic)
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | None = None

@@ -15,6 +15,7 @@ from remoting.codes import RequestCode
 from sprocket.client.compression import Compression, compress
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message
+from sprocket.client.reply import Reply
 from sprocket.common import limits
 
 RETRY_PREFIX = "%RETRY%"
@@ -131,6 +132,9 @@ def single_request(message: Message, settings: SendSettings, new_id: Callable[[]
         raise IllegalMessage(f"the body has {len(body)} bytes, at most {settings.max_message_size} (maxMessageSize)")
     message_id = new_id()
     request = SendRequest(message.topic, body, _properties_text(message, message_id), message_id, message.flag)
+    if isinstance(message, Reply):
+        request.code = int(RequestCode.SEND_REPLY_MESSAGE_V2)
+        request.properties += names.encode(message.protocol_properties)
     if len(body) >= settings.compress_msg_body_over_howmuch:
         request.body, request.sys_flag = compress(body, settings.compress_type, settings.compress_level)
     return request
@@ -169,6 +173,8 @@ def _check_batched(message: Message, first: Message) -> None:
         raise IllegalMessage("messages to a retry topic cannot be sent in a batch")
     if message.delay_level > 0:
         raise IllegalMessage("a message with a delay level cannot be sent in a batch")
+    if isinstance(message, Reply):
+        raise IllegalMessage("a reply cannot be sent in a batch")
     if message.wait_store_ok != first.wait_store_ok:
         raise IllegalMessage("all messages of a batch have the same wait_store_ok")
     if not message.body:

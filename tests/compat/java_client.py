@@ -33,6 +33,7 @@ SCENARIOS = (
     "query-by-key",
     "queue-selector",
     "refused-sends",
+    "request-reply",
     "sql-filter",
     "sql-filter-lite-pull",
     "sql-filter-refused",
