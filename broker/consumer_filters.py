@@ -25,8 +25,9 @@ from store.record_filter import RecordFilter
 
 logger = logging.getLogger(__name__)
 
-# Heartbeats can name any topic: more filters than this are not kept.
+# Heartbeats can name any topic: no more filters than this are kept, nor more characters in all of them.
 MAX_FILTERS: Final = 10_000
+MAX_FILTER_CHARS: Final = 16 * 1024 * 1024
 # A filter that was alive when the broker went is taken for dead since so long.
 _DEAD_AT_LOAD_MS: Final = 30_000
 _RETRY_TOPIC: Final = (RETRY_TOPIC + NAME_END).encode()
@@ -85,10 +86,12 @@ class ConsumerFilters:
         self._file = file
         self._clock = clock
         self._by_group: dict[str, dict[str, HeldFilter]] = {}
+        self._count = 0
+        self._chars = 0
         self._is_dirty = False
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_group.values()))
+        return self._count
 
     def load(self) -> None:
         """Take what the file holds.  Raises `StoreError` if the file is broken beyond its backup."""
@@ -102,7 +105,7 @@ class ConsumerFilters:
                 if held is not None:
                     if not data.dead_time:
                         data.dead_time = max(data.born_time, alive_until)
-                    self._by_group.setdefault(group, {})[topic] = held
+                    self._put(group, topic, held)
         logger.info("event=consumer_filters_loaded count=%d", len(self))
 
     def find(self, topic: str, group: str) -> HeldFilter | None:
@@ -142,13 +145,13 @@ class ConsumerFilters:
         data = ConsumerFilterData(
             topic, group, expression, expression_type, version, born_time=now, bloom_filter_data=bloom
         )
-        held = _compile(data) if old is not None or len(self) < MAX_FILTERS else None
-        if held is not None:
-            self._by_group.setdefault(group, {})[topic] = held
-            logger.info("event=consumer_filter_set group=%s topic=%s expression=%r", group, topic, expression[:200])
-        elif old is not None:
-            # So that the group hears of it with its next pull.
+        if old is not None:
+            # If the new one does not compile, the group hears of it with its next pull.
             self._remove(group, topic)
+        held = _compile(data) if self._has_room(data) else None
+        if held is not None:
+            self._put(group, topic, held)
+            logger.info("event=consumer_filter_set group=%s topic=%s expression=%r", group, topic, expression[:200])
         self._is_dirty = self._is_dirty or held is not None or old is not None
 
     def _bury(self, group: str, living_topics: set[str]) -> None:
@@ -186,9 +189,25 @@ class ConsumerFilters:
     def _all(self) -> list[tuple[str, str, HeldFilter]]:
         return [(group, topic, held) for group, filters in self._by_group.items() for topic, held in filters.items()]
 
+    def _has_room(self, data: ConsumerFilterData) -> bool:
+        has_room = self._count < MAX_FILTERS and self._chars + len(data.expression) <= MAX_FILTER_CHARS
+        if not has_room:
+            logger.warning(
+                "event=consumer_filter_refused group=%s topic=%s filters=%d characters=%d",
+                data.consumer_group, data.topic, self._count, self._chars,
+            )  # fmt: skip
+        return has_room
+
+    def _put(self, group: str, topic: str, held: HeldFilter) -> None:
+        self._by_group.setdefault(group, {})[topic] = held
+        self._count += 1
+        self._chars += len(held.data.expression)
+
     def _remove(self, group: str, topic: str) -> None:
         filters = self._by_group[group]
-        del filters[topic]
+        held = filters.pop(topic)
+        self._count -= 1
+        self._chars -= len(held.data.expression)
         if not filters:
             del self._by_group[group]
 

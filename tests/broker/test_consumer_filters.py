@@ -95,6 +95,19 @@ def test_no_more_filters_than_the_bound(rig: Rig, monkeypatch: pytest.MonkeyPatc
     assert rig.expression("T0") == "a > 2"
 
 
+def test_no_more_characters_than_the_bound(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_filters, "MAX_FILTER_CHARS", 12)
+    rig.filters.subscribed("G", [sql("a > 1", 5, f"T{number}") for number in range(5)])
+    assert len(rig.filters) == 2
+    rig.filters.subscribed("G", [sql("a > 10", 6, "T0")])
+    assert rig.expression("T0") == "a > 10"
+    rig.filters.group_left("G")
+    rig.clock.advance(DAY_MS / 1000)
+    rig.filters.clean()
+    rig.filters.subscribed("H", [sql("a > 10", 6, "T0"), sql("a > 11", 6, "T1")])
+    assert len(rig.filters) == 2
+
+
 def test_the_file_is_rocketmqs(rig: Rig) -> None:
     born = rig.clock.wall_ms()
     rig.filters.subscribed("G", [sql("a > 1 and b = 'x'", 5)])
