@@ -150,6 +150,10 @@ class IndexBuilder:
         if self._entries_there:
             there = np.count_nonzero(entries.physical_offsets[: self._entries_there] == begin)
             entries = entries.between(int(there), len(entries))
+            if not len(entries):
+                # After a start all was there already: nothing needs another file.
+                self.reached_offset, self._entries_there = end_offset, 0
+                return
         done = 0
         file = self._growing()
         while done < len(entries):

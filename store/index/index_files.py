@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sprocket.common.clock import Clock
+from sprocket.common.errors import StoreError
 from store.config import StoreConfig
 from store.disk import Disk
 from store.index.index_file import HEADER_BYTES, IndexDamaged, IndexFile, IndexHeader
@@ -64,7 +65,8 @@ class IndexFiles:
                 file = opened.pop()
                 file.close()
                 removed.insert(0, file.path.name)
-                _log.warning("file=%s action=removed reason=not-known-to-be-durable", file.path)
+                # So after every crash, with the file that was growing: no warning.
+                _log.info("file=%s action=removed reason=not-known-to-be-durable", file.path)
         for name in removed:
             self._disk.remove(self._directory / name)
         self.files = tuple(opened)
@@ -84,7 +86,11 @@ class IndexFiles:
             raise IndexDamaged(f"{path}: size is {size} bytes, configured are {self._file_bytes}")
         opened = self._disk.open(path, preallocate=False)
         # Not through the mapping: on a full tmpfs even a look at a page that was never written ends in SIGBUS.
-        header = IndexHeader.decode(memoryview(opened.read(0, HEADER_BYTES)))
+        try:
+            header = IndexHeader.decode(memoryview(opened.read(0, HEADER_BYTES)))
+        except StoreError:
+            opened.close()
+            raise
         file = IndexFile(opened, self._slot_count, self._max_units, header, is_new=False)
         reason = file.header_fault()
         if reason is None and header.index_count > 1 and header.end_physical_offset >= log_end:
