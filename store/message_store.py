@@ -75,9 +75,7 @@ class MessageStore:
         self._appender = Appender(config, self._commit_log, self._table, self._tags_codes)
         self._reader = QueueReader(config, self._commit_log, physical_memory_bytes())
         self._confirmation = Confirmation(config, self._commit_log, lambda: self._group_commit.wake())
-        self._group_commit = GroupCommit(
-            config, clock, notify, self._confirmation.unflushed, self._confirmation.on_flushed, workers
-        )
+        self._group_commit = GroupCommit(config, clock, notify, self._confirmation.unflushed, self._on_flushed, workers)
         self.index = IndexService(
             config, clock, self._disk, self._commit_log, lambda: self._confirmation.confirm_offset, notify,
             self._confirmation.fail, workers,
@@ -150,7 +148,7 @@ class MessageStore:
         if self._lock is not None and self.failure is None:
             _STOP_BEFORE_FLUSH()
             reached, error = self._group_commit.flush()
-            self._confirmation.on_flushed(reached, error)
+            self._on_flushed(reached, error)
             _STOP_FLUSHED()
             if error is None:
                 self._write_stop()
@@ -178,11 +176,12 @@ class MessageStore:
 
     def _close(self) -> None:
         # Whatever one of them meets, the lock is free in the end: else this process cannot open the store again.
+        closing = [self._books.close, self._table.close, self._commit_log.close, self.cleaner.stop, self.index.close]
         with ExitStack() as last_first:
             if self._lock is not None:
                 last_first.callback(self._lock.release)
                 self._lock = None
-            for close in (self._table.close, self._commit_log.close, self.cleaner.stop, self.index.close):
+            for close in closing:
                 last_first.callback(close)
 
     def configure(self, config: StoreConfig) -> None:
@@ -233,6 +232,12 @@ class MessageStore:
             raise error
 
     # Offsets and syncs
+
+    def _on_flushed(self, reached: int, error: DiskFailed | None) -> None:
+        if error is None:
+            # Before anybody is answered: what was acknowledged is marked as such.
+            self._books.flushed(reached)
+        self._confirmation.on_flushed(reached, error)
 
     @property
     def wrote_offset(self) -> int:

@@ -152,16 +152,16 @@ others, in the JSON of fastjson: keys that are numbers stand without quotes. The
 
 ## Sprocket's own files
 
-`queuelist`, `deletedtopics` and `truncate` begin with a head of {head} bytes:
+`queuelist`, `flushed`, `deletedtopics` and `truncate` begin with a head of {head} bytes:
 
 ```
 {sealed}
 ```
 
-`queuelist` (kind `QLST`) lists each queue and how much of it is on the disk. `deletedtopics` (kind `DTOP`) says up
-to which physical offset records of a deleted topic do not count. `truncate` (kind `TRNC`, content an i64) says
-where the log is to end while a cut of it is made; `cut/` keeps what a start cut off. `leases/<name>.json` says who
-holds segments until when.
+`queuelist` (kind `QLST`) lists each queue and how much of it is on the disk. `flushed` (kind `FLSH`, content an
+i64) says up to where the last sync of the log reached. `deletedtopics` (kind `DTOP`) says up to which physical offset
+records of a deleted topic do not count. `truncate` (kind `TRNC`, content an i64) says where the log is to end while
+a cut of it is made; `cut/` keeps what a start cut off. `leases/<name>.json` says who holds segments until when.
 
 `repair-<time>/` is made by `sprocket store repair`: `journal.json` says what was done, where and why, and the
 numbered files hold what was there before; `--undo` puts it back.

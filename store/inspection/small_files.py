@@ -11,6 +11,7 @@ from store.inspection.file_view import list_directory, read_small
 from store.inspection.finding import Findings, Severity
 from store.layout import CHECKPOINT_BYTES, CHECKPOINT_DTYPE
 from store.recovery.deleted_topics import decode as topics_content
+from store.recovery.flushed_mark import FLUSHED_MARK_KIND, decode_mark
 from store.recovery.queue_list import decode as list_content
 from store.recovery.sealed_file import unseal
 
@@ -41,6 +42,7 @@ KNOWN_NAMES: Final = {
     "metadata": "the broker's metadata",
     "leases": "who holds segments until when",
     "queuelist": "how far each queue is on the disk",
+    "flushed": "how far the log was on the disk at its last sync",
     "truncate": "a cut of the log that is being made; the next start finishes it",
     "cut": "what a start cut off the log",
     "deletedtopics": "topics whose records in the log do not count",
@@ -112,6 +114,22 @@ def check_queue_list(root: Path, findings: Findings, log_end: int) -> bool:
         findings.add("queue-list", Severity.WRONG, "queuelist", text, "move it aside; the broker writes it anew")
         return False
     return True
+
+
+def check_flushed_mark(root: Path, findings: Findings, log_end: int) -> bool:
+    """Whether ``flushed`` can stay as it is: it is whole and promises no more than the log holds."""
+    if not (root / "flushed").exists():
+        return True
+    content = _unsealed(root, "flushed", FLUSHED_MARK_KIND, findings, "it says nothing")
+    if content is None:
+        return False
+    offset = decode_mark(content)
+    if isinstance(offset, int) and offset <= log_end:
+        return True
+    promise = f"says that the log was on the disk up to {offset}; it ends at {log_end}"
+    text = offset if isinstance(offset, str) else promise
+    findings.add("flushed-mark", Severity.WRONG, "flushed", text, "move it aside; the broker writes it anew")
+    return False
 
 
 def intended_end(root: Path, findings: Findings) -> int | None:

@@ -27,6 +27,7 @@ from store.inspection.small_files import (
     batch_topics,
     check_checkpoint,
     check_config,
+    check_flushed_mark,
     check_queue_list,
     check_top_level,
     committed_offsets,
@@ -95,7 +96,7 @@ class StoreInspection:
         self.tail = Tail(0, 0, "")
         self.checkpoint: Checkpoint | None = None
         self.checkpoint_holds = True
-        self.queue_list_holds = True
+        self.queue_list_holds = self.flushed_mark_holds = True
         self.config: dict[str, bool] = {}
         self.was_clean = not (root / "abort").exists()
         tags_codes = TagsCodes(self.shape.delay_levels)
@@ -140,6 +141,7 @@ class StoreInspection:
                 self.checkpoint, self.findings, self.figures.end, newest
             )
         self.queue_list_holds = self.is_running or check_queue_list(self.root, self.findings, self.figures.end)
+        self.flushed_mark_holds = self.is_running or check_flushed_mark(self.root, self.findings, self.figures.end)
         self._check_committed()
         return self
 
@@ -208,6 +210,8 @@ class StoreInspection:
         names = []
         if (self.root / "queuelist").exists() and (is_log_shorter or are_queues_new or not self.queue_list_holds):
             names.append("queuelist")
+        if (self.root / "flushed").exists() and (is_log_shorter or not self.flushed_mark_holds):
+            names.append("flushed")
         damaged = {found.path for found in self.findings.kept if found.kind == "own-file"}
         return names + sorted(damaged & {"deletedtopics", "truncate"})
 

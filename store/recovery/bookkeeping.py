@@ -1,6 +1,6 @@
 """What a run leaves in writing for the next one: how it ended, and how far log and queues are on the disk.
 
-The files in the store's root: RocketMQ's ``abort`` and ``checkpoint``, and Sprocket's own ``queuelist``,
+The files in the store's root: RocketMQ's ``abort`` and ``checkpoint``, and Sprocket's own ``queuelist``, ``flushed``,
 ``deletedtopics`` and ``truncate``, which RocketMQ ignores.
 """
 
@@ -19,6 +19,7 @@ from store.consume_queue_table import ConsumeQueueTable
 from store.disk import Disk
 from store.record import TagsCodes
 from store.recovery.deleted_topics import DeletedTopics
+from store.recovery.flushed_mark import FlushedMark
 from store.recovery.queue_list import QueueKey, QueueList, QueueListFile
 from store.recovery.recovery import Evidence, Recovery, RecoveryReport
 from store.recovery.truncation import Truncation
@@ -42,6 +43,7 @@ class Bookkeeping:
         self._abort = root / "abort"
         self._checkpoint = root / "checkpoint"
         self._list_file = QueueListFile(disk, root)
+        self._mark = FlushedMark(disk, root)
         self._deleted = DeletedTopics(disk, root)
         self._truncation = Truncation(disk, root, log)
         # Store timestamp, ms, that the last run had reached.
@@ -83,6 +85,7 @@ class Bookkeeping:
                 self._disk.remove(self._abort)
             raise
         self._deleted.cut(report.end_offset)
+        self._mark.open(report.end_offset)
         self._listed = None if report.rebuilt else listed
         self.store_timestamp = max(report.last_store_timestamp, checkpoint.physic_msg_timestamp)
         return report
@@ -99,7 +102,9 @@ class Bookkeeping:
             self._truncation.end_log(end, reason, detached, self._clock.wall_ms())
             self._log.detached = []
 
-        return Evidence(listed, self._deleted, note_rebuild, end_log, self._truncation.has_content_behind)
+        return Evidence(
+            listed, self._mark.read(), self._deleted, note_rebuild, end_log, self._truncation.has_content_behind
+        )
 
     def _complete_truncation(self, listed: QueueList | None) -> QueueList | None:
         """Finish what a crash broke off; return the list of queues as it is then."""
@@ -112,6 +117,7 @@ class Bookkeeping:
             listed = QueueList(end, must_rebuild=True)
             self._list_file.write(listed)
         self._deleted.cut(end)
+        self._mark.lower(end)
         if end < self._log.wrote_offset:
             self._truncation.cut_log(max(end, self._log.min_offset))
         self._truncation.finish()
@@ -144,7 +150,8 @@ class Bookkeeping:
         for path, _, size, reason in detached:
             if size is None:
                 raise StoreError(reason if str(path) in reason else f"{path}: is no file; move it away")
-        promised = max(checkpoint.confirm_phy_offset, listed.log_offset if listed is not None else 0)
+        listed_offset = listed.log_offset if listed is not None else 0
+        promised = max(checkpoint.confirm_phy_offset, listed_offset, self._mark.read())
         if not detached or (promised <= self._log.wrote_offset and not (self.was_clean and listed is None)):
             return
         how_far = f"the log was on the disk up to {promised}" if promised else "the store was stopped cleanly"
@@ -154,6 +161,10 @@ class Bookkeeping:
         )
 
     # While it runs
+
+    def flushed(self, offset: int) -> None:
+        """The log is on the disk up to `offset`."""
+        self._mark.note(offset)
 
     def write_checkpoint(self, checkpoint: Checkpoint, queue_list: QueueList) -> None:
         """Log and queues are on the disk for what comes before the checkpoint's confirm offset, and for the list.
@@ -182,6 +193,10 @@ class Bookkeeping:
     def topic_deleted(self, topic: str) -> None:
         """Note that the queues of `topic` go now, for good.  Raises `DiskFull` or `DiskFailed`."""
         self._deleted.add(topic, self._log.wrote_offset, self._log.min_offset)
+
+    def close(self) -> None:
+        """Release what is open."""
+        self._mark.close()
 
     def stopped(self) -> None:
         """Everything is on the disk and the checkpoint is written.  Raises `DiskFailed`."""

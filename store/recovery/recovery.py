@@ -64,11 +64,13 @@ class RecoveryReport:
 class Evidence:
     """What the last run left in writing besides log, queues and checkpoint.
 
-    `note_rebuild` is called before the queues are removed to be made anew.  `end_log` cuts the log at an offset, for a
-    reason.  `has_content_behind` says whether anything but zeros lies behind an offset of the log.
+    A sync of the log covered everything before `flushed_offset`.  `note_rebuild` is called before the queues are
+    removed to be made anew.  `end_log` cuts the log at an offset, for a reason.  `has_content_behind` says whether
+    anything but zeros lies behind an offset of the log.
     """
 
     queue_list: QueueList | None
+    flushed_offset: int
     deleted: DeletedTopics | None
     note_rebuild: Callable[[], None]
     end_log: Callable[[int, str], object]
@@ -100,7 +102,7 @@ class Recovery:
         self._check_crc = check_crc
         self._by_record = by_record
         self._evidence = evidence or Evidence(
-            None, None, lambda: None, lambda end, reason: log.cut(end), lambda _: True
+            None, 0, None, lambda: None, lambda end, reason: log.cut(end), lambda _: True
         )
         self._listed = self._evidence.queue_list
         self._deleted = self._evidence.deleted
@@ -137,8 +139,10 @@ class Recovery:
         """Offset before which the log was on the disk, as far as anybody said so."""
         listed, checkpoint = self._listed, self._checkpoint
         if listed is not None and listed.log_offset:
-            return listed.log_offset
-        return checkpoint.confirm_phy_offset if checkpoint.confirm_phy_offset <= self._log.wrote_offset else 0
+            promised = listed.log_offset
+        else:
+            promised = checkpoint.confirm_phy_offset if checkpoint.confirm_phy_offset <= self._log.wrote_offset else 0
+        return max(promised, self._evidence.flushed_offset)
 
     def _trusted_offset(self) -> int:
         """Without a list: offset before which log and queues are on the disk after a crash."""
@@ -158,8 +162,9 @@ class Recovery:
     def _check_end(self, report: RecoveryReport, promised: int) -> None:
         if report.end_offset >= promised:
             return
-        listed = self._listed
-        if (listed is None or not listed.log_offset) and not self._evidence.has_content_behind(report.end_offset):
+        is_listed = self._listed is not None and self._listed.log_offset > 0
+        is_written_down = is_listed or self._evidence.flushed_offset > report.end_offset
+        if not is_written_down and not self._evidence.has_content_behind(report.end_offset):
             # Nothing was lost there: the log never reached so far.
             _log.warning(
                 "checkpoint=not-trusted confirm=%d log_end=%d reason=from-the-future", promised, report.end_offset

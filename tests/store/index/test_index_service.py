@@ -216,7 +216,7 @@ def test_an_index_of_a_longer_log_is_cut_with_it(stores: Stores) -> None:
     assert entry is not None
     stores.close(store)
     (stores.root / "abort").touch()
-    for name in ("checkpoint", "queuelist"):
+    for name in ("checkpoint", "queuelist", "flushed"):
         (stores.root / name).unlink(missing_ok=True)
     segment_bytes = stores.fields["mapped_file_size_commit_log"]
     segment = stores.segments()[entry[0] // segment_bytes]

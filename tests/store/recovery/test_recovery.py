@@ -379,7 +379,8 @@ def test_without_a_log_the_queues_mean_nothing(stores: Stores) -> None:
     shutil.rmtree(stores.root / "commitlog")
     with pytest.raises(StoreError, match="physical offset 0: the segment is missing"):
         stores.open()
-    (stores.root / "queuelist").unlink()
+    for name in ("queuelist", "flushed"):
+        (stores.root / name).unlink()
     store = stores.open()
     assert store.wrote_offset == 0
     assert store.max_offset("Orders", 0) == 0
