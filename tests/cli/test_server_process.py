@@ -39,7 +39,7 @@ def test_killed_broker_leaves_its_abort_file_and_starts_again(tmp_path: Path) ->
 
 def test_server_may_open_as_many_files_as_the_system_allows(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowered = min(soft, 256)
+    lowered = soft // 2
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowered, hard))
     try:
         with server(tmp_path, "namesrv", "--set", "listenPort=0") as name_server:
