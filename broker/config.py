@@ -172,6 +172,37 @@ class BrokerConfig:
     reject_transaction_message: bool = _bool(
         "rejectTransactionMessage", False, "Refuse transactional messages.", mutable=True
     )
+    transaction_time_out: int = _int(
+        "transactionTimeOut",
+        6_000,
+        "A producer is not asked about a transaction that is younger.",
+        minimum=1,
+        unit="ms",
+        mutable=True,
+    )
+    transaction_check_max: int = _int(
+        "transactionCheckMax",
+        15,
+        "After so many questions a transaction is given up, into TRANS_CHECK_MAX_TIME_TOPIC.",
+        minimum=1,
+        mutable=True,
+    )
+    transaction_check_interval: int = _int(
+        "transactionCheckInterval",
+        30_000,
+        "How often producers are asked about open transactions.",
+        minimum=1,
+        unit="ms",
+        mutable=True,
+    )
+    transaction_op_msg_max_size: int = _int(
+        "transactionOpMsgMaxSize",
+        4_096,
+        "Size of a message that says which transactions have ended; more go into the next one.",
+        minimum=1,
+        unit="bytes",
+        mutable=True,
+    )
     store_reply_message_enable: bool = _bool(
         "storeReplyMessageEnable", True, "Store the replies of request-reply as well as push them.", mutable=True
     )

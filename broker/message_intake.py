@@ -1,4 +1,4 @@
-"""Makes stored messages of sends that are out of the ordinary: retries, delays, batches of a client.
+"""Makes stored messages of sends that are out of the ordinary: retries, delays, transactions, batches of a client.
 
 Source: RocketMQ 5.3.3, `SendMessageProcessor`, `HookUtils`, `MessageExtEncoder.encode(MessageExtBatch)`.
 """
@@ -15,6 +15,7 @@ from broker.queue_locks import QueueLocks
 from broker.send_admission import FAQ, Admission, SendHeader
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
+from broker.transaction.half_message import prepare
 from remoting import message_properties as names
 from remoting.codes import ResponseCode
 from remoting.command import Request
@@ -95,9 +96,14 @@ class MessageIntake:
             topic, queue_id = self._dead_letter_topic(topic), 0
             properties[names.DELAY] = "-1"
         delay_level = self._delay_level(properties)
-        self._refuse_transaction(properties, sys_flag, reconsume_times > 0 and delay_level > 0)
+        is_prepared = self._is_prepared(properties, sys_flag, reconsume_times > 0 and delay_level > 0)
         self._check_inner_batch(request, properties, sys_flag, admission.keeps_batches and topic == admission.topic)
-        if delay_level > 0:
+        if is_prepared:
+            if delay_level > 0 or sys_flag & _INNER_BATCH or any(name in properties for name in _TIMER_NAMES):
+                raise self._illegal("A transaction message has no delay and is no batch.")
+            sys_flag &= ~_TRANSACTION_MASK
+            topic, queue_id = prepare(properties, topic, queue_id, header.producer_group)
+        elif delay_level > 0:
             topic, queue_id = self._schedule(properties, topic, queue_id, delay_level)
         elif names.TIMER_OUT_MS not in properties and any(name in properties for name in _TIMER_NAMES):
             remark = "accurate timer message is not enabled, timerWheelEnable is false"
@@ -145,14 +151,16 @@ class MessageIntake:
         except ValueError:
             raise self._illegal(f"DELAY is {text[:20]!r}, allowed is a level from 1 on.") from None
 
-    def _refuse_transaction(self, properties: dict[str, str], sys_flag: int, is_retried: bool) -> None:
-        prepared = properties.get(names.TRANSACTION_PREPARED, "").lower() == "true" and not is_retried
-        if prepared and self._config.broker.reject_transaction_message:
+    def _is_prepared(self, properties: dict[str, str], sys_flag: int, is_retried: bool) -> bool:
+        """Whether the message is a half message; raises RequestError where those are not taken."""
+        if properties.get(names.TRANSACTION_PREPARED, "").lower() != "true" or is_retried:
+            if sys_flag & _PREPARED:
+                raise self._illegal("sysFlag says that the message is part of a transaction, TRAN_MSG does not.")
+            return False
+        if self._config.broker.reject_transaction_message:
             remark = f"the broker[{self._config.broker.broker_ip1}] sending transaction message is forbidden"
             raise RequestError(ResponseCode.NO_PERMISSION, remark)
-        if prepared or sys_flag & _PREPARED:
-            remark = "transaction messages are not supported by this broker yet; send without a transaction"
-            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+        return True
 
     def _schedule(self, properties: dict[str, str], topic: str, queue_id: int, delay_level: int) -> tuple[str, int]:
         """Move the message to its level's queue; it remembers where it goes when it is due."""

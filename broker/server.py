@@ -34,6 +34,7 @@ from broker.processors.reply import ReplyProcessor
 from broker.processors.send import SendProcessor
 from broker.processors.send_back import SendBackProcessor
 from broker.processors.topics import TopicProcessor
+from broker.processors.transactions import TransactionProcessor
 from broker.queue_locks import QueueLocks
 from broker.registration import Registration
 from broker.retention import Retention
@@ -42,6 +43,8 @@ from broker.send_admission import SendAdmission
 from broker.statistics import SAMPLE_PERIOD_S, DailyTotals, RateWindow
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
+from broker.transaction.check import TransactionCheck
+from broker.transaction.transactions import Transactions
 from remoting.bodies.group import SubscriptionGroupTable
 from remoting.bodies.topic import TopicConfig, TopicConfigTable
 from remoting.channel import RemotingChannel
@@ -119,6 +122,10 @@ class Broker:
         self.producers = ProducerRegistry(self.clock)
         delay_offsets = DelayOffsets(self._file("delayOffset.json", DelayOffsetTable), self.clock)
         self.schedule = ScheduleService(self.store, delay_offsets, store_config.message_delay_level, self.clock)
+        self.transactions = Transactions(self.config, self.store, self.offsets, self.clock)
+        self.transaction_check = TransactionCheck(
+            self.config, self.store, self.topics, self.producers, self.transactions, self.clock, _call_later
+        )
         self.client = RemotingClient()
         self.registration = Registration(self.config, self.topics, self.client)
         self.retention = Retention(self.config, self.topics, self.store)
@@ -180,6 +187,7 @@ class Broker:
             *SendProcessor(config, store, admission, intake, self.waits, self.clock).routes(),
             *ReplyProcessor(config, store, admission, self.producers, self.waits, self.clock).routes(),
             *SendBackProcessor(config, store, topics, groups, self.waits, self._random_below).routes(),
+            *TransactionProcessor(config, self.transactions, self.waits, self.clock).routes(),
             *self.pulls.routes(),
             *OffsetProcessor(store, topics, groups, self.offsets).routes(),
             *ClientProcessor(config, topics, groups, self.consumers, self.producers, self.locks, self.clock).routes(),
@@ -235,6 +243,7 @@ class Broker:
             self.filters.load()
             self.schedule.offsets.load()
             self.offsets.clamp(self.store.max_offset)
+            self.transactions.load()
             await self._server.start()
             _START_LISTENING()
         except BaseException:
@@ -245,6 +254,7 @@ class Broker:
         self.config.replace_broker(self.config.broker.with_ports(port))
         self._is_running = True
         self.schedule.start()
+        self.transaction_check.start()
         for work in self._periodic:
             work.start()
         self.registration.start()
@@ -285,6 +295,7 @@ class Broker:
         await self.registration.stop()
         await self.client.close()
         self.schedule.stop()
+        self.transaction_check.stop()
         for work in self._periodic:
             await work.stop()
         self.held.wake_all()
@@ -304,6 +315,7 @@ class Broker:
             self.topics.persist()
             self.groups.persist()
             _STOP_TOPICS_SAVED()
+            self.transactions.commit_offsets()
             self.offsets.persist()
             self.filters.persist()
             content = self.schedule.offsets.take_unsaved(self.store.flushed_offset)

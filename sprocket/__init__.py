@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sprocket.client.send_request import SendSettings
     from sprocket.client.start_offset import ConsumeFrom
     from sprocket.client.subscription import SqlFilter
+    from sprocket.client.transaction import TransactionProducer, TransactionResult, TransactionState
     from sprocket.common.errors import SprocketError
 
 __version__ = "0.1.0"
@@ -84,6 +85,9 @@ __all__ = [
     "SprocketError",
     "SqlFilter",
     "TopicNotFound",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
     "__version__",
     "make_reply",
 ]
@@ -125,6 +129,9 @@ _EXPORTS = {
     "Reply": "sprocket.client.reply",
     "make_reply": "sprocket.client.reply",
     "SendSettings": "sprocket.client.send_request",
+    "TransactionProducer": "sprocket.client.transaction",
+    "TransactionResult": "sprocket.client.transaction",
+    "TransactionState": "sprocket.client.transaction",
     "SprocketError": "sprocket.common.errors",
 }
 

@@ -85,3 +85,4 @@ class CheckTransactionStateRequestHeader(Header, kw_only=True):
     msg_id: str | None = None
     transaction_id: str | None = None
     offset_msg_id: str | None = None
+    broker_name: str | None = field(name="bname", default=None)

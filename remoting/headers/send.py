@@ -3,6 +3,8 @@
 Names, types and which fields are required: RocketMQ 5.3.3, package `remoting.protocol.header`.
 """
 
+from msgspec import field
+
 from remoting.headers.base import Header, Int, Long
 
 
@@ -95,6 +97,7 @@ class EndTransactionRequestHeader(Header, kw_only=True):
     from_transaction_check: bool = False
     msg_id: str
     transaction_id: str | None = None
+    broker_name: str | None = field(name="bname", default=None)
 
 
 class RecallMessageRequestHeader(Header, kw_only=True):

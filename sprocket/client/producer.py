@@ -8,6 +8,7 @@ from typing import Self, TypeVar
 
 from remoting import message_properties as names
 from remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData
+from remoting.routes import Route
 from sprocket.client.client_instance import ClientInstance, ClientSettings
 from sprocket.client.errors import BrokerRefused, ClientError, ReplyTimeout
 from sprocket.client.message import Message, ReceivedMessage, SendResult
@@ -52,7 +53,7 @@ class Producer:
         self._pending = PendingReplies(clock)
         self._instance = ClientInstance(
             client or ClientSettings(namesrv=namesrv),
-            routes=[self._pending.route()],
+            routes=[self._pending.route(), *self._routes()],
             heartbeat=self._heartbeat,
             clock=clock,
         )
@@ -76,6 +77,10 @@ class Producer:
         if self._instance.is_open:
             await self._instance.unregister(self.group, None)
             await self._instance.close()
+
+    def _routes(self) -> list[Route]:
+        """What brokers may ask this kind of producer."""
+        return []
 
     def _heartbeat(self) -> HeartbeatData:
         return HeartbeatData(self._instance.client_id, [ProducerData(self.group)])

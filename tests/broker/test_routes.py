@@ -16,8 +16,7 @@ UNSUPPORTED = frozenset(
     if code.name.startswith(("CONTROLLER_", "AUTH_", "POP_"))
     or code
     in {
-        # Messages: transactions, pop, recall.
-        RequestCode.END_TRANSACTION, RequestCode.CHECK_TRANSACTION_STATE,
+        # Messages: pop, recall.
         RequestCode.RESUME_CHECK_HALF_MESSAGE, RequestCode.ACK_MESSAGE, RequestCode.BATCH_ACK_MESSAGE,
         RequestCode.PEEK_MESSAGE, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, RequestCode.NOTIFICATION,
         RequestCode.POLLING_INFO, RequestCode.RECALL_MESSAGE, RequestCode.QUERY_ASSIGNMENT,
@@ -25,6 +24,7 @@ UNSUPPORTED = frozenset(
         RequestCode.GET_TIMER_CHECK_POINT, RequestCode.GET_TIMER_METRICS,
         # Name servers, clients and controllers answer these.
         RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+        RequestCode.CHECK_TRANSACTION_STATE,
         RequestCode.PUT_KV_CONFIG, RequestCode.GET_KV_CONFIG, RequestCode.DELETE_KV_CONFIG,
         RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER, RequestCode.GET_ROUTEINFO_BY_TOPIC,
         RequestCode.GET_BROKER_CLUSTER_INFO, RequestCode.WIPE_WRITE_PERM_OF_BROKER,

@@ -289,14 +289,42 @@ async def test_a_timer_message_is_refused_by_name(tmp_path: Path, name: str) -> 
         assert response.remark == "accurate timer message is not enabled, timerWheelEnable is false"
 
 
-async def test_a_transaction_is_refused_and_says_so(tmp_path: Path) -> None:
+async def test_a_half_message_is_stored_where_no_consumer_sees_it(tmp_path: Path) -> None:
     async with hot_path(tmp_path) as path:
-        for changes in ({"properties": properties(TRAN_MSG="true")}, {"sys_flag": int(SysFlag.TRANSACTION_PREPARED)}):
-            response = await path.send(**changes)
-            assert response.code == ResponseCode.NO_PERMISSION
-            assert "transaction" in (response.remark or "")
+        flags = int(SysFlag.TRANSACTION_PREPARED)
+        response = await path.send(queue_id=1, properties=properties(TRAN_MSG="true", PGROUP="PG"), sys_flag=flags)
+        header = header_of(response)
+        assert (header.queue_id, header.queue_offset, header.transaction_id) == (1, 0, KEY)
+        assert path.store.max_offset(TOPIC, 1) == 0
+        record = path.record("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0)
+        stored = property_map(record)
+        assert (stored["REAL_TOPIC"], stored["REAL_QID"], stored["TRAN_MSG"]) == (TOPIC, "1", "true")
+        assert (stored["PGROUP"], stored["__transactionId__"], record.sys_flag) == ("PG", KEY, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"sys_flag": int(SysFlag.TRANSACTION_PREPARED)}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"properties": properties(TRAN_MSG="true", DELAY="1")}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"properties": properties(TRAN_MSG="true", TIMER_DELAY_SEC="1")}, ResponseCode.MESSAGE_ILLEGAL),
+    ],
+)
+async def test_half_messages_that_could_never_be_ended_are_refused(
+    tmp_path: Path, changes: dict[str, object], code: ResponseCode
+) -> None:
+    async with hot_path(tmp_path) as path:
+        assert (await path.send(**changes)).code == code
         assert (await path.send(properties=properties(TRAN_MSG="false"))).code == ResponseCode.SUCCESS
         assert path.store.max_offset(TOPIC, 0) == 1
+
+
+async def test_a_broker_may_refuse_transactions(tmp_path: Path) -> None:
+    async with hot_path(tmp_path) as path:
+        path.config.update(b"rejectTransactionMessage=true")
+        response = await path.send(properties=properties(TRAN_MSG="true"))
+        assert response.code == ResponseCode.NO_PERMISSION
+        assert response.remark == "the broker[10.1.2.3] sending transaction message is forbidden"
 
 
 async def test_an_inner_batch_is_refused(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ SCENARIOS = (
     "sql-filter-refused",
     "sync-send",
     "tag-filter",
+    "transactions",
     "unicode",
     "view-message",
 )

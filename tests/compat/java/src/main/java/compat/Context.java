@@ -16,6 +16,8 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.MessageQueueSelector;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -57,6 +59,17 @@ final class Context implements AutoCloseable {
             shutdowns.push(producer::shutdown);
         }
         return producer;
+    }
+
+    TransactionMQProducer transactionProducer(TransactionListener listener) throws MQClientException {
+        TransactionMQProducer transactional = new TransactionMQProducer(group + "-transactions");
+        transactional.setNamesrvAddr(nameServers);
+        transactional.setInstanceName(instance());
+        transactional.setSendMsgTimeout(10_000);
+        transactional.setTransactionListener(listener);
+        transactional.start();
+        shutdowns.push(transactional::shutdown);
+        return transactional;
     }
 
     /** Creates the scenario's topic on every broker and waits until the name server routes it. */

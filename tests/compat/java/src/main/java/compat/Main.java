@@ -61,6 +61,7 @@ public final class Main {
         scenarios.putAll(GroupScenarios.all());
         scenarios.putAll(PullScenarios.all());
         scenarios.putAll(QueryScenarios.all());
+        scenarios.putAll(TransactionScenarios.all());
         scenarios.putAll(ReplyScenarios.all());
         scenarios.putAll(FilterScenarios.all());
         return scenarios;

@@ -1,0 +1,145 @@
+"""END_TRANSACTION: a producer commits or rolls back what it has prepared.
+
+The requests of one read are one batch: each is checked, and those that are good are one append.
+Source: RocketMQ 5.3.3, `EndTransactionProcessor`.  Stricter: a transaction that has ended does not end again.
+"""
+
+import logging
+from typing import Final
+
+from broker.confirm_waits import ConfirmWaits
+from broker.live_config import LiveConfig
+from broker.transaction.check_rules import CheckRules
+from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, HalfMessage
+from broker.transaction.transactions import Ending, Transactions
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Request, Response
+from remoting.headers.send import EndTransactionRequestHeader
+from remoting.routes import Action, Lane, Resource, Route
+from sprocket.common.clock import Clock
+from sprocket.common.errors import RequestError, SprocketError, StoreBusy, StoreError
+from store.config import FlushDiskType
+
+logger = logging.getLogger(__name__)
+
+_UNKNOWN: Final = 0
+_ROLLBACK: Final = TRANSACTION_MASK
+
+EndRequest = Request[EndTransactionRequestHeader]
+
+
+class TransactionProcessor:
+    """Serves END_TRANSACTION.  Lives in the event loop's thread."""
+
+    def __init__(self, config: LiveConfig, transactions: Transactions, waits: ConfirmWaits, clock: Clock) -> None:
+        self._config = config
+        self._transactions = transactions
+        self._waits = waits
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                RequestCode.END_TRANSACTION, EndTransactionRequestHeader, None, Resource.TOPIC, Action.PUB, Lane.SEND,
+                batch=self.end,
+            )
+        ]  # fmt: skip
+
+    def end(self, run: list[EndRequest]) -> None:
+        """End what the requests of one read name; one that says that its outcome is unknown gets no answer."""
+        good: list[tuple[EndRequest, Ending]] = []
+        claimed: set[int] = set()
+        for request in run:
+            try:
+                ending = self._ending(request.header, claimed)
+            except (RequestError, StoreError) as error:
+                _refuse(request, error)
+                continue
+            if ending is None:
+                logger.info(
+                    "event=transaction_unknown group=%s msg_id=%s from_check=%s remark=%r",
+                    request.header.producer_group, request.header.msg_id, request.header.from_transaction_check,
+                    request.remark,
+                )  # fmt: skip
+            else:
+                claimed.add(ending.open_at)
+                good.append((request, ending))
+        self._store(good)
+
+    def _ending(self, header: EndTransactionRequestHeader, claimed: set[int]) -> Ending | None:
+        outcome = header.commit_or_rollback
+        if outcome == _UNKNOWN:
+            return None
+        if outcome not in (COMMIT, _ROLLBACK):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
+        half = self._transactions.half_at(header.commit_log_offset)
+        if half is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+        self._check(header, half)
+        open_at = self._transactions.open.find(half.record.queue_offset, half.identity)
+        if open_at is None or open_at in claimed:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "The transaction has ended already")
+        if outcome == COMMIT and half.target is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "The prepared message names no real topic and queue")
+        return Ending(half, open_at, outcome == COMMIT)
+
+    def _check(self, header: EndTransactionRequestHeader, half: HalfMessage) -> None:
+        rules = CheckRules(self._config.broker.transaction_time_out, 0, 0)
+        if not header.from_transaction_check and rules.is_too_late(half, self._clock.wall_ms()):
+            remark = "the time that CHECK_IMMUNITY_TIME_IN_SECONDS gives is over: the broker asks"
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, remark)
+        if half.producer_group != header.producer_group:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+        if half.record.queue_offset != header.tran_state_table_offset:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+        if half.record.physical_offset != header.commit_log_offset:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "The commit log offset wrong")
+
+    def _store(self, good: list[tuple[EndRequest, Ending]]) -> None:
+        if not good:
+            return
+        try:
+            end_offset = self._transactions.end([ending for _, ending in good])
+        except RequestError as error:
+            if len(good) == 1:
+                _refuse(good[0][0], error)
+                return
+            # The store takes all or none: find the one that it does not take.
+            for one in good:
+                self._store([one])
+            return
+        except StoreError as error:
+            for request, _ in good:
+                _refuse(request, error)
+            return
+        waiting = [request for request, _ in good if not request.is_oneway]
+        if waiting:
+            self._answer(waiting, end_offset)
+
+    def _answer(self, waiting: list[EndRequest], end_offset: int) -> None:
+        def answer(error: StoreError | None, timed_out: bool) -> None:
+            for request in waiting:
+                if error is None:
+                    request.channel.reply(request, Response())
+                else:
+                    _refuse(request, error)
+
+        if self._config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            self._waits.wait(end_offset, self._config.store.sync_flush_timeout, answer)
+        else:
+            answer(None, False)
+
+
+def _refuse(request: EndRequest, error: SprocketError) -> None:
+    header = request.header
+    logger.warning(
+        "event=end_of_transaction_refused group=%s msg_id=%s queue_offset=%d reason=%r",
+        header.producer_group, header.msg_id, header.tran_state_table_offset, str(error),
+    )  # fmt: skip
+    if isinstance(error, RequestError):
+        response = Response(error.code, error.remark)
+    elif isinstance(error, StoreBusy):
+        response = Response(ResponseCode.SYSTEM_BUSY, f"broker busy: {error}")
+    else:
+        response = Response(ResponseCode.SYSTEM_ERROR, str(error))
+    request.channel.reply(request, response)

@@ -1,0 +1,1 @@
+"""Transactional messages: half messages, what ends them, and asking producers about those that nobody ended."""

@@ -1,0 +1,243 @@
+"""Asks producers about the transactions that nobody has ended.
+
+Every transactionCheckInterval one turn goes over the open half messages.  One that is old enough is written again, with
+one question more counted, and a live producer of its group is asked; its answer is an END_TRANSACTION.  One that was
+asked about transactionCheckMax times, or is about to leave the log, goes to TRANS_CHECK_MAX_TIME_TOPIC.
+Source: RocketMQ 5.3.3, `TransactionalMessageCheckService`, `AbstractTransactionalMessageCheckListener`,
+`DefaultTransactionalMessageCheckListener`, `ProducerManager.getAvailableChannel`.
+"""
+
+import logging
+from typing import Final
+
+from broker.clients import Member, ProducerRegistry
+from broker.confirm_waits import CallLater, Timer
+from broker.live_config import LiveConfig
+from broker.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from broker.topics import TopicTable
+from broker.transaction.check_rules import CheckRules, Verdict
+from broker.transaction.half_message import QUEUE_ID, HalfMessage, check_request
+from broker.transaction.recovery import read_record
+from broker.transaction.transactions import Transactions
+from remoting.codes import RequestCode
+from sprocket.common.clock import Clock
+from sprocket.common.errors import DiskFailed, RequestError, StoreError
+from store.message_store import MessageStore, PendingMessage
+from store.record import Appended
+
+logger = logging.getLogger(__name__)
+
+# What one step of a turn does, so that others are served in between.
+_STEP_MESSAGES: Final = 256
+_STEP_BYTES: Final = 4 << 20
+_STEP_OFFSETS: Final = 4096
+_MS_PER_HOUR: Final = 3_600_000
+
+
+class TransactionCheck:
+    """One timer for all half messages.  Lives in the event loop's thread."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        producers: ProducerRegistry,
+        transactions: Transactions,
+        clock: Clock,
+        call_later: CallLater,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._producers = producers
+        self._transactions = transactions
+        self._clock = clock
+        self._call_later = call_later
+        self._timer: Timer | None = None
+        self._next_member = 0
+        self._unasked: dict[str, int] = {}
+        self._at = self._end = self._began_ms = 0
+
+    def start(self) -> None:
+        """Begin the first turn after one interval."""
+        self._wait()
+
+    def stop(self) -> None:
+        """No turn goes on after this."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait(self) -> None:
+        self._timer = self._call_later(self._config.broker.transaction_check_interval / 1000, self._begin)
+
+    def _begin(self) -> None:
+        self.begin()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        try:
+            is_done = self.step()
+        except DiskFailed:
+            return  # Latched; the store tells its owner.
+        except StoreError as error:
+            logger.warning("event=transaction_check_postponed reason=%r", str(error))
+            is_done = True
+        except Exception:
+            logger.exception("event=transaction_check_failed")
+            is_done = True
+        if is_done:
+            self._wait()
+        else:
+            self._timer = self._call_later(0.0, self._go_on)
+
+    # One turn
+
+    def turn(self) -> None:
+        """A whole turn at once.  Raises `StoreError` if the store refuses; what it refused stays open."""
+        self.begin()
+        while not self.step():
+            pass
+
+    def begin(self) -> None:
+        """Begin a turn over what there is now; what the turn writes is the next one's."""
+        store, opened = self._store, self._transactions.open
+        self._began_ms = self._clock.wall_ms()
+        self._end = store.max_offset(TRANS_HALF_TOPIC, QUEUE_ID)
+        low = store.min_offset(TRANS_HALF_TOPIC, QUEUE_ID)
+        if opened.half_offset < min(low, self._end):
+            logger.error("event=half_messages_expired from=%d to=%d", opened.half_offset, low)
+            opened.skip_to(low)
+            self._transactions.moved()
+        self._at = opened.half_offset
+
+    def step(self) -> bool:
+        """Decide about the next half messages of the turn and act; whether the turn is over."""
+        opened = self._transactions.open
+        broker = self._config.broker
+        rules = CheckRules(
+            broker.transaction_time_out,
+            broker.transaction_check_max,
+            self._config.store.file_reserved_time * _MS_PER_HOUR,
+        )
+        now_ms = self._clock.wall_ms()
+        acts: list[tuple[HalfMessage, Verdict]] = []
+        size_bytes, stop = 0, min(self._end, self._at + _STEP_OFFSETS)
+        while self._at < stop and len(acts) < _STEP_MESSAGES and size_bytes < _STEP_BYTES:
+            offset = self._at
+            self._at += 1
+            if not opened.is_open(offset):
+                continue
+            half = self._read(offset)
+            if half is not None:
+                verdict = rules.verdict(half, self._began_ms, now_ms)
+                if verdict is not Verdict.WAIT:
+                    acts.append((half, verdict))
+                    size_bytes += half.record.size_bytes
+        self._act(acts)
+        if self._at < self._end:
+            return False
+        self._transactions.commit_offsets()
+        for group, count in self._unasked.items():
+            logger.warning("event=no_producer_to_ask group=%s transactions=%d", group, count)
+        self._unasked.clear()
+        return True
+
+    def _read(self, offset: int) -> HalfMessage | None:
+        record = read_record(self._store, TRANS_HALF_TOPIC, QUEUE_ID, offset)
+        if not isinstance(record, str):
+            return HalfMessage(record)
+        logger.error("event=half_message_unreadable queue_offset=%d reason=%r", offset, record)
+        self._transactions.append([], [offset])
+        return None
+
+    # Acting
+
+    def _act(self, acts: list[tuple[HalfMessage, Verdict]]) -> None:
+        if not acts:
+            return
+        try:
+            self._write(acts)
+        except RequestError as error:
+            if len(acts) > 1:
+                # One of them is over a limit; the others must not wait for it.
+                for act in acts:
+                    self._act([act])
+                return
+            half, verdict = acts[0]
+            record = half.record
+            logger.error(
+                "event=half_message_not_copied queue_offset=%d verdict=%s reason=%r",
+                record.queue_offset, verdict.name, error.remark,
+            )  # fmt: skip
+            if verdict is Verdict.CHECK:
+                self._ask(half, (record.queue_offset, record.physical_offset, record.size_bytes), 0)
+
+    def _write(self, acts: list[tuple[HalfMessage, Verdict]]) -> None:
+        messages: list[PendingMessage] = []
+        given_up: list[int] = []
+        tags_codes = self._transactions.tags_codes
+        for half, verdict in acts:
+            if verdict is Verdict.GIVE_UP:
+                messages.append(half.given_up(tags_codes))
+                given_up.append(half.record.queue_offset)
+                self._log_given_up(half)
+            elif verdict is Verdict.CHECK:
+                messages.append(half.checked_copy(tags_codes))
+            else:
+                messages.append(half.immune_copy(tags_codes))
+        if given_up:
+            self._topics.create_on_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1)
+        appended = self._transactions.append(messages, given_up)
+        opened = self._transactions.open
+        for (half, verdict), where in zip(acts, appended, strict=True):
+            if verdict is not Verdict.GIVE_UP:
+                # No op message names it: to RocketMQ it would say that the copy has ended, too.
+                opened.end(half.record.queue_offset)
+                opened.copied(where[0], half.identity)
+        self._transactions.moved()
+        self._ask_when_confirmed(
+            [(act[0], where) for act, where in zip(acts, appended, strict=True) if act[1] is Verdict.CHECK]
+        )
+
+    def _log_given_up(self, half: HalfMessage) -> None:
+        topic, _ = half.target or ("", 0)
+        logger.error(
+            "event=transaction_given_up topic=%s unique_key=%s group=%s checks=%d moved_to=%s",
+            topic, half.unique_key, half.producer_group, half.check_times, TRANS_CHECK_MAX_TIME_TOPIC,
+        )  # fmt: skip
+
+    def _ask_when_confirmed(self, asked: list[tuple[HalfMessage, Appended]]) -> None:
+        """Ask once the copies can be found: until then their ends would be refused."""
+        if not asked:
+            return
+        now_ms = self._clock.wall_ms()
+
+        def ask(error: StoreError | None) -> None:
+            if error is None:
+                for half, where in asked:
+                    if self._transactions.open.is_open(where[0]):
+                        self._ask(half, where, now_ms)
+
+        _, physical_offset, size_bytes = asked[-1][1]
+        self._store.when_confirmed(physical_offset + size_bytes, ask)
+
+    def _ask(self, half: HalfMessage, where: Appended, store_timestamp: int) -> None:
+        group = half.producer_group or ""
+        member = self._member(group)
+        if member is None:
+            self._unasked[group] = self._unasked.get(group, 0) + 1
+            return
+        header, body = check_request(
+            half, where, self._config.broker.broker_name, self._store.store_host, store_timestamp
+        )
+        member.channel.notify(RequestCode.CHECK_TRANSACTION_STATE, header, body)
+
+    def _member(self, group: str) -> Member | None:
+        """The producers of a group take turns."""
+        members = [member for member in self._producers.members(group) if not member.channel.is_closed]
+        if not members:
+            return None
+        self._next_member += 1
+        return members[self._next_member % len(members)]

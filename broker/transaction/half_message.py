@@ -1,0 +1,210 @@
+"""Half messages and what they become: the real message, a copy for the next check, a message that is given up.
+
+A half message is what a producer has prepared and not yet committed.  It lies in RMQ_SYS_TRANS_HALF_TOPIC and says in
+REAL_TOPIC and REAL_QID where it goes.  A message of RMQ_SYS_TRANS_OP_HALF_TOPIC, with tag ``d``, names in its body the
+queue offsets of half messages that are done with: ``12,13,17,``.
+Source: RocketMQ 5.3.3, `TransactionalMessageBridge`, `TransactionalMessageUtil`, `EndTransactionProcessor`.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+from broker.message_id import offset_message_id
+from broker.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from remoting import message_properties as names
+from remoting.headers.client import CheckTransactionStateRequestHeader
+from remoting.java_hash import java_hash_code
+from remoting.message_record import SysFlag, record_size
+from store.record import IPV6_HOST_BYTES, Appended, PendingMessage, Record, TagsCodes, encode_head, topic_field
+
+# RocketMQ has one queue of each, too.
+QUEUE_ID: Final = 0
+TRANSACTION_MASK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
+COMMIT: Final = int(SysFlag.TRANSACTION_COMMIT)
+_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
+_STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
+_ANY_V6: Final = _BORN_V6 | _STORE_V6
+_CRC: Final = "__CRC32#"
+_REMOVE_TAG: Final = "d"
+_REMOVE_TAGS_CODE: Final = java_hash_code(_REMOVE_TAG)
+_OP_PROPERTIES: Final = names.encode({names.TAGS: _REMOVE_TAG, names.WAIT: "true"}).encode()
+_OP_TAG: Final = f"{names.TAGS}\x01".encode()
+_SEPARATOR: Final = b","
+
+# What a half message, its copies and its real message have in common, and two transactions do not.
+Identity: TypeAlias = tuple[str, int, bytes, int]
+
+
+class HalfMessage:
+    """A record of the half topic with its properties read."""
+
+    __slots__ = ("properties", "record")
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.properties = names.parse(str(record.properties, "utf-8", "replace"))
+        # The next record gets one of its own.
+        self.properties.pop(_CRC, None)
+
+    @property
+    def identity(self) -> Identity:
+        record = self.record
+        unique_key = self.properties.get(names.UNIQ_KEY, "")
+        return unique_key, record.born_timestamp, record.born_host, record.body_crc
+
+    @property
+    def producer_group(self) -> str | None:
+        return self.properties.get(names.PRODUCER_GROUP)
+
+    @property
+    def unique_key(self) -> str | None:
+        return self.properties.get(names.UNIQ_KEY)
+
+    @property
+    def target(self) -> tuple[str, int] | None:
+        """Topic and queue that the message is for; None if it does not say."""
+        topic, queue_id = self.properties.get(names.REAL_TOPIC), self.properties.get(names.REAL_QUEUE_ID, "")
+        if not topic or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10):
+            return None
+        return None if topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC) else (topic, int(queue_id))
+
+    @property
+    def check_times(self) -> int:
+        """How often its producer was asked."""
+        return _number(self.properties.get(names.TRANSACTION_CHECK_TIMES)) or 0
+
+    @property
+    def prepared_offset(self) -> int | None:
+        """Queue offset of the first one, in a copy that was made while the message was immune."""
+        return _number(self.properties.get(names.TRANSACTION_PREPARED_QUEUE_OFFSET))
+
+    @property
+    def is_copy(self) -> bool:
+        return (
+            names.TRANSACTION_CHECK_TIMES in self.properties
+            or names.TRANSACTION_PREPARED_QUEUE_OFFSET in self.properties
+        )
+
+    def immunity_ms(self, timeout_ms: int) -> int | None:
+        """How long the producer wants not to be asked; None if it does not say, `timeout_ms` if it says nonsense."""
+        text = self.properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
+        if text is None:
+            return None
+        seconds = _number(text)
+        return timeout_ms if seconds is None or seconds < 0 else seconds * 1000
+
+    # What it becomes
+
+    def real(self, topic: str, queue_id: int, tags_codes: TagsCodes) -> PendingMessage:
+        """The message as its consumers get it; RocketMQ leaves REAL_TOPIC, REAL_QID and TRAN_MSG in it."""
+        record, properties = self.record, names.encode(self.properties).encode()
+        return PendingMessage(
+            topic, queue_id, record.body, properties, tags_codes.of("", properties, 0), record.flag,
+            record.sys_flag & ~TRANSACTION_MASK | COMMIT, record.born_timestamp, record.born_host,
+            record.reconsume_times, record.physical_offset,
+        )  # fmt: skip
+
+    def checked_copy(self, tags_codes: TagsCodes) -> PendingMessage:
+        """The half message written again, one question more counted."""
+        return self._copy({names.TRANSACTION_CHECK_TIMES: str(self.check_times + 1)}, tags_codes)
+
+    def immune_copy(self, tags_codes: TagsCodes) -> PendingMessage:
+        """The half message written again without a question; it remembers where it first lay."""
+        first = self.properties.get(names.TRANSACTION_PREPARED_QUEUE_OFFSET, str(self.record.queue_offset))
+        return self._copy({names.TRANSACTION_PREPARED_QUEUE_OFFSET: first}, tags_codes)
+
+    def given_up(self, tags_codes: TagsCodes) -> PendingMessage:
+        """What goes into TRANS_CHECK_MAX_TIME_TOPIC."""
+        return self._copy({}, tags_codes, TRANS_CHECK_MAX_TIME_TOPIC)
+
+    def _copy(self, changes: dict[str, str], tags_codes: TagsCodes, topic: str = TRANS_HALF_TOPIC) -> PendingMessage:
+        record, properties = self.record, names.encode(self.properties | changes).encode()
+        return PendingMessage(
+            topic, QUEUE_ID, record.body, properties, tags_codes.of("", properties, 0), record.flag, record.sys_flag,
+            record.born_timestamp, record.born_host, record.reconsume_times, record.prepared_transaction_offset,
+        )  # fmt: skip
+
+
+def prepare(properties: dict[str, str], topic: str, queue_id: int, producer_group: str) -> tuple[str, int]:
+    """Make a message's properties those of a half message; the topic and queue that it is stored in."""
+    unique_key = properties.get(names.UNIQ_KEY)
+    if unique_key:
+        properties[names.TRANSACTION_ID] = unique_key
+    properties.setdefault(names.PRODUCER_GROUP, producer_group)
+    properties[names.REAL_TOPIC] = topic
+    properties[names.REAL_QUEUE_ID] = str(queue_id)
+    # Those are ours to set.
+    properties.pop(names.TRANSACTION_CHECK_TIMES, None)
+    properties.pop(names.TRANSACTION_PREPARED_QUEUE_OFFSET, None)
+    return TRANS_HALF_TOPIC, QUEUE_ID
+
+
+# Op messages
+
+
+def op_messages(offsets: Iterable[int], max_bytes: int, host: bytes, now_ms: int) -> Iterator[PendingMessage]:
+    """Messages that say that the half messages at `offsets` are done with; a body ends at or after `max_bytes`."""
+    body = bytearray()
+    for offset in offsets:
+        body += b"%d," % offset
+        if len(body) >= max_bytes:
+            yield _op_message(bytes(body), host, now_ms)
+            body.clear()
+    if body:
+        yield _op_message(bytes(body), host, now_ms)
+
+
+def _op_message(body: bytes, host: bytes, now_ms: int) -> PendingMessage:
+    return PendingMessage(TRANS_OP_HALF_TOPIC, QUEUE_ID, body, _OP_PROPERTIES, _REMOVE_TAGS_CODE, 0, 0, now_ms, host)
+
+
+def op_offsets(record: Record) -> list[int]:
+    """The queue offsets that an op message names; what is no number in it is left out."""
+    if names.find(bytes(record.properties), _OP_TAG) != _REMOVE_TAG.encode():
+        return []
+    parts = bytes(record.body).split(_SEPARATOR)
+    return [int(part) for part in parts if part.isdigit() and len(part) < 20]
+
+
+# Questions to producers
+
+
+def check_request(
+    half: HalfMessage, appended: Appended, broker_name: str, store_host: bytes, store_timestamp: int
+) -> tuple[CheckTransactionStateRequestHeader, bytes]:
+    """Header and body of the question about a half message that lies at `appended`."""
+    queue_offset, physical_offset, _ = appended
+    header = CheckTransactionStateRequestHeader(
+        topic=TRANS_HALF_TOPIC,
+        tran_state_table_offset=queue_offset,
+        commit_log_offset=physical_offset,
+        msg_id=half.unique_key,
+        transaction_id=half.unique_key,
+        offset_msg_id=offset_message_id(store_host, physical_offset),
+        broker_name=broker_name,
+    )
+    return header, _as_sent(half, appended, store_host, store_timestamp)
+
+
+def _as_sent(half: HalfMessage, appended: Appended, store_host: bytes, store_timestamp: int) -> bytes:
+    """The message as a record under its real topic, which its producer decodes (`MessageDecoder.encode`)."""
+    topic, queue_id = half.target or (TRANS_HALF_TOPIC, QUEUE_ID)
+    queue_offset, physical_offset, _ = appended
+    record, properties = half.record, names.encode(half.properties).encode()
+    message = PendingMessage(
+        topic, queue_id, record.body, properties, 0, record.flag, record.sys_flag, record.born_timestamp,
+        record.born_host, record.reconsume_times, record.prepared_transaction_offset,
+    )  # fmt: skip
+    sys_flag = record.sys_flag & ~_ANY_V6
+    sys_flag |= _BORN_V6 if len(record.born_host) == IPV6_HOST_BYTES else 0
+    sys_flag |= _STORE_V6 if len(store_host) == IPV6_HOST_BYTES else 0
+    magic, topic_bytes = topic_field(topic)
+    length_bytes = len(topic_bytes) - len(topic.encode())
+    size = record_size(sys_flag, len(record.body), len(topic.encode()), len(properties), length_bytes)
+    head = encode_head(message, size, magic, queue_offset, physical_offset, sys_flag, store_timestamp, store_host)
+    return b"".join((head, record.body, topic_bytes, len(properties).to_bytes(2, "big"), properties))
+
+
+def _number(text: str | None) -> int | None:
+    digits = (text or "").removeprefix("-")
+    return int(text or "") if digits.isascii() and digits.isdigit() and len(digits) < 18 else None

@@ -1,0 +1,71 @@
+"""Which half messages are still open, as op messages and what was done since say.
+
+RocketMQ keeps no such table: there an end that arrives twice, or after a copy was written, takes effect twice.
+"""
+
+from collections import deque
+
+from broker.transaction.half_message import Identity
+
+
+class OpenTransactions:
+    """All before `half_offset` is done with; behind it only what is in `_done`.
+
+    `op_offset` is where someone who knows nothing has to begin to read op messages.
+    """
+
+    def __init__(self, half_offset: int, op_offset: int) -> None:
+        self.half_offset = half_offset
+        self._done: set[int] = set()
+        # Copies that are open: who they are, and where.
+        self._copies: dict[int, Identity] = {}
+        self._newest: dict[Identity, int] = {}
+        # (queue offset of an op message, highest offset that it names)
+        self._ops: deque[tuple[int, int]] = deque()
+        self._next_op = op_offset
+
+    @property
+    def op_offset(self) -> int:
+        ops = self._ops
+        while ops and ops[0][1] < self.half_offset:
+            ops.popleft()
+        return ops[0][0] if ops else self._next_op
+
+    def is_open(self, offset: int) -> bool:
+        """Whether the half message at `offset`, which must exist, is open."""
+        return offset >= self.half_offset and offset not in self._done
+
+    def find(self, offset: int, identity: Identity) -> int | None:
+        """Where the transaction of a half message is open: at `offset`, or at its newest copy; None if it is not."""
+        return offset if self.is_open(offset) else self._newest.get(identity)
+
+    def end(self, offset: int) -> None:
+        """The half message at `offset` is done with."""
+        identity = self._copies.pop(offset, None)
+        if identity is not None and self._newest.get(identity) == offset:
+            del self._newest[identity]
+        if offset >= self.half_offset:
+            self._done.add(offset)
+            while self.half_offset in self._done:
+                self._done.remove(self.half_offset)
+                self.half_offset += 1
+
+    def copied(self, offset: int, identity: Identity) -> None:
+        """A copy was written at `offset`: it stands for the transaction now."""
+        self._copies[offset] = identity
+        self._newest[identity] = offset
+
+    def noted(self, op_offset: int, highest: int) -> None:
+        """An op message lies at `op_offset` and names half messages up to `highest`."""
+        self._ops.append((op_offset, highest))
+        self._next_op = op_offset + 1
+
+    def skip_to(self, offset: int) -> None:
+        """Nothing before `offset` exists any more."""
+        for gone in [copy for copy in self._copies if copy < offset]:
+            self.end(gone)
+        self._done = {done for done in self._done if done >= offset}
+        self.half_offset = max(self.half_offset, offset)
+        while self.half_offset in self._done:
+            self._done.remove(self.half_offset)
+            self.half_offset += 1

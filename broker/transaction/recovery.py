@@ -1,0 +1,147 @@
+"""Which transactions are open when a broker starts: read from half queue, op queue and the ends of real queues.
+
+What ends a transaction is one batch of the log: real message, then op message.  A crash may cut a batch, so that the
+real message is there and the op message is not; then the real message is at the end of its queue, where this looks.
+What is written twice because a crash came between the copy of a half message and the committed offset is found by
+identity.
+"""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from broker.names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from broker.transaction.half_message import (
+    COMMIT,
+    QUEUE_ID,
+    TRANSACTION_MASK,
+    HalfMessage,
+    Identity,
+    op_offsets,
+)
+from broker.transaction.open_transactions import OpenTransactions
+from sprocket.common.errors import CorruptRecord
+from store.record import Record, decode
+
+logger = logging.getLogger(__name__)
+
+# How far back a real queue is searched: RocketMQ's own brokers write op messages seconds after what they speak of.
+_MOST_SEARCHED: Final = 4096
+
+
+class RecordSource(Protocol):
+    """The part of `MessageStore` that is read here."""
+
+    def entry(self, topic: str, queue_id: int, offset: int, /) -> tuple[int, int, int] | None: ...
+
+    def record_at(self, physical_offset: int, size_bytes: int | None = None, /) -> memoryview | None: ...
+
+    def min_offset(self, topic: str, queue_id: int, /) -> int: ...
+
+    def max_offset(self, topic: str, queue_id: int, /) -> int: ...
+
+
+def read_record(store: RecordSource, topic: str, queue_id: int, offset: int) -> Record | str:
+    """The record at a place in a queue, or why there is none."""
+    entry = store.entry(topic, queue_id, offset)
+    if entry is None:
+        return "not in the queue"
+    try:
+        view = store.record_at(entry[0], entry[1])
+        return "not in the log" if view is None else decode(view)
+    except CorruptRecord as damage:
+        return damage.reason
+
+
+@dataclass
+class _Found:
+    """What the scan has come by."""
+
+    named: set[int] = field(default_factory=set)  # by op messages
+    open: dict[Identity, int] = field(default_factory=dict)
+    targets: set[tuple[str, int]] = field(default_factory=set)
+    oldest_physical: int = -1
+    ended: list[int] = field(default_factory=list)  # without an op message that says so
+
+
+def recovered(store: RecordSource, half_offset: int, op_offset: int) -> tuple[OpenTransactions, list[int]]:
+    """What is open, given the committed offsets (-1 for none); and what has ended though no op message says so."""
+    table = OpenTransactions(
+        _within(store, TRANS_HALF_TOPIC, half_offset), _within(store, TRANS_OP_HALF_TOPIC, op_offset)
+    )
+    found = _Found()
+    _read_ops(store, table, found)
+    first = table.half_offset
+    for offset in sorted(found.named):
+        table.end(offset)
+    _read_halves(store, table, found, first)
+    _find_committed(store, table, found)
+    logger.info(
+        "event=transactions_recovered from=%d open_from=%d ended_by_op=%d ended_without_op=%d",
+        first, table.half_offset, len(found.named), len(found.ended),
+    )  # fmt: skip
+    return table, found.ended
+
+
+def _within(store: RecordSource, topic: str, offset: int) -> int:
+    return min(max(offset, store.min_offset(topic, QUEUE_ID)), store.max_offset(topic, QUEUE_ID))
+
+
+def _read_ops(store: RecordSource, table: OpenTransactions, found: _Found) -> None:
+    for offset in range(table.op_offset, store.max_offset(TRANS_OP_HALF_TOPIC, QUEUE_ID)):
+        record = read_record(store, TRANS_OP_HALF_TOPIC, QUEUE_ID, offset)
+        if isinstance(record, str):
+            logger.error("event=op_message_unreadable queue_offset=%d reason=%r", offset, record)
+            table.noted(offset, -1)
+            continue
+        named = op_offsets(record)
+        found.named.update(named)
+        table.noted(offset, max(named, default=-1))
+
+
+def _read_halves(store: RecordSource, table: OpenTransactions, found: _Found, first: int) -> None:
+    """Also those that are done with: what one of them was copied from is done with, too."""
+    for offset in range(first, store.max_offset(TRANS_HALF_TOPIC, QUEUE_ID)):
+        record = read_record(store, TRANS_HALF_TOPIC, QUEUE_ID, offset)
+        if isinstance(record, str):
+            continue  # The check says so.
+        half = HalfMessage(record)
+        is_open = table.is_open(offset)
+        if is_open and half.prepared_offset in found.named:
+            # Its producer has ended the first one; a broker has written a copy since.
+            table.end(offset)
+            found.ended.append(offset)
+            is_open = False
+        if half.is_copy:
+            older = found.open.pop(half.identity, None)
+            if older is not None:
+                # No op message may name it: for an immune copy that would say that its producer has ended it.
+                table.end(older)
+        if is_open:
+            _note_open(table, found, offset, half)
+
+
+def _note_open(table: OpenTransactions, found: _Found, offset: int, half: HalfMessage) -> None:
+    if half.is_copy:
+        table.copied(offset, half.identity)
+    found.open[half.identity] = offset
+    if half.target is not None:
+        found.targets.add(half.target)
+    if found.oldest_physical < 0:
+        found.oldest_physical = half.record.physical_offset
+
+
+def _find_committed(store: RecordSource, table: OpenTransactions, found: _Found) -> None:
+    """Look for real messages of what seems open, from the ends of their queues back."""
+    for topic, queue_id in sorted(found.targets):
+        end = store.max_offset(topic, queue_id)
+        for offset in range(end - 1, max(store.min_offset(topic, queue_id), end - _MOST_SEARCHED) - 1, -1):
+            record = read_record(store, topic, queue_id, offset)
+            if isinstance(record, str) or record.physical_offset < found.oldest_physical:
+                break
+            if record.sys_flag & TRANSACTION_MASK != COMMIT:
+                continue
+            half_offset = found.open.pop(HalfMessage(record).identity, None)
+            if half_offset is not None:
+                table.end(half_offset)
+                found.ended.append(half_offset)

@@ -1,0 +1,226 @@
+"""Transactional sends: a message that consumers see if, and only if, the application's own transaction succeeds.
+
+The broker takes the message and hides it; then the application does its work and says how it went.  If the broker
+hears nothing, it asks a live producer of the group.
+Source: RocketMQ 5.3.3, `TransactionMQProducer`, `DefaultMQProducerImpl.sendMessageInTransaction`, `endTransaction`,
+`checkTransactionState`, `ClientRemotingProcessor.checkTransactionState`.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Final, Self
+
+from remoting import message_properties as names
+from remoting.bodies.client import MessageQueue
+from remoting.codes import RequestCode
+from remoting.command import Request
+from remoting.headers.client import CheckTransactionStateRequestHeader
+from remoting.headers.send import EndTransactionRequestHeader
+from remoting.message_record import SysFlag
+from remoting.routes import Action, Lane, Resource, Route
+from sprocket.client.client_instance import AUTO_CREATE_TOPIC_KEY, ClientSettings
+from sprocket.client.errors import ClientError, IllegalMessage
+from sprocket.client.message import Message, ReceivedMessage, SendResult, SendStatus
+from sprocket.client.producer import Producer
+from sprocket.client.record_decoder import decode_records
+from sprocket.client.send_request import SendSettings
+from sprocket.common.clock import Clock
+from sprocket.common.errors import ProtocolError
+
+logger = logging.getLogger(__name__)
+
+# `TransactionMQProducer.checkRequestHoldMax`: a question that finds no room is asked again by the broker.
+_MOST_QUESTIONS: Final = 2000
+
+
+class TransactionState(Enum):
+    """How the application's transaction went; values as END_TRANSACTION carries them (`LocalTransactionState`)."""
+
+    COMMIT = int(SysFlag.TRANSACTION_COMMIT)
+    ROLLBACK = int(SysFlag.TRANSACTION_ROLLBACK)
+    UNKNOWN = 0
+
+
+class TransactionResult(SendResult):
+    """Where the half message lies, and what the broker was told."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, sent: SendResult, state: TransactionState) -> None:
+        super().__init__(
+            sent.status, sent.message_id, sent.offset_message_id, sent.queue, sent.queue_offset, sent.transaction_id
+        )
+        self.state = state
+
+
+# Both may be async.  A sync one runs in the event loop and must not block.
+Local = Callable[[Message, str], TransactionState | Awaitable[TransactionState]]
+Checker = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState]]
+
+
+class TransactionProducer(Producer):
+    """A producer whose messages may be part of a transaction; an async context manager as `Producer` is::
+
+        async def checker(message: ReceivedMessage) -> TransactionState:
+            return TransactionState.COMMIT if await orders.exists(message.message_id) else TransactionState.ROLLBACK
+
+        async with TransactionProducer("orders", "127.0.0.1:9876", checker=checker) as producer:
+            await producer.send_in_transaction(Message("Orders", b"..."), local)
+
+    `checker` is asked about messages of the group that nobody has ended, also those of a producer that has died: it
+    looks up how that transaction went.  An error that it raises counts as UNKNOWN; the broker asks again.
+    `check_threads` questions are answered at a time.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        namesrv: str = "",
+        *,
+        checker: Checker,
+        check_threads: int = 4,
+        settings: SendSettings | None = None,
+        client: ClientSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(group, namesrv, settings=settings, client=client, clock=clock)
+        self._checker = checker
+        self._check_threads = check_threads
+        self._questions: asyncio.Queue[tuple[Request[CheckTransactionStateRequestHeader], ReceivedMessage]]
+        self._questions = asyncio.Queue(_MOST_QUESTIONS)
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        for _ in range(self._check_threads):
+            self._instance.spawn(self._answer_questions())
+        # Brokers must know this producer before it sends anything: they may have questions.
+        try:
+            await self._instance.refresh_route(AUTO_CREATE_TOPIC_KEY)
+            await self._instance.heartbeat_all()
+        except ClientError as error:
+            logger.info("event=brokers_not_told group=%s reason=%r", self.group, str(error))
+        return self
+
+    def _routes(self) -> list[Route]:
+        return [
+            Route(
+                RequestCode.CHECK_TRANSACTION_STATE, CheckTransactionStateRequestHeader, self._asked,
+                Resource.NONE, Action.NONE, Lane.CLIENT,
+            )
+        ]  # fmt: skip
+
+    # Sending
+
+    async def send_in_transaction(
+        self,
+        message: Message,
+        local: Local,
+        *,
+        check_immunity_s: int | None = None,
+        queue: MessageQueue | None = None,
+        timeout_s: float | None = None,
+    ) -> TransactionResult:
+        """Send `message` hidden, run `local(message, transaction_id)`, and tell the broker what it returns.
+
+        With COMMIT consumers get the message, with ROLLBACK nobody does, with UNKNOWN the broker asks the checker
+        later.  If `local` raises, the broker is told UNKNOWN and the error is raised here.  If the broker has the
+        message but not as safely as it should (`SendStatus`), it is rolled back and `local` does not run.
+        `check_immunity_s` keeps the broker from asking for so long; a commit after that comes too late.
+
+        Raises as `send`; IllegalMessage also for a delay.
+        """
+        request = self._prepare(message)
+        if message.delay_level:
+            raise IllegalMessage("a message of a transaction cannot be delayed")
+        own = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.group}
+        if check_immunity_s is not None:
+            own[names.CHECK_IMMUNITY_TIME_IN_SECONDS] = str(check_immunity_s)
+        request.properties += names.encode(own)
+        request.sys_flag |= int(SysFlag.TRANSACTION_PREPARED)
+        await self._sender.take_room(len(request.body))
+        try:
+            sent = await self._sender.send(request, queue=queue, timeout_s=timeout_s)
+        finally:
+            self._sender.give_room(len(request.body))
+        state = TransactionState.ROLLBACK
+        if sent.status is SendStatus.SEND_OK:
+            state = TransactionState.UNKNOWN
+            try:
+                state = await _outcome(local(message, sent.transaction_id or sent.message_id))
+            finally:
+                await self._end(message.topic, sent, state)
+        else:
+            await self._end(message.topic, sent, state)
+        return TransactionResult(sent, state)
+
+    async def _end(self, topic: str, sent: SendResult, state: TransactionState) -> None:
+        """Oneway, as Java's client does: if it is lost, the broker asks."""
+        header = EndTransactionRequestHeader(
+            topic=topic,
+            producer_group=self.group,
+            tran_state_table_offset=sent.queue_offset,
+            commit_log_offset=int(sent.offset_message_id[-16:], 16),
+            commit_or_rollback=state.value,
+            msg_id=sent.message_id,
+            transaction_id=sent.transaction_id,
+            broker_name=sent.queue.broker_name,
+        )
+        address = self._instance.master_address(sent.queue.broker_name)
+        try:
+            if address is None:
+                raise ClientError(f"the address of {sent.queue.broker_name} is not known any more")
+            await self._instance.remoting.notify(address, RequestCode.END_TRANSACTION, header)
+        except ClientError as error:
+            logger.warning(
+                "event=transaction_end_not_sent message_id=%s state=%s reason=%r",
+                sent.message_id, state.name, str(error),
+            )  # fmt: skip
+
+    # Answering questions
+
+    def _asked(self, request: Request[CheckTransactionStateRequestHeader]) -> None:
+        queue = MessageQueue("", request.header.broker_name or "", 0)
+        try:
+            messages = decode_records(request.body, queue)
+        except ProtocolError as error:
+            logger.warning("event=transaction_question_unreadable reason=%r", str(error))
+            return
+        if len(messages) != 1 or messages[0].properties.get(names.PRODUCER_GROUP) != self.group:
+            logger.warning("event=transaction_question_ignored group=%s messages=%d", self.group, len(messages))
+            return
+        try:
+            self._questions.put_nowait((request, messages[0]))
+        except asyncio.QueueFull:
+            logger.warning("event=transaction_question_dropped group=%s most=%d", self.group, _MOST_QUESTIONS)
+
+    async def _answer_questions(self) -> None:
+        while True:
+            request, message = await self._questions.get()
+            state = TransactionState.UNKNOWN
+            try:
+                state = await _outcome(self._checker(message))
+            except Exception:
+                logger.exception("event=checker_failed group=%s message_id=%s", self.group, message.message_id)
+            asked = request.header
+            header = EndTransactionRequestHeader(
+                topic=asked.topic,
+                producer_group=self.group,
+                tran_state_table_offset=asked.tran_state_table_offset,
+                commit_log_offset=asked.commit_log_offset,
+                commit_or_rollback=state.value,
+                from_transaction_check=True,
+                msg_id=message.message_id,
+                transaction_id=asked.transaction_id,
+                broker_name=asked.broker_name,
+            )
+            request.channel.notify(RequestCode.END_TRANSACTION, header)
+
+
+async def _outcome(answer: TransactionState | Awaitable[TransactionState]) -> TransactionState:
+    state = await answer if inspect.isawaitable(answer) else answer
+    if not isinstance(state, TransactionState):
+        raise TypeError(f"{state!r} is no TransactionState")
+    return state
