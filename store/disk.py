@@ -18,6 +18,7 @@ from sprocket.common.atomic_file import sync_directory
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
 from store.file_system_sync import can_sync_file_systems, sync_file_system
+from store.new_directories import NewDirectories, holders_of_missing
 from store.real_file import Content, RealFile, as_store_error
 from store.store_lock import take_lock
 
@@ -162,8 +163,7 @@ class RealDisk:
     """The operating system's files."""
 
     def __init__(self) -> None:
-        # Directories in which another directory is new and not durable yet.
-        self._unsynced_directories: set[Path] = set()
+        self._new_directories = NewDirectories()
         self._can_sync_all = can_sync_file_systems()
         # A descriptor of each file system that was synced as a whole, by device.
         self._file_systems: dict[int, int] = {}
@@ -176,7 +176,7 @@ class RealDisk:
         descriptor = -1
         try:
             _CREATE()
-            self._unsynced_directories.update(_make_directories(path.parent))
+            self._new_directories.make(path.parent)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             _BEFORE_ALLOCATE()
             _extend(descriptor, size_bytes, preallocate)
@@ -186,7 +186,7 @@ class RealDisk:
                 with contextlib.suppress(OSError):
                     path.unlink()
             raise as_store_error(error, "create", path) from error
-        file = RealFile(path, descriptor, size_bytes, self._unsynced_directories)
+        file = RealFile(path, descriptor, size_bytes, self._new_directories)
         file.is_created()
         _CREATED()
         return file
@@ -194,7 +194,7 @@ class RealDisk:
     def open(self, path: Path, *, preallocate: bool) -> RealFile:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            return RealFile(path, descriptor, os.fstat(descriptor).st_size, self._unsynced_directories)
+            return RealFile(path, descriptor, os.fstat(descriptor).st_size, self._new_directories)
         except OSError as error:
             raise as_store_error(error, "open", path) from error
 
@@ -233,8 +233,7 @@ class RealDisk:
 
     def write_small(self, path: Path, content: bytes) -> None:
         try:
-            for directory in _make_directories(path.parent):
-                sync_directory(directory)
+            _make_directories(path.parent)
             created = not path.exists()
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
@@ -323,8 +322,7 @@ class RealDisk:
     def lock(self, path: Path) -> DiskLock:
         try:
             # Durably: the store's first segment does not know that the root it lies in is new as well.
-            for changed in _make_directories(path.parent):
-                sync_directory(changed)
+            _make_directories(path.parent)
             lock = take_lock(path)
         except OSError as error:
             raise as_store_error(error, "lock", path) from error
@@ -351,15 +349,12 @@ def _open_above(path: Path, device: int) -> int:
     return -1
 
 
-def _make_directories(directory: Path) -> list[Path]:
-    """Make `directory` and its parents; return the directories in which another one is new."""
-    changed = []
-    missing = directory
-    while not missing.exists():
-        missing = missing.parent
-        changed.append(missing)
+def _make_directories(directory: Path) -> None:
+    """Make `directory` and its parents, durably."""
+    changed = holders_of_missing(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    return changed
+    for holder in changed:
+        sync_directory(holder)
 
 
 def _extend(descriptor: int, size_bytes: int, preallocate: bool) -> None:

@@ -11,6 +11,7 @@ from sprocket.common.atomic_file import sync_directory
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from store.file_extents import content_end
+from store.new_directories import NewDirectories
 
 Content: TypeAlias = bytes | bytearray | memoryview
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -22,13 +23,13 @@ _BEFORE_DIRECTORY_SYNC: Final = failpoint("disk.before_directory_sync", takes_er
 class RealFile:
     """A `DiskFile` on the operating system."""
 
-    __slots__ = ("_descriptor", "_is_new", "_unsynced_directories", "_view", "path", "size_bytes")
+    __slots__ = ("_descriptor", "_is_new", "_new_directories", "_view", "path", "size_bytes")
 
-    def __init__(self, path: Path, descriptor: int, size_bytes: int, unsynced_directories: set[Path]) -> None:
+    def __init__(self, path: Path, descriptor: int, size_bytes: int, new_directories: NewDirectories) -> None:
         self.path = path
         self.size_bytes = size_bytes
         self._descriptor = descriptor
-        self._unsynced_directories = unsynced_directories
+        self._new_directories = new_directories
         self._is_new = False
         self._view: memoryview | None = None
 
@@ -68,11 +69,11 @@ class RealFile:
             if self._is_new:
                 _BEFORE_DIRECTORY_SYNC()
                 # Another file may have come first into a new directory without being synced yet.
-                unsynced = self._unsynced_directories.intersection(self.path.parents)
-                for directory in {self.path.parent} | unsynced:
+                unsynced = self._new_directories.above(self.path)
+                for directory in {self.path.parent, *unsynced}:
                     with contextlib.suppress(FileNotFoundError):  # removed, and this file with it
                         sync_directory(directory)
-                self._unsynced_directories -= unsynced
+                self._new_directories.synced(unsynced)
                 self._is_new = False
         except OSError as error:
             # Whatever the cause, the kernel may have marked the failed pages clean: never retry.

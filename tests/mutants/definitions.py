@@ -38,10 +38,43 @@ MUTANTS: Final = (
     Mutant(
         "acknowledged before the sync",
         "store/confirmation.py",
-        "        return self.flushed_offset if self._is_sync_flush else self._log.wrote_offset\n",
-        "        return self._log.wrote_offset\n",
+        "        return self.flushed_offset if self._is_sync_flush else self.appended_offset\n",
+        "        return self.appended_offset\n",
         "with SYNC_FLUSH the confirm offset is what is written",
         _GROUP_COMMIT,
+    ),
+    Mutant(
+        "sync covers a batch that is being written",
+        "store/confirmation.py",
+        "        flushed, appended = self.flushed_offset, self.appended_offset\n",
+        "        flushed, appended = self.flushed_offset, self._log.wrote_offset\n",
+        "taken back for want of space, the next batch there is acknowledged without a sync",
+        ("tests/store/test_confirmation.py",),
+    ),
+    Mutant(
+        "write during a sync taken for synced",
+        "store/open_files.py",
+        "        try:\n"
+        "            file.write(position, content)\n"
+        "        finally:\n"
+        "            # After the write: a sync that began before it has ended need not cover it.\n"
+        "            if not self.is_dirty:\n"
+        "                self.is_dirty = True\n"
+        "                self._disk.count_dirty(1)\n",
+        "        if not self.is_dirty:\n"
+        "            self.is_dirty = True\n"
+        "            self._disk.count_dirty(1)\n"
+        "        file.write(position, content)\n",
+        "the file may be closed, and a later sync of it does nothing",
+        ("tests/store/test_open_files.py",),
+    ),
+    Mutant(
+        "failed sync of a queue tried again",
+        "store/open_files.py",
+        "        if self._failure is not None:\n            raise DiskFailed(str(self._failure))\n",
+        "",
+        "the list of queues would name entries that the kernel has dropped",
+        ("tests/store/test_open_files.py",),
     ),
     Mutant(
         "failed sync counts as done",
@@ -54,12 +87,12 @@ MUTANTS: Final = (
     Mutant(
         "failed sync tried again",
         "store/group_commit.py",
-        "            self._failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))\n"
+        "            self._failure = error if isinstance(error, DiskFailed) else DiskFailed(repr(error))\n"
         "            return flushed, self._failure\n",
         "            try:\n"
         "                for file in files:\n"
         "                    file.sync()\n"
-        "            except StoreError:\n"
+        "            except DiskFailed:\n"
         "                self._failure = DiskFailed(str(error))\n"
         "                return flushed, self._failure\n",
         "the kernel marked the lost pages clean, so the second sync says nothing",

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sprocket.common.atomic_file import sync_directory
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
+from store import real_file
 from store.disk import DiskFile, RealDisk
 from store.file_allocator import FileAllocator
 
@@ -130,3 +132,60 @@ def test_a_segment_that_could_not_be_made_ahead_is_tried_again(tmp_path: Path) -
     disk.fails = False
     assert allocator.take(tmp_path / "1", 4096).path.name == "1"
     allocator.close()
+
+
+def synced_directories(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Every directory that the sync of a file syncs, from now on."""
+    synced: list[Path] = []
+
+    def note(directory: Path) -> None:
+        synced.append(directory)
+        sync_directory(directory)
+
+    monkeypatch.setattr(real_file, "sync_directory", note)
+    return synced
+
+
+def test_a_directory_made_while_another_ones_name_is_synced_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flush thread syncs the first topic's directories while the owner makes those of the second."""
+    disk = RealDisk()
+    first = disk.create(tmp_path / "A" / "0" / "file", 64, preallocate=False)
+    made: list[DiskFile] = []
+
+    def make_another(directory: Path) -> None:
+        sync_directory(directory)
+        if directory == tmp_path and not made:
+            made.append(disk.create(tmp_path / "B" / "0" / "file", 64, preallocate=False))
+
+    monkeypatch.setattr(real_file, "sync_directory", make_another)
+    first.sync()
+    synced = synced_directories(monkeypatch)
+    made[0].sync()
+    assert {tmp_path, tmp_path / "B", tmp_path / "B" / "0"} <= set(synced)
+    # And no more often than needed.
+    synced.clear()
+    disk.create(tmp_path / "B" / "0" / "next", 64, preallocate=False).sync()
+    assert synced == [tmp_path / "B" / "0"]
+
+
+def test_directories_of_a_failed_file_are_durable_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = RealDisk()
+    mkdir = os.mkdir
+
+    def full(path: Path, mode: int = 0o777) -> None:
+        if Path(path).name == "0":
+            raise OSError(28, "No space left on device")
+        mkdir(path, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "mkdir", full)
+        with pytest.raises(DiskFull):
+            disk.create(tmp_path / "A" / "0" / "file", 64, preallocate=False)
+    synced = synced_directories(monkeypatch)
+    (tmp_path / "A").mkdir(exist_ok=True)
+    disk.create(tmp_path / "A" / "0" / "file", 64, preallocate=False).sync()
+    assert {tmp_path, tmp_path / "A", tmp_path / "A" / "0"} <= set(synced)
