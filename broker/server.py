@@ -123,9 +123,7 @@ class Broker:
         delay_offsets = DelayOffsets(self._file("delayOffset.json", DelayOffsetTable), self.clock)
         self.schedule = ScheduleService(self.store, delay_offsets, store_config.message_delay_level, self.clock)
         self.transactions = Transactions(self.config, self.store, self.offsets, self.clock)
-        self.transaction_check = TransactionCheck(
-            self.config, self.store, self.topics, self.producers, self.transactions, self.clock, _call_later
-        )
+        self.transaction_check = self._new_transaction_check()
         self.client = RemotingClient()
         self.registration = Registration(self.config, self.topics, self.client)
         self.retention = Retention(self.config, self.topics, self.store)
@@ -175,6 +173,11 @@ class Broker:
         store = MessageStore(config, clock=self.clock, notify=self._notify, disk=disk, queue_type_of=queue_type_of)
         store.on_failure.append(self._fail)
         return store
+
+    def _new_transaction_check(self) -> TransactionCheck:
+        return TransactionCheck(
+            self.config, self.store, self.topics, self.producers, self.transactions, self.clock, _call_later
+        )
 
     def _message_routes(self) -> list[Route]:
         """What producers and consumers ask for."""

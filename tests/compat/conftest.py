@@ -29,7 +29,8 @@ def java() -> None:
 def cluster(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One name server and one broker for all tests; topics and groups are each test's own."""
     kind = _KINDS[os.environ.get("COMPAT_AGAINST", "sprocket")]
-    properties = {"enablePropertyFilter": "true"}
+    # Longer than RocketMQ gathers op messages: it would ask about what has just ended.
+    properties = {"enablePropertyFilter": "true", "transactionCheckInterval": "5000"}
     with kind(tmp_path_factory.mktemp("cluster") / "servers", properties=properties) as running:
         yield running
 
