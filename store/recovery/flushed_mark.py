@@ -16,7 +16,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.errors import StoreError
+from sprocket.common.errors import DiskFull, StoreError
 from store.disk import Disk, DiskFile
 from store.recovery.sealed_file import read_sealed, seal
 
@@ -43,13 +43,20 @@ class FlushedMark:
         return offset or 0
 
     def open(self, offset: int) -> None:
-        """Recovery is done: keep the mark from now on, beginning with `offset`.  Raises `DiskFull` or `DiskFailed`."""
+        """Recovery is done: keep the mark from now on, beginning with `offset`.  Raises `DiskFailed`.
+
+        Without room there is none in this run: what an older one promised was kept by the recovery.
+        """
         content = _content(offset)
-        if self._disk.size(self.path) == len(content):
-            self._file = self._disk.open(self.path, preallocate=True)
-        else:
-            self._file = self._disk.create(self.path, len(content), preallocate=True)
-        self._file.write(0, content)
+        try:
+            if self._disk.size(self.path) == len(content):
+                self._file = self._disk.open(self.path, preallocate=True)
+            else:
+                self._file = self._disk.create(self.path, len(content), preallocate=True)
+            self._file.write(0, content)
+        except DiskFull as error:
+            _log.warning("file=%s action=not-kept reason=%r", self.path, str(error))
+            self.close()
 
     def note(self, offset: int) -> None:
         """The log is on the disk up to `offset`.

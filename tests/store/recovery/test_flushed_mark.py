@@ -106,3 +106,18 @@ def test_a_disk_that_takes_no_mark_takes_messages(stores: Stores) -> None:
     assert store.failure is None
     assert store.flushed_offset == store.wrote_offset
     assert marked(stores) < store.wrote_offset
+
+
+def test_a_full_disk_without_room_for_a_mark_does_not_stop_a_start(stores: Stores) -> None:
+    disk = stores.disk = FaultyDisk()
+    store = stores.open()
+    store.append([message(body=b"kept")])
+    stores.close(store)
+    (stores.root / "flushed").unlink()
+    disk.create_fails = True
+    store = stores.open()
+    assert store.max_offset("Orders", 0) == 1
+    stores.close(store)
+    disk.create_fails = False
+    assert stores.open().max_offset("Orders", 0) == 1
+    assert (stores.root / "flushed").exists()
