@@ -143,15 +143,19 @@ class Broker:
             self.clock, lambda: self.store.statistics.put_messages, lambda: self.pulls.pulled_messages
         )
         self.routes = RouteTable([*self._message_routes(), *self._admin_routes()])
-        self._server = RemotingServer(
+        self._server = self._new_server(config)
+        self._periodic = self._periodic_work(config)
+
+    def _new_server(self, config: BrokerConfig) -> RemotingServer:
+        server = RemotingServer(
             self.routes,
             host=config.bind_address,
             port=config.listen_port,
             idle_s=config.server_channel_max_idle_time_seconds,
             on_bug=self._fail,
         )
-        self._server.on_close.append(self._channel_closed)
-        self._periodic = self._periodic_work(config)
+        server.on_close.append(self._channel_closed)
+        return server
 
     def _periodic_work(self, config: BrokerConfig) -> list[Periodic]:
         return [
