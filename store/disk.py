@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -209,7 +209,7 @@ class RealDisk:
     def entries(self, directory: Path) -> list[tuple[str, int | None]]:
         try:
             with os.scandir(directory) as found:
-                return sorted((entry.name, entry.stat().st_size if entry.is_file() else None) for entry in found)
+                return sorted(_sizes(found))
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -336,6 +336,18 @@ class RealDisk:
         except OSError:
             return -1.0
         return usage.used / max(1, usage.used + usage.free)
+
+
+def _sizes(found: Iterable[os.DirEntry[str]]) -> Iterator[tuple[str, int | None]]:
+    for entry in found:
+        try:
+            yield entry.name, entry.stat().st_size if entry.is_file() else None
+        except FileNotFoundError:
+            continue  # it went meanwhile, and the others did not
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            yield entry.name, None
 
 
 def _open_above(path: Path, device: int) -> int:

@@ -106,6 +106,7 @@ class Cleaner:
         self._pinned = PinnedFiles(clock)
         # Shared with the thread.
         self._leases = self._leases_of(config)
+        self._held: list[Lease] = []
         self._asked_s: float | None = None
         self._segment: DiskFile | None = None
         self._queue_files: deque[tuple[str, int, Path]] = deque()
@@ -300,15 +301,15 @@ class Cleaner:
         return True
 
     def _look(self, now_s: float) -> Look:
-        leases: list[Lease] = []
         try:
             if now_s >= self._next_sweep_s:
                 self._next_sweep_s = now_s + _SWEEP_S
                 self._leases.sweep()
-            leases = list(self._leases.list().values())
+            self._held = list(self._leases.list().values())
         except StoreError as error:
-            _log.warning("action=leases-not-read reason=%r", str(error))
-        return Look(self._disk_use(), leases)
+            # Those that were seen last hold on: what is removed does not come back.
+            _log.warning("action=leases-not-read held=%d reason=%r", len(self._held), str(error))
+        return Look(self._disk_use(), self._held)
 
     def _disk_use(self) -> DiskUse:
         root = self._config.store_path_root_dir

@@ -15,7 +15,7 @@ alternative is a broker that takes no message from anybody.
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 _SUFFIX: Final = ".json"
 # More files than this are not read: a directory gone wild must not stop the broker.
 MAX_LEASES: Final = 1024
+_MOST_BYTES: Final = 64 * 1024
 _END_OF_OFFSETS: Final = 1 << 63
 _SWEEP_AFTER_MS: Final = 3_600_000
 
@@ -105,29 +106,40 @@ class Leases:
         """The leases that hold now, by name.  One that is unreadable, ended or absurd is left out, with a warning."""
         leases = {}
         now_ms = self._clock.wall_ms()
-        names = [name for name in self._disk.names(self.directory) if name.endswith(_SUFFIX)]
-        for name in names[:MAX_LEASES]:
-            held = self._read(name)
+        files = self._files()
+        for name, size in files[:MAX_LEASES]:
+            held = self._read(name, size)
             reason = held if isinstance(held, str) else self._fault(held, now_ms)
             if reason is not None:
                 self._complain(name, reason)
             elif isinstance(held, Lease):
                 leases[name.removesuffix(_SUFFIX)] = held
-        if len(names) > MAX_LEASES:
-            self._complain("", f"there are {len(names)} leases, {MAX_LEASES} are read")
+        if len(files) > MAX_LEASES:
+            self._complain("", f"there are {len(files)} leases, {MAX_LEASES} are read")
         return leases
 
     def sweep(self) -> None:
         """Remove the files of leases that ended more than an hour ago.  Raises `DiskFailed`."""
         now_ms = self._clock.wall_ms()
-        for name in self._disk.names(self.directory):
-            held = self._read(name) if name.endswith(_SUFFIX) else ""
+        for name, size in self._files():
+            held = self._read(name, size)
             if isinstance(held, Lease) and held.deadline_ms < now_ms - _SWEEP_AFTER_MS:
                 self._disk.remove(self.directory / (name + ".bak"))
                 self._disk.remove(self.directory / name)
 
-    def _read(self, name: str) -> Lease | str:
-        content = self._disk.read(self.directory / name)
+    def _files(self) -> Sequence[tuple[str, int | None]]:
+        """Names and sizes of what may be leases; the size of what is no file is None."""
+        return [(name, size) for name, size in self._disk.entries(self.directory) if name.endswith(_SUFFIX)]
+
+    def _read(self, name: str, size_bytes: int | None) -> Lease | str:
+        # A pipe would never be read to its end, and what is huge would fill the memory.
+        if size_bytes is None or size_bytes > _MOST_BYTES:
+            return "it is no lease"
+        try:
+            content = self._disk.read(self.directory / name)
+        except StoreError as error:
+            # One that cannot be read must not take the others with it.
+            return str(error)
         if content is None:
             return "it is gone"
         try:

@@ -189,3 +189,27 @@ def test_directories_of_a_failed_file_are_durable_with_the_next(
     (tmp_path / "A").mkdir(exist_ok=True)
     disk.create(tmp_path / "A" / "0" / "file", 64, preallocate=False).sync()
     assert {tmp_path, tmp_path / "A", tmp_path / "A" / "0"} <= set(synced)
+
+
+def test_a_list_of_a_directory_lacks_what_goes_meanwhile_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_bytes(b"12345")
+    (tmp_path / "loop").symlink_to("loop")
+    scandir = os.scandir
+
+    class Racing:
+        """The entries, of which one is removed before its size is asked for."""
+
+        def __enter__(self) -> list[os.DirEntry[str]]:
+            with scandir(tmp_path) as found:
+                entries = list(found)
+            (tmp_path / "b").unlink()
+            return entries
+
+        def __exit__(self, *arguments: object) -> None:
+            pass
+
+    monkeypatch.setattr(os, "scandir", lambda path: Racing())
+    assert RealDisk().entries(tmp_path) == [("a", 5), ("c", 5), ("loop", None)]

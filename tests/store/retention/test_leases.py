@@ -2,11 +2,14 @@
 
 import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
 from sprocket.common.clock import ManualClock
+from sprocket.common.errors import DiskFailed
+from store.disk import RealDisk
 from store.retention import leases as store_leases
 from store.retention.leases import Lease, LeaseRefused, Leases, held_from
 
@@ -137,3 +140,33 @@ def test_files_of_leases_that_ended_long_ago_go(leases: Leases, clock: ManualClo
 def test_the_lowest_offset_counts() -> None:
     assert held_from([]) is None
     assert held_from([Lease("a", 9, 0), Lease("b", 4, 0)]) == 4
+
+
+def test_what_is_no_file_or_cannot_be_read_does_not_take_the_others_with_it(leases: Leases, tmp_path: Path) -> None:
+    lease = leases.acquire("spark", "job-1", 4096, HOUR_MS)
+    folder = tmp_path / "leases"
+    (folder / "a-directory.json").mkdir()
+    # Nobody writes to it: a read would not return.
+    os.mkfifo(folder / "a-pipe.json")
+    (folder / "a-loop.json").symlink_to("a-loop.json")
+    with (folder / "huge.json").open("wb") as file:
+        file.truncate(1 << 40)
+    assert leases.list() == {"spark": lease}
+    leases.sweep()
+    assert leases.list() == {"spark": lease}
+
+
+def test_one_that_cannot_be_read_does_not_take_the_others_with_it(
+    leases: Leases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = leases.acquire("spark", "job-1", 4096, HOUR_MS)
+    leases.acquire("unreadable", "job-2", 4096, HOUR_MS)
+    read = RealDisk.read
+
+    def refuse(self: RealDisk, path: Path) -> bytes | None:
+        if path.name == "unreadable.json":
+            raise DiskFailed(f"read {path}: Permission denied")
+        return read(self, path)
+
+    monkeypatch.setattr(RealDisk, "read", refuse)
+    assert leases.list() == {"spark": lease}
