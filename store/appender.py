@@ -11,14 +11,12 @@ from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, SysFlag
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.failpoints import failpoint
 from store.checksum import (
-    HIGH_DIGITS,
-    LOW_DIGITS,
-    MIDDLE_DIGITS,
     NO_SEAL,
     SEAL_BYTES,
     SEAL_NAME,
     crc32,
     sealed_crc,
+    with_seals,
     without_seal,
 )
 from store.commit_log import CommitLog
@@ -127,13 +125,14 @@ class Appender:
         start = position = log.wrote_offset
         limit = log.segment_end(position) - BLANK_MIN_BYTES
         pack, checksum, lengths, seal_bytes = FIXED_IPV4_RAW.pack, crc32, _SHORT_LENGTHS, self._seal_bytes
-        low, middle, high = LOW_DIGITS, MIDDLE_DIGITS, HIGH_DIGITS
+        # What the chunk at `start` is made of; with seals, whole records and their CRCs.
         parts: list[bytes | memoryview] = []
+        crcs: list[int] = []
         for message in messages:
             queue = queues.get((message.topic, message.queue_id)) or self._new_queue(message)
             body, properties = message.body, message.properties
             sys_flag, born_host = message.sys_flag, message.born_host
-            if queue.is_batch or _HASH in properties or not seal_bytes or (properties and properties[-1] != _END):
+            if _HASH in properties or not (queue.is_plain and seal_bytes and properties and properties[-1] == _END):
                 properties = self._sealable(queue, message)
             body_bytes, properties_bytes = len(body), len(properties) + seal_bytes
             size = queue.record_base_bytes + body_bytes + properties_bytes
@@ -144,7 +143,7 @@ class Appender:
             if size > unchecked_bytes:
                 self._check(body_bytes, properties_bytes, size)
             if position + size > limit:
-                start = position = _end_segment(chunks, parts, start, position, limit + BLANK_MIN_BYTES)
+                start = position = _end_segment(chunks, parts, crcs, start, position, limit + BLANK_MIN_BYTES)
                 limit = log.segment_end(position) - BLANK_MIN_BYTES
             queue_offset = 0
             if in_queue:
@@ -169,15 +168,14 @@ class Appender:
             length = lengths[properties_bytes] if properties_bytes < 1024 else properties_bytes.to_bytes(2, "big")
             if seal_bytes:
                 record = b"".join((head, body, queue.topic_bytes, length, properties))
-                crc = checksum(record) & CRC_MASK
-                rest = crc // 10_000
-                parts += (record, low[crc % 10_000], middle[rest % 10_000], high[rest // 10_000])
+                parts.append(record)
+                crcs.append(checksum(record) & CRC_MASK)
             else:
                 parts += (head, body, queue.topic_bytes, length, properties)
             appended.append((queue_offset, position, size))
             position += size
         if parts:
-            chunks.append((start, b"".join(parts)))
+            chunks.append((start, with_seals(parts, crcs) if crcs else b"".join(parts)))
         batch.end_offset = position
 
     def _new_queue(self, message: PendingMessage) -> LogicQueue:
@@ -238,12 +236,18 @@ def _placed(message: PendingMessage, queue_offset: int) -> bytes:
 
 
 def _end_segment(
-    chunks: list[tuple[int, bytes]], parts: list[bytes | memoryview], start: int, position: int, end: int
+    chunks: list[tuple[int, bytes]],
+    parts: list[bytes | memoryview],
+    crcs: list[int],
+    start: int,
+    position: int,
+    end: int,
 ) -> int:
     """Fill the segment up to its `end` with a blank, and begin a new chunk there."""
-    parts.append(blank(end - position))
-    chunks.append((start, b"".join(parts)))
+    content = with_seals(parts, crcs) if crcs else b"".join(parts)
+    chunks.append((start, content + blank(end - position)))
     parts.clear()
+    crcs.clear()
     return end
 
 

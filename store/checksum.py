@@ -14,6 +14,9 @@ that are zero aside, are damage.  A torn page leaves zeros; a flipped bit change
 looks like that by chance, and those that an application makes so on purpose are not stored (`Appender`).
 """
 
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -29,9 +32,6 @@ except ImportError:  # pragma: no cover - a platform without wheels
 
 __all__ = [
     "DAMAGED_SEAL",
-    "HIGH_DIGITS",
-    "LOW_DIGITS",
-    "MIDDLE_DIGITS",
     "NO_SEAL",
     "SEAL_BYTES",
     "SEAL_NAME",
@@ -40,6 +40,8 @@ __all__ = [
     "seal",
     "sealed_crc",
     "sealed_crcs",
+    "seals",
+    "with_seals",
     "without_seal",
 ]
 
@@ -53,12 +55,10 @@ _END: Final = 2
 _DIGITS_AT: Final = len(SEAL_NAME)
 _MOST_UNLIKE: Final = 2
 
-# Parts of a seal, ready made: formatting the number costs twice as much.  By the lowest four digits, the next four, and
-# what is above them.
-_FOUR: Final = tuple(b"%04d" % number for number in range(10_000))
-LOW_DIGITS: Final = tuple(SEAL_NAME + digits[::-1] for digits in _FOUR)
-MIDDLE_DIGITS: Final = tuple(digits[::-1] for digits in _FOUR)
-HIGH_DIGITS: Final = tuple((b"%02d" % number)[::-1] + b"\x02" for number in range(CRC_MASK // 10**8 + 1))
+# A seal backwards: formatting gives the highest digit first.
+_BACKWARDS: Final = b"\x02%010d" + SEAL_NAME[::-1]
+# Seals that are formatted at once: one costs half of what it costs alone.
+_SEALS_AT_ONCE: Final = 64
 
 # What each byte of a seal may be, and zero.
 _ALIKE: Final = (*(bytes((octet, 0)) for octet in SEAL_NAME), *[b"0123456789\0"] * 10, b"\x02\0")
@@ -76,8 +76,32 @@ def masked_crc(content: bytes | memoryview) -> int:
 
 def seal(crc: int) -> bytes:
     """The 20 bytes that end a record; `crc` is that of the bytes before, 0 to 2**31 - 1."""
-    rest = crc // 10_000
-    return LOW_DIGITS[crc % 10_000] + MIDDLE_DIGITS[rest % 10_000] + HIGH_DIGITS[rest // 10_000]
+    return (_BACKWARDS % crc)[::-1]
+
+
+def seals(crcs: Sequence[int]) -> Sequence[bytes]:
+    """The seals of many records."""
+    count = len(crcs)
+    if count == 1:
+        return (seal(crcs[0]),)
+    if count <= _SEALS_AT_ONCE:
+        return _split(count).unpack((_BACKWARDS * count % tuple(crcs[::-1]))[::-1])
+    return [one for at in range(0, count, _SEALS_AT_ONCE) for one in seals(crcs[at : at + _SEALS_AT_ONCE])]
+
+
+def with_seals(records: Sequence[bytes | memoryview], crcs: Sequence[int]) -> bytes:
+    """`records`, each with the seal of its CRC behind it."""
+    if len(records) == 1:
+        return b"".join((records[0], seal(crcs[0])))
+    parts: list[bytes | memoryview] = [b""] * (2 * len(records))
+    parts[::2] = records
+    parts[1::2] = seals(crcs)
+    return b"".join(parts)
+
+
+@lru_cache(maxsize=_SEALS_AT_ONCE)
+def _split(count: int) -> struct.Struct:
+    return struct.Struct(f"{SEAL_BYTES}s" * count)
 
 
 def sealed_crc(tail: bytes) -> int:

@@ -18,6 +18,8 @@ from store.checksum import (
     seal,
     sealed_crc,
     sealed_crcs,
+    seals,
+    with_seals,
     without_seal,
 )
 from store.message_store import MessageStore
@@ -50,6 +52,14 @@ def test_the_checksum_is_that_of_zlib() -> None:
 def test_a_seal_has_the_lowest_digit_first(crc: int, digits: bytes) -> None:
     assert seal(crc) == b"__CRC32#\x01" + digits + b"\x02"
     assert sealed_crc(seal(crc)) == crc
+
+
+@pytest.mark.parametrize("count", [1, 2, 64, 65, 200])
+def test_many_seals_are_those_of_each(count: int) -> None:
+    crcs = [random.Random(number).randrange(CRC_MASK + 1) for number in range(count)]
+    records = [b"%d" % number for number in range(count)]
+    assert list(seals(crcs)) == [seal(crc) for crc in crcs]
+    assert with_seals(records, crcs) == b"".join(b"%d" % number + seal(crc) for number, crc in enumerate(crcs))
 
 
 @given(CRCS)
