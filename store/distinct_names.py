@@ -34,16 +34,16 @@ def groups_of(values: npt.NDArray[np.generic]) -> tuple[Integers, Integers]:
     """
     index = np.zeros(values.size, np.int64)
     places = [0]
-    same = values == values[0]
-    while not same.all():
+    rest = np.flatnonzero(values != values[0])
+    while rest.size:
         if len(places) == _FEW:
             _, place, index = np.unique(values, return_index=True, return_inverse=True)
             return place, index
-        place = int(same.argmin())
-        also = values == values[place]
-        index[also] = len(places)
+        place = int(rest[0])
+        is_same = values[rest] == values[place]
+        index[rest[is_same]] = len(places)
         places.append(place)
-        same |= also
+        rest = rest[~is_same]
     return np.array(places, np.int64), index
 
 
@@ -57,10 +57,16 @@ def distinct(data: memoryview, starts: Integers, lengths: Integers) -> tuple[lis
         return [], np.empty(0, np.int64)
     words = words_at(data)
     last = words.size - 1
-    rows = [
-        words[np.minimum(starts + at, last)] & _KEEP[np.clip(lengths - at, 0, WORD_BYTES)]
-        for at in range(0, max(int(lengths.max()), 1), WORD_BYTES)
-    ]
+    longest = int(lengths.max())
+    are_even = longest == int(lengths.min())
+    rows = []
+    for at in range(0, max(longest, 1), WORD_BYTES):
+        row = words[np.minimum(starts + at, last)]
+        row &= _KEEP[min(longest - at, WORD_BYTES)] if are_even else _KEEP[np.clip(lengths - at, 0, WORD_BYTES)]
+        rows.append(row)
+    if are_even and len(rows) == 1:
+        place, index = groups_of(rows[0])
+        return _names(data, starts[place], lengths[place]), index
     hashes = lengths.astype(np.uint64)
     for row in rows:
         hashes = (hashes ^ row) * _FACTOR
@@ -69,6 +75,9 @@ def distinct(data: memoryview, starts: Integers, lengths: Integers) -> tuple[lis
     same = lengths == lengths[place][index]
     for row in rows:
         same &= row == row[place][index]
-    spots = zip(starts[place].tolist(), lengths[place].tolist(), strict=True)
-    names = [bytes(data[start : start + length]) for start, length in spots]
-    return names, index if same.all() else np.where(same, index, -1)
+    return _names(data, starts[place], lengths[place]), index if same.all() else np.where(same, index, -1)
+
+
+def _names(data: memoryview, starts: Integers, lengths: Integers) -> list[bytes]:
+    spots = zip(starts.tolist(), lengths.tolist(), strict=True)
+    return [bytes(data[start : start + length]) for start, length in spots]

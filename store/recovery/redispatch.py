@@ -28,6 +28,7 @@ _QUEUE_ID_BITS: Final = 32
 _QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1
 # With a thousand queues a batch holds few records of each; entries are cheap to write only many at a time.
 _HOLD_RECORDS: Final = 64 * 1024
+_MOST_NUMBERS: Final = 1 << 16
 _BETWEEN_RUNS: Final = failpoint("redispatch.between_runs")
 
 
@@ -48,8 +49,8 @@ class Redispatch:
         self._is_whole = is_whole
         # Number of each topic met, in the order of the numbers.
         self._topics: dict[str, int] = {}
-        # Of batches in hand: (topic number and queue id, queue offset, entry) of each record.
-        self._held: list[tuple[Integers, Integers, npt.NDArray[np.void]]] = []
+        # Of batches in hand, for each record: topic number and queue id, queue offset, physical offset, size, tag.
+        self._held: list[tuple[Integers, ...]] = []
         self._held_records = 0
 
     def add(self, record: Record) -> None:
@@ -75,7 +76,16 @@ class Redispatch:
         in_queue = np.flatnonzero(is_in_queue)
         topics = np.array([self._topic_number(topic) for topic in batch.topics], np.int64)
         keys = topics[batch.topic_index] << _QUEUE_ID_BITS | batch.queue_ids.astype(np.int64) & _QUEUE_ID_MASK
-        self._held.append((keys[in_queue], batch.queue_offsets[in_queue], self._entries(batch, in_queue)))
+        columns: tuple[Integers, ...] = (
+            keys,
+            batch.queue_offsets,
+            batch.positions + batch.base,
+            batch.sizes,
+            self._codes(batch),
+        )
+        if in_queue.size < len(batch):
+            columns = tuple(column[in_queue] for column in columns)
+        self._held.append(columns)
         self._held_records += in_queue.size
         if self._held_records >= _HOLD_RECORDS:
             self._release()
@@ -99,24 +109,24 @@ class Redispatch:
         """Make the entries of all records in hand."""
         if not self._held_records:
             return
-        key_parts, offset_parts, entry_parts = zip(*self._held, strict=True)
-        all_keys, all_offsets = np.concatenate(key_parts), np.concatenate(offset_parts)
-        # Without the type numpy would turn the entries into the machine's own byte order.
-        all_entries = np.concatenate(entry_parts, dtype=CONSUME_QUEUE_DTYPE)
+        keys, offsets, physical_offsets, sizes, codes = (np.concatenate(c) for c in zip(*self._held, strict=True))
         self._held.clear()
         self._held_records = 0
         # The records of a queue side by side, each queue's in the order of the log.
-        places, groups = groups_of(all_keys)
-        keys = all_keys[places]
-        if keys.size <= np.iinfo(np.uint16).max:
-            groups = groups.astype(np.uint16)  # these are sorted by radix
+        groups, key_of = _grouped(keys)
         order = np.argsort(groups, kind="stable")
-        groups, offsets, entries = groups[order], all_offsets[order], all_entries[order]
+        groups, offsets = groups[order], offsets[order]
+        entries = np.empty(order.size, CONSUME_QUEUE_DTYPE)
+        entries["physical_offset"] = physical_offsets[order]
+        entries["size"] = sizes[order]
+        entries["tags_code"] = codes[order]
         is_break = (offsets[1:] != offsets[:-1] + 1) | (groups[1:] != groups[:-1])
         begins = np.concatenate(([0], np.flatnonzero(is_break) + 1))
         ends = np.append(begins[1:], offsets.size)
         topics = list(self._topics)
-        runs = zip(keys[groups[begins]].tolist(), offsets[begins].tolist(), begins.tolist(), ends.tolist(), strict=True)
+        runs = zip(
+            key_of[groups[begins]].tolist(), offsets[begins].tolist(), begins.tolist(), ends.tolist(), strict=True
+        )
         for key, offset, begin, end in runs:
             topic, queue_id = topics[key >> _QUEUE_ID_BITS], key & _QUEUE_ID_MASK
             self._add_run(topic, queue_id if queue_id < 1 << 31 else queue_id - (1 << 32), offset, entries[begin:end])
@@ -130,17 +140,14 @@ class Redispatch:
                 queue.write_pending()
             queue.max_offset = queue.next_offset
 
-    def _entries(self, batch: RecordBatch, records: Integers) -> npt.NDArray[np.void]:
+    def _codes(self, batch: RecordBatch) -> Integers:
+        """The tags code of each record."""
         codes = tags_codes_of(batch, self._tags_codes)
         if SCHEDULE_TOPIC in batch.topics:
             for record in np.flatnonzero(batch.topic_index == batch.topics.index(SCHEDULE_TOPIC)).tolist():
                 store_timestamp = batch.store_timestamp(record)
                 codes[record] = self._tags_codes.of(SCHEDULE_TOPIC, batch.properties(record), store_timestamp)
-        entries = np.empty(records.size, CONSUME_QUEUE_DTYPE)
-        entries["physical_offset"] = (batch.positions + batch.base)[records]
-        entries["size"] = batch.sizes[records]
-        entries["tags_code"] = codes[records]
-        return entries
+        return codes
 
     def _add_run(self, topic: str, queue_id: int, offset: int, entries: npt.NDArray[np.void]) -> None:
         """Add records of one queue whose queue offsets follow one another from `offset` on."""
@@ -195,3 +202,17 @@ class Redispatch:
 def _follows(queue: LogicQueue, offset: int) -> bool:
     """Whether entry `offset` goes right behind the last."""
     return offset == queue.next_offset and (offset > 0 or queue.written_offset == 0)
+
+
+def _grouped(keys: Integers) -> tuple[npt.NDArray[np.uint16] | Integers, Integers]:
+    """A number for each of `keys`, equal ones alike, and the key of each number.
+
+    Numbers of 16 bits are sorted by radix; those of few topics and queue ids are made without comparing anything.
+    """
+    queue_ids, topics = keys & _QUEUE_ID_MASK, keys >> _QUEUE_ID_BITS
+    span, topic_count = int(queue_ids.max()) + 1, int(topics.max()) + 1
+    if span * topic_count <= _MOST_NUMBERS:
+        key_of = np.arange(topic_count).repeat(span) << _QUEUE_ID_BITS | np.tile(np.arange(span), topic_count)
+        return (topics * span + queue_ids).astype(np.uint16), key_of
+    places, groups = groups_of(keys)
+    return groups.astype(np.uint16) if places.size <= _MOST_NUMBERS else groups, keys[places]

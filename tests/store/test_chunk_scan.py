@@ -267,10 +267,10 @@ def test_a_topic_that_shares_a_hash_with_another_is_left_to_the_single_decoder(
 ) -> None:
     store = stores.open()
     for number in range(40):
-        store.append([message(f"Topic{number % 3}", 0, b"%d" % number, tag=f"t{number % 2}")])
+        store.append([message(f"LongTopic{number % 3}", 0, b"%d" % number, tag=f"t{number % 2}")])
     stores.crash(store)
     _, _, records, _ = scan_both(stores.config)
-    # A factor of zero gives every name the same hash.
+    # A factor of zero gives every name the same hash, of those that are longer than a word.
     from store import distinct_names
 
     monkeypatch.setattr(distinct_names, "_FACTOR", distinct_names._FACTOR * 0)
