@@ -1,11 +1,15 @@
 """How fast recovery checks a log and makes its ConsumeQueues anew, beside the walk record by record.
 
-    python -m benchmarks.recovery [--log-mb 512] [--queues 16] [--queues-open 1000] [--folder FOLDER]
+    python -m benchmarks.recovery [--log-mb 512] [--queues 16] [--queues-open 1000] [--folder FOLDER] [--rocketmq]
 
 For records with a CRC of their own (enabledAppendPropCRC) and without, of 200 bytes and of 1 KiB, it writes a log
 through the store and checks all of it with a warm page cache: the walk alone, then a whole recovery that makes the
 dropped ConsumeQueues anew.  Beside each stands the same record by record.  Then it measures how long a store of many
 queues takes to open.
+
+With --rocketmq Apache RocketMQ recovers the same directory in turns with us: after a crash, without checkpoint and
+ConsumeQueues, so it walks and dispatches the whole log as we do.  These rows are by the clock for both, JVM start not
+counted.
 """
 
 import argparse
@@ -15,6 +19,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.rocketmq_store import load_seconds
 from remoting.java_hash import java_hash_code
 from sprocket.common.clock import SystemClock
 from store.checkpoint import Checkpoint
@@ -26,6 +31,7 @@ from store.disk import RealDisk
 from store.message_store import MessageStore, PendingMessage
 from store.record import Record, TagsCodes
 from store.recovery.recovery import Recovery
+from tests.compat import maven
 
 HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
 TAGS = ("created", "paid", "shipped", "returned")
@@ -72,12 +78,13 @@ def write_log(config: StoreConfig, record_bytes: int, log_bytes: int, queues: in
 
 
 class Measured(NamedTuple):
-    """What one run went through, and the seconds of CPU that it took."""
+    """What one run went through, and the seconds of CPU that it took; of the clock, where that is compared."""
 
     records: int
     log_bytes: int
     reason: str
     seconds: float
+    clock_seconds: float = 0.0
 
 
 def walk(config: StoreConfig, *, by_record: bool) -> Measured:
@@ -101,12 +108,12 @@ def recover(config: StoreConfig, *, by_record: bool) -> Measured:
     recovery = Recovery(
         log, table, Checkpoint(), TagsCodes(config.message_delay_level), check_crc=True, by_record=by_record
     )
-    started = time.process_time()
+    started, clock_started = time.process_time(), time.perf_counter()
     report = recovery.run(clean=False, usable=table.load())
-    seconds = time.process_time() - started
+    seconds, clock_seconds = time.process_time() - started, time.perf_counter() - clock_started
     log.close()
     table.close()
-    return Measured(report.records, report.end_offset - report.start_offset, report.reason, seconds)
+    return Measured(report.records, report.end_offset - report.start_offset, report.reason, seconds, clock_seconds)
 
 
 def show(name: str, measured: Measured) -> float:
@@ -121,7 +128,30 @@ def show(name: str, measured: Measured) -> float:
     return rate
 
 
-def measure_walk(folder: Path, record_bytes: int, log_bytes: int, queues: int, *, sealed: bool) -> None:
+def measure_rocketmq(kind: str, config: StoreConfig) -> None:
+    """Recover one directory in turns with Apache RocketMQ; the seconds of the clock, best of each."""
+    ours: list[Measured] = []
+    theirs: list[float] = []
+    for _ in range(ROUNDS):
+        ours.append(recover(config, by_record=False))
+        shutil.rmtree(config.consume_queue_path)
+        (config.store_path_root_dir / "checkpoint").unlink(missing_ok=True)
+        (config.store_path_root_dir / "abort").touch()
+        try:
+            seconds, end_offset = load_seconds(config)
+        except maven.JavaMissingError as error:
+            print(f"{kind}: Apache RocketMQ left out: {error}")
+            return
+        if end_offset != ours[-1].log_bytes:
+            raise RuntimeError(f"{kind}: Apache RocketMQ ends the log at {end_offset}, we at {ours[-1].log_bytes}")
+        theirs.append(seconds)
+    best = min(ours, key=lambda measured: measured.clock_seconds)
+    show(f"{kind}, in arrays, by the clock", best._replace(seconds=best.clock_seconds))
+    show(f"{kind}, Apache RocketMQ, by the clock", best._replace(seconds=min(theirs)))
+    print(f"{kind}: {min(theirs) / best.clock_seconds:.1f} times as fast as Apache RocketMQ")
+
+
+def measure_walk(folder: Path, record_bytes: int, log_bytes: int, queues: int, *, sealed: bool, rocketmq: bool) -> None:
     """Both walks over logs of one record size, alone and with dispatch, in turns so that all see the same machine."""
     configs = {}
     for by_record, share in ((True, REFERENCE_SHARE), (False, 1)):
@@ -140,6 +170,8 @@ def measure_walk(folder: Path, record_bytes: int, log_bytes: int, queues: int, *
         kind = f"{record_bytes} B, {'CRC' if sealed else 'no CRC'}, {name}"
         rates = [show(f"{kind}, {'by record' if by else 'in arrays'}", best[by]) for by in (True, False)]
         print(f"{kind}: {rates[1] / rates[0]:.1f} times as fast")
+    if rocketmq:
+        measure_rocketmq(f"{record_bytes} B, {'CRC' if sealed else 'no CRC'}, walk and dispatch", configs[False])
     for config in configs.values():
         shutil.rmtree(config.store_path_root_dir)
 
@@ -164,12 +196,16 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=16, help="a multiple of 4")
     parser.add_argument("--queues-open", type=int, default=1000, help="a multiple of 4")
     parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--rocketmq", action="store_true", help="measure Apache RocketMQ beside it, if Java is there")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="recovery-", dir=arguments.folder))
     try:
         for record_bytes in (200, 1024):
             for sealed in (True, False):
-                measure_walk(folder, record_bytes, arguments.log_mb << 20, arguments.queues, sealed=sealed)
+                measure_walk(
+                    folder, record_bytes, arguments.log_mb << 20, arguments.queues, sealed=sealed,
+                    rocketmq=arguments.rocketmq,
+                )  # fmt: skip
         measure_open(folder, arguments.queues_open)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
