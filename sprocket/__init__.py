@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         TopicNotFound,
     )
     from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
+    from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
     from sprocket.client.producer import Producer
     from sprocket.client.pull import PullSettings
     from sprocket.client.reply import Reply, make_reply
@@ -72,6 +73,8 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "NameServerUnreachable",
+    "OrderlyConsumer",
+    "OrderlySettings",
     "Producer",
     "PullSettings",
     "ReceivedMessage",
@@ -125,6 +128,8 @@ _EXPORTS = {
     "ReceivedMessage": "sprocket.client.message",
     "SendResult": "sprocket.client.message",
     "SendStatus": "sprocket.client.message",
+    "OrderlyConsumer": "sprocket.client.orderly_consumer",
+    "OrderlySettings": "sprocket.client.orderly_consumer",
     "Producer": "sprocket.client.producer",
     "Reply": "sprocket.client.reply",
     "make_reply": "sprocket.client.reply",

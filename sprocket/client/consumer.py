@@ -145,13 +145,17 @@ class Consumer:
             directory = self._settings.local_offset_store_dir
             store = LocalFileOffsetStore(directory, self._instance.client_id, self.group)
         start = StartOffset(self._instance, store, self._consume_from)
-        self._assignment = Assignment(
-            self._instance, store, start, self._pull_loop, lambda topic: topic in self._subscriptions
-        )
+        self._assignment = self._new_assignment(store, start)
         self._is_started = True
         self._instance.spawn(self._rebalance.run())
         self._instance.spawn(self._persist_offsets())
         return self
+
+    def _new_assignment(self, store: OffsetStore, start: StartOffset) -> Assignment:
+        return Assignment(self._instance, store, start, self._pull_loop, self._is_wanted)
+
+    def _is_wanted(self, topic: str) -> bool:
+        return topic in self._subscriptions
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -255,10 +259,13 @@ class Consumer:
 
     # Messages
 
-    def _deliver(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+    def _restore_topics(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         if process_queue.queue.topic == self._retry_topic:
             for message in messages:
                 message.topic = message.properties.get("RETRY_TOPIC", message.topic)
+
+    def _deliver(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        self._restore_topics(process_queue, messages)
         self._ready.extend(messages)
         for _ in range(min(len(messages), len(self._readers))):
             self._wake_reader()

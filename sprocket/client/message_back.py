@@ -51,7 +51,11 @@ class MessageBack:
             self._instance.expect_success(response, broker_name)
         except ClientError as error:
             logger.warning("event=send_back_failed group=%s broker=%s reason=%r", self._group, broker_name, str(error))
-            await self._sender.send(self._as_new_message(message, delay_level))
+            await self.send_as_new(message, delay_level)
+
+    async def send_as_new(self, message: ReceivedMessage, delay_level: int = 0) -> None:
+        """Send a copy to the retry topic; whose attempts are used up, the broker puts into the dead-letter topic."""
+        await self._sender.send(self._as_new_message(message, delay_level))
 
     def _as_new_message(self, message: ReceivedMessage, delay_level: int) -> SendRequest:
         properties = dict(message.properties)

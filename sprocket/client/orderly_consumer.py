@@ -1,0 +1,151 @@
+"""The orderly consumer: messages of one queue one after the other, by one member of the group at a time."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sprocket.client.allocation import AllocateMessageQueueStrategy
+from sprocket.client.assignment import Assignment
+from sprocket.client.client_instance import ClientSettings
+from sprocket.client.consumer import Consumer, ConsumeSettings, Handler
+from sprocket.client.errors import ClientClosed, ClientError
+from sprocket.client.message import ReceivedMessage
+from sprocket.client.offset_store import OffsetStore
+from sprocket.client.orderly_assignment import OrderlyAssignment
+from sprocket.client.orderly_queue import OrderlyQueue, Slots
+from sprocket.client.process_queue import ProcessQueue
+from sprocket.client.queue_locks import QueueLocks
+from sprocket.client.start_offset import ConsumeFrom, StartOffset
+from sprocket.client.subscription import SqlFilter
+from sprocket.common.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderlySettings(ConsumeSettings):
+    """How messages are consumed in order.  Source: RocketMQ 5.3.3, `DefaultMQPushConsumer`."""
+
+    max_reconsume_times: int = 2**31 - 1  # a message that never succeeds stops its queue for good
+    suspend_current_queue_time_s: float = 1.0  # within 10 ms and 30 s
+
+
+class OrderlyConsumer(Consumer):
+    """Consumes in order, with queue locks; clustering only::
+
+        async with OrderlyConsumer("g", ["Orders"], "127.0.0.1:9876") as consumer:
+            await consumer.run(handler)
+
+    Queues are handled side by side, messages of one queue one at a time in the order of the queue.  No other member
+    of the group handles a message of the queue meanwhile, Java's orderly consumers included.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        topics: Mapping[str, str | SqlFilter] | Iterable[str] = (),
+        namesrv: str = "",
+        *,
+        consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
+        strategy: AllocateMessageQueueStrategy | None = None,
+        settings: OrderlySettings | None = None,
+        client: ClientSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """As `Consumer`."""
+        self._orderly_settings = settings or OrderlySettings()
+        super().__init__(
+            group, topics, namesrv, consume_from=consume_from, strategy=strategy, settings=self._orderly_settings,
+            client=client, clock=clock,
+        )  # fmt: skip
+        self._locks = QueueLocks(self._instance, group)
+        self._slots = Slots()
+        self._handler: Handler | None = None
+        self._run_ended: asyncio.Future[None] | None = None
+        self._orderly: OrderlyAssignment
+
+    def _new_assignment(self, store: OffsetStore, start: StartOffset) -> Assignment:
+        self._orderly = OrderlyAssignment(
+            self._instance, store, start, self._pull_loop, self._is_wanted, self._locks, self._new_queue,
+            self._rebalance.due.set,
+        )  # fmt: skip
+        self._instance.spawn(self._orderly.renew())
+        return self._orderly
+
+    def _new_queue(self, process_queue: ProcessQueue, lost: Callable[[], None]) -> OrderlyQueue:
+        return OrderlyQueue(
+            process_queue,
+            self._handle,
+            lambda: self._locks.is_held(process_queue.queue),
+            lost,
+            self._slots,
+            self._orderly_settings.suspend_current_queue_time_s,
+        )
+
+    def _deliver(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        self._restore_topics(process_queue, messages)
+        orderly = self._orderly.consumed(process_queue.queue)
+        if orderly is not None and orderly.process_queue is process_queue:
+            orderly.put(messages)
+
+    async def __anext__(self) -> ReceivedMessage:
+        raise ClientError("an orderly consumer gives messages to the handler of `run` only, not to an iteration")
+
+    async def run(self, handler: Handler, *, concurrency: int = 20) -> None:
+        """Hand the messages to `handler`, of up to `concurrency` queues at a time, until the consumer is closed.
+
+        A handler that raises gets the same message again after `suspend_current_queue_time_s`, with one more in
+        `reconsume_times`; the queue waits.  After `max_reconsume_times` the message goes to the dead-letter topic.
+        """
+        if self._run_ended is not None:
+            raise ClientError("an orderly consumer has one `run` at a time")
+        if self._is_closed:
+            raise ClientClosed("the consumer is closed")
+        self._handler = handler
+        self._run_ended = asyncio.get_running_loop().create_future()
+        self._slots.open(concurrency)
+        try:
+            await self._run_ended
+        finally:
+            self._slots.close()
+            self._run_ended = None
+
+    async def close(self) -> None:
+        """Wait for running handlers, 15 s at most; then commit, unlock and leave.  A handler must not call it."""
+        if self._is_started and not self._is_closed:
+            if self._orderly.is_in_handler:
+                raise ClientError("an orderly consumer cannot be closed by its own handler")
+            self._slots.close()
+            await super().close()
+        if self._run_ended is not None and not self._run_ended.done():
+            self._run_ended.set_result(None)
+
+    async def _handle(self, message: ReceivedMessage) -> bool:
+        """Whether the message is done with."""
+        if self._handler is None:
+            return False
+        try:
+            outcome = self._handler(message)
+            if inspect.isawaitable(outcome):
+                await outcome
+        except Exception:
+            logger.exception("event=handler_failed group=%s message=%r", self.group, message)
+            if not await self._is_given_up(message):
+                return False
+        self._assignment.acknowledge(message)
+        return True
+
+    async def _is_given_up(self, message: ReceivedMessage) -> bool:
+        """Whether the message is dead by now; otherwise it counts one more attempt."""
+        if message.reconsume_times >= self._orderly_settings.max_reconsume_times:
+            try:
+                await self._back.send_as_new(message)
+            except ClientError as error:
+                logger.warning("event=send_back_failed group=%s message=%r reason=%r", self.group, message, str(error))
+            else:
+                return True
+        message.reconsume_times += 1
+        return False
