@@ -40,7 +40,7 @@ class OrderlyConsumer(Consumer):
             await consumer.run(handler)
 
     Queues are handled side by side, messages of one queue one at a time in the order of the queue.  No other member
-    of the group handles a message of the queue meanwhile, Java's orderly consumers included.
+    of the group handles a message of the queue meanwhile, if it locks its queues too.
     """
 
     def __init__(
