@@ -65,11 +65,11 @@ class CommitLog:
     def load(self) -> None:
         """Open the segments; `wrote_offset` is then their end until recovery cuts it.
 
-        Raises `StoreError` if the first does not fit.  Those from the first on that does not fit behind the others are
-        left alone in `detached`: recovery judges whether they are missed.
+        Raises `StoreError` if the first does not fit and is not hollow.  Those from the first on that does not fit
+        behind the others are left alone in `detached`: recovery judges whether they are missed.
         """
         self.detached = self._files.load_front()
-        if self.detached and not self._files.files:
+        if self.detached and not self._files.files and not self._files.is_hollow(self.detached[0]):
             raise StoreError(self.detached[0].reason)
         self.wrote_offset = self._files.end_offset
 

@@ -109,6 +109,11 @@ class MappedFileQueue:
         finally:
             file.close()
 
+    def is_hollow(self, detached: Detached) -> bool:
+        """Whether a file is too short and holds nothing: so a loss of power leaves one that no sync covered."""
+        size = detached.size_bytes
+        return size is not None and size < self.file_bytes and not (size and self._has_content(detached.path))
+
     def _misfit(self, name: str, size: int | None) -> str | None:
         """Why the file cannot be the next one."""
         if size is None:

@@ -152,7 +152,11 @@ class Bookkeeping:
                 raise StoreError(reason if str(path) in reason else f"{path}: is no file; move it away")
         listed_offset = listed.log_offset if listed is not None else 0
         promised = max(checkpoint.confirm_phy_offset, listed_offset, self._mark.read())
-        if not detached or (promised <= self._log.wrote_offset and not (self.was_clean and listed is None)):
+        is_unknown = self.was_clean and listed is None
+        if self._log.wrote_offset == self._log.min_offset:
+            # Not even the first segment is there: only a first run that ended before its first sync leaves that.
+            is_unknown = self.was_clean or listed is not None or checkpoint.physic_msg_timestamp > 0
+        if not detached or (promised <= self._log.wrote_offset and not is_unknown):
             return
         how_far = f"the log was on the disk up to {promised}" if promised else "the store was stopped cleanly"
         raise StoreError(

@@ -120,6 +120,8 @@ class Recovery:
         if log.wrote_offset == log.min_offset:
             # As RocketMQ: without a log the queues mean nothing.
             self._table.destroy()
+            if log.detached:
+                self._evidence.end_log(log.wrote_offset, "no log")
             return RecoveryReport(0, log.wrote_offset, 0, "no log", False, 0)
         report = None
         if usable and not (listed is not None and listed.must_rebuild):

@@ -14,6 +14,7 @@ from sprocket.common.errors import DiskFailed, StoreError
 from store.checkpoint import Checkpoint
 from store.disk import RealDisk
 from store.message_store import MessageStore
+from store.recovery.flushed_mark import FlushedMark
 from tests.store.reading import bodies
 from tests.store.rig import Stores, message
 
@@ -504,3 +505,43 @@ def test_records_behind_a_cut_are_of_no_deleted_topic(stores: Stores) -> None:
     stores.crash(store)
     shutil.rmtree(stores.root / "consumequeue")
     assert len(contents(stores.open())["Again", 0]) == 1
+
+
+def first_run_without_a_sync(stores: Stores) -> None:
+    """A store whose power went before its first sync: of three segments the first has no length."""
+    store = stores.open()
+    for _ in range(8):
+        store.append([message(body=b"x" * 5000)])
+    stores.crash(store)
+    for name in ("checkpoint", "queuelist", "flushed"):
+        (stores.root / name).unlink(missing_ok=True)
+    assert len(stores.segments()) >= 3
+    stores.segments()[0].write_bytes(b"")
+
+
+def test_a_first_segment_that_no_sync_covered_ends_the_log_and_refuses_nothing(stores: Stores) -> None:
+    first_run_without_a_sync(stores)
+    store = stores.open()
+    assert (store.wrote_offset, store.queues()) == (0, [])
+    # Whole records of the second are kept, and none of them comes back behind new ones.
+    assert list((stores.root / "cut").glob("*/cut.json"))
+    store.append([message(body=b"new")])
+    store = stores.reopen(store, crash=True)
+    assert contents(store) == {("Orders", 0): [b"new"]}
+
+
+@pytest.mark.parametrize("what", ["clean", "checkpoint", "mark", "size"])
+def test_a_first_segment_that_is_missed_is_a_refusal(stores: Stores, what: str) -> None:
+    first_run_without_a_sync(stores)
+    if what == "clean":
+        (stores.root / "abort").unlink()
+    elif what == "checkpoint":
+        (stores.root / "checkpoint").write_bytes(Checkpoint(1_600_000_000_000, 0, 0, 0, 0).encode())
+    elif what == "mark":
+        FlushedMark(RealDisk(), stores.root).open(5000)
+    else:
+        stores.segments()[0].write_bytes(bytes(100) + b"content" + bytes(100))
+    before = {path.name: path.read_bytes() for path in stores.segments()}
+    with pytest.raises(StoreError, match="00000000000000000000"):
+        stores.open()
+    assert {path.name: path.read_bytes() for path in stores.segments()} == before
