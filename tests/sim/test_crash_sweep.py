@@ -13,7 +13,7 @@ STEPS = 200
 SUBSETS = 5
 # Besides the end of each step: every so many of the operations between, of which there are two thousand.
 EVERY = 97
-# A sweep is divided among tests, so that none takes long; the suite leaves out one part of each script, not the same.
+# A sweep is divided among tests, so that none takes long; the suite leaves out three of the eight.
 PARTS = 4
 
 
@@ -28,7 +28,7 @@ def test_the_same_seed_gives_the_same_run(sync_flush: bool) -> None:
 
 @pytest.mark.parametrize(
     ("seed", "sync_flush", "part"),
-    [(0, False, 0), (0, False, 1), (0, False, 2), (1, True, 1), (1, True, 2), (1, True, 3)],
+    [(0, False, 0), (0, False, 2), (1, True, 1), (1, True, 2), (1, True, 3)],
 )
 def test_every_crash_leaves_a_prefix_and_queues_that_agree(seed: int, sync_flush: bool, part: int) -> None:
     run = ScriptRun(seed, small_config(sync_flush=sync_flush))
