@@ -128,7 +128,7 @@ class SendProcessor:
                     or "CLUSTER" in text  # has been through a broker
                     or "POP_CK" in text
                     or "INNER_NUM" in text
-                ):
+                ):  # fmt: skip
                     properties = (text if text[-1] == "\x02" else text + "\x02").encode() + suffix
                     at = properties.find(b"UNIQ_KEY\x01")
                     if not at or (at > 0 and properties[at - 1] == 2):
