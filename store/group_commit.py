@@ -69,7 +69,6 @@ class GroupCommit:
         )
         interval_s = None if self._is_sync else config.flush_interval_commit_log / 1000
         self._worker = workers("store-flush", self._turn, interval_s)
-        self.syncs = 0
         # Held while files are synced: who closes one that was removed from the log takes it.
         self.busy = threading.Lock()
         self._failure: DiskFailed | None = None
@@ -117,7 +116,6 @@ class GroupCommit:
             # nobody foresaw: without this thread nobody would be answered, or what is answered would never be synced.
             self._failure = error if isinstance(error, DiskFailed) else DiskFailed(repr(error))
             return flushed, self._failure
-        self.syncs += 1
         return wrote, None
 
     def _turn(self) -> bool:

@@ -79,8 +79,8 @@ MUTANTS: Final = (
     Mutant(
         "failed sync counts as done",
         "store/group_commit.py",
-        "            return flushed, self._failure\n        self.syncs += 1\n",
-        "            return wrote, None\n        self.syncs += 1\n",
+        "            return flushed, self._failure\n        return wrote, None\n",
+        "            return wrote, None\n        return wrote, None\n",
         "the flushed offset moves after a sync that failed",
         _GROUP_COMMIT,
     ),
