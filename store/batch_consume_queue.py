@@ -126,6 +126,9 @@ class BatchConsumeQueue:
             self.truncate(offset)
         if self._next_unit == self.first_unit:
             self._reset(offset, self.first_unit)
+        if self.min_offset == self.next_offset:
+            # All that was before has expired.
+            self.min_offset = offset
         # Offsets that no record takes stay without a unit.
         self.next_offset = offset
         self.add(physical_offset, size_bytes, tags_code, store_timestamp, count)

@@ -199,6 +199,9 @@ class ConsumeQueue:
             self._reset(offset)
         elif offset > self.next_offset:
             self._write_blanks(self.next_offset, offset)
+            if self.min_offset == self.next_offset:
+                # All that was before has expired, and so has what stood where the blanks are.
+                self.min_offset = offset
         self._write(offset * UNIT, ENTRY.pack(physical_offset, size_bytes, tags_code))
         self.next_offset = self.written_offset = self.max_offset = offset + 1
 

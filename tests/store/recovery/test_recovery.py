@@ -11,7 +11,7 @@ import pytest
 
 from remoting.java_hash import java_hash_code
 from sprocket.common.errors import StoreError
-from store.message_store import MessageStore
+from store.message_store import GetStatus, MessageStore
 from store.recovery.queue_check import first_false
 from tests.store.reading import bodies, read_queue
 from tests.store.rig import FaultyDisk, Stores, message
@@ -409,3 +409,21 @@ def test_first_false_finds_every_place() -> None:
 
                 assert first_false(start, start + count, holds) == start + place
                 assert all(start <= number < start + count for number in probed)
+
+
+def test_a_queue_begins_at_its_first_message_when_more_expired_than_was_written_down(stores: Stores) -> None:
+    store = stores.open()
+    fill(store, 30)
+    store._on_flushed(*store._group_commit.flush())
+    store._queue_flush.flush_all()
+    fill(store, 400)
+    stores.crash(store)
+    # Retention went on after the last checkpoint: beyond all that the list of queues names.
+    for path in stores.segments()[:3]:
+        path.unlink()
+    store = stores.open()
+    first = store.min_offset("Orders", 0)
+    entry = store.entry("Orders", 0, first)
+    assert entry is not None
+    assert entry[0] >= 3 * stores.fields["mapped_file_size_commit_log"]
+    assert store.get("Orders", 0, first, 32, 1 << 20).status is GetStatus.FOUND
