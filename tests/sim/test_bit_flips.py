@@ -18,7 +18,7 @@ from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import LOG_ROOT, STORE_ROOT, SimStore, small_config
 from tests.store.rig import message
 
-CASES = int(os.environ.get("SPROCKET_FLIPS", "1200"))
+CASES = int(os.environ.get("SPROCKET_FLIPS", "2000"))
 SHARES = 4
 QUEUE_FILE = STORE_ROOT / "consumequeue" / "Orders" / "0" / file_name(0)
 
