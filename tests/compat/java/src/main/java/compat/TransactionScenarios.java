@@ -72,6 +72,10 @@ final class TransactionScenarios {
         }
         inbox.await(box -> box.bodies().size() >= EACH, 5_000, "those that were committed at once");
         inbox.await(box -> box.bodies().containsAll(wanted), Context.PATIENCE_MILLIS, "those that were committed when asked");
+        for (long until = System.currentTimeMillis() + Context.PATIENCE_MILLIS;
+            outcomes.asked.size() < 2 * EACH && System.currentTimeMillis() < until; ) {
+            Thread.sleep(50);
+        }
         Thread.sleep(SILENCE_MILLIS);
         Expect.equal(wanted, inbox.bodies(), "what was delivered");
         Expect.equal(wanted.size(), inbox.size(), "deliveries");
