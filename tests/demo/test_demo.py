@@ -1,5 +1,6 @@
 """The demo itself, with few flights: real processes, a SIGKILL, Spark; and an interrupt in its middle."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -63,9 +64,13 @@ def test_an_end_in_the_middle_leaves_no_process(tmp_path: Path, how: signal.Sign
         assert time.monotonic() < until and process.poll() is None
         time.sleep(0.05)
     assert len(commands_that_name(tmp_path)) >= 4
-    process.send_signal(how)
-    process.communicate(timeout=60)
-    assert process.returncode != 0
+    for _ in range(3):
+        # An exception that a signal raises inside a finalizer is lost; a person asks again.
+        process.send_signal(how)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=25)
+            break
+    assert process.poll(), "it ended, and not as if it were done"
     until = time.monotonic() + 30
     while commands_that_name(tmp_path) and time.monotonic() < until:
         time.sleep(0.05)
