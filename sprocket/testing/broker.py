@@ -22,8 +22,12 @@ from typing import Self
 from sprocket.common.errors import SprocketError
 
 _STOP_LIMIT_S = 20.0
-# However full the machine's disk is, a test's messages are neither refused nor removed for it.
-_THROWAWAY = {"diskSpaceWarningLevelRatio": "100", "cleanFileForciblyEnable": "false"}
+# However full or slow the machine's disk is, a test's messages are neither refused nor removed for it.
+_THROWAWAY = {
+    "diskSpaceWarningLevelRatio": "100",
+    "cleanFileForciblyEnable": "false",
+    "brokerFastFailureEnable": "false",
+}
 
 
 class BrokerNotStarted(SprocketError):

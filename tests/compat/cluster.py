@@ -221,8 +221,13 @@ class SprocketCluster(Cluster):
     """The console scripts of the environment that runs the tests."""
 
     def extra_properties(self) -> Mapping[str, str]:
-        # Neither refuse nor clean, however full a developer's disk is.
-        return {"diskSpaceWarningLevelRatio": "100", "cleanFileForciblyEnable": "false", "diskMaxUsedSpaceRatio": "100"}
+        # Neither refuse nor clean, however full a developer's disk is, and however slow with the JVM beside it.
+        return {
+            "diskSpaceWarningLevelRatio": "100",
+            "cleanFileForciblyEnable": "false",
+            "diskMaxUsedSpaceRatio": "100",
+            "brokerFastFailureEnable": "false",
+        }
 
     def name_server_command(self, configuration: Path) -> Sequence[str]:
         return [str(Path(sys.executable).parent / "mqnamesrv"), "-c", str(configuration)]
