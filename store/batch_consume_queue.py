@@ -162,9 +162,7 @@ class BatchConsumeQueue:
         self._files.close()
 
     def drop_before(self, unit: int) -> list[DiskFile]:
-        end = min(unit, self._flushed_unit) * UNIT
-        files = self._files
-        return files.drop_oldest(max(0, min((end - files.first_offset) // files.file_bytes, len(files.files) - 1)))
+        return self._files.drop_before(min(unit, self._flushed_unit) * UNIT)
 
     # Flushing
 

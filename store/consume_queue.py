@@ -103,11 +103,6 @@ class ConsumeQueue:
         """Index of the first entry for which there is a file."""
         return self._files.first_offset // UNIT
 
-    @property
-    def capacity_offset(self) -> int:
-        """One past the last entry for which there is a file."""
-        return self._files.end_offset // UNIT
-
     def load(self) -> None:
         """Open the files.  Raises `StoreError` if they are no sequence of files of the configured size."""
         self._files.load()
@@ -119,7 +114,8 @@ class ConsumeQueue:
 
     @property
     def capacity_unit(self) -> int:
-        return self.capacity_offset
+        """One past the last entry for which there is a file."""
+        return self._files.end_offset // UNIT
 
     # Writing
 
@@ -209,7 +205,7 @@ class ConsumeQueue:
         """Recovery: entries from `start` to before `end` are good; with `cut`, zero what is behind."""
         self._reset(end)
         self.min_offset = start
-        if cut and end < self.capacity_offset:
+        if cut and end < self.capacity_unit:
             self._files.cut(end * UNIT)
 
     def truncate(self, offset: int) -> None:
@@ -234,9 +230,7 @@ class ConsumeQueue:
 
         The last file stays: it says where the queue goes on.  So do those that a flush may be working on.
         """
-        end = min(unit, self._flushed_offset) * UNIT
-        files = self._files
-        return files.drop_oldest(max(0, min((end - files.first_offset) // files.file_bytes, len(files.files) - 1)))
+        return self._files.drop_before(min(unit, self._flushed_offset) * UNIT)
 
     # Flushing
 

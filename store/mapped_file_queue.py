@@ -175,6 +175,11 @@ class MappedFileQueue:
         self.first_offset += len(dropped) * self.file_bytes
         return dropped
 
+    def drop_before(self, offset: int) -> list[DiskFile]:
+        """Let go of the files that end at `offset` or before it, but never of the last one; return them, still open."""
+        whole = (offset - self.first_offset) // self.file_bytes
+        return self.drop_oldest(max(0, min(whole, len(self.files) - 1)))
+
     def write(self, offset: int, content: Content) -> None:
         """Write `content` at `offset`, over file ends where needed; files are added as needed."""
         view = memoryview(content)

@@ -7,14 +7,13 @@ Source: RocketMQ 5.3.3, `SendMessageProcessor`, `AbstractSendMessageProcessor`.
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Any, Final, Protocol
 
 from broker.confirm_waits import ConfirmWaits
 from broker.live_config import LiveConfig
 from broker.message_id import host_bytes
 from broker.message_intake import MessageIntake
-from broker.send_admission import RETRY_MARK, Admission, SendAdmission, SendHeader
+from broker.send_admission import RETRY_MARK, Admission, SendAdmission, SendHeader, check_accepting
 from broker.send_replies import Appended, SendReplies, Sent
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Channel, Request
@@ -154,16 +153,9 @@ class SendProcessor:
 
     def _admit(self, admitted: dict[str, Admission], header: SendHeader, peer: tuple[str, int]) -> Admission:
         if self._config.broker.start_accept_send_request_time_stamp:
-            self._check_start()
+            check_accepting(self._config.broker, self._clock.wall_ms())
         admission = admitted[header.topic] = self._admission.admit(header, peer)
         return admission
-
-    def _check_start(self) -> None:
-        start_ms = self._config.broker.start_accept_send_request_time_stamp
-        if self._clock.wall_ms() < start_ms:
-            until = datetime.fromtimestamp(start_ms / 1000).astimezone()
-            text = f"{until:%Y-%m-%d %H:%M:%S},{start_ms % 1000:03}"
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {text}")
 
     def _tags_code(self, properties: bytes) -> int:
         tag = find(properties, b"TAGS\x01") or b""

@@ -10,7 +10,7 @@ from typing import Final
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.limits import MAX_FRAME_BYTES, MAX_HEADER_BYTES
 from store.index.index_service import FoundOffsets, IndexService
-from store.record import Record, decode, store_timestamp_of
+from store.record import store_timestamp_of
 
 _log = logging.getLogger(__name__)
 
@@ -24,16 +24,14 @@ RecordAt = Callable[[int], memoryview | None]
 
 
 def verified_record(record_at: RecordAt, physical_offset: int) -> memoryview | None:
-    """The record that begins at `physical_offset`; None if none does, or if it is damaged."""
+    """The record that begins at `physical_offset`; None if none does, or if `record_at` finds it damaged."""
     if physical_offset < 0:
         return None
     try:
-        found = record_at(physical_offset)
+        return record_at(physical_offset)
     except CorruptRecord as error:
         _log.warning("action=not-served reason=%r", str(error))
         return None
-    record = None if found is None else decode(found)
-    return found if isinstance(record, Record) and record.physical_offset == physical_offset else None
 
 
 class MessageQuery:
