@@ -5,7 +5,6 @@ Source of the order: RocketMQ 5.3.3, `BrokerController.initialize`, `start`, `sh
 
 import asyncio
 import logging
-import os
 import random
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -16,30 +15,18 @@ from broker.config_file import ConfigFile
 from broker.confirm_waits import ConfirmWaits
 from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable
 from broker.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.core import BrokerCore
 from broker.live_config import LiveConfig
 from broker.long_polling import HeldPulls
-from broker.message_id import UniqueKeys, host_bytes
-from broker.message_intake import MessageIntake
+from broker.message_id import host_bytes
 from broker.periodic import Periodic
-from broker.processors.administration import AdministrationProcessor
-from broker.processors.cleaning import CleaningProcessor
-from broker.processors.clients import ClientProcessor
-from broker.processors.connections import ConnectionProcessor
-from broker.processors.consumption import ConsumptionProcessor
-from broker.processors.groups import GroupProcessor
-from broker.processors.offsets import OffsetProcessor
+from broker.processors.assembly import BrokerStatistics, admin_routes, message_routes
 from broker.processors.pull import PullProcessor
-from broker.processors.query import QueryProcessor
-from broker.processors.reply import ReplyProcessor
-from broker.processors.send import SendProcessor
-from broker.processors.send_back import SendBackProcessor
-from broker.processors.topics import TopicProcessor
-from broker.processors.transactions import TransactionProcessor
 from broker.queue_locks import QueueLocks
 from broker.registration import Registration
 from broker.retention import Retention
 from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
-from broker.send_admission import SendAdmission
+from broker.service import Service
 from broker.statistics import SAMPLE_PERIOD_S, DailyTotals, RateWindow
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
@@ -49,7 +36,7 @@ from remoting.bodies.group import SubscriptionGroupTable
 from remoting.bodies.topic import TopicConfig, TopicConfigTable
 from remoting.channel import RemotingChannel
 from remoting.client import RemotingClient
-from remoting.routes import Route, RouteTable
+from remoting.routes import RouteTable
 from remoting.server import RemotingServer
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import ConfigError, SprocketError, StoreError
@@ -58,7 +45,6 @@ from store.config import StoreConfig
 from store.disk import Disk
 from store.logic_queue import QueueType
 from store.message_store import MessageStore
-from store.record import TagsCodes
 
 logger = logging.getLogger(__name__)
 
@@ -131,20 +117,42 @@ class Broker:
 
         self._set_store_host(_UNKNOWN_HOST, config.listen_port)
         self.waits = ConfirmWaits(self.store, self.clock, _call_later)
+        self._core = self._new_core()
+        self._services = self._new_services()
         self.pulls = PullProcessor(
             self.config, self.store, self.topics, self.groups, self.consumers, self.offsets, self.filters
         )
         self.held = HeldPulls(self.store, self.clock, _call_later, self.pulls.answer_held)
         self.pulls.held = self.held
         self.store.on_arrival.append(self.held.arrived)
-        self._put_rates = RateWindow(self.clock, self._puts_by_topic)
-        self._consume_rates = RateWindow(self.clock, self.offsets.totals)
-        self._totals = DailyTotals(
-            self.clock, lambda: self.store.statistics.put_messages, lambda: self.pulls.pulled_messages
-        )
-        self.routes = RouteTable([*self._message_routes(), *self._admin_routes()])
+        self._statistics = self._new_statistics()
+        self.routes = self._new_routes()
         self._server = self._new_server(config)
         self._periodic = self._periodic_work(config)
+
+    def _new_core(self) -> BrokerCore:
+        return BrokerCore(
+            self.config, self.clock, _call_later, self._random_below, self.store, self.topics, self.groups,
+            self.offsets, self.locks, self.consumers, self.producers, self.filters, self.waits, self.client, self._fail,
+        )  # fmt: skip
+
+    def _new_services(self) -> list[Service]:
+        """The parts with a life of their own, in the order of their start."""
+        return []
+
+    def _new_statistics(self) -> BrokerStatistics:
+        totals = DailyTotals(self.clock, lambda: self.store.statistics.put_messages, lambda: self.pulls.pulled_messages)
+        put_rates = RateWindow(self.clock, self._puts_by_topic)
+        return BrokerStatistics(put_rates, RateWindow(self.clock, self.offsets.totals), totals)
+
+    def _new_routes(self) -> RouteTable:
+        return RouteTable(
+            [
+                *message_routes(self._core, self.transactions, self.pulls),
+                *admin_routes(self._core, self.schedule, self.registration, self._statistics),
+                *(route for service in self._services for route in service.routes()),
+            ]
+        )
 
     def _new_server(self, config: BrokerConfig) -> RemotingServer:
         server = RemotingServer(
@@ -164,6 +172,7 @@ class Broker:
             Periodic("consumer_offsets", config.flush_consumer_offset_interval / 1000, self._save_offsets),
             Periodic("consumer_filters", _FILTER_SAVE_S, self._save_filters),
             Periodic("delay_offsets", config.flush_delay_offset_interval / 1000, self._save_delay_offsets),
+            *(work for service in self._services for work in service.periodic()),
         ]
 
     def _file(self, name: str, content_type: type[T]) -> ConfigFile[T]:
@@ -182,42 +191,6 @@ class Broker:
         return TransactionCheck(
             self.config, self.store, self.topics, self.producers, self.transactions, self.clock, _call_later
         )
-
-    def _message_routes(self) -> list[Route]:
-        """What producers and consumers ask for."""
-        config, store, topics, groups = self.config, self.store, self.topics, self.groups
-        tags_codes = TagsCodes(config.store.message_delay_level)
-        unique_keys = UniqueKeys(store.store_host[:-4], os.getpid(), self._random_below(1 << 31), self.clock)
-        intake = MessageIntake(config, topics, groups, self.locks, tags_codes, unique_keys)
-        admission = SendAdmission(config, topics, self._random_below)
-        return [
-            *SendProcessor(config, store, admission, intake, self.waits, self.clock).routes(),
-            *ReplyProcessor(config, store, admission, self.producers, self.waits, self.clock).routes(),
-            *SendBackProcessor(config, store, topics, groups, self.waits, self._random_below).routes(),
-            *TransactionProcessor(config, self.transactions, self.waits, self.clock).routes(),
-            *self.pulls.routes(),
-            *OffsetProcessor(store, topics, groups, self.offsets).routes(),
-            *ClientProcessor(config, topics, groups, self.consumers, self.producers, self.locks, self.clock).routes(),
-        ]
-
-    def _admin_routes(self) -> list[Route]:
-        """What operators ask for."""
-        config, store, topics, groups, offsets = self.config, self.store, self.topics, self.groups, self.offsets
-        consumers, producers, clock = self.consumers, self.producers, self.clock
-        rates, schedule = self._consume_rates, self.schedule
-        return [
-            *TopicProcessor(
-                config, store, topics, consumers, offsets, self._put_rates, self.registration.settle
-            ).routes(),
-            *GroupProcessor(groups, offsets).routes(),
-            *ConsumptionProcessor(
-                config, store, topics, groups, consumers, offsets, schedule.offsets, rates, clock
-            ).routes(),
-            *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
-            *AdministrationProcessor(config, store, topics, schedule, self._totals, clock).routes(),
-            *QueryProcessor(config, store).routes(),
-            *CleaningProcessor(store, topics).routes(),
-        ]
 
     @property
     def port(self) -> int:
@@ -251,6 +224,8 @@ class Broker:
             self.schedule.offsets.load()
             self.offsets.clamp(self.store.max_offset)
             self.transactions.load()
+            for service in self._services:
+                service.load()
             await self._server.start()
             _START_LISTENING()
         except BaseException:
@@ -262,6 +237,8 @@ class Broker:
         self._is_running = True
         self.schedule.start()
         self.transaction_check.start()
+        for service in self._services:
+            service.start()
         for work in self._periodic:
             work.start()
         self.registration.start()
@@ -303,6 +280,8 @@ class Broker:
         await self.client.close()
         self.schedule.stop()
         self.transaction_check.stop()
+        for service in reversed(self._services):
+            service.stop()
         for work in self._periodic:
             await work.stop()
         self.held.wake_all()
@@ -325,6 +304,8 @@ class Broker:
             self.transactions.commit_offsets()
             self.offsets.persist()
             self.filters.persist()
+            for service in self._services:
+                service.save()
             content = self.schedule.offsets.take_unsaved(self.store.flushed_offset)
             if content is not None:
                 self.schedule.offsets.save(content)
@@ -359,9 +340,9 @@ class Broker:
         return puts
 
     def _sample(self) -> None:
-        self._put_rates.sample()
-        self._consume_rates.sample()
-        self._totals.sample()
+        self._statistics.put_rates.sample()
+        self._statistics.consume_rates.sample()
+        self._statistics.totals.sample()
 
     def _expire_clients(self) -> None:
         timeout_s = self.config.broker.channel_expired_timeout / 1000
@@ -370,6 +351,8 @@ class Broker:
 
     def _channel_closed(self, channel: RemotingChannel) -> None:
         self.held.drop_channel(channel.id)
+        for service in self._services:
+            service.channel_closed(channel)
         self.consumers.channel_closed(channel)
         self.producers.channel_closed(channel)
 

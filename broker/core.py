@@ -1,0 +1,39 @@
+"""What the parts of a broker stand on: one record in place of ten arguments."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.clients import ConsumerRegistry, ProducerRegistry
+from broker.confirm_waits import CallLater, ConfirmWaits
+from broker.consumer_filters import ConsumerFilters
+from broker.consumer_offsets import ConsumerOffsets
+from broker.live_config import LiveConfig
+from broker.queue_locks import QueueLocks
+from broker.subscription_groups import SubscriptionGroups
+from broker.topics import TopicTable
+from remoting.client import RemotingClient
+from sprocket.common.clock import Clock
+from sprocket.common.errors import SprocketError
+from store.message_store import MessageStore
+
+
+@dataclass(frozen=True)
+class BrokerCore:
+    """The tables, the store and the outside world of one broker.  All of it lives in the event loop's thread."""
+
+    config: LiveConfig
+    clock: Clock
+    call_later: CallLater
+    random_below: Callable[[int], int]
+    store: MessageStore
+    topics: TopicTable
+    groups: SubscriptionGroups
+    offsets: ConsumerOffsets
+    locks: QueueLocks
+    consumers: ConsumerRegistry
+    producers: ProducerRegistry
+    filters: ConsumerFilters
+    waits: ConfirmWaits
+    client: RemotingClient  # towards other brokers and towards clients
+    # What the broker cannot go on after: the owner of the process hears of it.
+    fail: Callable[[SprocketError], None]

@@ -1,0 +1,77 @@
+"""All processors of a broker, put together from its core."""
+
+import os
+from dataclasses import dataclass
+
+from broker.core import BrokerCore
+from broker.message_id import UniqueKeys
+from broker.message_intake import MessageIntake
+from broker.processors.administration import AdministrationProcessor
+from broker.processors.cleaning import CleaningProcessor
+from broker.processors.clients import ClientProcessor
+from broker.processors.connections import ConnectionProcessor
+from broker.processors.consumption import ConsumptionProcessor
+from broker.processors.groups import GroupProcessor
+from broker.processors.offsets import OffsetProcessor
+from broker.processors.pull import PullProcessor
+from broker.processors.query import QueryProcessor
+from broker.processors.reply import ReplyProcessor
+from broker.processors.send import SendProcessor
+from broker.processors.send_back import SendBackProcessor
+from broker.processors.topics import TopicProcessor
+from broker.processors.transactions import TransactionProcessor
+from broker.registration import Registration
+from broker.schedule import ScheduleService
+from broker.send_admission import SendAdmission
+from broker.statistics import DailyTotals, RateWindow
+from broker.transaction.transactions import Transactions
+from remoting.routes import Route
+from store.record import TagsCodes
+
+
+@dataclass(frozen=True)
+class BrokerStatistics:
+    """What operators see of the traffic."""
+
+    put_rates: RateWindow
+    consume_rates: RateWindow
+    totals: DailyTotals
+
+
+def message_routes(core: BrokerCore, transactions: Transactions, pulls: PullProcessor) -> list[Route]:
+    """What producers and consumers ask for."""
+    config, store, topics, groups, waits, clock = (
+        core.config, core.store, core.topics, core.groups, core.waits, core.clock,
+    )  # fmt: skip
+    tags_codes = TagsCodes(config.store.message_delay_level)
+    unique_keys = UniqueKeys(store.store_host[:-4], os.getpid(), core.random_below(1 << 31), clock)
+    intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys)
+    admission = SendAdmission(config, topics, core.random_below)
+    return [
+        *SendProcessor(config, store, admission, intake, waits, clock).routes(),
+        *ReplyProcessor(config, store, admission, core.producers, waits, clock).routes(),
+        *SendBackProcessor(config, store, topics, groups, waits, core.random_below).routes(),
+        *TransactionProcessor(config, transactions, waits, clock).routes(),
+        *pulls.routes(),
+        *OffsetProcessor(store, topics, groups, core.offsets).routes(),
+        *ClientProcessor(config, topics, groups, core.consumers, core.producers, core.locks, clock).routes(),
+    ]
+
+
+def admin_routes(
+    core: BrokerCore, schedule: ScheduleService, registration: Registration, statistics: BrokerStatistics
+) -> list[Route]:
+    """What operators ask for."""
+    config, store, topics, groups, clock = core.config, core.store, core.topics, core.groups, core.clock
+    offsets, consumers, producers = core.offsets, core.consumers, core.producers
+    return [
+        *TopicProcessor(config, store, topics, consumers, offsets, statistics.put_rates, registration.settle).routes(),
+        *GroupProcessor(groups, offsets).routes(),
+        *ConsumptionProcessor(
+            config, store, topics, groups, consumers, offsets, schedule.offsets, statistics.consume_rates, clock
+        ).routes(),
+        *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
+        *AdministrationProcessor(config, store, topics, schedule, statistics.totals, clock).routes(),
+        *QueryProcessor(config, store).routes(),
+        *CleaningProcessor(store, topics).routes(),
+    ]

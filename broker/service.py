@@ -1,0 +1,37 @@
+"""A part of the broker with a life of its own: what it serves, keeps in files, and does again and again.
+
+The broker calls, in this order: `routes` once; `load` when the store has recovered and nobody is served yet;
+`start` when clients are served; `periodic` work from then on; `stop` when no new work may begin; `save` once
+nothing runs any more, unless the disk has failed.
+"""
+
+from broker.periodic import Periodic
+from remoting.channel import RemotingChannel
+from remoting.routes import Route
+
+
+class Service:
+    """Does nothing; a part overrides what it needs.  Everything is called in the event loop's thread."""
+
+    def routes(self) -> list[Route]:
+        """What it answers."""
+        return []
+
+    def periodic(self) -> list[Periodic]:
+        """What it does again and again."""
+        return []
+
+    def load(self) -> None:
+        """Take what its files hold.  Raises `StoreError` if they are broken beyond repair."""
+
+    def start(self) -> None:
+        """Begin to work."""
+
+    def stop(self) -> None:
+        """Begin nothing more; answer what is held."""
+
+    def save(self) -> None:
+        """Write its files, as far as they have changed.  Raises `StoreError`."""
+
+    def channel_closed(self, channel: RemotingChannel) -> None:
+        """A client's connection is gone."""

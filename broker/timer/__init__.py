@@ -1,0 +1,1 @@
+"""Messages for an arbitrary time: the wheel seen from the broker."""
