@@ -96,7 +96,7 @@ class ConsumptionProcessor:
     def consume_stats(self, request: Request[GetConsumeStatsRequestHeader]) -> Response:
         """For each queue of the group's topics: the queue's end, and how far the group has come and pulled."""
         header = request.header
-        stats, name = ConsumeStats(), self._config.broker.broker_name
+        stats, name = ConsumeStats[MessageQueue](), self._config.broker.broker_name
         for topic in self._topics_for_stats(header):
             config = self._topics.get(topic)
             if config is None:

@@ -4,7 +4,14 @@ Source: RocketMQ 5.3.3, `HeartbeatData`, `ConsumerData`, `ProducerData`, `Subscr
 `LockBatchRequestBody`, `UnlockBatchRequestBody`, `ConsumerConnection`, `ProducerConnection`, `Connection`.
 """
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 import msgspec
+
+from remoting.fastjson import loads
+
+T = TypeVar("T")
 
 
 class MessageQueue(msgspec.Struct, rename="camel", frozen=True, order=True):
@@ -13,6 +20,17 @@ class MessageQueue(msgspec.Struct, rename="camel", frozen=True, order=True):
     topic: str
     broker_name: str
     queue_id: int
+
+
+# Tables by queue have objects as keys.  A body with one is written with `MessageQueue` keys and
+# `remoting.fastjson.dumps`, and read with `str` keys, each the JSON text of a queue: ``Body[MessageQueue](...)``,
+# ``loads(data, Body[str])``.
+QueueKey = TypeVar("QueueKey", MessageQueue, str)
+
+
+def by_queue(table: Mapping[str, T]) -> dict[MessageQueue, T]:
+    """A table that was read, with queues as its keys.  Raises ProtocolError when a key is none."""
+    return {loads(text.encode(), MessageQueue): value for text, value in table.items()}
 
 
 class SubscriptionData(msgspec.Struct, rename="camel"):

@@ -4,9 +4,11 @@ Source: RocketMQ 5.3.3, `TopicStatsTable`, `ConsumeStats`, `KVTable`, `QueueTime
 `QuerySubscriptionResponseBody`, `ResetOffsetBody`, `HARuntimeInfo`.
 """
 
+from typing import Generic
+
 import msgspec
 
-from remoting.bodies.client import MessageQueue, SubscriptionData
+from remoting.bodies.client import MessageQueue, QueueKey, SubscriptionData
 
 
 class KVTable(msgspec.Struct, rename="camel"):
@@ -39,10 +41,10 @@ class OffsetWrapper(msgspec.Struct, rename="camel"):
     last_timestamp: int  # ms, store time of the last consumed message; 0 for none
 
 
-class ConsumeStats(msgspec.Struct, rename="camel"):
-    """Answer to GET_CONSUME_STATS; encode with `remoting.fastjson.dumps`, the keys are objects."""
+class ConsumeStats(msgspec.Struct, Generic[QueueKey], rename="camel"):
+    """Answer to GET_CONSUME_STATS."""
 
-    offset_table: dict[MessageQueue, OffsetWrapper] = {}
+    offset_table: dict[QueueKey, OffsetWrapper] = {}
     consume_tps: float = 0.0
 
 
@@ -70,13 +72,10 @@ class QuerySubscriptionResponseBody(msgspec.Struct, rename="camel"):
     subscription_data: SubscriptionData | None = None
 
 
-class ResetOffsetBody(msgspec.Struct, rename="camel"):
-    """Answer to INVOKE_BROKER_TO_RESET_OFFSET, and the body of RESET_CONSUMER_CLIENT_OFFSET.
+class ResetOffsetBody(msgspec.Struct, Generic[QueueKey], rename="camel"):
+    """Answer to INVOKE_BROKER_TO_RESET_OFFSET, and the body of RESET_CONSUMER_CLIENT_OFFSET."""
 
-    Encode with `remoting.fastjson.dumps`, the keys are objects.
-    """
-
-    offset_table: dict[MessageQueue, int] = {}
+    offset_table: dict[QueueKey, int] = {}
 
 
 class HARuntimeInfo(msgspec.Struct, rename="camel"):

@@ -149,3 +149,42 @@ class GetBrokerMemberGroupRequestHeader(Header, kw_only=True):
 
     cluster_name: str
     broker_name: str
+
+
+class GetConsumerStatusRequestHeader(Header, kw_only=True):
+    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS and GET_CONSUMER_STATUS_FROM_CLIENT; `client_addr` is a client's id."""
+
+    topic: str
+    group: str
+    client_addr: str | None = None
+
+
+class QueryCorrectionOffsetHeader(Header, kw_only=True):
+    """QUERY_CORRECTION_OFFSET; `filter_groups` are names with commas between them."""
+
+    topic: str
+    compare_group: str
+    filter_groups: str | None = None
+
+
+class QueryConsumeQueueRequestHeader(Header, kw_only=True):
+    """QUERY_CONSUME_QUEUE: `count` entries from `index` on."""
+
+    topic: str
+    queue_id: Int
+    index: Long
+    count: Int
+    consumer_group: str | None = None
+
+
+class GetConsumeStatsInBrokerHeader(Header, kw_only=True):
+    """GET_BROKER_CONSUME_STATS; `is_order`: only ordered topics."""
+
+    is_order: bool
+
+
+class ResumeCheckHalfMessageRequestHeader(Header, kw_only=True):
+    """RESUME_CHECK_HALF_MESSAGE."""
+
+    topic: str | None = None
+    msg_id: str | None = None

@@ -9,6 +9,7 @@ from sprocket.cli.client_session import HELP, json_option, namesrv_option, print
 from sprocket.cli.columns import seconds_text
 
 if TYPE_CHECKING:
+    from remoting.bodies.client import MessageQueue
     from remoting.bodies.stats import ConsumeStats
     from sprocket.client.admin import AdminClient
 
@@ -46,7 +47,7 @@ class GroupProgress(NamedTuple):
     diff_total: int
 
 
-def queue_progress(stats: "ConsumeStats") -> list[QueueProgress]:
+def queue_progress(stats: "ConsumeStats[MessageQueue]") -> list[QueueProgress]:
     """`stats` by topic, broker and queue."""
     return [
         QueueProgress(
@@ -135,14 +136,14 @@ async def group_progress(admin: "AdminClient") -> list[GroupProgress]:
 
 
 async def _one_group(admin: "AdminClient", group: str) -> GroupProgress:
-    from remoting.bodies.client import ConsumerConnection
+    from remoting.bodies.client import ConsumerConnection, MessageQueue
     from remoting.bodies.stats import ConsumeStats
     from sprocket.client.admin import AdminError
 
     try:
         stats = await admin.consume_stats(group)
     except AdminError:
-        stats = ConsumeStats()
+        stats = ConsumeStats[MessageQueue]()
     try:
         online = await admin.consumer_connection(group)
     except AdminError:

@@ -10,10 +10,11 @@ from typing import TypeVar
 
 import msgspec
 
-from remoting.bodies.client import ConsumerConnection, MessageQueue
+from remoting.bodies.client import ConsumerConnection, MessageQueue, by_queue
+from remoting.bodies.consumption import ConsumerRunningInfo
 from remoting.bodies.group import GroupList
 from remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
-from remoting.bodies.stats import ConsumeStats, KVTable, OffsetWrapper, TopicOffset, TopicStatsTable
+from remoting.bodies.stats import ConsumeStats, KVTable, TopicOffset, TopicStatsTable
 from remoting.bodies.topic import TopicConfig, TopicList
 from remoting.client import ConnectFailed, ConnectionLost, RemotingClient, RemotingTimeout
 from remoting.codes import RequestCode, ResponseCode
@@ -54,24 +55,11 @@ class AdminError(ClientError):
         self.code = code
 
 
-class _ConsumeStatsText(msgspec.Struct, rename="camel"):
-    """`ConsumeStats` with its keys as they are on the wire: each the JSON text of a queue."""
-
-    offset_table: dict[str, OffsetWrapper] = {}
-    consume_tps: float = 0.0
-
-
 class _TopicStatsText(msgspec.Struct, rename="camel"):
     """`TopicStatsTable` with its keys as they are on the wire."""
 
     offset_table: dict[str, TopicOffset] = {}
     topic_put_tps: float = 0.0
-
-
-class _RunningInfo(msgspec.Struct, rename="camel"):
-    """What is read of a client's `ConsumerRunningInfo`: the queues that it holds, each key a queue's JSON text."""
-
-    mq_table: dict[str, object] = {}
 
 
 class AdminClient:
@@ -187,17 +175,19 @@ class AdminClient:
             stats.topic_put_tps += part.topic_put_tps
         return stats
 
-    async def consume_stats(self, group: str, topic: str | None = None, route_topic: str | None = None) -> ConsumeStats:
+    async def consume_stats(
+        self, group: str, topic: str | None = None, route_topic: str | None = None
+    ) -> ConsumeStats[MessageQueue]:
         """How far `group` is in every queue, of `topic` or of all topics that it consumes.
 
         The brokers asked are those on the route of the group's retry topic, else of `topic`, else of
         `route_topic`.
         """
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
-        stats = ConsumeStats()
+        stats = ConsumeStats[MessageQueue]()
         for broker in _addresses(await self._brokers_of_group(group, topic, route_topic)):
             response = await self.ask(broker, RequestCode.GET_CONSUME_STATS, header)
-            part = _decoded(response, _ConsumeStatsText)
+            part = _decoded(response, ConsumeStats[str])
             stats.offset_table |= _by_queue(part.offset_table)
             stats.consume_tps += part.consume_tps
         return stats
@@ -222,7 +212,7 @@ class AdminClient:
             header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client.client_id)
             try:
                 response = await self.ask(brokers[0], RequestCode.GET_CONSUMER_RUNNING_INFO, header)
-                queues = _by_queue(_decoded(response, _RunningInfo).mq_table)
+                queues = _by_queue(_decoded(response, ConsumerRunningInfo[str]).mq_table)
             except AdminError:
                 continue
             holders |= dict.fromkeys(queues, client.client_id.partition("@")[0])
@@ -314,6 +304,6 @@ def _decoded(response: ReceivedResponse, body_type: type[T]) -> T:
 
 def _by_queue(table: Mapping[str, T]) -> dict[MessageQueue, T]:
     try:
-        return {loads(text.encode(), MessageQueue): value for text, value in table.items()}
+        return by_queue(table)
     except ProtocolError as error:
         raise AdminError(f"the answer's key is no queue: {error}") from None
