@@ -1,6 +1,7 @@
 """Messages as an application sees them: what it sends, what it receives, and what a send came to."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Protocol
 
@@ -17,12 +18,29 @@ __all__ = ["Message", "MessageQueue", "ReceivedMessage", "SendResult", "SendStat
 class Message:
     """One message to send.
 
-    `keys` are what an operator can later find it by; `properties` are the application's own;
-    `delay_level` 1 to 18 delays it by that level of the broker's `messageDelayLevel`; `flag` is a number that
-    travels along.  `wait_store_ok` False lets a broker answer before its flush or replica has the message.
+    `keys` are what an operator can later find it by; `properties` are the application's own; `flag` is a number
+    that travels along.  `wait_store_ok` False lets a broker answer before its flush or replica has the message.
+
+    At most one of three says when it comes: `delay_level` 1 to 18, one of the broker's `messageDelayLevel`;
+    `delay`, a timedelta or ms from its arrival at the broker; `deliver_at`, a datetime or ms since the epoch.
+
+    `unique_key`, if given, makes the message id (UNIQ_KEY): sends of one key to one topic have one id, also after a
+    restart, so that a `Deduplicator` knows them as one message.
     """
 
-    __slots__ = ("body", "delay_level", "flag", "keys", "properties", "tags", "topic", "wait_store_ok")
+    __slots__ = (
+        "body",
+        "delay_level",
+        "delay_ms",
+        "deliver_at_ms",
+        "flag",
+        "keys",
+        "properties",
+        "tags",
+        "topic",
+        "unique_key",
+        "wait_store_ok",
+    )
 
     def __init__(
         self,
@@ -33,6 +51,9 @@ class Message:
         keys: Iterable[str] | str = (),
         properties: Mapping[str, str] | None = None,
         delay_level: int = 0,
+        delay: timedelta | int | None = None,
+        deliver_at: datetime | int | None = None,
+        unique_key: str = "",
         flag: int = 0,
         wait_store_ok: bool = True,
     ) -> None:
@@ -42,8 +63,16 @@ class Message:
         self.keys = keys if isinstance(keys, str) else " ".join(keys)
         self.properties = properties
         self.delay_level = delay_level
+        self.delay_ms = milliseconds(delay)
+        self.deliver_at_ms = round(deliver_at.timestamp() * 1000) if isinstance(deliver_at, datetime) else deliver_at
+        self.unique_key = unique_key
         self.flag = flag
         self.wait_store_ok = wait_store_ok
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether it comes later than at once."""
+        return self.delay_level > 0 or self.delay_ms is not None or self.deliver_at_ms is not None
 
     def __repr__(self) -> str:
         return f"Message(topic={self.topic!r}, tags={self.tags!r}, keys={self.keys!r}, body={len(self.body)} bytes)"
@@ -59,9 +88,20 @@ class SendStatus(Enum):
 
 
 class SendResult:
-    """Where a message lies.  `message_id` is the producer's (UNIQ_KEY); of a batch, all of them with commas."""
+    """Where a message lies.  `message_id` is the producer's (UNIQ_KEY); of a batch, all of them with commas.
 
-    __slots__ = ("message_id", "offset_message_id", "queue", "queue_offset", "status", "transaction_id")
+    `recall_handle` is there for a message with `delay` or `deliver_at`, from brokers that can take it back.
+    """
+
+    __slots__ = (
+        "message_id",
+        "offset_message_id",
+        "queue",
+        "queue_offset",
+        "recall_handle",
+        "status",
+        "transaction_id",
+    )
 
     def __init__(
         self,
@@ -71,6 +111,7 @@ class SendResult:
         queue: MessageQueue,
         queue_offset: int,
         transaction_id: str | None = None,
+        recall_handle: str | None = None,
     ) -> None:
         self.status = status
         self.message_id = message_id
@@ -78,6 +119,7 @@ class SendResult:
         self.queue = queue
         self.queue_offset = queue_offset
         self.transaction_id = transaction_id
+        self.recall_handle = recall_handle
 
     def __repr__(self) -> str:
         where = f"{queue_name(self.queue)}, queue_offset={self.queue_offset}"
@@ -207,6 +249,11 @@ class ReceivedMessage:
 
     def __repr__(self) -> str:
         return f"ReceivedMessage({self.message_id}, {queue_name(self.queue)}, queue_offset={self.queue_offset})"
+
+
+def milliseconds(duration: timedelta | int | None) -> int | None:
+    """`duration`, which may be a number of ms already, in ms."""
+    return round(duration / timedelta(milliseconds=1)) if isinstance(duration, timedelta) else duration
 
 
 def queue_name(queue: MessageQueue) -> str:

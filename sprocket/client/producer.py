@@ -9,9 +9,12 @@ from typing import Self, TypeVar
 from remoting import message_properties as names
 from remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData
 from remoting.routes import Route
+from sprocket.client.accumulator import Accumulator
 from sprocket.client.client_instance import ClientInstance, ClientSettings
 from sprocket.client.errors import BrokerRefused, ClientError, ReplyTimeout
 from sprocket.client.message import Message, ReceivedMessage, SendResult
+from sprocket.client.queue_choice import by_sharding_key
+from sprocket.client.recall import recall
 from sprocket.client.reply import Reply
 from sprocket.client.request_reply import PendingReplies, ReplySender
 from sprocket.client.send_request import (
@@ -60,6 +63,9 @@ class Producer:
         self._settings = settings or SendSettings()
         self._sender = Sender(self._instance, group, self._settings)
         self._replies = ReplySender(self._sender, self._settings)
+        self._accumulator: Accumulator | None = None
+        if self._settings.auto_batch:
+            self._accumulator = Accumulator(self._settings, self._send_alone, self._send_together)
         self._checked_topics: set[str] = set()
         self._announced_topics: set[str] = set()  # whose brokers know that replies go to this client
 
@@ -75,6 +81,8 @@ class Producer:
     async def close(self) -> None:
         """Unregister from the brokers and close the connections."""
         if self._instance.is_open:
+            if self._accumulator is not None:
+                await self._accumulator.close()
             await self._instance.unregister(self.group, None)
             await self._instance.close()
 
@@ -98,12 +106,29 @@ class Producer:
         With `queue` it goes there; with `sharding_key` to the queue of that key, so that messages of one key stay
         in order.  A failed attempt is repeated on another broker, so a message may arrive twice.
         A reply (`make_reply`) goes to the client that waits for it, whatever `queue` and `sharding_key` say.
+        With `SendSettings.auto_batch` it may wait for others and travel with them, unless `timeout_s` is given.
 
         Raises IllegalMessage, TopicNotFound, NameServerUnreachable, SendFailed, BrokerRefused, ClientClosed.
         """
         if isinstance(message, Reply):
             self._instance.check_open()
             return await self._replies.send(message, timeout_s)
+        if self._accumulator is not None and timeout_s is None and self._accumulator.takes(message):
+            self._instance.check_open()
+            if queue is None and sharding_key is not None:
+                check_topic(message.topic)
+                route = await self._instance.publish_route(message.topic, self._settings.default_topic_queue_nums)
+                queue = by_sharding_key(route, sharding_key)
+            return await self._accumulator.add(message, queue)
+        return await self._send_alone(message, queue, sharding_key, timeout_s)
+
+    async def _send_alone(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        sharding_key: str | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
         request = self._prepare(message)
         body_bytes = len(request.body)
         await self._sender.take_room(body_bytes)
@@ -172,11 +197,15 @@ class Producer:
     ) -> SendResult:
         """Send `messages` as one request; all of them go to one queue, or none does.
 
-        Raises as `send`; IllegalMessage also when they differ in topic or `wait_store_ok`, have a delay level,
+        Raises as `send`; IllegalMessage also when they differ in topic or `wait_store_ok`, have a delay,
         or are larger together than maxMessageSize.
         """
+        return await self._send_together(list(messages), queue, timeout_s)
+
+    async def _send_together(
+        self, batch: Sequence[Message], queue: MessageQueue | None, timeout_s: float | None = None
+    ) -> SendResult:
         self._instance.check_open()
-        batch: Sequence[Message] = list(messages)
         if batch:
             self._check_topic(batch[0].topic)
         request = batch_request(batch, self._settings, self._instance.identity.new_unique_id)
@@ -227,6 +256,16 @@ class Producer:
         except ClientError as failure:
             error = failure
         return await self._sender.send(request, failed=(attempt.queue.broker_name, error))
+
+    async def recall(self, handle: str) -> str:
+        """Take a delayed message back that is not delivered yet; `handle` is its `SendResult.recall_handle`.
+
+        Returns its message id.  Raises IllegalMessage for a text that is no handle; BrokerRefused when it is too
+        late or the broker recalls nothing; TopicNotFound, NameServerUnreachable, BrokerNotFound, ConnectFailed,
+        ConnectionLost, RemotingTimeout when the broker could not be asked.
+        """
+        self._instance.check_open()
+        return await recall(self._instance, self.group, handle, self._settings.send_msg_timeout_s)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that messages of `topic` may be sent to.  Raises TopicNotFound, NameServerUnreachable."""

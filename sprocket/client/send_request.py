@@ -16,6 +16,7 @@ from sprocket.client.compression import Compression, compress
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message
 from sprocket.client.reply import Reply
+from sprocket.client.unique_id import derived_id
 from sprocket.common import limits
 
 RETRY_PREFIX = "%RETRY%"
@@ -51,6 +52,19 @@ class SendSettings:
     compress_level: int = 5
     max_outstanding: int = 10_000  # backPressureForAsyncSendNum
     max_outstanding_bytes: int = 32 * 1024 * 1024
+    auto_batch: bool = False  # gather what is sent at about the same time into batches
+    batch_max_delay_ms: int = 10  # holdMs
+    batch_max_bytes: int = 32 * 1024  # holdSize
+    total_batch_max_bytes: int = 32 * 1024 * 1024  # totalHoldSize
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for limits that RocketMQ's `ProduceAccumulator` refuses."""
+        if not 1 <= self.batch_max_delay_ms <= 30_000:
+            raise ValueError(f"batch_max_delay_ms is {self.batch_max_delay_ms}, but is from 1 to 30000")
+        if not 1 <= self.batch_max_bytes <= 2 * 1024 * 1024:
+            raise ValueError(f"batch_max_bytes is {self.batch_max_bytes}, but is from 1 to 2097152")
+        if self.total_batch_max_bytes <= 0:
+            raise ValueError(f"total_batch_max_bytes is {self.total_batch_max_bytes}, but is more than 0")
 
 
 class SendRequest:
@@ -130,7 +144,7 @@ def single_request(message: Message, settings: SendSettings, new_id: Callable[[]
         raise IllegalMessage("the body is empty; a message carries at least one byte")
     if len(body) > settings.max_message_size:
         raise IllegalMessage(f"the body has {len(body)} bytes, at most {settings.max_message_size} (maxMessageSize)")
-    message_id = new_id()
+    message_id = derived_id(message.topic, message.unique_key) if message.unique_key else new_id()
     request = SendRequest(message.topic, body, _properties_text(message, message_id), message_id, message.flag)
     if isinstance(message, Reply):
         request.code = int(RequestCode.SEND_REPLY_MESSAGE_V2)
@@ -143,7 +157,7 @@ def single_request(message: Message, settings: SendSettings, new_id: Callable[[]
 def batch_request(messages: Sequence[Message], settings: SendSettings, new_id: Callable[[], str]) -> SendRequest:
     """`messages` as one request.  Raises IllegalMessage when they may not be one batch.
 
-    All must have one topic, which is no retry topic, one `wait_store_ok`, and no delay level.
+    All must have one topic, which is no retry topic, one `wait_store_ok`, and no delay.
     """
     if not messages:
         raise IllegalMessage("a batch holds at least one message")
@@ -152,7 +166,7 @@ def batch_request(messages: Sequence[Message], settings: SendSettings, new_id: C
     pieces = []
     for message in messages:
         _check_batched(message, first)
-        message_id = new_id()
+        message_id = derived_id(message.topic, message.unique_key) if message.unique_key else new_id()
         ids.append(message_id)
         pieces.append(_batched(message, _properties_text(message, message_id)))
     body = b"".join(pieces)
@@ -171,8 +185,8 @@ def _check_batched(message: Message, first: Message) -> None:
         raise IllegalMessage(f"one batch has one topic, not both {first.topic} and {message.topic}")
     if message.topic.startswith(RETRY_PREFIX):
         raise IllegalMessage("messages to a retry topic cannot be sent in a batch")
-    if message.delay_level > 0:
-        raise IllegalMessage("a message with a delay level cannot be sent in a batch")
+    if message.is_delayed:
+        raise IllegalMessage("a delayed message cannot be sent in a batch")
     if isinstance(message, Reply):
         raise IllegalMessage("a reply cannot be sent in a batch")
     if message.wait_store_ok != first.wait_store_ok:
@@ -195,8 +209,8 @@ def _properties_text(message: Message, message_id: str) -> str:
         text += f"TAGS\x01{_checked(message.tags)}\x02"
     if message.keys:
         text += f"KEYS\x01{_checked(message.keys)}\x02"
-    if message.delay_level:
-        text += f"DELAY\x01{message.delay_level}\x02"
+    if message.is_delayed:
+        text += _delay_text(message)
     if message.properties:
         for name, value in message.properties.items():
             if name in names.RESERVED or not name.strip() or not value.strip():
@@ -205,6 +219,20 @@ def _properties_text(message: Message, message_id: str) -> str:
     if len(text) > limits.MAX_PROPERTIES_BYTES // 4 and len(text.encode()) > limits.MAX_PROPERTIES_BYTES:
         raise IllegalMessage(f"the properties have {len(text.encode())} bytes, at most {limits.MAX_PROPERTIES_BYTES}")
     return text
+
+
+def _delay_text(message: Message) -> str:
+    if message.delay_ms is not None and message.deliver_at_ms is None and not message.delay_level:
+        name, value = names.TIMER_DELAY_MS, message.delay_ms
+    elif message.deliver_at_ms is not None and message.delay_ms is None and not message.delay_level:
+        name, value = names.TIMER_DELIVER_MS, message.deliver_at_ms
+    elif message.delay_ms is None and message.deliver_at_ms is None:
+        name, value = names.DELAY, message.delay_level
+    else:
+        raise IllegalMessage("a message has one of delay_level, delay and deliver_at")
+    if value < 0:
+        raise IllegalMessage(f"{name}={value}: a delay or a time to deliver at is not negative")
+    return f"{name}\x01{value}\x02"
 
 
 def _checked(text: str) -> str:

@@ -159,6 +159,7 @@ class Sender:
             queue,
             int(fields.get("queueOffset", 0)),
             fields.get("transactionId"),
+            fields.get("recallHandle"),
         )
 
     def _failed(self, topic: str, broker_name: str) -> None:

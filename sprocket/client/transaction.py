@@ -51,7 +51,13 @@ class TransactionResult(SendResult):
 
     def __init__(self, sent: SendResult, state: TransactionState) -> None:
         super().__init__(
-            sent.status, sent.message_id, sent.offset_message_id, sent.queue, sent.queue_offset, sent.transaction_id
+            sent.status,
+            sent.message_id,
+            sent.offset_message_id,
+            sent.queue,
+            sent.queue_offset,
+            sent.transaction_id,
+            sent.recall_handle,
         )
         self.state = state
 
@@ -133,7 +139,7 @@ class TransactionProducer(Producer):
         Raises as `send`; IllegalMessage also for a delay.
         """
         request = self._prepare(message)
-        if message.delay_level:
+        if message.is_delayed:
             raise IllegalMessage("a message of a transaction cannot be delayed")
         own = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.group}
         if check_immunity_s is not None:

@@ -4,11 +4,22 @@ Source: RocketMQ 5.3.3, `MessageClientIDSetter`.  32 hexadecimal digits (56 with
 process id (2 bytes), a number of the process (4), milliseconds since the month began (4), a counter (2).
 """
 
+import hashlib
 from collections.abc import Callable
 from datetime import datetime
 from itertools import count
 
 from sprocket.common.clock import Clock
+
+
+def derived_id(topic: str, key: str) -> str:
+    """The id of the message that an application calls `key`: the same one whoever sends it, and whenever.
+
+    In the form of the others: the time in it is the beginning of a month, where address, process and counter stand
+    are 96 bits of a hash.
+    """
+    digest = hashlib.sha256(f"{topic}\x00{key}".encode()).hexdigest().upper()
+    return f"{digest[:20]}00000000{digest[20:24]}"
 
 
 def month_bounds_ms(wall_ms: int) -> tuple[int, int]:

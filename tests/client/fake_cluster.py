@@ -64,15 +64,16 @@ class FakeNameServer(FakeServer):
 
 
 class FakeBroker(FakeServer):
-    """Takes sends.  `script` holds answers for the next ones; without it every send succeeds."""
+    """Takes sends.  `script` holds answers for the next ones; without it every send succeeds.  `routes` are more."""
 
-    def __init__(self, name: str, port: int = 0) -> None:
+    def __init__(self, name: str, port: int = 0, routes: list[Route] | None = None) -> None:
         super().__init__(
             [
                 route(RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2, self._send),
                 route(RequestCode.SEND_BATCH_MESSAGE, SendMessageRequestHeaderV2, self._send),
                 route(RequestCode.HEART_BEAT, HeartbeatRequestHeader, self._heartbeat),
                 route(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader, self._unregister),
+                *(routes or []),
             ],
             port,
         )

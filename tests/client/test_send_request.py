@@ -87,7 +87,8 @@ def test_batch_on_the_wire() -> None:
     [
         ([], "at least one"),
         ([Message("A", b"x"), Message("B", b"x")], "one topic"),
-        ([Message("A", b"x", delay_level=1)], "delay level"),
+        ([Message("A", b"x", delay_level=1)], "delayed"),
+        ([Message("A", b"x", delay=5)], "delayed"),
         ([Message("%RETRY%g", b"x")], "retry topic"),
         ([Message("A", b"x"), Message("A", b"x", wait_store_ok=False)], "wait_store_ok"),
         ([Message("A", bytes(3 << 20)), Message("A", bytes(3 << 20))], "maxMessageSize"),

@@ -1,0 +1,100 @@
+"""When a message is to come, what names it for good, and how it is taken back."""
+
+import base64
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from remoting import message_properties
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Request, Response
+from remoting.headers.send import RecallMessageRequestHeader, SendMessageResponseHeader
+from sprocket import BrokerRefused, IllegalMessage, Message, Producer, SendSettings
+from sprocket.client.recall import RecallHandle
+from sprocket.client.send_request import single_request
+from sprocket.client.unique_id import derived_id
+from tests.client.fake_cluster import FakeBroker, FakeNameServer, route, topic_data
+
+
+def properties(message: Message) -> dict[str, str]:
+    return message_properties.parse(single_request(message, SendSettings(), lambda: "ID").properties)
+
+
+@pytest.mark.parametrize(
+    ("message", "name", "value"),
+    [
+        (Message("T", b"x", delay_level=3), "DELAY", "3"),
+        (Message("T", b"x", delay=1500), "TIMER_DELAY_MS", "1500"),
+        (Message("T", b"x", delay=timedelta(seconds=2.5)), "TIMER_DELAY_MS", "2500"),
+        (Message("T", b"x", deliver_at=1_700_000_000_123), "TIMER_DELIVER_MS", "1700000000123"),
+        (Message("T", b"x", deliver_at=datetime(2030, 1, 1, tzinfo=UTC)), "TIMER_DELIVER_MS", "1893456000000"),
+    ],
+)
+def test_time_of_delivery_is_one_property(message: Message, name: str, value: str) -> None:
+    found = properties(message)
+    assert found[name] == value
+    assert set(found) == {"UNIQ_KEY", "WAIT", name}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("T", b"x", delay=1, delay_level=1),
+        Message("T", b"x", delay=1, deliver_at=5),
+        Message("T", b"x", deliver_at=5, delay_level=2),
+        Message("T", b"x", delay=-1),
+        Message("T", b"x", delay=timedelta(seconds=-1)),
+    ],
+)
+def test_two_times_or_a_negative_one_are_refused(message: Message) -> None:
+    with pytest.raises(IllegalMessage):
+        properties(message)
+
+
+def test_unique_key_makes_the_id() -> None:
+    ids = {properties(Message("T", body, unique_key="order-7"))["UNIQ_KEY"] for body in (b"x", b"y")}
+    ids |= {derived_id("T", "order-7")}
+    assert len(ids) == 1
+    others = {derived_id("U", "order-7"), derived_id("T", "order-8"), derived_id("Tord", "er-7")}
+    assert len(ids | others) == 4
+    assert all(len(text) == 32 and int(text, 16) >= 0 for text in ids | others)
+
+
+def handle(*parts: str) -> str:
+    return base64.urlsafe_b64encode(" ".join(parts).encode()).decode()
+
+
+def test_recall_handle_is_read() -> None:
+    text = handle("v1", "T", "broker-a", "1700000000000", "ID")
+    assert RecallHandle.decode(text) == RecallHandle("T", "broker-a", "1700000000000", "ID")
+
+
+@pytest.mark.parametrize("text", ["", "?", "djE=", handle("v2", "T", "a", "1", "ID"), handle("v1", "T", "a", "1")])
+def test_other_text_is_no_handle(text: str) -> None:
+    with pytest.raises(IllegalMessage, match="no recall handle"):
+        RecallHandle.decode(text)
+
+
+async def test_recall_goes_to_the_broker_of_the_handle() -> None:
+    asked: list[RecallMessageRequestHeader] = []
+
+    def recalled(request: Request[RecallMessageRequestHeader]) -> Response:
+        asked.append(request.header)
+        return Response(header={"msgId": "ID"}) if len(asked) == 1 else Response(ResponseCode.SYSTEM_ERROR, "too late")
+
+    def accept(request: Request[object]) -> Response:
+        return Response(header=SendMessageResponseHeader(msg_id="00", queue_id=0, queue_offset=0, recall_handle=given))
+
+    given = handle("v1", "T", "b", "1700000000000", "ID")
+    recalls = route(RequestCode.RECALL_MESSAGE, RecallMessageRequestHeader, recalled)
+    async with FakeNameServer() as names, FakeBroker("a") as a, FakeBroker("b", routes=[recalls]) as b:
+        names.topics["T"] = topic_data(a, b)
+        a.script.append(accept)
+        b.script.append(accept)
+        async with Producer("g", names.address) as producer:
+            result = await producer.send(Message("T", b"x", delay=60_000))
+            assert result.recall_handle == given
+            assert await producer.recall(given) == "ID"
+            assert (asked[0].topic, asked[0].producer_group, asked[0].recall_handle) == ("T", "g", given)
+            with pytest.raises(BrokerRefused, match="too late"):
+                await producer.recall(given)
