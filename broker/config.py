@@ -142,6 +142,34 @@ class BrokerConfig:
     channel_expired_timeout: int = _int(
         "channelExpiredTimeout", 120_000, "A client that sends no heartbeat this long is dropped.", minimum=1, unit="ms"
     )
+    pop_polling_size: int = _int(
+        "popPollingSize",
+        1_024,
+        "Pops that are held for one queue of a topic and group, or for all of its queues, at most.",
+        minimum=1,
+        mutable=True,
+    )
+    pop_polling_map_size: int = _int(
+        "popPollingMapSize",
+        100_000,
+        "Queues that pops are held for, of all topics and groups, at most.",
+        minimum=1,
+        mutable=True,
+    )
+    max_pop_polling_size: int = _int(
+        "maxPopPollingSize",
+        100_000,
+        "Pops that are held, at most; further ones are told POLLING_FULL.",
+        minimum=1,
+        mutable=True,
+    )
+    pop_long_polling_force_notify_interval: int = _int(
+        "popLongPollingForceNotifyInterval",
+        800,
+        "Every so many messages of a queue wake a held pop even if its filter does not want them; 0 means never.",
+        minimum=0,
+        mutable=True,
+    )
     lite_pull_message_enable: bool = _bool("litePullMessageEnable", True, "Serve LITE_PULL_MESSAGE.", mutable=True)
     start_accept_send_request_time_stamp: int = _int(
         "startAcceptSendRequestTimeStamp", 0, "Sends before this time are refused.", minimum=0, unit="ms", mutable=True
@@ -167,6 +195,12 @@ class BrokerConfig:
         "The filter of a group without members is forgotten after this.",
         minimum=1,
         unit="ms",
+        mutable=True,
+    )
+    enable_notify_after_pop_order_lock_release: bool = _bool(
+        "enableNotifyAfterPopOrderLockRelease",
+        True,
+        "Wake held pops in order when what others hold comes free.",
         mutable=True,
     )
     reject_transaction_message: bool = _bool(
