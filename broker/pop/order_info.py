@@ -1,0 +1,283 @@
+"""What of each queue a group holds that pops in order: nothing more is handed out until it is done with.
+
+Kept in ``config/consumerOrderInfo.json``.  Source: RocketMQ 5.3.3, `ConsumerOrderInfoManager`.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from broker.config_file import ConfigFile, pretty
+from broker.consumer_offsets import SEPARATOR
+from broker.pop.order_locks import OrderLocks, QueueKey
+from broker.subscription_groups import SubscriptionGroups
+from broker.topics import TopicTable
+from remoting.pop_extra_info import message_order_count_entry, queue_order_count_entry, retry_kind
+from sprocket.common.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+# What `commit_and_next` says in place of an offset.
+ILLEGAL: Final = -1
+NOTHING_TO_COMMIT: Final = -2
+# A queue that nobody has popped from this long is forgotten.
+_CLEAN_AFTER_MS: Final = 24 * 3600 * 1000
+
+
+class OrderInfo(msgspec.Struct):
+    """The last pop of one queue; field names as the file has them."""
+
+    pop_time: int = msgspec.field(default=0, name="popTime")  # ms
+    invisible_time: int | None = msgspec.field(default=None, name="i")  # ms
+    # The first is a queue offset, the others are distances from it.
+    distances: list[int] = msgspec.field(default=[], name="o")
+    visible_at: dict[int, int] | None = msgspec.field(default=None, name="ot")  # queue offset -> ms
+    counts: dict[int, int] | None = msgspec.field(default=None, name="oc")  # queue offset -> earlier deliveries
+    last_consumed: int = msgspec.field(default=0, name="l")  # ms
+    acknowledged: int = msgspec.field(default=0, name="cm")  # bit i: the i-th is acknowledged
+    attempt_id: str | None = msgspec.field(default=None, name="a")
+
+    def offsets(self) -> list[int]:
+        """The queue offsets."""
+        if not self.distances:
+            return []
+        first = self.distances[0]
+        return [first, *(first + distance for distance in self.distances[1:])]
+
+    def open_offsets(self) -> list[int]:
+        """The queue offsets that are not acknowledged."""
+        return [offset for index, offset in enumerate(self.offsets()) if not self.acknowledged >> index & 1]
+
+    def _visible(self, offset: int, invisible_time: int) -> int:
+        return (self.visible_at or {}).get(offset, self.pop_time + invisible_time)
+
+    def blocks(self, attempt_id: str | None, invisible_time: int, now: int) -> bool:
+        """Whether a pop must wait: something is out and its time is not over, and it is not the same attempt's.
+
+        `invisible_time` holds for a pop that was stored without one.
+        """
+        if not self.distances or (self.attempt_id is not None and self.attempt_id == attempt_id):
+            return False
+        if self.invisible_time is None or self.invisible_time <= 0:
+            self.invisible_time = invisible_time
+        held_ms = self.invisible_time
+        return any(now < self._visible(offset, held_ms) for offset in self.open_offsets())
+
+    def free_at(self, now: int) -> int | None:
+        """When the next message comes free, ms; `now` if none is held, None if that is not known."""
+        if not self.distances:
+            return None
+        for offset in self.open_offsets():
+            if self.invisible_time is None or self.invisible_time <= 0:
+                return None
+            visible = self._visible(offset, self.invisible_time)
+            if now < visible:
+                return visible
+        return now
+
+    def next_offset(self) -> int:
+        """Where the group goes on: the first that is not acknowledged, else after the last."""
+        if not self.distances:
+            return NOTHING_TO_COMMIT
+        still_open = self.open_offsets()
+        return still_open[0] if still_open else self.offsets()[-1] + 1
+
+    def count_after(self, before: "OrderInfo") -> None:
+        """Set how often each message was handed out before; another try of the same attempt does not count."""
+        counts = before.counts or {}
+        if before.attempt_id is not None and before.attempt_id == self.attempt_id:
+            self.counts = counts
+            return
+        again = set(before.offsets())
+        self.counts = {offset: counts.get(offset, 0) + 1 for offset in self.offsets() if offset in again}
+
+
+class OrderInfoTable(msgspec.Struct):
+    """The content of consumerOrderInfo.json."""
+
+    table: dict[str, dict[int, OrderInfo]] = {}  # topic@group -> queue id -> its last pop
+
+
+class ConsumerOrderInfo:
+    """``topic@group`` -> queue id -> `OrderInfo`.  Lives in the event loop's thread."""
+
+    def __init__(
+        self,
+        file: ConfigFile[OrderInfoTable],
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        clock: Clock,
+        locks: OrderLocks,
+    ) -> None:
+        self._file = file
+        self._topics = topics
+        self._groups = groups
+        self._clock = clock
+        self._locks = locks
+        self._table: dict[str, dict[int, OrderInfo]] = {}
+        self._is_dirty = False
+
+    def load(self) -> None:
+        """Take what the file holds, and expect what is locked to come free.
+
+        Raises `StoreError` if the file is broken beyond its backup.
+        """
+        content = self._file.load()
+        if content is None:
+            return
+        self._table = content.table
+        now = self._clock.wall_ms()
+        for key, queues in self._table.items():
+            topic, group = _split(key)
+            for queue_id, info in queues.items():
+                free_at = info.free_at(now)
+                if group and free_at is not None and free_at > now:
+                    self._locks.expect(QueueKey(topic, group, queue_id), free_at)
+
+    def _find(self, topic: str, group: str, queue_id: int) -> OrderInfo | None:
+        queues = self._table.get(topic + SEPARATOR + group)
+        return None if queues is None else queues.get(queue_id)
+
+    def _changed(self, topic: str, group: str, queue_id: int, info: OrderInfo) -> None:
+        self._is_dirty = True
+        free_at = info.free_at(self._clock.wall_ms())
+        if free_at is not None:
+            self._locks.expect(QueueKey(topic, group, queue_id), free_at)
+
+    # What pops and acknowledgements ask
+
+    def update(
+        self,
+        attempt_id: str | None,
+        topic: str,
+        group: str,
+        queue_id: int,
+        pop_time: int,
+        invisible_time: int,
+        offsets: Sequence[int],
+        order_count_info: list[str],
+    ) -> None:
+        """The messages at `offsets` (at least one, ascending) are handed out.
+
+        Appends to `order_count_info` how often each was before: the entries of the answer's orderCountInfo.
+        """
+        queues = self._table.setdefault(topic + SEPARATOR + group, {})
+        distances = [offsets[0], *(offset - offsets[0] for offset in offsets[1:])]
+        now = self._clock.wall_ms()
+        info = OrderInfo(pop_time, invisible_time, distances, last_consumed=now, attempt_id=attempt_id)
+        before = queues.get(queue_id)
+        if before is not None:
+            info.count_after(before)
+        queues[queue_id] = info
+        order_count_info += _order_counts(topic, queue_id, info)
+        self._changed(topic, group, queue_id, info)
+
+    def blocks(self, attempt_id: str | None, topic: str, group: str, queue_id: int, invisible_time: int) -> bool:
+        """Whether the queue hands nothing out now; see `OrderInfo.blocks`."""
+        info = self._find(topic, group, queue_id)
+        return info is not None and info.blocks(attempt_id, invisible_time, self._clock.wall_ms())
+
+    def clear_block(self, topic: str, group: str, queue_id: int) -> None:
+        """Forget what was handed out: the queue's offset was set by somebody."""
+        if self._table.get(topic + SEPARATOR + group, {}).pop(queue_id, None) is not None:
+            self._is_dirty = True
+
+    def commit_and_next(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int) -> int:
+        """The message at `offset` is acknowledged.
+
+        Returns the offset to commit, `ILLEGAL` for one that was not handed out, or `NOTHING_TO_COMMIT` for one of
+        another pop.
+        """
+        info = self._find(topic, group, queue_id)
+        if info is None:
+            return offset + 1
+        if info.distances and pop_time != info.pop_time:
+            logger.warning(
+                "event=ordered_ack_of_another_pop topic=%s group=%s queue=%d offset=%d pop_time=%d last_pop_time=%d",
+                topic, group, queue_id, offset, pop_time, info.pop_time,
+            )  # fmt: skip
+            return NOTHING_TO_COMMIT
+        offsets = info.offsets()
+        if offset not in offsets:
+            logger.warning(
+                "event=ordered_ack_unknown topic=%s group=%s queue=%d offset=%d", topic, group, queue_id, offset
+            )
+            return ILLEGAL
+        info.acknowledged |= 1 << offsets.index(offset)
+        self._changed(topic, group, queue_id, info)
+        return info.next_offset()
+
+    def update_next_visible_time(
+        self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, visible_at: int
+    ) -> None:
+        """The message at `offset` of the pop at `pop_time` comes free at `visible_at`, ms, and not before."""
+        info = self._find(topic, group, queue_id)
+        if info is None or info.pop_time != pop_time:
+            logger.warning(
+                "event=invisible_time_of_unknown topic=%s group=%s queue=%d offset=%d pop_time=%d",
+                topic, group, queue_id, offset, pop_time,
+            )  # fmt: skip
+            return
+        info.visible_at = (info.visible_at or {}) | {offset: visible_at}
+        self._changed(topic, group, queue_id, info)
+
+    # The file
+
+    def clean(self) -> None:
+        """Forget topics, groups and queues that are gone, and what nobody has popped from for a day."""
+        oldest = self._clock.wall_ms() - _CLEAN_AFTER_MS
+        for key, queues in list(self._table.items()):
+            topic, group = _split(key)
+            if not group:
+                continue
+            config = self._topics.get(topic)
+            if config is None or group not in self._groups or not queues:
+                logger.info("event=order_info_cleaned key=%s", key)
+                del self._table[key]
+                self._is_dirty = True
+                continue
+            for queue_id, info in list(queues.items()):
+                if queue_id >= config.read_queue_nums or info.last_consumed < oldest:
+                    logger.info("event=order_info_cleaned key=%s queue=%d", key, queue_id)
+                    del queues[queue_id]
+                    self._is_dirty = True
+
+    def take_unsaved(self) -> bytes | None:
+        """The file's next content, which the caller must `save`; None if nothing changed since the last one."""
+        self.clean()
+        if not self._is_dirty:
+            return None
+        self._is_dirty = False
+        return pretty(OrderInfoTable(self._table))
+
+    def save(self, content: bytes) -> None:
+        """Write the file; may run in another thread.  Raises `StoreError`; the change is then still unsaved."""
+        try:
+            self._file.write(content)
+        except Exception:
+            self._is_dirty = True
+            raise
+
+    def persist(self) -> None:
+        """Write the file now if anything changed.  Raises `StoreError`."""
+        content = self.take_unsaved()
+        if content is not None:
+            self.save(content)
+
+
+def _split(key: str) -> tuple[str, str]:
+    topic, _, group = key.partition(SEPARATOR)
+    return topic, group
+
+
+def _order_counts(topic: str, queue_id: int, info: OrderInfo) -> list[str]:
+    """An entry for each message that was delivered before, then the least count, which old clients take for all."""
+    kind = retry_kind(topic)
+    counts = info.counts or {}
+    entries = [message_order_count_entry(kind, queue_id, offset, count) for offset, count in counts.items()]
+    # Counts are only of what was delivered before: fewer than messages means that some are new.
+    least = min(counts.values(), default=0) if len(counts) == len(info.distances) else 0
+    entries.append(queue_order_count_entry(kind, queue_id, least))
+    return entries

@@ -1,0 +1,102 @@
+"""When queues that are popped in order come free: who waits for one is told, without asking again and again.
+
+Source: RocketMQ 5.3.3, `ConsumerOrderInfoLockManager` (enableNotifyAfterPopOrderLockRelease).
+"""
+
+import heapq
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from broker.confirm_waits import CallLater, Timer
+from broker.live_config import LiveConfig
+from sprocket.common.clock import Clock
+
+# Times this close together share a turn of the timer.
+_TICK_S: Final = 0.1
+# A step of the wall clock is noticed after this time at the latest.
+_MAX_SLEEP_S: Final = 1.0
+# So many times that no longer hold are kept before it is worth going through all of them.
+_MOST_STALE: Final = 1024
+
+
+class QueueKey(NamedTuple):
+    """One group's view of one queue."""
+
+    topic: str
+    group: str
+    queue_id: int
+
+
+class OrderLocks:
+    """One timer for all queues; `freed` is called once per lock that is over."""
+
+    def __init__(
+        self, config: LiveConfig, clock: Clock, call_later: CallLater, freed: Callable[[QueueKey], None]
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._call_later = call_later
+        self.freed = freed
+        self._free_at: dict[QueueKey, int] = {}
+        # (ms, queue): at least one entry per queue, at its time or before; of a moved time the old entry stays.
+        self._times: list[tuple[int, QueueKey]] = []
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        self._is_closed = False
+
+    @property
+    def _is_enabled(self) -> bool:
+        return self._config.broker.enable_notify_after_pop_order_lock_release
+
+    def __len__(self) -> int:
+        return len(self._free_at)
+
+    def expect(self, key: QueueKey, free_at: int) -> None:
+        """The queue comes free at `free_at`, ms, in place of any time named before."""
+        if self._is_closed or not self._is_enabled:
+            return
+        before = self._free_at.get(key)
+        self._free_at[key] = free_at
+        if before is None or free_at < before:
+            heapq.heappush(self._times, (free_at, key))
+            if len(self._times) > 2 * len(self._free_at) + _MOST_STALE:
+                self._times = [(at, queue) for queue, at in self._free_at.items()]
+                heapq.heapify(self._times)
+            self._wake_by(free_at)
+
+    def close(self) -> None:
+        """Tell nobody any more."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wake_by(self, free_at: int) -> None:
+        sleep_s = min(max((free_at - self._clock.wall_ms()) / 1000, _TICK_S), _MAX_SLEEP_S)
+        wake_at = self._clock.monotonic() + sleep_s
+        if self._timer is not None:
+            if self._timer_at <= wake_at:
+                return
+            self._timer.cancel()
+        self._timer_at = wake_at
+        self._timer = self._call_later(sleep_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = self._clock.wall_ms()
+        due = []
+        while self._times and self._times[0][0] <= now:
+            _, key = heapq.heappop(self._times)
+            free_at = self._free_at.get(key)
+            if free_at is None:
+                continue  # Told by an earlier entry.
+            if free_at > now:
+                heapq.heappush(self._times, (free_at, key))  # Moved since.
+                continue
+            del self._free_at[key]
+            due.append(key)
+        if self._times:
+            self._wake_by(self._times[0][0])
+        if self._is_enabled:
+            for key in due:
+                self.freed(key)
