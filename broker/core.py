@@ -10,6 +10,7 @@ from broker.consumer_offsets import ConsumerOffsets
 from broker.live_config import LiveConfig
 from broker.queue_locks import QueueLocks
 from broker.subscription_groups import SubscriptionGroups
+from broker.timer.timer_intake import TimerIntake
 from broker.topics import TopicTable
 from remoting.client import RemotingClient
 from sprocket.common.clock import Clock
@@ -34,6 +35,7 @@ class BrokerCore:
     producers: ProducerRegistry
     filters: ConsumerFilters
     waits: ConfirmWaits
+    timer_intake: TimerIntake
     client: RemotingClient  # towards other brokers and towards clients
     # What the broker cannot go on after: the owner of the process hears of it.
     fail: Callable[[SprocketError], None]

@@ -14,6 +14,7 @@ from broker.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from broker.queue_locks import QueueLocks
 from broker.send_admission import FAQ, Admission, SendHeader
 from broker.subscription_groups import SubscriptionGroups
+from broker.timer.timer_intake import TIMER_NAMES, TimerIntake
 from broker.topics import TopicTable
 from broker.transaction.half_message import prepare
 from remoting import message_properties as names
@@ -35,7 +36,6 @@ _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 # The flags of a batch that is kept as one record.
 _KEPT_BATCH: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
-_TIMER_NAMES: Final = (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
 # One message of a client's batch: total size, magic, body CRC, flag, body length; then body, i16, properties.
 _BATCH_HEAD: Final = struct.Struct(">iiiii")
 
@@ -51,6 +51,7 @@ class MessageIntake:
         locks: QueueLocks,
         tags_codes: TagsCodes,
         unique_keys: UniqueKeys,
+        timer: TimerIntake,
     ) -> None:
         self._config = config
         self._topics = topics
@@ -58,6 +59,7 @@ class MessageIntake:
         self._locks = locks
         self._tags_codes = tags_codes
         self._unique_keys = unique_keys
+        self._timer = timer
 
     @property
     def illegal_remark(self) -> str:
@@ -99,15 +101,14 @@ class MessageIntake:
         is_prepared = self._is_prepared(properties, sys_flag, reconsume_times > 0 and delay_level > 0)
         self._check_inner_batch(request, properties, sys_flag, admission.keeps_batches and topic == admission.topic)
         if is_prepared:
-            if delay_level > 0 or sys_flag & _INNER_BATCH or any(name in properties for name in _TIMER_NAMES):
+            if delay_level > 0 or sys_flag & _INNER_BATCH or any(name in properties for name in TIMER_NAMES):
                 raise self._illegal("A transaction message has no delay and is no batch.")
             sys_flag &= ~_TRANSACTION_MASK
             topic, queue_id = prepare(properties, topic, queue_id, header.producer_group)
         elif delay_level > 0:
             topic, queue_id = self._schedule(properties, topic, queue_id, delay_level)
-        elif names.TIMER_OUT_MS not in properties and any(name in properties for name in _TIMER_NAMES):
-            remark = "accurate timer message is not enabled, timerWheelEnable is false"
-            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        else:
+            topic, queue_id = self._timer.place(topic, queue_id, properties)
         encoded = self._encoded(properties)
         if not request.body:
             raise self._illegal("The message has no body.")
@@ -164,7 +165,7 @@ class MessageIntake:
 
     def _schedule(self, properties: dict[str, str], topic: str, queue_id: int, delay_level: int) -> tuple[str, int]:
         """Move the message to its level's queue; it remembers where it goes when it is due."""
-        for name in _TIMER_NAMES:
+        for name in TIMER_NAMES:
             properties.pop(name, None)
         level = min(delay_level, len(parse_delay_levels(self._config.store.message_delay_level)))
         properties[names.DELAY] = str(level)

@@ -29,6 +29,7 @@ from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
 from broker.service import Service
 from broker.statistics import SAMPLE_PERIOD_S, DailyTotals, RateWindow
 from broker.subscription_groups import SubscriptionGroups
+from broker.timer.timer_intake import TimerIntake
 from broker.topics import TopicTable
 from broker.transaction.check import TransactionCheck
 from broker.transaction.transactions import Transactions
@@ -133,7 +134,8 @@ class Broker:
     def _new_core(self) -> BrokerCore:
         return BrokerCore(
             self.config, self.clock, _call_later, self._random_below, self.store, self.topics, self.groups,
-            self.offsets, self.locks, self.consumers, self.producers, self.filters, self.waits, self.client, self._fail,
+            self.offsets, self.locks, self.consumers, self.producers, self.filters, self.waits,
+            TimerIntake(self.config, self.clock, self._random_below), self.client, self._fail,
         )  # fmt: skip
 
     def _new_services(self) -> list[Service]:

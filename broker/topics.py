@@ -27,6 +27,7 @@ from broker.names import (
 from remoting.bodies.topic import PERM_INHERIT, PERM_READ, PERM_WRITE, DataVersion, TopicConfig, TopicConfigTable
 from sprocket.common.clock import Clock
 from store.logic_queue import QueueType
+from store.timer.timer_config import TIMER_TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,8 @@ class TopicTable:
         yield _fixed(SYNC_BROKER_MEMBER_GROUP_PREFIX + name, 1, PERM_INHERIT)
         yield _fixed(TRANS_HALF_TOPIC, 1)
         yield _fixed(TRANS_OP_HALF_TOPIC, 1)
+        if self._config.store.timer_wheel_enable:
+            yield _fixed(TIMER_TOPIC, 1)
 
     # Reading
 

@@ -21,6 +21,7 @@ from store.layout import (
     INDEX_UNITS_PER_FILE,
     index_file_bytes,
 )
+from store.timer.timer_config import TimerConfig
 
 # `MessageExtEncoder`: a record may exceed maxMessageSize by this much for all that is not its body.
 RECORD_OVERHEAD_BYTES: Final = 64 * 1024
@@ -59,7 +60,7 @@ def _bool(key: str, default: bool, doc: str, *, mutable: bool = False) -> bool:
 
 
 @dataclass(frozen=True)
-class StoreConfig:
+class StoreConfig(TimerConfig):
     """The store's part of a broker's configuration; checked when the store starts."""
 
     store_path_root_dir: Path = field(
@@ -280,6 +281,18 @@ class StoreConfig:
         "ms",
     )
 
+    enable_lmq: bool = _bool(
+        "enableLmq", False, "Names that begin with %LMQ% are light topics and groups, which need not be created."
+    )
+    enable_multi_dispatch: bool = _bool(
+        "enableMultiDispatch",
+        False,
+        "With enableLmq: a message also enters the light queues that its property INNER_MULTI_DISPATCH names.",
+    )
+    max_lmq_consume_queue_num: int = _int(
+        "maxLmqConsumeQueueNum", 20_000, "With so many light queues, messages for new ones are refused.", 1
+    )
+
     @property
     def commit_log_path(self) -> Path:
         """Directory of the CommitLog."""
@@ -334,6 +347,7 @@ class StoreConfig:
                 raise ConfigError(f"{declared.metadata['key']}={value}: allowed are {', '.join(allowed)}")
         parse_delay_levels(self.message_delay_level)
         delete_hours(self.delete_when)
+        delete_hours(self.timer_check_metrics_when, "timerCheckMetricsWhen")
         if index_file_bytes(self.max_hash_slot_num, self.max_index_num) > _MAX_FILE_BYTES:
             raise ConfigError("maxHashSlotNum and maxIndexNum: an index file may have at most 2147483647 bytes")
 
@@ -352,12 +366,12 @@ def parse_delay_levels(text: str) -> list[int]:
     return delays
 
 
-def delete_hours(text: str) -> frozenset[int]:
-    """The hours of the day of deleteWhen: ``04`` or ``04;16``.
+def delete_hours(text: str, key: str = "deleteWhen") -> frozenset[int]:
+    """The hours of the day of `key`: ``04`` or ``04;16``.
 
     Raises `ConfigError`.  Source: RocketMQ 5.3.3, `UtilAll.isItTimeToDo`.
     """
     hours = [word.strip() for word in text.split(";")]
     if not all(word.isascii() and word.isdigit() and int(word) < 24 for word in hours):
-        raise ConfigError(f"deleteWhen={text}: allowed are hours from 00 to 23, several separated by ;")
+        raise ConfigError(f"{key}={text}: allowed are hours from 00 to 23, several separated by ;")
     return frozenset(map(int, hours))

@@ -45,7 +45,7 @@ def message_routes(core: BrokerCore, transactions: Transactions, pulls: PullProc
     )  # fmt: skip
     tags_codes = TagsCodes(config.store.message_delay_level)
     unique_keys = UniqueKeys(store.store_host[:-4], os.getpid(), core.random_below(1 << 31), clock)
-    intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys)
+    intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, core.timer_intake)
     admission = SendAdmission(config, topics, core.random_below)
     return [
         *SendProcessor(config, store, admission, intake, waits, clock).routes(),

@@ -22,6 +22,7 @@ from broker.processors.send import SendProcessor
 from broker.queue_locks import QueueLocks
 from broker.send_admission import SendAdmission
 from broker.subscription_groups import SubscriptionGroups
+from broker.timer.timer_intake import TimerIntake
 from broker.topics import TopicTable
 from remoting.bodies.group import SubscriptionGroupTable
 from remoting.bodies.topic import TopicConfig, TopicConfigTable
@@ -165,8 +166,9 @@ async def hot_path(
     waits = ConfirmWaits(message_store, SystemClock(), loop.call_later)
     keys = UniqueKeys(bytes((10, 1, 2, 3)), 1, 1, clock)
     tags_codes = TagsCodes(config.store.message_delay_level)
-    intake = MessageIntake(config, topics, groups, locks, tags_codes, keys)
     below = random.Random(7).randrange
+    timer = TimerIntake(config, SystemClock(), below)
+    intake = MessageIntake(config, topics, groups, locks, tags_codes, keys, timer)
     sends = SendProcessor(config, message_store, SendAdmission(config, topics, below), intake, waits, clock)
     filters = ConsumerFilters(config, ConfigFile(settings / "consumerFilter.json", ConsumerFilterTable), clock)
     consumers.on_subscribed.append(filters.subscribed)

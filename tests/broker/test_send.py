@@ -282,8 +282,8 @@ async def test_a_level_beyond_the_last_is_the_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"])
-async def test_a_timer_message_is_refused_by_name(tmp_path: Path, name: str) -> None:
-    async with hot_path(tmp_path) as path:
+async def test_a_timer_message_is_refused_by_name_without_a_wheel(tmp_path: Path, name: str) -> None:
+    async with hot_path(tmp_path, store={"timer_wheel_enable": False}) as path:
         response = await path.send(properties=properties(**{name: "5000"}))
         assert response.code == ResponseCode.SYSTEM_ERROR
         assert response.remark == "accurate timer message is not enabled, timerWheelEnable is false"

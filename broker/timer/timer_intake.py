@@ -1,0 +1,170 @@
+"""Messages for a time of their own: what a producer asks for becomes a message of the wheel's topic.
+
+A producer names a delay (TIMER_DELAY_SEC, TIMER_DELAY_MS) or a time (TIMER_DELIVER_MS).  The message goes to queue 0 of
+rmq_sys_wheel_timer, with the end of its delay in TIMER_OUT_MS and its real place in REAL_TOPIC and REAL_QID.
+Source: RocketMQ 5.3.3, `HookUtils.handleScheduleMessage`, `transformTimerMessage`,
+`SendMessageProcessor.handlePutMessageResult`, `TimerMessageStore.isReject`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from broker.live_config import LiveConfig
+from remoting import message_properties as names
+from remoting.codes import ResponseCode
+from sprocket.common.clock import Clock
+from sprocket.common.errors import RequestError
+from store.timer.timer_config import TIMER_TOPIC
+
+TIMER_NAMES: Final = (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
+_JAVA_LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+@dataclass(frozen=True)
+class TimerRules:
+    """What is taken, and how it is rounded."""
+
+    is_enabled: bool
+    slot_ms: int
+    max_delay_ms: int
+    congest_num_each_slot: int
+
+    @classmethod
+    def of(cls, config: LiveConfig) -> "TimerRules":
+        """The rules as the configuration is now."""
+        store = config.store
+        return cls(
+            store.timer_wheel_enable, store.slot_ms, store.timer_max_delay_sec * 1000, store.timer_congest_num_each_slot
+        )
+
+
+def is_timer_message(topic: str, properties: Mapping[str, str]) -> bool:
+    """Whether a message without delay level names a time and has not been through the wheel."""
+    return (
+        any(name in properties for name in TIMER_NAMES)
+        and names.TIMER_OUT_MS not in properties
+        and topic != TIMER_TOPIC
+    )
+
+
+def requested_ms(properties: Mapping[str, str], now_ms: int) -> int:
+    """The time in ms that the properties of a timer message name.  Raises ValueError for what is no number."""
+    if names.TIMER_DELAY_SEC in properties:
+        return now_ms + _number(properties[names.TIMER_DELAY_SEC]) * 1000
+    if names.TIMER_DELAY_MS in properties:
+        return now_ms + _number(properties[names.TIMER_DELAY_MS])
+    return _number(properties[names.TIMER_DELIVER_MS])
+
+
+def _number(text: str) -> int:
+    if not _JAVA_LONG.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
+def slot_time_ms(deliver_ms: int, slot_ms: int) -> int:
+    """The slot of a delivery time: the last one that begins before it, for a slot is delivered when it is over."""
+    return (deliver_ms - 1) // slot_ms * slot_ms
+
+
+def is_congested(count: int, congest_num_each_slot: int, random_below: Callable[[int], int]) -> bool:
+    """Whether a slot with `count` messages refuses one more: at random above the limit, always at twice the limit.
+
+    The chance sinks towards twice the limit, as it does in the reference.
+    """
+    if count <= congest_num_each_slot:
+        return False
+    if count >= congest_num_each_slot * 2:
+        return True
+    excess = count - congest_num_each_slot
+    return random_below(1000) > 1000 * excess / (congest_num_each_slot + 0.1)
+
+
+def timer_message(
+    topic: str,
+    queue_id: int,
+    properties: dict[str, str],
+    deliver_ms: int,
+    now_ms: int,
+    rules: TimerRules,
+    is_rejected: Callable[[int], bool] = lambda slot_time: False,
+) -> tuple[str, int]:
+    """Make `properties` those of a message for `deliver_ms`; return the topic and queue that it goes to.
+
+    A time that is past changes nothing: the message goes straight to `topic`.  Raises RequestError as the reference
+    refuses: the wheel is off, the delay is too long, the slot is full, or a message that is past would be recalled.
+    """
+    check_enabled(rules)
+    if deliver_ms <= now_ms:
+        if names.TIMER_DEL_UNIQKEY in properties:
+            raise illegal(rules)
+        return topic, queue_id
+    if deliver_ms - now_ms > rules.max_delay_ms:
+        raise illegal(rules)
+    slot_time = slot_time_ms(deliver_ms, rules.slot_ms)
+    if is_rejected(slot_time):
+        limit = rules.congest_num_each_slot
+        remark = (
+            f"timer message is under flow control, max num limit is {limit * 2} or the current value is greater than "
+            f"{limit} and less than {limit * 2}, trigger random flow control"
+        )
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+    properties[names.TIMER_OUT_MS] = str(slot_time)
+    properties[names.REAL_TOPIC] = topic
+    properties[names.REAL_QUEUE_ID] = str(queue_id)
+    return TIMER_TOPIC, 0
+
+
+def check_enabled(rules: TimerRules) -> None:
+    """Raises RequestError if there is no wheel."""
+    if not rules.is_enabled:
+        remark = "accurate timer message is not enabled, timerWheelEnable is false"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def illegal(rules: TimerRules) -> RequestError:
+    """The refusal of a time that cannot be."""
+    remark = (
+        f"timer message illegal, the delay time should not be bigger than the max delay {rules.max_delay_ms}ms; or if "
+        "set del msg, the delay time should be bigger than the current time"
+    )
+    return RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+
+class TimerIntake:
+    """The same with the clock and the configuration of a broker.  Lives in the event loop's thread."""
+
+    def __init__(self, config: LiveConfig, clock: Clock, random_below: Callable[[int], int]) -> None:
+        self._config = config
+        self._clock = clock
+        self._random_below = random_below
+        # How many messages the slot of a time holds; the wheel puts itself here.
+        self.count_at: Callable[[int], int] = lambda slot_time: 0
+
+    def place(self, topic: str, queue_id: int, properties: dict[str, str]) -> tuple[str, int]:
+        """Where a message with `properties` goes that has no delay level; see `timer_message`."""
+        if not is_timer_message(topic, properties):
+            return topic, queue_id
+        rules = TimerRules.of(self._config)
+        check_enabled(rules)
+        try:
+            deliver_ms = requested_ms(properties, self._clock.wall_ms())
+        except ValueError:
+            raise illegal(rules) from None
+        return self._timed(topic, queue_id, properties, deliver_ms, rules)
+
+    def place_at(self, topic: str, queue_id: int, properties: dict[str, str], deliver_ms: int) -> tuple[str, int]:
+        """Where a message of the broker's own goes that is to be delivered at `deliver_ms`; see `timer_message`."""
+        properties[names.TIMER_DELIVER_MS] = str(deliver_ms)
+        return self._timed(topic, queue_id, properties, deliver_ms, TimerRules.of(self._config))
+
+    def _timed(
+        self, topic: str, queue_id: int, properties: dict[str, str], deliver_ms: int, rules: TimerRules
+    ) -> tuple[str, int]:
+        def is_rejected(slot_time: int) -> bool:
+            count = self.count_at(slot_time)
+            return is_congested(count, rules.congest_num_each_slot, self._random_below)
+
+        return timer_message(topic, queue_id, properties, deliver_ms, self._clock.wall_ms(), rules, is_rejected)

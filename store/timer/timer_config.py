@@ -1,0 +1,72 @@
+"""What the timer wheel can be told: the timer keys of RocketMQ's `MessageStoreConfig` that it honours.
+
+`store.config.StoreConfig` inherits them, as in RocketMQ they are keys of the store.
+Source of names and defaults: RocketMQ 5.3.3, `MessageStoreConfig`, `TimerMessageStore`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+# `TimerMessageStore.TIMER_WHEEL_TTL_DAY`, `DAY_SECS`, `TIMER_BLANK_SLOTS`
+SLOTS_TOTAL: Final = 7 * 24 * 3600
+BLANK_SLOTS: Final = 60
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+_MAX_INT: Final = (1 << 31) - 1
+_PRECISIONS_MS: Final = (100, 200, 500, 1000)
+
+
+def _int(key: str, default: int, doc: str, minimum: int, unit: str = "", *, mutable: bool = False) -> int:
+    metadata = {"key": key, "doc": doc, "minimum": minimum, "maximum": _MAX_INT, "unit": unit, "mutable": mutable}
+    return field(default=default, metadata=metadata)
+
+
+def _bool(key: str, default: bool, doc: str, *, mutable: bool = False) -> bool:
+    return field(default=default, metadata={"key": key, "doc": doc, "mutable": mutable})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimerConfig:
+    """The timer wheel's part of a store's configuration."""
+
+    timer_wheel_enable: bool = _bool(
+        "timerWheelEnable", True, "Take messages with a delay or a delivery time of their own; else they are refused."
+    )
+    timer_precision_ms: int = _int(
+        "timerPrecisionMs", 1000, "Width of a slot of the wheel; taken as 100, 200, 500 or 1000.", 1, "ms"
+    )
+    timer_max_delay_sec: int = _int(
+        "timerMaxDelaySec", 3 * 24 * 3600, "Messages with a longer delay are refused.", 1, "s", mutable=True
+    )
+    timer_roll_window_slot: int = _int(
+        "timerRollWindowSlot",
+        2 * 24 * 3600,
+        "A message that is due later than so many slots is written to the CommitLog again on its way, so that its "
+        "file may expire; below 2 the whole wheel.",
+        0,
+    )
+    timer_congest_num_each_slot: int = _int(
+        "timerCongestNumEachSlot",
+        _MAX_INT,
+        "With more messages in a slot some are refused; with twice as many all.",
+        1,
+        mutable=True,
+    )
+    timer_check_metrics_when: str = field(
+        default="05",
+        metadata={
+            "key": "timerCheckMetricsWhen",
+            "doc": "Hours of the day, separated by ;, in which they are counted anew.",
+        },
+    )
+
+    @property
+    def slot_ms(self) -> int:
+        """`timer_precision_ms` as RocketMQ rounds it: down to 100, 200, 500 or 1000, and up to 100."""
+        return max(precision for precision in _PRECISIONS_MS if precision <= max(self.timer_precision_ms, 100))
+
+    @property
+    def roll_window_ms(self) -> int:
+        """How far ahead a message is put into the wheel at the most."""
+        most = SLOTS_TOTAL - BLANK_SLOTS
+        slots = self.timer_roll_window_slot
+        return (slots if 2 <= slots <= most else most) * self.slot_ms
