@@ -47,9 +47,10 @@ lint: setup ## ruff, mypy --strict, import-linter, tidy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy
 
-docs: setup ## Write docs/configuration.md and docs/format.md from the code
+docs: setup ## Write docs/configuration.md, docs/format.md and docs/compatibility.md from the code
 	$(BIN)/python -m sprocket.cli.configuration_page docs/configuration.md
 	$(BIN)/python -m sprocket.cli.format_page docs/format.md
+	$(BIN)/python -m sprocket.cli.compatibility_page docs/compatibility.md
 
 lock: setup ## Write requirements.lock from what .venv holds now
 	@{ grep '^#' requirements.lock; $(PIP) freeze --all --exclude pip --exclude sprocket-mq --exclude-editable | grep '==' | sort -f; } > requirements.lock.new

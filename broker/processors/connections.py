@@ -1,18 +1,31 @@
 """Who is connected, and questions that the broker passes on to a consumer.
 
-Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getConsumerConnectionList`, `callConsumer` and others.
+Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getConsumerConnectionList`, `callConsumer` and others,
+`Broker2Client.getConsumeStatus`.
 """
 
-from broker.clients import ConsumerRegistry, ProducerRegistry
+import asyncio
+import logging
+
+from broker.clients import ConsumerRegistry, Member, ProducerRegistry
 from broker.live_config import LiveConfig
 from broker.message_id import decode_offset_message_id
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
-from remoting.bodies.client import ConsumerConnection, ProducerConnection, ProducerInfo, ProducerTableInfo
+from remoting.bodies.client import (
+    ConsumerConnection,
+    MessageQueue,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+    by_queue,
+)
+from remoting.bodies.consumption import GetConsumerStatusBody
 from remoting.client import ConnectionLost, RemotingTimeout
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Buffer, Request, Response
-from remoting.fastjson import dumps
+from remoting.fastjson import dumps, loads
+from remoting.headers.admin import GetConsumerStatusRequestHeader
 from remoting.headers.base import Header
 from remoting.headers.client import (
     ConsumeMessageDirectlyRequestHeader,
@@ -23,10 +36,17 @@ from remoting.headers.client import (
 )
 from remoting.routes import Action, Resource, Route
 from sprocket.common.clock import Clock
+from sprocket.common.errors import ProtocolError
 from store.message_store import MessageStore
 
-# `Broker2Client.callClient`
+logger = logging.getLogger(__name__)
+
+# `Broker2Client.callClient`, `getConsumeStatus`
 _CALL_TIMEOUT_S = 10.0
+_STATUS_TIMEOUT_S = 5.0
+# V3_1_8_SNAPSHOT and V3_0_7_SNAPSHOT: the first clients that answer.
+_FIRST_VERSION = 62
+_FIRST_STATUS_VERSION = 28
 
 
 class ConnectionProcessor:
@@ -72,6 +92,10 @@ class ConnectionProcessor:
             Route(
                 code.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequestHeader, self.consume_directly,
                 group, Action.SUB,
+            ),
+            Route(
+                code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatusRequestHeader, self.consumer_status,
+                group, Action.UPDATE,
             ),
         ]  # fmt: skip
 
@@ -146,6 +170,12 @@ class ConnectionProcessor:
         member = None if group is None else group.find_member(client_id)
         if member is None:
             return Response(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
+        if member.version < _FIRST_VERSION:
+            remark = (
+                f"The Consumer <{client_id}> Version <{member.version}> too low to finish, "
+                "please upgrade it to V3_1_8_SNAPSHOT"
+            )
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
         try:
             answer = await member.channel.request(code, header, body, timeout_s=_CALL_TIMEOUT_S)
         except RemotingTimeout as error:
@@ -155,3 +185,40 @@ class ConnectionProcessor:
             remark = f"invoke consumer <{group_name}> <{client_id}> Exception: {error}"
             return Response(ResponseCode.SYSTEM_ERROR, remark)
         return Response(answer.code, answer.remark, answer.ext_fields, answer.body)
+
+    async def consumer_status(self, request: Request[GetConsumerStatusRequestHeader]) -> Response:
+        """Where each member of a group, or one of them, is in the queues that it holds of a topic.
+
+        A member that does not answer is left out.
+        """
+        header = request.header
+        wanted = (header.client_addr or "").strip()
+        group = self._consumers.group(header.group)
+        if group is None:
+            remark = f"No Any Consumer online in the consumer group: [{header.group}]"
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        members = [member for member in group.members.values() if wanted in ("", member.client_id)]
+        for member in members:
+            if member.version < _FIRST_STATUS_VERSION:
+                remark = f"the client does not support this feature. version={member.version}"
+                return Response(ResponseCode.SYSTEM_ERROR, remark)
+        question = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
+        tables = await asyncio.gather(*(_positions(member, question) for member in members))
+        found = {member.client_id: table for member, table in zip(members, tables, strict=True) if table is not None}
+        return Response(body=dumps(GetConsumerStatusBody[MessageQueue](consumer_table=found)))
+
+
+async def _positions(member: Member, question: GetConsumerStatusRequestHeader) -> dict[MessageQueue, int] | None:
+    """What the member answers; None if it does not, or refuses."""
+    try:
+        answer = await member.channel.request(
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question, timeout_s=_STATUS_TIMEOUT_S
+        )
+        if answer.code != ResponseCode.SUCCESS or not answer.body:
+            return None
+        return by_queue(loads(answer.body, GetConsumerStatusBody[str]).message_queue_table)
+    except (RemotingTimeout, ConnectionLost, ProtocolError) as error:
+        logger.warning(
+            "event=no_consumer_status group=%s client=%s reason=%r", question.group, member.client_id, str(error)
+        )
+        return None

@@ -12,7 +12,7 @@ from broker.server import Broker
 from remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse, Request
+from remoting.command import ReceivedResponse, Request, Response
 from remoting.fastjson import dumps
 from remoting.headers.admin import CreateTopicRequestHeader
 from remoting.headers.base import Header
@@ -72,19 +72,26 @@ def create(topic: str = TOPIC, **changes: Any) -> CreateTopicRequestHeader:
 
 @dataclass
 class TestClient:
-    """One connection to the broker; `asked` are the requests that the broker sent in turn."""
+    """One connection to the broker; `asked` are the requests that the broker sent in turn.
+
+    Those of a code in `answers` are answered, unless the answer is None.
+    """
 
     __test__ = False
 
     address: str
     asked: list[Request[Any]] = field(default_factory=list)
+    answers: dict[RequestCode, Response | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        routes = [
-            Route(code, NoHeader, lambda request: self.asked.append(request), Resource.NONE, Action.NONE)
-            for code in _CLIENT_CODES
-        ]
-        self.remoting = RemotingClient(routes)
+        codes = {*_CLIENT_CODES, *self.answers}
+        self.remoting = RemotingClient(
+            [Route(code, NoHeader, self._take, Resource.NONE, Action.NONE) for code in codes]
+        )
+
+    def _take(self, request: Request[Any]) -> Response | None:
+        self.asked.append(request)
+        return self.answers.get(RequestCode(request.code))
 
     async def ask(self, code: int, header: Header | None = None, body: bytes = b"") -> ReceivedResponse:
         return await self.remoting.invoke(self.address, code, header, body)

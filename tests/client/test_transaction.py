@@ -85,6 +85,7 @@ async def test_consumers_see_what_was_committed(broker: Broker, topic: str) -> N
 
 
 async def test_the_broker_asks_about_what_nobody_ended(broker: Broker, topic: str) -> None:
+    """CHECK_TRANSACTION_STATE, until an answer comes."""
     asked: list[str] = []
 
     async def checker(message: ReceivedMessage) -> TransactionState:

@@ -35,6 +35,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/testing/broker.py", "disk"): "edge: reads the log of the broker that it started",
     # sprocket.cli
     ("sprocket/cli/configuration_page.py", "disk"): "writes docs/configuration.md",
+    ("sprocket/cli/compatibility_page.py", "disk"): "reads sources and tests, writes docs/compatibility.md",
     ("sprocket/cli/format_page.py", "disk"): "writes docs/format.md",
     ("sprocket/cli/store_dump.py", "disk"): "a closed pipe behind `dump` becomes /dev/null",
     ("sprocket/cli/mqadmin_message.py", "disk"): "edge: bodies of messages go to files, as RocketMQ's tool has it",

@@ -35,6 +35,11 @@ async def test_a_broker_registers_and_a_client_finds_its_topic(site: Site) -> No
     assert sorted(loads(topics.body, TopicList).topic_list) == ["t", "u"]
 
 
+async def test_a_cluster_without_brokers_is_described_all_the_same(site: Site) -> None:
+    answer = await site.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+    assert json.loads(answer.body) == {"brokerAddrTable": {}, "clusterAddrTable": {}}
+
+
 async def test_a_slave_hears_where_its_master_is(site: Site) -> None:
     await site.register()
     answer = (await site.register(header(addr=SLAVE, broker_id=1))).header(RegisterBrokerResponseHeader)

@@ -1,0 +1,82 @@
+"""Request codes of RocketMQ that nothing here answers, each with its reason.
+
+The one place that says so: docs/compatibility.md shows the reasons, and tests hold the table to the routes of
+broker, name server and client.  A code that gets a route leaves this table.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from remoting.codes import RequestCode as Code
+
+
+def _by_reason(*groups: tuple[str, Iterable[Code]]) -> dict[Code, str]:
+    return {code: reason for reason, codes in groups for code in codes}
+
+
+def _named(*prefixes: str) -> list[Code]:
+    return [code for code in Code if code.name.startswith(prefixes)]
+
+
+UNSUPPORTED: Final = _by_reason(
+    (
+        "No pop consumption yet.",
+        (
+            Code.POP_MESSAGE, Code.ACK_MESSAGE, Code.BATCH_ACK_MESSAGE, Code.PEEK_MESSAGE,
+            Code.CHANGE_MESSAGE_INVISIBLETIME, Code.NOTIFICATION, Code.POLLING_INFO, Code.QUERY_ASSIGNMENT,
+            Code.SET_MESSAGE_REQUEST_MODE, Code.GET_ALL_MESSAGE_REQUEST_MODE,
+        ),
+    ),
+    ("Moves pop's records out of RocksDB, which is not used here.", (Code.POP_ROLLBACK,)),
+    (
+        "No timer wheel yet; the 18 delay levels are served.",
+        (Code.RECALL_MESSAGE, Code.GET_TIMER_CHECK_POINT, Code.GET_TIMER_METRICS),
+    ),
+    (
+        "No replication yet.",
+        (
+            Code.EXCHANGE_BROKER_HA_INFO, Code.RESET_MASTER_FLUSH_OFFSET, Code.GET_BROKER_EPOCH_CACHE,
+            Code.NOTIFY_BROKER_ROLE_CHANGED,
+        ),
+    ),
+    (
+        "No controller: a master is not replaced by itself.",
+        (
+            *_named("CONTROLLER_"), Code.UPDATE_CONTROLLER_CONFIG, Code.GET_CONTROLLER_CONFIG, Code.CLEAN_BROKER_DATA,
+            Code.BROKER_CLOSE_CHANNEL_REQUEST, Code.CHECK_NOT_ACTIVE_BROKER_REQUEST,
+            Code.GET_BROKER_LIVE_INFO_REQUEST, Code.GET_SYNC_STATE_DATA_REQUEST,
+            Code.RAFT_BROKER_HEART_BEAT_EVENT_REQUEST,
+        ),
+    ),
+    ("No access control yet.", _named("AUTH_")),
+    ("One broker in a process; there is no broker container.", (Code.ADD_BROKER, Code.REMOVE_BROKER)),
+    ("No static topics (logical queues that move between brokers).", (Code.UPDATE_AND_CREATE_STATIC_TOPIC,)),
+    (
+        "Reads of old messages are not throttled here, so there is nothing to set.",
+        (
+            Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+            Code.GET_COLD_DATA_FLOW_CTR_INFO, Code.SET_COMMITLOG_READ_MODE,
+        ),
+    ),
+    (
+        "RocksDB is not used here.",
+        (Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON),
+    ),
+    (
+        "Not answered by RocketMQ's own servers either.",
+        (
+            Code.QUERY_BROKER_OFFSET, Code.GET_TOPIC_CONFIG_LIST, Code.GET_TOPIC_NAME_LIST, Code.TRIGGER_DELETE_FILES,
+            Code.GET_CLIENT_CONFIG, Code.SUSPEND_CONSUMER, Code.RESUME_CONSUMER,
+            Code.RESET_CONSUMER_OFFSET_IN_CONSUMER, Code.RESET_CONSUMER_OFFSET_IN_BROKER,
+            Code.ADJUST_CONSUMER_THREAD_POOL, Code.WHO_CONSUME_THE_MESSAGE, Code.REGISTER_FILTER_SERVER,
+            Code.REGISTER_MESSAGE_FILTER_CLASS,
+        ),
+    ),
+    (
+        "Not served yet.",
+        (
+            Code.QUERY_CORRECTION_OFFSET, Code.GET_BROKER_CONSUME_STATS, Code.QUERY_CONSUME_QUEUE,
+            Code.RESUME_CHECK_HALF_MESSAGE,
+        ),
+    ),
+)  # fmt: skip

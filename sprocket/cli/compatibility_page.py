@@ -1,0 +1,131 @@
+"""Writes docs/compatibility.md: what becomes of every request code of RocketMQ.
+
+What is served is read off the routes of a broker, a name server and the client; why something is not, off
+`broker.unsupported_codes`; the tests are the files that name the code.  Run as
+``python -m sprocket.cli.compatibility_page <file>`` (`make docs`); a test compares the file with it.
+"""
+
+import ast
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from broker.config import BrokerConfig
+from broker.server import Broker
+from broker.unsupported_codes import UNSUPPORTED
+from namesrv.config import NamesrvConfig
+from namesrv.server import NameServer
+from remoting.codes import RequestCode
+from store.config import StoreConfig
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+# Where the tests of a server are, the nearest first; any other folder of tests comes after.
+_FOLDERS: Final = {"broker": "broker", "name server": "namesrv", "client": "client"}
+# These name codes without asking for them.
+_NO_TESTS: Final = ("test_routes.py", "test_compatibility_page.py")
+_SHOWN_TESTS: Final = 2
+
+_HEAD: Final = """\
+# Compatibility
+
+Written by `make docs` from the routes in the code; do not edit.
+
+Every request code of Apache RocketMQ 5.3.3: whether Sprocket serves it, what does, and a test that asks for it.
+A server answers a code that it does not serve with REQUEST_CODE_NOT_SUPPORTED and the code's name.
+
+"""
+
+
+class Row(NamedTuple):
+    """One request code: who serves it, or why nobody does, and the test files that name it."""
+
+    code: RequestCode
+    servers: tuple[str, ...]
+    reason: str
+    tests: tuple[str, ...]
+
+
+def rows(root: Path = ROOT) -> list[Row]:
+    """Every code, by number; `root` is the project's folder."""
+    served = served_codes(root)
+    tests = files_naming_codes(root)
+    made = []
+    for code in sorted(RequestCode):
+        servers = tuple(name for name, codes in served.items() if code in codes)
+        folders = [_FOLDERS[name] for name in servers]
+        found = sorted(tests.get(code, ()), key=lambda path: (_distance(path, folders), path))
+        made.append(Row(code, servers, "" if servers else UNSUPPORTED.get(code, ""), tuple(found)))
+    return made
+
+
+def served_codes(root: Path = ROOT) -> Mapping[str, frozenset[RequestCode]]:
+    """The codes that each kind of peer has a route for."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=0, namesrv_addr="")
+        broker = Broker(config, StoreConfig(store_path_root_dir=Path(folder) / "store"))
+        name_server = NameServer(NamesrvConfig(kv_config_path=Path(folder) / "kvConfig.json"))
+        return {
+            "broker": frozenset(route.code for route in broker.routes.routes),
+            "name server": frozenset(route.code for route in name_server.routes.routes),
+            "client": frozenset(_codes_in_routes((root / "sprocket" / "client").glob("*.py"))),
+        }
+
+
+def _codes_in_routes(files: Iterable[Path]) -> set[RequestCode]:
+    """Codes that stand in a function which makes a route: a client's routes depend on what it is opened for."""
+    codes = set()
+    for file in files:
+        for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef) and any(_is_route(node) for node in ast.walk(function)):
+                names = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
+                codes |= {RequestCode[name] for name in names & RequestCode.__members__.keys()}
+    return codes
+
+
+def _is_route(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Route"
+
+
+def files_naming_codes(root: Path = ROOT) -> dict[RequestCode, list[str]]:
+    """Test files that name a code, as paths under `root`."""
+    found: dict[RequestCode, list[str]] = {}
+    for file in (root / "tests").rglob("test_*.py"):
+        if file.name in _NO_TESTS:
+            continue
+        words = set(re.findall(r"[A-Z][A-Z0-9_]+", file.read_text(encoding="utf-8")))
+        for name in words & RequestCode.__members__.keys():
+            found.setdefault(RequestCode[name], []).append(file.relative_to(root).as_posix())
+    return found
+
+
+def _distance(path: str, folders: list[str]) -> int:
+    folder = path.split("/")[1]
+    return folders.index(folder) if folder in folders else len(folders)
+
+
+def page(root: Path = ROOT) -> str:
+    """The whole text of docs/compatibility.md."""
+    table = rows(root)
+    done = sum(bool(row.servers) for row in table)
+    parts = [_HEAD, f"{done} of {len(table)} codes are served.\n\n"]
+    parts += ["| Code | Name | Status | Served by | Test |\n|---:|---|---|---|---|\n"]
+    return "".join([*parts, *(_line(row) for row in table)])
+
+
+def _line(row: Row) -> str:
+    status = "done" if row.servers else f"not supported: {row.reason}"
+    tests = [f"[{path.removeprefix('tests/')}](../{path})" for path in row.tests[:_SHOWN_TESTS]] if row.servers else []
+    return f"| {int(row.code)} | {row.code.name} | {status} | {', '.join(row.servers)} | {', '.join(tests)} |\n"
+
+
+def main() -> int:
+    """Write the page to the file named by the first argument."""
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
