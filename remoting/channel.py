@@ -148,6 +148,7 @@ class RemotingChannel(asyncio.Protocol):
 
     def _handle(self, frames: list[Frame] | tuple[()]) -> None:
         self._reading = True
+        is_grouped = False
         try:
             if self._backlog:
                 self._backlog.extend(frames)
@@ -156,6 +157,10 @@ class RemotingChannel(asyncio.Protocol):
             index, count = 0, len(frames)
             while index < count:
                 index = self._serve_next(frames, index)
+                if not is_grouped and index + 1 < count:
+                    # One read brought requests for several handlers: a batch each, where their order allows it.
+                    frames = self._table.grouped(frames, index)
+                    is_grouped = True
                 if self._out_bytes > limits.WRITE_PAUSE_BYTES:
                     self._flush()
                     if self.stalled_at is not None or self.is_closed:

@@ -141,6 +141,32 @@ class RouteTable:
                     return entry, usual
         return self._decode_slowly(frame)
 
+    def grouped(self, frames: Sequence[Frame], start: int) -> list[Frame]:
+        """`frames`, where those from `start` on that alternate between batch handlers stand handler by handler.
+
+        What one handler gets keeps its order, and nothing passes a frame that is for no batch handler.
+        """
+        result = list(frames[:start])
+        groups: dict[BatchHandler, list[Frame]] = {}
+        for index in range(start, len(frames)):
+            entry = self._entry_of(frames[index])
+            if entry is None or entry.batch is None:
+                for group in groups.values():
+                    result += group
+                result += frames[index:]
+                return result
+            groups.setdefault(entry.batch, []).append(frames[index])
+        for group in groups.values():
+            result += group
+        return result
+
+    def _entry_of(self, frame: Frame) -> Entry | None:
+        """Where a frame goes, as far as its first bytes tell."""
+        serialization, header, _ = frame
+        if serialization == JSON:
+            return self._by_prefix.get(header[:_PREFIX_BYTES])
+        return self.entries.get(int.from_bytes(header[:_BINARY_CODE_BYTES], "big"))
+
     def decode_run(self, entry: Entry, first: Frame, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
         """Append the requests of `frames` to `run`, up to the first that does not go where `run` goes.
 

@@ -58,7 +58,7 @@ def started(engine: str, directory: Path, *, sync_flush: bool) -> Iterator[Runni
 
 
 def _cluster(engine: str, directory: Path, flush: str) -> Cluster:
-    properties = {"flushDiskType": flush}
+    properties = {"flushDiskType": flush, "enablePropertyFilter": "true"}
     if engine == "sprocket":
         return SprocketCluster(directory, properties=properties)
     try:

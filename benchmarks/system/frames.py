@@ -3,42 +3,70 @@
 Source: RocketMQ 5.3.3, `MQClientAPIImpl.sendMessage`, `SendMessageRequestHeaderV2`, `PullMessageRequestHeader`.
 """
 
+import time
+
 from tests.compat import wire
 
 PULL_BATCH = 32
 QUEUES = 4
 # Every slot's opaque has as many digits, so that every frame of a workload is of one size.
 FIRST_OPAQUE = 100_000
-_BORN_TIMESTAMP_MS = 1_750_000_000_000
 _OFFSET_MARK = 9_007_199_254_740_991  # stands for the offset in a pull frame until the real one is known
 
 
-def send_frames(topic: str, body_bytes: int, slots: int, serialization: int) -> dict[int, bytes]:
-    """SEND_MESSAGE_V2 frames by opaque; slots take the topic's queues in turn."""
-    frames = {}
+def send_properties(slot: int) -> str:
+    """The properties that every message has; the unique key is the slot's."""
+    return f"UNIQ_KEY\x017F0000010B2A18B4AAC2{slot:012X}\x02WAIT\x01true\x02TAGS\x01TagA\x02"
+
+
+def value_property(slot: int) -> str:
+    """A property that an expression can ask for: 00 to 99."""
+    return f"a\x01{slot % 100:02d}\x02"
+
+
+def sends(topic: str, body_bytes: int, slots: int, properties: str = "") -> list[tuple[dict[str, str], bytes]]:
+    """Fields and body of a SEND_MESSAGE_V2 for each slot; slots take the topic's queues in turn."""
     body = bytes(97 + index % 26 for index in range(body_bytes))
-    for slot in range(slots):
-        properties = f"UNIQ_KEY\x017F0000010B2A18B4AAC2{slot:012X}\x02WAIT\x01true\x02TAGS\x01TagA\x02"
-        fields = {
-            "a": "bench-producer",
-            "b": topic,
-            "c": "TBW102",
-            "d": "4",
-            "e": str(slot % QUEUES),
-            "f": "0",
-            "g": str(_BORN_TIMESTAMP_MS),
-            "h": "0",
-            "i": properties,
-            "j": "0",
-            "k": "false",
-            "m": "false",
-        }
+    # A half message that is older than the store's files may be is given up at the next check.
+    born_ms = time.time_ns() // 1_000_000
+    return [
+        (
+            {
+                "a": "bench-producer",
+                "b": topic,
+                "c": "TBW102",
+                "d": "4",
+                "e": str(slot % QUEUES),
+                "f": "0",
+                "g": str(born_ms),
+                "h": "0",
+                "i": send_properties(slot) + properties,
+                "j": "0",
+                "k": "false",
+                "m": "false",
+            },
+            body,
+        )
+        for slot in range(slots)
+    ]
+
+
+def send_frames(
+    topic: str, body_bytes: int, slots: int, serialization: int, *, with_values: bool = False
+) -> dict[int, bytes]:
+    """SEND_MESSAGE_V2 frames by opaque, each with a `value_property` if asked for."""
+    frames = {}
+    for slot, (fields, body) in enumerate(sends(topic, body_bytes, slots)):
         opaque = FIRST_OPAQUE + slot
+        if with_values:
+            fields["i"] += value_property(slot)
         frames[opaque] = wire.request(wire.SEND_MESSAGE_V2, opaque, fields, body, serialization=serialization)
     return frames
 
 
-def pull_parts(topic: str, index: int, opaque: int) -> tuple[bytes, bytes]:
+def pull_parts(
+    topic: str, index: int, opaque: int, expression: str = "*", expression_type: str = "TAG"
+) -> tuple[bytes, bytes]:
     """The header of a PULL_MESSAGE (JSON, not held) before and after its queue offset; slots take queues in turn."""
     fields = {
         "consumerGroup": "bench-consumer",
@@ -49,9 +77,9 @@ def pull_parts(topic: str, index: int, opaque: int) -> tuple[bytes, bytes]:
         "sysFlag": "4",  # the subscription is in the request
         "commitOffset": "0",
         "suspendTimeoutMillis": "15000",
-        "subscription": "*",
+        "subscription": expression,
         "subVersion": "0",
-        "expressionType": "TAG",
+        "expressionType": expression_type,
     }
     frame = wire.request(wire.PULL_MESSAGE, opaque, fields)
     before, after = frame[8:].split(str(_OFFSET_MARK).encode())

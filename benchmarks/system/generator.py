@@ -4,11 +4,15 @@ Frames are made before the clock runs, codes and opaques of all answers are chec
 on the spot, or the same in Python where there is no compiler; its ceiling is what it reaches against `sink`.
 """
 
-from benchmarks.system import loop_c, loop_python, native
+import time
+
+from benchmarks.system import exchanges, loop_c, loop_exchange, loop_python, native
 from benchmarks.system.frames import PULL_BATCH, QUEUES
 from benchmarks.system.workload import LoadError, Result, Workload
 from tests.compat import wire
 
+# As `tests.compat.cluster` names its first broker.
+BROKER_NAME = "broker-a"
 LOOPS = ("auto", "c", "python")
 
 
@@ -19,20 +23,40 @@ def loop_name(choice: str = "auto") -> str:
 
 def run(address: str, topic: str, workload: Workload, seconds: float, loop: str = "auto") -> Result:
     """Runs the workload for so long against `127.0.0.1:port`.  Raises LoadError, OSError."""
+    if workload.is_exchange:
+        return loop_exchange.run(address, _exchange(address, topic, workload), seconds)
     offsets: list[int] = []
     last_offset = 0
     if workload.kind == "pull":
-        last_offset = _last_offset(address, topic)
-        count = workload.connections * workload.slots
-        offsets = [index * last_offset // count for index in range(count)]
+        offsets, last_offset = _places(address, topic, workload)
     inner = loop_c.run if loop_name(loop) == "c" else loop_python.run
     return inner(address, topic, workload, seconds, offsets, last_offset)
 
 
-def store(address: str, topic: str, body_bytes: int, messages: int, loop: str = "auto") -> None:
+def store(
+    address: str, topic: str, body_bytes: int, messages: int, loop: str = "auto", *, with_values: bool = False
+) -> None:
     """Creates the topic and stores about so many messages in it, evenly over its queues."""
     wire.create_topic(address, topic, QUEUES)
-    run(address, topic, Workload("send", body_bytes, 256, stop_after=messages), 120.0, loop)
+    run(address, topic, Workload("send", body_bytes, 256, stop_after=messages, with_values=with_values), 120.0, loop)
+
+
+def _exchange(address: str, topic: str, workload: Workload) -> exchanges.Exchange:
+    if workload.kind == "transaction":
+        return exchanges.Transactions(topic, workload, address)
+    if workload.kind == "delayed":
+        return exchanges.Delayed(topic, workload, address)
+    if workload.kind == "sql pull":
+        return exchanges.SqlPulls(topic, workload, *_places(address, topic, workload))
+    # A group of its own for every slice: each finds all messages of the topic.
+    return exchanges.Pops(topic, workload, f"bench-pop-{time.time_ns()}", BROKER_NAME)
+
+
+def _places(address: str, topic: str, workload: Workload) -> tuple[list[int], int]:
+    """Where each slot of a pull begins, and the last place from which a whole batch can be had."""
+    last_offset = _last_offset(address, topic)
+    count = workload.connections * workload.slots
+    return [index * last_offset // count for index in range(count)], last_offset
 
 
 def _last_offset(address: str, topic: str) -> int:

@@ -74,7 +74,10 @@ def run(
 def _parts(topic: str, workload: Workload) -> tuple[list[bytes], list[bytes]]:
     """What each slot writes; a pull in two parts, with the offset between them."""
     if workload.kind == "send":
-        frames = list(send_frames(topic, workload.body_bytes, workload.slots, workload.serialization).values())
+        made = send_frames(
+            topic, workload.body_bytes, workload.slots, workload.serialization, with_values=workload.with_values
+        )
+        frames = list(made.values())
         tails: list[bytes] = []
     else:
         pairs = [

@@ -48,7 +48,9 @@ def _connect(
 ) -> "_Connection":
     if workload.kind == "pull":
         return _Puller(address, topic, first, list(offsets), last_offset)
-    frames = send_frames(topic, workload.body_bytes, workload.slots, workload.serialization)
+    frames = send_frames(
+        topic, workload.body_bytes, workload.slots, workload.serialization, with_values=workload.with_values
+    )
     return (_BinarySender if workload.serialization == wire.ROCKETMQ else _JsonSender)(address, frames)
 
 

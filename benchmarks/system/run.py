@@ -21,7 +21,7 @@ from rich.console import Console
 from benchmarks.system import engines, generator, process
 from benchmarks.system.frames import QUEUES
 from benchmarks.system.report import Measurement, Report, Startup, print_report
-from benchmarks.system.workload import LoadError, Workload
+from benchmarks.system.workload import EXCHANGES, LoadError, Workload
 from tests.compat import wire
 from tests.compat.cluster import ClusterError
 
@@ -34,7 +34,9 @@ _PATIENCE_PAUSE_S = 1.0
 _START_WARM_UP = Workload("send", 128, 64)
 _START_WARM_UP_S = {True: 4.0, False: 8.0}
 _WARM_UP_S = 0.3
-_PULL_STOCK = {True: 20_000, False: 60_000}
+# What a topic holds before it is pulled or popped, and how many times that.
+_STOCK = {True: 20_000, False: 60_000}
+_STOCKED = {"pull": 1, "sql pull": 1, "pop and ack": 3}
 
 QUICK = (
     Workload("send", 128, 1),
@@ -54,7 +56,11 @@ FULL = (
 )
 
 
+KINDS = tuple(Workload(kind, 128, 64) for kind in EXCHANGES)
+
+
 @click.command()
+@click.option("--kinds", is_flag=True, help="Transactions, delayed messages, SQL pulls, pops, in place of plain ones.")
 @click.option("--quick", is_flag=True, help="The few workloads that the targets name, in shorter slices.")
 @click.option("--engines", "names", default=",".join(engines.ENGINES), show_default=True, help="Which, in this order.")
 @click.option("--seconds", type=float, help="Length of a slice.  [default: 1 quick, 2 full]")
@@ -64,6 +70,7 @@ FULL = (
 @click.option("--only", default="", help="Only workloads whose name holds this text.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all numbers here; - is stdout.")
 def main(
+    kinds: bool,
     quick: bool,
     names: str,
     seconds: float | None,
@@ -81,7 +88,7 @@ def main(
     unknown = sorted(set(chosen) - set(engines.ENGINES))
     if unknown:
         raise click.BadParameter(f"no engine {', '.join(unknown)}; there are {', '.join(engines.ENGINES)}")
-    workloads = [one for one in (QUICK if quick else FULL) if only in one.name]
+    workloads = [one for one in (KINDS if kinds else QUICK if quick else FULL) if only in one.name]
     seconds = seconds or (1.0 if quick else 2.0)
     rounds = rounds or (5 if quick else 7)
     report = Report(process.machine(), generator.loop_name(loop), seconds, rounds, patience)
@@ -162,10 +169,12 @@ def _warm_up(running: engines.Running, report: Report, seconds: float) -> None:
 
 def _measure(running: engines.Running, workload: Workload, report: Report, *, quick: bool) -> Measurement:
     """Measures once, and again while other processes disturb it and there is patience left; keeps the quietest."""
-    topic = f"bench-{workload.kind}-{workload.body_bytes}"
-    if workload.kind == "pull":
+    topic = f"bench-{workload.kind.replace(' ', '-')}-{workload.body_bytes}"
+    if workload.kind in _STOCKED:
         if topic not in report.stocked.setdefault(running.broker_pid, set()):
-            generator.store(running.address, topic, workload.body_bytes, _PULL_STOCK[quick], report.loop)
+            count = _STOCK[quick] * _STOCKED[workload.kind]
+            with_values = workload.kind == "sql pull"
+            generator.store(running.address, topic, workload.body_bytes, count, report.loop, with_values=with_values)
             report.stocked[running.broker_pid].add(topic)
     else:
         wire.create_topic(running.address, topic, QUEUES)

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tests.compat import wire
+
+EXCHANGES: Final = ("transaction", "delayed", "sql pull", "pop and ack")
 
 
 class LoadError(Exception):
@@ -12,7 +15,7 @@ class LoadError(Exception):
 
 @dataclass(frozen=True)
 class Workload:
-    """What to do: `kind` is send or pull; `outstanding` is the total over all connections.
+    """What to do: `kind` is send, pull, or one of `EXCHANGES`; `outstanding` is the total over all connections.
 
     It ends after its seconds, or when `stop_after` messages are answered (0: no limit).
     """
@@ -24,6 +27,12 @@ class Workload:
     serialization: int = wire.JSON
     sync_flush: bool = False
     stop_after: int = 0
+    with_values: bool = False
+
+    @property
+    def is_exchange(self) -> bool:
+        """Whether it takes several steps and a loop of its own."""
+        return self.kind in EXCHANGES
 
     @property
     def slots(self) -> int:

@@ -54,9 +54,9 @@ class MessageQueueAssignment(msgspec.Struct, rename="camel"):
 
 
 class QueryAssignmentResponseBody(msgspec.Struct, rename="camel"):
-    """Answer to QUERY_ASSIGNMENT."""
+    """Answer to QUERY_ASSIGNMENT; None means that there is no result, and the client stays with what it has."""
 
-    message_queue_assignments: list[MessageQueueAssignment] = []
+    message_queue_assignments: list[MessageQueueAssignment] | None = []
 
 
 class SetMessageRequestModeRequestBody(msgspec.Struct, rename="camel"):

@@ -15,7 +15,7 @@ class PopMessageRequestHeader(Header, kw_only=True):
     max_msg_nums: Int
     invisible_time: Long
     poll_time: Long
-    born_time: Long
+    born_time: Long = 0  # 0 means when it is read
     init_mode: Int  # 0 from the first message, 1 from the end
     exp_type: str | None = None
     exp: str | None = None
