@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     )
     from sprocket.client.client_instance import ClientSettings
     from sprocket.client.compression import Compression
-    from sprocket.client.consumer import Consumer, ConsumeSettings, MessageModel
+    from sprocket.client.consume_settings import ConsumeSettings, MessageModel
+    from sprocket.client.consumer import Consumer
     from sprocket.client.errors import (
         BodyUnreadable,
         BrokerNotFound,
@@ -37,10 +38,12 @@ if TYPE_CHECKING:
         SendFailed,
         TopicNotFound,
     )
+    from sprocket.client.handling import BatchHandler, Handler, ReconsumeLater
     from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
     from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
     from sprocket.client.producer import Producer
     from sprocket.client.pull import PullSettings
+    from sprocket.client.recall import RecallHandle
     from sprocket.client.reply import Reply, make_reply
     from sprocket.client.send_request import SendSettings
     from sprocket.client.start_offset import ConsumeFrom
@@ -56,6 +59,7 @@ __all__ = [
     "AllocateMessageQueueByMachineRoom",
     "AllocateMessageQueueConsistentHash",
     "AllocateMessageQueueStrategy",
+    "BatchHandler",
     "BodyUnreadable",
     "BrokerNotFound",
     "BrokerRefused",
@@ -68,6 +72,7 @@ __all__ = [
     "ConsumeFrom",
     "ConsumeSettings",
     "Consumer",
+    "Handler",
     "IllegalMessage",
     "Message",
     "MessageModel",
@@ -77,7 +82,9 @@ __all__ = [
     "OrderlySettings",
     "Producer",
     "PullSettings",
+    "RecallHandle",
     "ReceivedMessage",
+    "ReconsumeLater",
     "RemotingTimeout",
     "Reply",
     "ReplyTimeout",
@@ -97,8 +104,12 @@ __all__ = [
 
 _EXPORTS = {
     "Consumer": "sprocket.client.consumer",
-    "ConsumeSettings": "sprocket.client.consumer",
-    "MessageModel": "sprocket.client.consumer",
+    "ConsumeSettings": "sprocket.client.consume_settings",
+    "MessageModel": "sprocket.client.consume_settings",
+    "BatchHandler": "sprocket.client.handling",
+    "Handler": "sprocket.client.handling",
+    "ReconsumeLater": "sprocket.client.handling",
+    "RecallHandle": "sprocket.client.recall",
     "PullSettings": "sprocket.client.pull",
     "ConsumeFrom": "sprocket.client.start_offset",
     "SqlFilter": "sprocket.client.subscription",

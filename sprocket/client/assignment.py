@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, `RebalanceImpl.updateProcessQueueTableInRebalance`, `Reb
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 from remoting.bodies.client import MessageQueue
 from sprocket.client.client_instance import ClientInstance
@@ -49,6 +49,10 @@ class Assignment:
     @property
     def queues(self) -> list[MessageQueue]:
         return sorted(self._loops)
+
+    def held(self) -> Iterator[ProcessQueue]:
+        """What is held of each queue."""
+        return (loop.process_queue for loop in list(self._loops.values()))
 
     async def assign(self, topic: str, queues: set[MessageQueue], grace_s: float = 0.0) -> tuple[bool, bool]:
         """Make `queues` those of `topic`; whether all of them are now, and whether any came or went.
@@ -119,6 +123,19 @@ class Assignment:
         if loop is not None and loop.is_waiting and not loop.is_full():
             loop.room.set()
         return True
+
+    async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on from other offsets in those of `offsets` that are held; what was pulled before is void."""
+        async with self._persisting:
+            moved = {queue: offset for queue, offset in offsets.items() if queue in self._loops}
+            for queue in moved:
+                self._loops[queue].process_queue.is_dropped = True
+                self._tasks[queue].cancel()
+            await self._store.persist(moved)
+            for queue, offset in moved.items():
+                if queue in self._loops and not self._is_closed:
+                    logger.warning("event=offset_reset queue=%s offset=%d", queue_name(queue), offset)
+                    self._pull(queue, offset)
 
     async def persist(self) -> None:
         """Commit the offsets of all queues, also unchanged ones: a broker may have lost them in a crash."""

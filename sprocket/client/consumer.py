@@ -1,18 +1,14 @@
 """The consumer: what an application receives with."""
 
-import asyncio
-import inspect
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
-from enum import Enum
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from remoting.bodies.client import ConsumerData, HeartbeatData, MessageQueue, SubscriptionData
+from remoting.bodies.consumption import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from remoting.codes import RequestCode
 from remoting.command import Request
 from remoting.headers.client import NotifyConsumerIdsChangedRequestHeader
@@ -20,43 +16,38 @@ from remoting.routes import Action, Lane, Resource, Route
 from sprocket.client.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from sprocket.client.assignment import Assignment
 from sprocket.client.client_instance import ClientInstance, ClientSettings
+from sprocket.client.consume_settings import ConsumeSettings, MessageModel
+from sprocket.client.consume_stats import ConsumerStats
+from sprocket.client.consume_timeout import give_back_expired
 from sprocket.client.errors import ClientClosed
+from sprocket.client.handling import (
+    BatchHandler,
+    Handler,
+    Handling,
+    as_batch_handler,
+    run_workers,
+    try_directly,
+)
+from sprocket.client.inbox import Inbox
+from sprocket.client.inquiries import Inquiries
 from sprocket.client.message import ReceivedMessage, SendResult
 from sprocket.client.message_back import INNER_PRODUCER_GROUP, MessageBack
 from sprocket.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from sprocket.client.process_queue import ProcessQueue
-from sprocket.client.pull import Puller, PullLoop, PullSettings
+from sprocket.client.pull import Puller, PullLoop
 from sprocket.client.rebalance import Rebalance
 from sprocket.client.reply import Reply, make_reply
 from sprocket.client.request_reply import ReplySender
+from sprocket.client.running_info import properties_of, running_info
 from sprocket.client.send_request import SendSettings, check_topic
 from sprocket.client.sender import Sender
 from sprocket.client.start_offset import ConsumeFrom, StartOffset, consume_from_where
 from sprocket.client.subscription import ALL, SqlFilter, retry_topic, subscription, subscriptions
 from sprocket.client.subscription_check import check_subscriptions
-from sprocket.client.wakeup import Wakeup, pause
+from sprocket.client.wakeup import Wakeup
 from sprocket.common.clock import Clock
 
 logger = logging.getLogger(__name__)
-
-
-class MessageModel(Enum):
-    """Whether members of a group share the messages or each gets all of them."""
-
-    CLUSTERING = "CLUSTERING"
-    BROADCASTING = "BROADCASTING"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConsumeSettings:
-    """How messages are consumed, under RocketMQ's names.  Source: RocketMQ 5.3.3, `DefaultMQPushConsumer`."""
-
-    pull: PullSettings = field(default_factory=PullSettings)
-    max_reconsume_times: int = 16  # then the message goes to the dead-letter topic
-    local_offset_store_dir: Path = field(default_factory=lambda: Path.home() / ".rocketmq_offsets")
-
-
-Handler = Callable[[ReceivedMessage], Awaitable[object] | object]
 
 
 class Consumer:
@@ -71,6 +62,8 @@ class Consumer:
     first that is neither, and pulling stops when too many are.  A message may come more than once: after a `nack`,
     a rebalance, or a crash.  Broker and name server failures are survived without the application's help.
     """
+
+    _is_orderly = False
 
     def __init__(
         self,
@@ -100,7 +93,7 @@ class Consumer:
             client = replace(client, instance_name="DEFAULT")
         self._instance = ClientInstance(
             client,
-            routes=[self._notify_route()],
+            routes=[self._notify_route(), *Inquiries(self).routes()],
             heartbeat=self._heartbeat,
             on_route=lambda route: self._rebalance.due.set() if self._is_started else None,
             heartbeat_to_slaves=True,
@@ -119,8 +112,11 @@ class Consumer:
         )
         self._is_started = False
         self._is_closed = False
-        self._ready: deque[ReceivedMessage] = deque()
-        self._readers: deque[asyncio.Future[None]] = deque()
+        self._inbox = Inbox(self._instance.clock.monotonic)
+        self._stats = ConsumerStats()
+        self._handler: BatchHandler | None = None
+        self._concurrency = 0
+        self._started_ms = 0
         self._retry_topic = retry_topic(group)
         self._back = MessageBack(self._instance, group, self._settings.max_reconsume_times)
         self._replies = ReplySender(Sender(self._instance, INNER_PRODUCER_GROUP, SendSettings()), SendSettings())
@@ -147,9 +143,17 @@ class Consumer:
         start = StartOffset(self._instance, store, self._consume_from)
         self._assignment = self._new_assignment(store, start)
         self._is_started = True
+        self._started_ms = self._instance.clock.wall_ms()
         self._instance.spawn(self._rebalance.run())
+        self._spawn_expiry()
         self._instance.spawn(self._persist_offsets())
         return self
+
+    def _spawn_expiry(self) -> None:
+        expiry = give_back_expired(
+            self._assignment.held, self.nack, self._instance.clock.monotonic, self._settings.consume_timeout_s
+        )
+        self._instance.spawn(expiry)
 
     def _new_assignment(self, store: OffsetStore, start: StartOffset) -> Assignment:
         return Assignment(self._instance, store, start, self._pull_loop, self._is_wanted)
@@ -167,9 +171,7 @@ class Consumer:
         if self._is_closed or not self._is_started:
             return
         self._is_closed = True
-        for reader in self._readers:
-            if not reader.done():
-                reader.set_result(None)
+        self._inbox.close()
         await self._assignment.close()
         await self._instance.unregister(None, self.group)
         await self._instance.close()
@@ -236,6 +238,7 @@ class Consumer:
             self._deliver,
             self._instance,
             commits_with_pull=self._is_clustering,
+            pulled=self._pulled,
         )
 
     async def _assign(self, topic: str, queues: set[MessageQueue], grace_s: float) -> tuple[bool, bool]:
@@ -266,57 +269,52 @@ class Consumer:
 
     def _deliver(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         self._restore_topics(process_queue, messages)
-        self._ready.extend(messages)
-        for _ in range(min(len(messages), len(self._readers))):
-            self._wake_reader()
+        self._inbox.put(messages)
 
-    def _wake_reader(self) -> None:
-        while self._readers:
-            reader = self._readers.popleft()
-            if not reader.done():
-                reader.set_result(None)
-                return
+    def _pulled(self, topic: str, messages: int, seconds: float) -> None:
+        self._stats.pulled(topic, self._instance.clock.monotonic(), messages, seconds)
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        while True:
-            while self._ready and not self._is_closed:
-                message = self._ready.popleft()
-                if message.source is not None and not message.source.is_dropped:
-                    return message
-            if self._is_closed:
-                raise StopAsyncIteration
-            if not self._is_started:
-                raise ClientClosed("the consumer is not open; use it inside `async with`")
-            await self._wait_for_messages()
+        self._check_started()
+        taken = await self._inbox.take()
+        if not taken:
+            raise StopAsyncIteration
+        return taken[0]
 
-    async def _wait_for_messages(self) -> None:
-        reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._readers.append(reader)
-        try:
-            await reader
-        except asyncio.CancelledError:
-            # The wake-up was for a message that another reader must now take.
-            if reader.done() and not reader.cancelled():
-                self._wake_reader()
-            raise
+    def _check_started(self) -> None:
+        if not self._is_started:
+            raise ClientClosed("the consumer is not open; use it inside `async with`")
 
     async def ack(self, message: ReceivedMessage) -> None:
         """Count `message` as consumed.  The offset is committed within `persist_consumer_offset_interval_s`.
 
         Of a message whose queue another member has by now, nothing is kept: it comes again there.
         """
-        self._assignment.acknowledge(message)
+        self.acknowledge(message)
+
+    def acknowledge(self, message: ReceivedMessage) -> bool:
+        """`ack`, which never waits; False when it counted nothing."""
+        if not self._assignment.acknowledge(message):
+            return False
+        now = self._instance.clock.monotonic()
+        self._stats.consumed(message.queue.topic, now, now - message.taken_at)
+        return True
 
     async def nack(self, message: ReceivedMessage, delay_level: int = 0) -> None:
         """Give `message` back: it comes again, to any member of the group, after a delay.
 
         `delay_level` 1 to 18 chooses the delay, 0 lets it grow with every time, -1 is the dead-letter topic, where
         it also goes after `max_reconsume_times`.  When broadcasting there is no second time: it is only logged.
+        Of a message that was acknowledged or given back before, nothing is done.
         Raises SendFailed when no broker took it; it is then still unacknowledged.
         """
+        source = message.source
+        if source is not None and not source.is_dropped and not source.is_pending(message):
+            return
+        self._stats.failed(message.queue.topic, self._instance.clock.monotonic())
         if self._is_clustering:
             await self._back.send(message, delay_level)
         else:
@@ -337,31 +335,60 @@ class Consumer:
         """Hand every message to `handler`, up to `concurrency` at a time, until the consumer is closed.
 
         A handler that returns has consumed its message; one that raises gives it back (`nack`), and the error is
-        logged.  `handler` may be a plain function, which must not block.
+        logged; `ReconsumeLater` gives it back without that, after a delay that it may choose.  `handler` may be a
+        plain function, which must not block.
         """
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(concurrency):
-                workers.create_task(self._work(handler))
+        await self._run(as_batch_handler(handler), concurrency, 1)
 
-    async def _work(self, handler: Handler) -> None:
-        async for message in self:
-            try:
-                outcome = handler(message)
-                if inspect.isawaitable(outcome):
-                    await outcome
-            except Exception:
-                logger.exception("event=handler_failed group=%s message=%r", self.group, message)
-                await self._give_back(message)
-            else:
-                self._assignment.acknowledge(message)
+    async def run_batches(self, handler: BatchHandler, *, concurrency: int = 20) -> None:
+        """As `run`, with lists of up to `consume_message_batch_max_size` messages of one queue, in its order.
 
-    async def _give_back(self, message: ReceivedMessage) -> None:
-        """Nack until it works; meanwhile the message holds the queue's offset, so it is not lost."""
-        while not self._is_closed:
-            try:
-                await self.nack(message)
-            except Exception as error:
-                logger.warning("event=nack_failed group=%s message=%r reason=%r", self.group, message, str(error))
-                await pause(1.0)
-            else:
-                return
+        If `handler` raises, those messages of the list are given back that it has not acknowledged by itself.
+        """
+        await self._run(handler, concurrency, self._settings.consume_message_batch_max_size)
+
+    async def _run(self, handler: BatchHandler, concurrency: int, most: int) -> None:
+        self._check_started()
+        self._handler, self._concurrency = handler, concurrency
+        try:
+            await run_workers(Handling(self._inbox, self, handler, most), concurrency)
+        finally:
+            self._handler = None
+
+    # What brokers ask (`Inquiries`)
+
+    def consume_directly(self, message: ReceivedMessage) -> Awaitable[ConsumeMessageDirectlyResult] | None:
+        """Have the handler that runs now consume `message` for an operator; None without one."""
+        if self._handler is None:
+            return None
+        if message.queue.topic == self._retry_topic:
+            message.topic = message.properties.get("RETRY_TOPIC", message.topic)
+        return try_directly(self._handler, message, self._instance.clock.monotonic, is_orderly=self._is_orderly)
+
+    def committed(self, topic: str) -> dict[MessageQueue, int]:
+        """The offset that the group has in each queue of `topic` that this consumer has."""
+        held = [queue for queue in self._assignment.held() if queue.queue.topic == topic] if self._is_started else []
+        return {queue.queue: queue.commit_offset for queue in held if queue.commit_offset is not None}
+
+    def reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on from `offsets` soon, in those of the queues that this consumer has."""
+        if self._is_started and not self._is_closed:
+            self._instance.spawn(self._assignment.reset(offsets))
+
+    def _locked_at(self, queue: MessageQueue) -> float | None:
+        return None
+
+    def running_info(self) -> ConsumerRunningInfo[MessageQueue]:
+        """What this consumer does, as `mqadmin consumerStatus` shows it."""
+        properties = properties_of(
+            self.group,
+            self.model,
+            self._settings,
+            name_servers=str(self._instance.name_servers),
+            is_orderly=self._is_orderly,
+            concurrency=self._concurrency,
+            started_ms=self._started_ms,
+            consume_from_where=consume_from_where(self._consume_from),
+        )
+        held = [(queue, self._locked_at(queue.queue)) for queue in self._assignment.held()] if self._is_started else []
+        return running_info(properties, self._subscriptions.values(), held, self._stats, self._instance.clock)

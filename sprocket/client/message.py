@@ -137,6 +137,14 @@ class MessageSource(Protocol):
         """Whether the queue is another member's by now."""
         ...
 
+    def take(self, message: "ReceivedMessage", now: float, /) -> None:
+        """Note that the application has got `message`; `now` is monotonic, in s."""
+        ...
+
+    def is_pending(self, message: "ReceivedMessage", /) -> bool:
+        """Whether `message` still waits for its acknowledgement."""
+        ...
+
     def acknowledge(self, message: "ReceivedMessage", /) -> bool: ...
 
 
@@ -164,6 +172,7 @@ class ReceivedMessage:
         "source",
         "store_timestamp_ms",
         "sys_flag",
+        "taken_at",
         "topic",
     )
 
@@ -196,6 +205,7 @@ class ReceivedMessage:
         self.reconsume_times = reconsume_times
         self.size_bytes = size_bytes
         self.source: MessageSource | None = None  # where its acknowledgement is counted
+        self.taken_at = 0.0  # monotonic s; when the application got it
         self._body = body
         self._raw_properties = raw_properties
         self._properties: dict[str, str] | None = None

@@ -1,7 +1,6 @@
 """The orderly consumer: messages of one queue one after the other, by one member of the group at a time."""
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,9 +9,11 @@ from datetime import datetime
 from sprocket.client.allocation import AllocateMessageQueueStrategy
 from sprocket.client.assignment import Assignment
 from sprocket.client.client_instance import ClientSettings
-from sprocket.client.consumer import Consumer, ConsumeSettings, Handler
+from sprocket.client.consume_settings import ConsumeSettings
+from sprocket.client.consumer import Consumer
 from sprocket.client.errors import ClientClosed, ClientError
-from sprocket.client.message import ReceivedMessage
+from sprocket.client.handling import BatchHandler, ReconsumeLater, call
+from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.offset_store import OffsetStore
 from sprocket.client.orderly_assignment import OrderlyAssignment
 from sprocket.client.orderly_queue import OrderlyQueue, Slots
@@ -43,6 +44,8 @@ class OrderlyConsumer(Consumer):
     of the group handles a message of the queue meanwhile, if it locks its queues too.
     """
 
+    _is_orderly = True
+
     def __init__(
         self,
         group: str,
@@ -63,7 +66,7 @@ class OrderlyConsumer(Consumer):
         )  # fmt: skip
         self._locks = QueueLocks(self._instance, group)
         self._slots = Slots()
-        self._handler: Handler | None = None
+        self._most = 1
         self._run_ended: asyncio.Future[None] | None = None
         self._orderly: OrderlyAssignment
 
@@ -79,11 +82,17 @@ class OrderlyConsumer(Consumer):
         return OrderlyQueue(
             process_queue,
             self._handle,
+            lambda: self._most,
             lambda: self._locks.is_held(process_queue.queue),
             lost,
             self._slots,
-            self._orderly_settings.suspend_current_queue_time_s,
         )
+
+    def _spawn_expiry(self) -> None:
+        """In order, a message that takes long is waited for."""
+
+    def _locked_at(self, queue: MessageQueue) -> float | None:
+        return self._locks.locked_at(queue)
 
     def _deliver(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         self._restore_topics(process_queue, messages)
@@ -94,17 +103,18 @@ class OrderlyConsumer(Consumer):
     async def __anext__(self) -> ReceivedMessage:
         raise ClientError("an orderly consumer gives messages to the handler of `run` only, not to an iteration")
 
-    async def run(self, handler: Handler, *, concurrency: int = 20) -> None:
+    async def _run(self, handler: BatchHandler, concurrency: int, most: int) -> None:
         """Hand the messages to `handler`, of up to `concurrency` queues at a time, until the consumer is closed.
 
-        A handler that raises gets the same message again after `suspend_current_queue_time_s`, with one more in
-        `reconsume_times`; the queue waits.  After `max_reconsume_times` the message goes to the dead-letter topic.
+        A handler that raises gets the same messages again after `suspend_current_queue_time_s`, or what a
+        `ReconsumeLater` says, with one more in `reconsume_times`; the queue waits.  After `max_reconsume_times` a
+        message goes to the dead-letter topic.
         """
         if self._run_ended is not None:
             raise ClientError("an orderly consumer has one `run` at a time")
         if self._is_closed:
             raise ClientClosed("the consumer is closed")
-        self._handler = handler
+        self._handler, self._concurrency, self._most = handler, concurrency, most
         self._run_ended = asyncio.get_running_loop().create_future()
         self._slots.open(concurrency)
         try:
@@ -112,6 +122,7 @@ class OrderlyConsumer(Consumer):
         finally:
             self._slots.close()
             self._run_ended = None
+            self._handler = None
 
     async def close(self) -> None:
         """Wait for running handlers, 15 s at most; then commit, unlock and leave.  A handler must not call it."""
@@ -123,23 +134,42 @@ class OrderlyConsumer(Consumer):
         if self._run_ended is not None and not self._run_ended.done():
             self._run_ended.set_result(None)
 
-    async def _handle(self, message: ReceivedMessage) -> bool:
-        """Whether the message is done with."""
+    async def _handle(self, messages: list[ReceivedMessage]) -> tuple[list[ReceivedMessage], float]:
+        """Those of `messages` that are to be handled again, and after how many seconds."""
+        suspend_s = self._orderly_settings.suspend_current_queue_time_s
         if self._handler is None:
-            return False
+            return messages, suspend_s
+        now = self._instance.clock.monotonic()
+        for message in messages:
+            if message.source is not None:
+                message.source.take(message, now)
         try:
-            outcome = self._handler(message)
-            if inspect.isawaitable(outcome):
-                await outcome
+            await call(self._handler, messages)
+        except ReconsumeLater as later:
+            suspend_s = suspend_s if later.suspend_s is None else later.suspend_s
         except Exception:
-            logger.exception("event=handler_failed group=%s message=%r", self.group, message)
-            if not await self._is_given_up(message):
-                return False
-        self._assignment.acknowledge(message)
-        return True
+            logger.exception("event=handler_failed group=%s messages=%r", self.group, messages)
+        else:
+            for message in messages:
+                self.acknowledge(message)
+            return [], 0.0
+        return await self._failed(messages), suspend_s
+
+    async def _failed(self, messages: list[ReceivedMessage]) -> list[ReceivedMessage]:
+        """What is left of `messages` after a failure: neither acknowledged by the handler nor dead by now."""
+        left = []
+        for message in messages:
+            if message.source is not None and not message.source.is_pending(message):
+                continue
+            if await self._is_given_up(message):
+                self.acknowledge(message)
+            else:
+                left.append(message)
+        return left
 
     async def _is_given_up(self, message: ReceivedMessage) -> bool:
         """Whether the message is dead by now; otherwise it counts one more attempt."""
+        self._stats.failed(message.queue.topic, self._instance.clock.monotonic())
         if message.reconsume_times >= self._orderly_settings.max_reconsume_times:
             try:
                 await self._back.send_as_new(message)

@@ -1,4 +1,4 @@
-"""One queue that is consumed in order: its messages one at a time, and only while its lock is held.
+"""One queue that is consumed in order: its messages one after the other, and only while its lock is held.
 
 Source: RocketMQ 5.3.3, `ConsumeMessageOrderlyService.ConsumeRequest`, `processConsumeResult`.
 """
@@ -6,6 +6,7 @@ Source: RocketMQ 5.3.3, `ConsumeMessageOrderlyService.ConsumeRequest`, `processC
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.process_queue import ProcessQueue
@@ -57,25 +58,25 @@ class Slots:
 class OrderlyQueue:
     """Messages of one process queue on their way to the handler.
 
-    `handle` gets one message at a time; it says whether the message is done with, otherwise it is tried again after
-    `suspend_s`, before any other of the queue.  `may_consume` is asked before each.
+    `handle` gets up to `most()` messages in their order; it returns those that are to be tried again and after how
+    long: before any other of the queue.  `may_consume` is asked before each time.
     """
 
     def __init__(
         self,
         process_queue: ProcessQueue,
-        handle: Callable[[ReceivedMessage], Awaitable[bool]],
+        handle: Callable[[list[ReceivedMessage]], Awaitable[tuple[list[ReceivedMessage], float]]],
+        most: Callable[[], int],
         may_consume: Callable[[], bool],
         lost: Callable[[], None],
         slots: Slots,
-        suspend_s: float,
     ) -> None:
         self.process_queue = process_queue
         self._handle = handle
+        self._most = most
         self._may_consume = may_consume
         self._lost = lost
         self._slots = slots
-        self._suspend_s = min(max(suspend_s, _SUSPEND_MIN_S), _SUSPEND_MAX_S)
         self._messages: deque[ReceivedMessage] = deque()
         self._due = Wakeup()
         self._is_ending = False
@@ -107,13 +108,16 @@ class OrderlyQueue:
                 if not self._may_consume():
                     self._lost()
                     break
-                is_done = await self._handle(self._messages[0])
+                taken = list(islice(self._messages, self._most()))
+                again, suspend_s = await self._handle(taken)
             finally:
                 self._slots.give()
-            if is_done:
+            for _ in taken:
                 self._messages.popleft()
-            elif not self._is_over:
-                await self._due_after(self._suspend_s)
+            if again:
+                self._messages.extendleft(reversed(again))
+                if not self._is_over:
+                    await self._due_after(min(max(suspend_s, _SUSPEND_MIN_S), _SUSPEND_MAX_S))
         self._slots.wake_next()
 
     async def _due_after(self, seconds: float) -> None:

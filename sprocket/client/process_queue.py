@@ -23,9 +23,12 @@ class ProcessQueue:
         "count",
         "is_confirmed",
         "is_dropped",
+        "last_pull_at",
+        "last_taken_at",
         "next_offset",
         "queue",
         "size_bytes",
+        "taken",
     )
 
     def __init__(self, queue: MessageQueue, next_offset: int) -> None:
@@ -35,6 +38,9 @@ class ProcessQueue:
         self.size_bytes = 0
         self.is_dropped = False
         self.is_confirmed = False  # a broker has answered a pull at `next_offset`
+        self.last_pull_at: float | None = None  # both monotonic s
+        self.last_taken_at: float | None = None
+        self.taken: dict[int, ReceivedMessage] = {}  # what the application has, by offset, in the order of taking
         self._pending: deque[int] = deque()
         self._acknowledged: set[int] = set()
 
@@ -49,6 +55,25 @@ class ProcessQueue:
         self.next_offset = next_offset
         self.is_confirmed = True
 
+    def take(self, message: ReceivedMessage, now: float) -> None:
+        """The application has got `message` now (monotonic s)."""
+        message.taken_at = self.last_taken_at = now
+        self.taken[message.queue_offset] = message
+
+    def is_pending(self, message: ReceivedMessage) -> bool:
+        """Whether `message` was put and not yet acknowledged."""
+        pending, offset = self._pending, message.queue_offset
+        return bool(pending) and pending[0] <= offset and offset not in self._acknowledged
+
+    def taken_before(self, limit: float) -> list[ReceivedMessage]:
+        """What the application took before `limit` (monotonic s) and has not acknowledged."""
+        expired = []
+        for message in self.taken.values():
+            if message.taken_at >= limit:
+                break
+            expired.append(message)
+        return expired
+
     def acknowledge(self, message: ReceivedMessage) -> bool:
         """Count `message` as done; False when it was already, or the queue belongs to another by now."""
         pending = self._pending
@@ -57,6 +82,7 @@ class ProcessQueue:
             return False
         self.count -= 1
         self.size_bytes -= message.size_bytes
+        self.taken.pop(offset, None)
         if offset != pending[0]:
             self._acknowledged.add(offset)
             return True
@@ -71,6 +97,11 @@ class ProcessQueue:
         if not self.is_confirmed:
             return None
         return self._pending[0] if self._pending else self.next_offset
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """First and last offset that are not acknowledged; (0, 0) when there are none."""
+        return (self._pending[0], self._pending[-1]) if self._pending else (0, 0)
 
     @property
     def span(self) -> int:

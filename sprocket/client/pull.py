@@ -147,7 +147,9 @@ class PullLoop:
         deliver: Callable[[ProcessQueue, list[ReceivedMessage]], None],
         instance: ClientInstance,
         commits_with_pull: bool,
+        pulled: Callable[[str, int, float], None] = lambda topic, messages, seconds: None,
     ) -> None:
+        """`pulled` is told, of every pull that brought messages, topic, how many, and how long it took."""
         self.process_queue = process_queue
         self.room = Wakeup()
         self.is_waiting = False  # for room
@@ -156,6 +158,7 @@ class PullLoop:
         self._deliver = deliver
         self._instance = instance
         self._commits_with_pull = commits_with_pull
+        self._pulled = pulled
         self._backoff_s = _BACKOFF_FIRST_S
 
     def is_full(self) -> bool:
@@ -173,12 +176,14 @@ class PullLoop:
         After True `process_queue.next_offset` is the right one and what was pulled before is void.
         """
         held = self.process_queue
+        monotonic = self._instance.clock.monotonic
         while not held.is_dropped:
             if self.is_full():
                 self.is_waiting = True
                 await self.room.wait()
                 self.is_waiting = False
                 continue
+            held.last_pull_at = begun = monotonic()
             try:
                 commit_offset = held.commit_offset if self._commits_with_pull else None
                 result = await self._puller.pull(held.queue, self._subscription(), held.next_offset, commit_offset)
@@ -193,6 +198,7 @@ class PullLoop:
                 return True
             held.put(result.messages, result.next_begin_offset)
             if result.messages:
+                self._pulled(held.queue.topic, len(result.messages), monotonic() - begun)
                 self._deliver(held, result.messages)
         return False
 

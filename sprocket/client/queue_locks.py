@@ -39,6 +39,10 @@ class QueueLocks:
         locked_at = self._locked_at.get(queue)
         return locked_at is not None and self._instance.clock.monotonic() - locked_at <= LOCK_MAX_LIVE_S
 
+    def locked_at(self, queue: MessageQueue) -> float | None:
+        """When the lock was taken or renewed, monotonic s; None for one that is not held."""
+        return self._locked_at.get(queue)
+
     async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Take or renew; those that a broker says are ours.  One that another member holds is ours no more."""
         requests = [self._lock_at(broker_name, part) for broker_name, part in _by_broker(queues).items()]
