@@ -24,6 +24,7 @@ from store.config import StoreConfig
 from store.consume_queue_table import ConsumeQueueTable
 from store.inner_batch import message_count, placed_at
 from store.logic_queue import LogicQueue
+from store.multi_dispatch import DISPATCHES, MultiDispatch
 from store.record import (
     FIXED_IPV4_RAW,
     IPV4_HOST_BYTES,
@@ -41,7 +42,7 @@ _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _ANY_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 # Flags that need more than the common path.
-_UNUSUAL: Final = _PREPARED | _ANY_V6
+_UNUSUAL: Final = _PREPARED | _ANY_V6 | DISPATCHES
 # The properties length field of most records, ready made: five times as fast as `to_bytes`.
 _SHORT_LENGTHS: Final = tuple(length.to_bytes(2, "big") for length in range(1024))
 _HOST_GROWTH: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
@@ -79,6 +80,7 @@ class Appender:
         self._log = log
         self._table = table
         self._tags_codes = tags_codes
+        self._light = MultiDispatch(config, table)
         self._max_body_bytes = config.max_message_size
         self._max_record_bytes = config.max_record_bytes
         # A record up to this size breaks no limit whatever its parts.
@@ -93,6 +95,8 @@ class Appender:
         are as before.
         """
         batch = Batch(store_timestamp)
+        if self._light.is_enabled:
+            messages = self._light.marked(messages)
         chunks: list[tuple[int, bytes]] = []
         try:
             self._encode(messages, batch, chunks)
@@ -139,7 +143,7 @@ class Appender:
             usual = in_queue = len(born_host) == plain_host and not sys_flag & _UNUSUAL
             if not usual:
                 in_queue = enters_consume_queue(sys_flag)
-                sys_flag, size = _with_host_flags(sys_flag, size, born_host, store_host)
+                properties, properties_bytes, sys_flag, size = self._unusual(queue, message, properties, size)
             if size > unchecked_bytes:
                 self._check(body_bytes, properties_bytes, size)
             if position + size > limit:
@@ -162,9 +166,9 @@ class Appender:
                     message.reconsume_times, message.prepared_transaction_offset, body_bytes,
                 )  # fmt: skip
             else:
-                head = encode_head(
-                    message, size, queue.magic, queue_offset, position, sys_flag, store_timestamp, store_host
-                )
+                self._light.place(touched, position, size, message.tags_code, store_timestamp)
+                rest = position, sys_flag, store_timestamp, store_host
+                head = encode_head(message, size, queue.magic, queue_offset, *rest)
             length = lengths[properties_bytes] if properties_bytes < 1024 else properties_bytes.to_bytes(2, "big")
             if seal_bytes:
                 record = b"".join((head, body, queue.topic_bytes, length, properties))
@@ -179,7 +183,19 @@ class Appender:
         batch.end_offset = position
 
     def _new_queue(self, message: PendingMessage) -> LogicQueue:
+        self._light.admit(message.topic)
         return self._table.get_or_create(message.topic, message.queue_id)
+
+    def _unusual(
+        self, queue: LogicQueue, message: PendingMessage, properties: bytes, size: int
+    ) -> tuple[bytes, int, int, int]:
+        """Properties, their bytes, flags and size of a record that is out of the ordinary."""
+        if message.sys_flag & DISPATCHES:
+            plain_bytes = len(properties)
+            properties = self._light.addressed(queue, properties)
+            size += len(properties) - plain_bytes
+        sys_flag, size = _with_host_flags(message.sys_flag & ~DISPATCHES, size, message.born_host, self.store_host)
+        return properties, len(properties) + self._seal_bytes, sys_flag, size
 
     def _assign(
         self,

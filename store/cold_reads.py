@@ -17,8 +17,10 @@ from sprocket.common.errors import CorruptRecord
 from store.checksum import SEAL_BYTES, crc32, seal, seals
 from store.commit_log import CommitLog
 from store.consume_queue import BLANK_SIZE
+from store.consume_queue_table import is_light
 from store.logic_queue import LogicQueue
-from store.record import MIN_RECORD_BYTES, decode
+from store.multi_dispatch import places
+from store.record import MIN_RECORD_BYTES, Record, decode
 
 _log = logging.getLogger(__name__)
 # total_size, magic, queue_id, queue_offset, physical_offset
@@ -81,7 +83,7 @@ class ColdReads:
                     sealed, tail = _parts_of(size)(view, at)
                     if tail == seal(crc32(sealed) & CRC_MASK):
                         continue
-                reason = self._damage(view[at : at + max(size, 0)], size, offset, (queue_id, start))
+                reason = self._damage(view[at : at + max(size, 0)], size, offset, (queue, start))
             elif self._is_given_up(queue, start, offset):
                 continue
             else:
@@ -141,8 +143,8 @@ class ColdReads:
             raise self._met(physical_offset, reason, "")
         return False
 
-    def _damage(self, view: memoryview, size: int, physical_offset: int, place: tuple[int, int] | None) -> str:
-        """What is wrong with a record; empty for one that merely has no seal.  `place`: queue id and queue offset."""
+    def _damage(self, view: memoryview, size: int, physical_offset: int, place: tuple[LogicQueue, int] | None) -> str:
+        """What is wrong with a record; empty for one that merely has no seal.  `place`: queue and queue offset."""
         if size < MIN_RECORD_BYTES or len(view) != size:
             return f"the queue's entry gives it an impossible size, {size}"
         record = decode(view, require_seal=self._log.requires_seals)
@@ -150,7 +152,7 @@ class ColdReads:
             return record
         if record.physical_offset != physical_offset:
             return f"record says physical offset {record.physical_offset}"
-        if place is not None and (record.queue_id, record.queue_offset) != place:
+        if place is not None and not _is_at(*place, record):
             return f"record says queue {record.queue_id} offset {record.queue_offset}"
         return ""
 
@@ -168,3 +170,10 @@ class ColdReads:
             f"else is, `sprocket store repair {self._root}` lets readers pass it"
         )
         return CorruptRecord(physical_offset, text)
+
+
+def _is_at(queue: LogicQueue, offset: int, record: Record) -> bool:
+    """Whether `record` says that it is at this place of the queue, or of the light queue that it was dispatched to."""
+    if (record.queue_id, record.queue_offset) == (queue.queue_id, offset):
+        return True
+    return is_light(queue.topic) and (queue.topic, offset) in places(bytes(record.properties))

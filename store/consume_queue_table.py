@@ -19,6 +19,8 @@ from store.open_files import PooledDisk, descriptor_budget
 _log = logging.getLogger(__name__)
 _NO_FILE_NAMES: Final = frozenset({"", ".", ".."})
 _MAX_FILE_NAME_BYTES: Final = 255
+# `MixAll.LMQ_PREFIX`: light queues, which hold what was sent to other topics.
+LIGHT_PREFIX: Final = "%LMQ%"
 _DELETE_BETWEEN_QUEUES: Final = failpoint("consume_queue_table.delete_between_queues")
 _QUEUES_DELETED: Final = failpoint("consume_queue_table.queues_deleted")
 
@@ -27,6 +29,11 @@ def is_file_name(topic: str) -> bool:
     """Whether a directory can have the topic's name (`HookUtils.checkBeforePutMessage`)."""
     is_name = topic not in _NO_FILE_NAMES and "/" not in topic and "\0" not in topic
     return is_name and len(topic.encode()) <= _MAX_FILE_NAME_BYTES
+
+
+def is_light(topic: str) -> bool:
+    """Whether `topic` is the name of a light queue (`MixAll.isLmq`)."""
+    return topic.startswith(LIGHT_PREFIX)
 
 
 class ConsumeQueueTable:
@@ -50,6 +57,9 @@ class ConsumeQueueTable:
         self._batch_file_bytes = config.batch_consume_queue_file_bytes
         self.by_key: dict[tuple[str, int], LogicQueue] = {}
         self._types: dict[str, QueueType] = {}
+        # Names of light queues.  `dispatches` says that the log may hold records that are in some.
+        self.light: set[str] = set()
+        self.dispatches = config.enable_lmq and config.enable_multi_dispatch
         # Names of files that lie where the directory of a topic would be.
         self._blocked: set[str] = set()
 
@@ -120,6 +130,9 @@ class ConsumeQueueTable:
                 remark = f"message is illegal: topic {topic!r} queue {queue_id} cannot be a directory"
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
             queue = self.by_key[topic, queue_id] = self._make(topic, queue_id)
+            if is_light(topic):
+                self.light.add(topic)
+                self.dispatches = True
         return queue
 
     def _make(self, topic: str, queue_id: int) -> LogicQueue:
@@ -136,6 +149,7 @@ class ConsumeQueueTable:
             _DELETE_BETWEEN_QUEUES()
         _QUEUES_DELETED()
         self._types.pop(topic, None)
+        self.light.discard(topic)
         for directory in (self._directory, self._batch_directory):
             self._disk.remove_files(directory / topic, ())
         return len(keys)
@@ -151,6 +165,7 @@ class ConsumeQueueTable:
         for queue in self:
             queue.destroy()
         self.by_key.clear()
+        self.light.clear()
 
     def close(self) -> None:
         for queue in self:

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from store.blank_entries import Entry, first_unit
 from store.commit_log import CommitLog
 from store.consume_queue import BLANK_SIZE
-from store.consume_queue_table import ConsumeQueueTable
+from store.consume_queue_table import ConsumeQueueTable, is_light
 from store.logic_queue import LogicQueue
+from store.multi_dispatch import places
 from store.record import MIN_RECORD_BYTES, Record, decode
 from store.recovery.deleted_topics import DeletedTopics
 from store.recovery.queue_list import QueueList
@@ -112,19 +113,20 @@ class QueueCheck:
             return False
         view = self._log.slice_at(physical_offset, size)
         record = None if view is None else decode(view, check_crc=False)
-        return (
-            isinstance(record, Record)
-            and record.physical_offset == physical_offset
-            and queue.agrees(unit, record)
-            and record.queue_id == queue.queue_id
-            and record.topic == queue.topic
-        )
+        return isinstance(record, Record) and record.physical_offset == physical_offset and _is_at(queue, unit, record)
 
     def _is_gone(self, entry: Entry | None) -> bool:
         """Whether `entry` stands for a record that the log no longer holds."""
         if entry is None or entry[1] <= 0 or entry[0] < 0:
             return False
         return entry[1] == BLANK_SIZE or entry[0] < self._log.min_offset
+
+
+def _is_at(queue: LogicQueue, unit: int, record: Record) -> bool:
+    """Whether `record` says that it is at this place of the queue."""
+    if record.topic == queue.topic and record.queue_id == queue.queue_id:
+        return queue.agrees(unit, record)
+    return is_light(queue.topic) and (queue.topic, unit) in places(bytes(record.properties))
 
 
 def restore_expired(table: ConsumeQueueTable, listed: QueueList, deleted: DeletedTopics | None) -> None:

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from remoting.message_record import SysFlag
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
 from store.checkpoint import Checkpoint
@@ -30,7 +29,6 @@ from store.commit_log import CommitLog, LogScan
 from store.consume_queue_table import ConsumeQueueTable
 from store.layout import file_name
 from store.record import MIN_RECORD_BYTES, Record, TagsCodes, decode
-from store.record_batch import RecordBatch
 from store.recovery.deleted_topics import DeletedTopics
 from store.recovery.queue_check import QueueCheck, restore_expired
 from store.recovery.queue_list import QueueList
@@ -39,7 +37,6 @@ from store.recovery.redispatch import QueueIncomplete, Redispatch
 _log = logging.getLogger(__name__)
 # Damaged newest records that are stepped over one by one before everything is walked.
 _TRIES: Final = 8
-_NOT_DISPATCHED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _VERIFIED: Final = failpoint("recovery.verified")
 _WALKED: Final = failpoint("recovery.walked")
 _QUEUES_DESTROYED: Final = failpoint("recovery.queues_destroyed")
@@ -230,20 +227,18 @@ class Recovery:
         return report
 
     def _walk(self, start: int) -> RecoveryReport:
-        redispatch = Redispatch(self._table, self._tags_codes, is_whole=start == self._log.min_offset)
+        is_whole = start == self._log.min_offset
+        redispatch = Redispatch(self._table, self._tags_codes, self._deleted, is_whole=is_whole)
         scan = (LogScan if self._by_record else ChunkScan)(self._log, start, check_crc=self._check_crc)
         records = last_store_timestamp = 0
         for found in scan:
             if isinstance(found, Record):
                 records += 1
                 last_store_timestamp = found.store_timestamp
-                if self._deleted is None or found.physical_offset >= self._deleted.offset_of(found.topic):
-                    redispatch.add(found)
+                redispatch.add(found)
             else:
                 records += len(found)
                 last_store_timestamp = found.store_timestamp(-1)
-                if self._deleted:
-                    leave_out_deleted(found, self._deleted)
                 redispatch.add_batch(found)
         redispatch.finish()
         _WALKED()
@@ -260,13 +255,3 @@ class Recovery:
             file.sync()
         _SYNCED()
         _log.info("log_end=%d was=%d reason=%r", report.end_offset, wrote, report.reason)
-
-
-def leave_out_deleted(batch: RecordBatch, deleted: DeletedTopics) -> None:
-    """Let no record of a topic that was deleted after it enter a ConsumeQueue."""
-    for index, topic in enumerate(batch.topics):
-        before = deleted.offset_of(topic) - batch.base
-        if before > 0:
-            is_deleted = (batch.topic_index == index) & (batch.positions < before)
-            # As a prepared message: it is in the log and in no queue.
-            batch.sys_flags[is_deleted] |= _NOT_DISPATCHED

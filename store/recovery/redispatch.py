@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from remoting.message_record import SysFlag
 from sprocket.common.errors import RequestError
 from sprocket.common.failpoints import failpoint
 from store.consume_queue import ConsumeQueue
@@ -18,8 +19,10 @@ from store.distinct_names import Integers, groups_of
 from store.inner_batch import message_count
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.logic_queue import LogicQueue, QueueType
+from store.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, dispatches, places
 from store.record import SCHEDULE_TOPIC, Record, TagsCodes
 from store.record_batch import RecordBatch
+from store.recovery.deleted_topics import DeletedTopics
 from store.tags_scan import tags_codes_of
 
 _log = logging.getLogger(__name__)
@@ -29,6 +32,9 @@ _QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1
 # With a thousand queues a batch holds few records of each; entries are cheap to write only many at a time.
 _HOLD_RECORDS: Final = 64 * 1024
 _MOST_NUMBERS: Final = 1 << 16
+_NOT_DISPATCHED: Final = int(SysFlag.TRANSACTION_PREPARED)
+# The offset in a light queue is what a property of the record says: a lie must not fill the disk.
+_MOST_BLANKS: Final = 1 << 20
 _BETWEEN_RUNS: Final = failpoint("redispatch.between_runs")
 
 
@@ -43,8 +49,11 @@ class Redispatch:
     All raise `DiskFull` or `DiskFailed` if an entry cannot be written.
     """
 
-    def __init__(self, table: ConsumeQueueTable, tags_codes: TagsCodes, *, is_whole: bool) -> None:
+    def __init__(
+        self, table: ConsumeQueueTable, tags_codes: TagsCodes, deleted: DeletedTopics | None = None, *, is_whole: bool
+    ) -> None:
         self._table = table
+        self._deleted = deleted
         self._tags_codes = tags_codes
         self._is_whole = is_whole
         # Number of each topic met, in the order of the numbers.
@@ -58,6 +67,10 @@ class Redispatch:
         self._release()
         if not record.in_consume_queue:
             return
+        if self._table.dispatches and dispatches(record.topic):
+            self._add_light(record)
+        if self._is_deleted(record.topic, record.physical_offset):
+            return
         queue = self._queue(record.topic, record.queue_id, record.physical_offset)
         if queue is not None:
             properties, time = bytes(record.properties), record.store_timestamp
@@ -65,8 +78,31 @@ class Redispatch:
             count = message_count(properties) if queue.is_batch else 1
             self._put(queue, record.queue_offset, record.physical_offset, record.size_bytes, tags_code, time, count)
 
+    def _is_deleted(self, topic: str, physical_offset: int) -> bool:
+        return self._deleted is not None and physical_offset < self._deleted.offset_of(topic)
+
+    def _add_light(self, record: Record) -> None:
+        """Make the entries of one record in light queues."""
+        if self._table.queue_type(record.topic) is QueueType.BATCH:
+            return
+        properties = bytes(record.properties)
+        tags_code = self._tags_codes.of(record.topic, properties, record.store_timestamp)
+        for name, offset in places(properties):
+            if self._is_placed(name, record.physical_offset):
+                queue = self._table.get_or_create(name, LIGHT_QUEUE_ID)
+                self._put(queue, offset, record.physical_offset, record.size_bytes, tags_code)
+
+    def _is_placed(self, name: str, physical_offset: int) -> bool:
+        """Whether a record enters the light queue: it was not deleted since then, and a directory can have its name."""
+        if self._is_deleted(name, physical_offset):
+            return False
+        return self._queue(name, LIGHT_QUEUE_ID, physical_offset) is not None
+
     def add_batch(self, batch: RecordBatch) -> None:
         """Make the entries of many records, now or with a later call."""
+        light = self._light_rows(batch) if self._table.dispatches else []
+        if self._deleted:
+            leave_out_deleted(batch, self._deleted)
         is_in_queue = batch.in_consume_queue
         holds_batches = [self._table.queue_type(topic) is QueueType.BATCH for topic in batch.topics]
         if any(holds_batches):
@@ -85,8 +121,10 @@ class Redispatch:
         )
         if in_queue.size < len(batch):
             columns = tuple(column[in_queue] for column in columns)
+        if light:
+            columns = _merged(columns, light)
         self._held.append(columns)
-        self._held_records += in_queue.size
+        self._held_records += columns[0].size
         if self._held_records >= _HOLD_RECORDS:
             self._release()
 
@@ -101,6 +139,21 @@ class Redispatch:
                 tags_code = self._tags_codes.of(topic, properties, time)
                 offset, size = int(batch.queue_offsets[record]), int(batch.sizes[record])
                 self._put(queue, offset, physical_offset, size, tags_code, time, message_count(properties))
+
+    def _light_rows(self, batch: RecordBatch) -> list[tuple[int, ...]]:
+        """The columns' values of the batch's records in light queues, one row for each record and queue."""
+        rows: list[tuple[int, ...]] = []
+        for record in dispatched_records(batch):
+            topic, properties = batch.topics[batch.topic_index[record]], batch.properties(record)
+            physical_offset, size = batch.base + int(batch.positions[record]), int(batch.sizes[record])
+            if self._table.queue_type(topic) is QueueType.BATCH:
+                continue
+            tags_code = self._tags_codes.of(topic, properties, 0)
+            for name, offset in places(properties):
+                if self._is_placed(name, physical_offset):
+                    key = self._topic_number(name) << _QUEUE_ID_BITS | LIGHT_QUEUE_ID
+                    rows.append((key, offset, physical_offset, size, tags_code))
+        return rows
 
     def _topic_number(self, topic: str) -> int:
         return self._topics.setdefault(topic, len(self._topics))
@@ -188,6 +241,9 @@ class Redispatch:
                 return
         if offset > queue.next_offset and not self._is_whole:
             raise QueueIncomplete(f"{queue.topic} queue {queue.queue_id} ends at {queue.next_offset}, log has {offset}")
+        if offset > queue.next_offset + _MOST_BLANKS and queue.next_offset and queue.topic in self._table.light:
+            _log.warning("topic=%s offset=%d end=%d action=not-dispatched", queue.topic, offset, queue.next_offset)
+            return
         if _follows(queue, offset):
             queue.add(physical_offset, size_bytes, tags_code, store_timestamp, count)
             if len(queue.pending) >= _WRITE_AT:
@@ -197,6 +253,24 @@ class Redispatch:
         if queue.pending:
             queue.write_pending()
         queue.put(offset, physical_offset, size_bytes, tags_code, store_timestamp, count)
+
+
+def leave_out_deleted(batch: RecordBatch, deleted: DeletedTopics) -> None:
+    """Let no record of a topic that was deleted after it enter the ConsumeQueue of its topic."""
+    for index, topic in enumerate(batch.topics):
+        before = deleted.offset_of(topic) - batch.base
+        if before > 0:
+            is_deleted = (batch.topic_index == index) & (batch.positions < before)
+            # As a prepared message: it is in the log and in no queue.
+            batch.sys_flags[is_deleted] |= _NOT_DISPATCHED
+
+
+def _merged(columns: tuple[Integers, ...], light: list[tuple[int, ...]]) -> tuple[Integers, ...]:
+    """Both, in the order of the log: a light queue may hold what was sent to it by its own name, too."""
+    added = np.array(light, np.int64)
+    merged = [np.concatenate((column, added[:, number])) for number, column in enumerate(columns)]
+    order = np.argsort(merged[2], kind="stable")
+    return tuple(column[order] for column in merged)
 
 
 def _follows(queue: LogicQueue, offset: int) -> bool:
