@@ -247,6 +247,35 @@ class BrokerConfig:
         minimum=1,
         mutable=True,
     )
+    server_load_balancer_enable: bool = _bool(
+        "serverLoadBalancerEnable",
+        True,
+        "Divide queues among the consumers that ask for their assignment; if false each gets all.",
+        mutable=True,
+    )
+    default_message_request_mode: str = field(
+        default="PULL",
+        metadata={
+            "key": "defaultMessageRequestMode",
+            "doc": "How groups take topics that nobody set a mode for, if they leave the division to the broker.",
+            "allowed": ("PULL", "POP"),
+            "mutable": True,
+        },
+    )
+    default_pop_share_queue_num: int = _int(
+        "defaultPopShareQueueNum",
+        -1,
+        "With POP by default: from the queues of so many others a consumer pops too; -1 means of all.",
+        minimum=-1,
+        mutable=True,
+    )
+    load_balance_poll_name_server_interval: int = _int(
+        "loadBalancePollNameServerInterval",
+        30_000,
+        "How often name servers are asked again about topics that are divided here.",
+        minimum=1,
+        unit="ms",
+    )
     flush_consumer_offset_interval: int = _int(
         "flushConsumerOffsetInterval", 5_000, "How often consumerOffset.json is written.", minimum=1, unit="ms"
     )

@@ -21,9 +21,11 @@ from broker.long_polling import HeldPulls
 from broker.message_id import host_bytes
 from broker.periodic import Periodic
 from broker.processors.assembly import BrokerStatistics, admin_routes, message_routes
+from broker.processors.assignments import AssignmentService
 from broker.processors.pull import PullProcessor
 from broker.queue_locks import QueueLocks
 from broker.registration import Registration
+from broker.request_modes import RequestModeTable
 from broker.retention import Retention
 from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
 from broker.service import Service
@@ -140,7 +142,9 @@ class Broker:
 
     def _new_services(self) -> list[Service]:
         """The parts with a life of their own, in the order of their start."""
-        return []
+        return [
+            AssignmentService(self._core, self._file("messageRequestMode.json", RequestModeTable)),
+        ]
 
     def _new_statistics(self) -> BrokerStatistics:
         totals = DailyTotals(self.clock, lambda: self.store.statistics.put_messages, lambda: self.pulls.pulled_messages)

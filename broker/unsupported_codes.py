@@ -23,8 +23,7 @@ UNSUPPORTED: Final = _by_reason(
         "No pop consumption yet.",
         (
             Code.POP_MESSAGE, Code.ACK_MESSAGE, Code.BATCH_ACK_MESSAGE, Code.PEEK_MESSAGE,
-            Code.CHANGE_MESSAGE_INVISIBLETIME, Code.NOTIFICATION, Code.POLLING_INFO, Code.QUERY_ASSIGNMENT,
-            Code.SET_MESSAGE_REQUEST_MODE, Code.GET_ALL_MESSAGE_REQUEST_MODE,
+            Code.CHANGE_MESSAGE_INVISIBLETIME, Code.NOTIFICATION, Code.POLLING_INFO,
         ),
     ),
     ("Moves pop's records out of RocksDB, which is not used here.", (Code.POP_ROLLBACK,)),

@@ -1,0 +1,66 @@
+"""Which groups take the messages of a topic by pop instead of pull: ``config/messageRequestMode.json``.
+
+Source: RocketMQ 5.3.3, `MessageRequestModeManager`.
+"""
+
+import logging
+
+import msgspec
+
+from broker.config_file import ConfigFile, pretty
+from broker.live_config import LiveConfig
+from broker.names import RETRY_PREFIX
+from remoting.bodies.pop import SetMessageRequestModeRequestBody
+from remoting.fastjson import dumps
+
+logger = logging.getLogger(__name__)
+
+ModesByGroup = dict[str, SetMessageRequestModeRequestBody]
+
+
+class RequestModeTable(msgspec.Struct, rename="camel"):
+    """The content of messageRequestMode.json, and the answer to GET_ALL_MESSAGE_REQUEST_MODE."""
+
+    message_request_mode_map: dict[str, ModesByGroup] = {}  # topic -> group -> mode
+
+
+class RequestModes:
+    """Topic and group -> mode.  What an operator sets is in the file before the call returns."""
+
+    def __init__(self, config: LiveConfig, file: ConfigFile[RequestModeTable]) -> None:
+        self._config = config
+        self._file = file
+        self._by_topic: dict[str, ModesByGroup] = {}
+
+    def load(self) -> None:
+        """Take what the file holds.  Raises `StoreError` if it is broken beyond its backup."""
+        content = self._file.load()
+        if content is not None:
+            self._by_topic = content.message_request_mode_map
+            logger.info("event=request_modes_loaded topics=%d", len(self._by_topic))
+
+    def find(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
+        """How a group takes a topic: as set, else as configured; a retry topic by pull."""
+        found = self._by_topic.get(topic, {}).get(group)
+        if found is not None:
+            return found
+        broker = self._config.broker
+        if topic.startswith(RETRY_PREFIX) or broker.default_message_request_mode != "POP":
+            return SetMessageRequestModeRequestBody(topic, group, "PULL")
+        return SetMessageRequestModeRequestBody(topic, group, "POP", broker.default_pop_share_queue_num)
+
+    def set(self, mode: SetMessageRequestModeRequestBody) -> None:
+        """Set how a group takes a topic.  Raises `StoreError`, and nothing is changed then."""
+        after = self._by_topic | {
+            mode.topic: self._by_topic.get(mode.topic, {}) | {mode.consumer_group: mode},
+        }
+        self._file.write(pretty(RequestModeTable(after)))
+        self._by_topic = after
+        logger.info(
+            "event=request_mode_set topic=%s group=%s mode=%s share=%d",
+            mode.topic, mode.consumer_group, mode.mode, mode.pop_share_queue_num,
+        )  # fmt: skip
+
+    def encode(self) -> bytes:
+        """The answer to GET_ALL_MESSAGE_REQUEST_MODE."""
+        return dumps(RequestModeTable(self._by_topic))
