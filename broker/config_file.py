@@ -55,6 +55,17 @@ class ConfigFile(Generic[T]):
             raise StoreError(f"{reason}; repair the file or remove it together with {backup.name}")
         return None
 
+    def is_newer_than(self, other: "ConfigFile[T]") -> bool:
+        """Whether this file was written after the other one, or is there and the other is not."""
+        mine, theirs = self._written_ns(), other._written_ns()
+        return mine is not None and (theirs is None or mine > theirs)
+
+    def _written_ns(self) -> int | None:
+        try:
+            return self.path.stat().st_mtime_ns
+        except OSError:
+            return None
+
     def write(self, content: bytes) -> None:
         """Replace the file durably by `content` (see `pretty`).  May run in any thread.
 

@@ -31,6 +31,7 @@ class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
     group_topic_map: dict[str, set[str]] = {}  # follows from the table; written because RocketMQ writes it
     offset_table: dict[str, dict[int, int]] = {}  # topic@group -> queue id -> offset
+    lmq_offset_table: dict[str, int] | None = None  # only with enableLmq, see `broker.light_tables`
 
 
 class ConsumerOffsets:
@@ -148,6 +149,13 @@ class ConsumerOffsets:
         """Topics that the group has offsets in."""
         return {topic for topic, owner in map(_split, self._offsets) if owner == group}
 
+    def topics_by_group(self) -> dict[str, set[str]]:
+        """Topics that each group has offsets in."""
+        topics: dict[str, set[str]] = {}
+        for topic, group in map(_split, self._offsets):
+            topics.setdefault(group, set()).add(topic)
+        return topics
+
     def groups_of(self, topic: str) -> set[str]:
         """Groups that have offsets in the topic."""
         return {group for owned, group in map(_split, self._offsets) if owned == topic}
@@ -159,6 +167,10 @@ class ConsumerOffsets:
     def remove_group(self, group: str) -> None:
         """Forget the offsets of a group that is deleted."""
         self._remove(lambda _, owner: owner == group)
+
+    def remove(self, group: str, topic: str) -> None:
+        """Forget a group's offsets in one topic."""
+        self._remove(lambda owned, owner: owned == topic and owner == group)
 
     def _remove(self, matches: Callable[[str, str], bool]) -> None:
         for table in (self._offsets, self._resets, self._pulls):
@@ -195,10 +207,7 @@ class ConsumerOffsets:
 
     def snapshot(self) -> ConsumerOffsetTable:
         """The table as it is now, for reading at once."""
-        topics_by_group: dict[str, set[str]] = {}
-        for topic, group in map(_split, self._offsets):
-            topics_by_group.setdefault(group, set()).add(topic)
-        return ConsumerOffsetTable(copy(self.data_version), topics_by_group, self._offsets)
+        return ConsumerOffsetTable(copy(self.data_version), self.topics_by_group(), self._offsets)
 
     def encode(self) -> bytes:
         """The answer to GET_ALL_CONSUMER_OFFSET."""

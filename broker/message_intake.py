@@ -24,7 +24,7 @@ from remoting.message_record import SysFlag
 from sprocket.common.errors import RequestError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from store.config import parse_delay_levels
-from store.inner_batch import MAX_MESSAGES
+from store.inner_batch import MAX_MESSAGES, without
 from store.record import PendingMessage, TagsCodes
 
 logger = logging.getLogger(__name__)
@@ -77,6 +77,8 @@ class MessageIntake:
         broker = self._config.broker
         properties = names.parse(header.properties)
         properties.pop(names.POP_CK, None)
+        # The store's, which recovery trusts.
+        properties.pop(names.INNER_MULTI_QUEUE_OFFSET, None)
         properties[names.MSG_REGION] = broker.region_id
         properties[names.TRACE_ON] = "true" if broker.trace_on else "false"
         properties[names.CLUSTER] = broker.broker_cluster_name
@@ -216,6 +218,8 @@ class MessageIntake:
         common = self._encoded(properties)
         messages = []
         for flag, body, own in self._members(request.body):
+            if b"INNER_MULTI" in own:
+                own = without(own, b"INNER_MULTI_QUEUE_OFFSET\x01")
             encoded = own + (b"\x02" if own and not own.endswith(b"\x02") else b"") + common
             if len(encoded) > MAX_PROPERTIES_BYTES:
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)

@@ -18,6 +18,7 @@ from remoting.codes import ResponseCode
 from remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from remoting.message_record import SysFlag
 from sprocket.common.errors import RequestError
+from store.consume_queue_table import is_light
 from store.logic_queue import QueueType
 
 logger = logging.getLogger(__name__)
@@ -87,7 +88,8 @@ class SendAdmission:
         if admission is None or admission.config is not config:
             self._admissions.pop(topic, None)
             admission = self._derive(header, config, peer)
-            self._admissions[topic] = admission
+            if not is_light(topic):  # of which there is no end
+                self._admissions[topic] = admission
         return admission
 
     def _derive(self, header: SendHeader, config: TopicConfig | None, peer: tuple[str, int]) -> Admission:

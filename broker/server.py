@@ -14,8 +14,8 @@ from broker.config import BrokerConfig
 from broker.config_file import ConfigFile
 from broker.confirm_waits import ConfirmWaits
 from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable
-from broker.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
 from broker.core import BrokerCore
+from broker.light_tables import new_tables
 from broker.live_config import LiveConfig
 from broker.long_polling import HeldPulls
 from broker.message_id import host_bytes
@@ -30,13 +30,10 @@ from broker.retention import Retention
 from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
 from broker.service import Service
 from broker.statistics import SAMPLE_PERIOD_S, DailyTotals, RateWindow
-from broker.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
-from broker.topics import TopicTable
 from broker.transaction.check import TransactionCheck
 from broker.transaction.transactions import Transactions
-from remoting.bodies.group import SubscriptionGroupTable
-from remoting.bodies.topic import TopicConfig, TopicConfigTable
+from remoting.bodies.topic import TopicConfig
 from remoting.channel import RemotingChannel
 from remoting.client import RemotingClient
 from remoting.routes import RouteTable
@@ -46,6 +43,7 @@ from sprocket.common.errors import ConfigError, SprocketError, StoreError
 from sprocket.common.failpoints import failpoint
 from store.config import StoreConfig
 from store.disk import Disk
+from store.consume_queue_table import is_light
 from store.logic_queue import QueueType
 from store.message_store import MessageStore
 
@@ -98,11 +96,7 @@ class Broker:
         self._is_running = False
 
         self.store = self._new_store(store_config, disk)
-        self.topics = TopicTable(self.config, self._file("topics.json", TopicConfigTable), self.clock)
-        self.groups = SubscriptionGroups(
-            self.config, self._file("subscriptionGroup.json", SubscriptionGroupTable), self.clock
-        )
-        self.offsets = ConsumerOffsets(self._file("consumerOffset.json", ConsumerOffsetTable), self.clock)
+        self.topics, self.groups, self.offsets = new_tables(self.config, self._file, self.clock)
         self.locks = QueueLocks(self.clock)
         self.consumers = ConsumerRegistry(self.clock, lambda: self.config.broker.notify_consumer_ids_changed_enable)
         self.filters = ConsumerFilters(self.config, self._file("consumerFilter.json", ConsumerFilterTable), self.clock)
@@ -344,6 +338,8 @@ class Broker:
         for topic, queue_id in self.store.queues():
             puts[topic] = puts.get(topic, 0) + self.store.max_offset(topic, queue_id)
         return puts
+            if is_light(topic):
+                continue  # what it holds was sent to another topic
 
     def _sample(self) -> None:
         self._statistics.put_rates.sample()

@@ -126,7 +126,7 @@ class SendProcessor:
                     or "TRAN_" in text
                     or "CLUSTER" in text  # has been through a broker
                     or "POP_CK" in text
-                    or "INNER_NUM" in text
+                    or "INNER_" in text  # INNER_NUM, INNER_MULTI_QUEUE_OFFSET
                 ):  # fmt: skip
                     properties = (text if text[-1] == "\x02" else text + "\x02").encode() + suffix
                     at = properties.find(b"UNIQ_KEY\x01")
