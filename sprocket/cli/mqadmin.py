@@ -9,7 +9,7 @@ import click
 from sprocket.cli.client_session import HELP
 from sprocket.cli.mqadmin_broker import broker_status, cluster_list
 from sprocket.cli.mqadmin_cleaning import clean_expired_cq, clean_unused_topic, delete_expired_commit_log
-from sprocket.cli.mqadmin_consumer import consumer_progress
+from sprocket.cli.mqadmin_consumer import consumer_progress, set_consume_mode
 from sprocket.cli.mqadmin_message import (
     print_messages,
     query_by_id,
@@ -50,6 +50,7 @@ for _command in (
     cluster_list,
     broker_status,
     consumer_progress,
+    set_consume_mode,
     clean_expired_cq,
     delete_expired_commit_log,
     clean_unused_topic,

@@ -1,4 +1,4 @@
-"""`mqadmin` about consumers: consumerProgress."""
+"""`mqadmin` about consumers: consumerProgress, setConsumeMode."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,6 +10,7 @@ from sprocket.cli.columns import seconds_text
 
 if TYPE_CHECKING:
     from remoting.bodies.client import MessageQueue
+    from remoting.bodies.pop import RequestMode, SetMessageRequestModeRequestBody
     from remoting.bodies.stats import ConsumeStats
     from sprocket.client.admin import AdminClient
 
@@ -166,3 +167,47 @@ def version_text(version: int) -> str:
         return str(version)
     number, snapshot = 400 + (steps + 1) // 2, "_SNAPSHOT" if steps % 2 else ""
     return f"V{number // 100}_{number // 10 % 10}_{number % 10}{snapshot}"
+
+
+@click.command("setConsumeMode", context_settings=HELP)
+@namesrv_option
+@click.option("-b", "--brokerAddr", "broker", help="Set it on this broker.")
+@click.option("-c", "--clusterName", "cluster", help="Set it on every master of this cluster.")
+@click.option("-t", "--topicName", "topic", required=True, help="Topic name.")
+@click.option("-g", "--groupName", "group", required=True, help="Consumer group.")
+@click.option("-m", "--mode", type=click.Choice(["PULL", "POP"]), required=True, help="How the group takes the topic.")
+@click.option(
+    "-q",
+    "--popShareQueueNum",
+    "share",
+    type=int,
+    default=0,
+    help="From the queues of so many others a client pops too.",
+)
+def set_consume_mode(
+    namesrv: str | None,
+    broker: str | None,
+    cluster: str | None,
+    topic: str,
+    group: str,
+    mode: "RequestMode",
+    share: int,
+) -> None:
+    """Set consume message mode. pull/pop etc."""
+    from remoting.bodies.pop import SetMessageRequestModeRequestBody
+
+    if (broker is None) == (cluster is None):
+        raise click.UsageError("one of -b and -c is needed, and only one")
+    body = SetMessageRequestModeRequestBody(topic.strip(), group.strip(), mode, share)
+    for address in with_admin(namesrv, lambda admin: _set_mode(admin, body, broker, cluster)):
+        click.echo(f"set consume mode to {address} success.")
+    click.echo(f"topic[{body.topic}] group[{body.consumer_group}] consume mode[{mode}] popShareQueueNum[{share}]")
+
+
+async def _set_mode(
+    admin: "AdminClient", body: "SetMessageRequestModeRequestBody", broker: str | None, cluster: str | None
+) -> list[str]:
+    masters = [broker.strip()] if broker else await admin.broker_addresses((cluster or "").strip(), masters_only=True)
+    for address in masters:
+        await admin.set_request_mode(address, body)
+    return masters

@@ -13,13 +13,14 @@ import msgspec
 from remoting.bodies.client import ConsumerConnection, MessageQueue, by_queue
 from remoting.bodies.consumption import ConsumerRunningInfo
 from remoting.bodies.group import GroupList
+from remoting.bodies.pop import SetMessageRequestModeRequestBody
 from remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
 from remoting.bodies.stats import ConsumeStats, KVTable, TopicOffset, TopicStatsTable
 from remoting.bodies.topic import TopicConfig, TopicList
 from remoting.client import ConnectFailed, ConnectionLost, RemotingClient, RemotingTimeout
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse
-from remoting.fastjson import loads
+from remoting.fastjson import dumps, loads
 from remoting.headers.admin import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
@@ -218,6 +219,10 @@ class AdminClient:
             holders |= dict.fromkeys(queues, client.client_id.partition("@")[0])
         return holders
 
+    async def set_request_mode(self, broker: str, mode: SetMessageRequestModeRequestBody) -> None:
+        """Have the consumers of a group that leave the division of queues to brokers take a topic by pull or pop."""
+        await self.ask(broker, RequestCode.SET_MESSAGE_REQUEST_MODE, body=dumps(mode))
+
     async def groups_of_topic(self, topic: str) -> list[str]:
         """Consumer groups that have consumed `topic`, sorted."""
         groups: set[str] = set()
@@ -278,10 +283,12 @@ class AdminClient:
                     raise
         raise AdminError("no name server given")
 
-    async def ask(self, address: str, code: RequestCode, header: Header | None = None) -> ReceivedResponse:
+    async def ask(
+        self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> ReceivedResponse:
         """The answer of the server at `address`; a refusal raises AdminError with its code."""
         try:
-            response = await self._remoting.invoke(address, code, header, timeout_s=self._timeout_s)
+            response = await self._remoting.invoke(address, code, header, body, timeout_s=self._timeout_s)
         except (ConnectFailed, ConnectionLost, RemotingTimeout) as error:
             raise AdminError(f"{code.name} to {address}: {error}") from None
         if response.code != ResponseCode.SUCCESS:
