@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from broker.assumed_subscriptions import AssumedSubscriptions
 from remoting.bodies.client import Connection, ConsumerData, SubscriptionData
 from remoting.codes import RequestCode
 from remoting.command import Buffer, Channel, ReceivedResponse
@@ -96,6 +97,7 @@ class ConsumerRegistry:
         self._clock = clock
         self._notify_enabled = notify_enabled
         self._groups: dict[str, ConsumerGroup] = {}
+        self.assumed = AssumedSubscriptions(clock)
         # Told of the subscriptions of each heartbeat that brings them, and of the end of a group.
         self.on_subscribed: list[Callable[[str, Sequence[SubscriptionData]], None]] = []
         self.on_left: list[Callable[[str], None]] = []
@@ -109,9 +111,10 @@ class ConsumerRegistry:
         return self._groups.get(group)
 
     def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What the group subscribes to in the topic; None if it does not, or is not connected."""
+        """What the group subscribes to in the topic, by heartbeat or by its requests; None if it does not."""
         found = self._groups.get(group)
-        return None if found is None else found.subscriptions.get(topic)
+        subscription = None if found is None else found.subscriptions.get(topic)
+        return self.assumed.find(group, topic) if subscription is None else subscription
 
     def register(
         self,

@@ -10,6 +10,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from broker.local_address import host_name, local_address
+from broker.pop_settings import PopSettings
+from broker.setting_fields import bool_setting as _bool
+from broker.setting_fields import int_setting as _int
+from broker.setting_fields import text_setting as _str
 from sprocket.common.errors import ConfigError
 
 _ADDRESS = re.compile(r"(?:[^\s:;\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
@@ -23,23 +27,8 @@ class BrokerRole(StrEnum):
     SLAVE = "SLAVE"
 
 
-def _int(
-    key: str, default: int, doc: str, *, minimum: int, maximum: int | None = None, unit: str = "", mutable: bool = False
-) -> int:
-    metadata = {"key": key, "doc": doc, "minimum": minimum, "maximum": maximum, "unit": unit, "mutable": mutable}
-    return field(default=default, metadata=metadata)
-
-
-def _bool(key: str, default: bool, doc: str, *, mutable: bool = False) -> bool:
-    return field(default=default, metadata={"key": key, "doc": doc, "mutable": mutable})
-
-
-def _str(key: str, default: str, doc: str) -> str:
-    return field(default=default, metadata={"key": key, "doc": doc})
-
-
 @dataclass(frozen=True)
-class BrokerConfig:
+class BrokerConfig(PopSettings):
     """The broker's part of its configuration."""
 
     broker_name: str = field(
@@ -201,6 +190,19 @@ class BrokerConfig:
         "enableNotifyAfterPopOrderLockRelease",
         True,
         "Wake held pops in order when what others hold comes free.",
+        mutable=True,
+    )
+    use_server_side_reset_offset: bool = _bool(
+        "useServerSideResetOffset",
+        True,
+        "A reset sets a group's offset here; if false the consumers that are online are told, and commit it.",
+        mutable=True,
+    )
+    clean_idle_offset_enable: bool = _bool(
+        "cleanIdleOffsetEnable",
+        False,
+        "Every hour forget where groups without members are in topics of which all that they had yet to read "
+        "has expired.",
         mutable=True,
     )
     reject_transaction_message: bool = _bool(

@@ -34,8 +34,6 @@ logger = logging.getLogger(__name__)
 PERM_READ_WRITE = PERM_READ | PERM_WRITE
 # `TopicConfigManager.SCHEDULE_TOPIC_QUEUE_NUM`
 SCHEDULE_QUEUE_NUMS = 18
-# `reviveQueueNum`
-_REVIVE_QUEUE_NUMS = 8
 
 TopicsChanged = Callable[[list[TopicConfig]], None]
 
@@ -73,7 +71,7 @@ class TopicTable:
         if config.trace_topic_enable:
             yield _fixed(config.msg_trace_topic_name, 1)
         yield _fixed(f"{cluster}_{REPLY_TOPIC_POSTFIX}", 1)
-        yield _fixed(REVIVE_TOPIC_PREFIX + cluster, _REVIVE_QUEUE_NUMS)
+        yield _fixed(REVIVE_TOPIC_PREFIX + cluster, config.revive_queue_num)
         yield _fixed(SYNC_BROKER_MEMBER_GROUP_PREFIX + name, 1, PERM_INHERIT)
         yield _fixed(TRANS_HALF_TOPIC, 1)
         yield _fixed(TRANS_OP_HALF_TOPIC, 1)

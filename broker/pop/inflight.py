@@ -1,0 +1,62 @@
+"""How many messages of each queue a group has popped and not acknowledged, as far as this run of the broker knows.
+
+Source: RocketMQ 5.3.3, `PopInflightMessageCounter` (enablePopMessageThreshold, popInflightMessageThreshold).
+"""
+
+from collections.abc import Callable
+
+from broker.live_config import LiveConfig
+
+
+class InflightMessages:
+    """Counts per topic, group and queue.  Lives in the event loop's thread.
+
+    `has_room` is called when a queue that was too full takes pops again.
+    """
+
+    def __init__(self, config: LiveConfig, started_ms: int) -> None:
+        self._config = config
+        # What was popped before is not counted, so its acknowledgements are not either.
+        self.started_ms = started_ms
+        self._counts: dict[tuple[str, str, int], int] = {}
+        self.has_room: Callable[[str, str, int], None] = lambda topic, group, queue_id: None
+
+    def count(self, topic: str, group: str, queue_id: int) -> int:
+        """Messages in flight."""
+        return self._counts.get((topic, group, queue_id), 0)
+
+    def is_full(self, topic: str, group: str, queue_id: int) -> bool:
+        """Whether nothing more may be popped for now."""
+        broker = self._config.broker
+        return (
+            broker.enable_pop_message_threshold
+            and self.count(topic, group, queue_id) > broker.pop_inflight_message_threshold
+        )
+
+    def popped(self, topic: str, group: str, queue_id: int, count: int) -> None:
+        """`count` messages were handed out."""
+        key = (topic, group, queue_id)
+        self._counts[key] = self._counts.get(key, 0) + count
+
+    def done(self, topic: str, group: str, queue_id: int, pop_time_ms: int, count: int) -> None:
+        """`count` messages of the pop at `pop_time_ms` are acknowledged, or come again."""
+        key = (topic, group, queue_id)
+        before = self._counts.get(key)
+        if before is None or pop_time_ms < self.started_ms:
+            return
+        was_full = self.is_full(topic, group, queue_id)
+        if before > count:
+            self._counts[key] = before - count
+        else:
+            del self._counts[key]
+        if was_full and not self.is_full(topic, group, queue_id):
+            self.has_room(topic, group, queue_id)
+
+    def clear(self, topic: str, group: str, queue_id: int) -> None:
+        """Nothing of the queue is in flight: it is popped in order."""
+        self._counts.pop((topic, group, queue_id), None)
+
+    def forget_gone(self, is_there: Callable[[str, str], bool]) -> None:
+        """Forget queues whose topic or group is deleted."""
+        for key in [key for key in self._counts if not is_there(key[0], key[1])]:
+            del self._counts[key]

@@ -1,0 +1,232 @@
+"""Pops that are kept in memory for a while, so that what is acknowledged soon is never written to the log.
+
+A pop in here is not committed: a broker that dies hands its messages out again.  It leaves when all its messages are
+acknowledged, or, with its checkpoint and the acknowledgements it has got written to the revive topic, when it has
+been here long enough, and at the broker's stop.
+Source: RocketMQ 5.3.3, `PopBufferMergeService` (enablePopBufferMerge).
+"""
+
+import heapq
+import logging
+from itertools import count
+from typing import Final, NamedTuple
+
+import msgspec
+
+from broker.confirm_waits import Timer
+from broker.core import BrokerCore
+from broker.pop.pop_offsets import PopOffsets, Taken
+from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
+from broker.pop.revive_log import ReviveLog
+from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.failpoints import failpoint
+from store.record import PendingMessage
+
+logger = logging.getLogger(__name__)
+
+# What is about to leave takes no more acknowledgements.
+_LEAVING_MS: Final = 1500
+# Pops that one turn of the loop writes.
+_BATCH: Final = 256
+_RETRY_S: Final = 1.0
+_MAX_SLEEP_S: Final = 1.0
+_BEFORE_WRITE: Final = failpoint("pop_buffer.before_write")
+_WRITTEN: Final = failpoint("pop_buffer.written")
+
+
+class BufferKey(NamedTuple):
+    """What a pop of a queue and its acknowledgements have in common."""
+
+    topic: str
+    group: str
+    queue_id: int
+    first_offset: int
+    pop_time_ms: int
+    broker_name: str | None
+
+
+class _Buffered:
+    __slots__ = ("checkpoint", "is_open", "revive_queue_id", "taken")
+
+    def __init__(self, checkpoint: PopCheckPoint, revive_queue_id: int, taken: Taken) -> None:
+        self.checkpoint = checkpoint
+        self.revive_queue_id = revive_queue_id
+        self.taken = taken
+        self.is_open = True
+
+
+class MergeBuffer:
+    """Pops in memory.  Lives in the event loop's thread."""
+
+    def __init__(self, core: BrokerCore, log: ReviveLog, offsets: PopOffsets) -> None:
+        self._config = core.config
+        self._clock = core.clock
+        self._call_later = core.call_later
+        self._store = core.store
+        self._log = log
+        self._offsets = offsets
+        self._held: dict[BufferKey, _Buffered] = {}
+        # (when it leaves, number, pop), also of pops that have left.
+        self._leaving: list[tuple[int, int, _Buffered]] = []
+        self._numbers = count()
+        self._timer: Timer | None = None
+        self._timer_at = 0
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, checkpoint: PopCheckPoint, revive_queue_id: int, taken: Taken) -> bool:
+        """Keep a pop; False if it has to be written now."""
+        broker = self._config.broker
+        if not broker.enable_pop_buffer_merge or self._is_closed:
+            return False
+        leaves_ms = self._leaves_ms(checkpoint)
+        key = _key(checkpoint)
+        if (
+            leaves_ms - self._clock.wall_ms() < _LEAVING_MS
+            or len(self._held) > broker.pop_ck_max_buffer_size
+            or self._offsets.uncommitted(*key[:3]) > broker.pop_ck_offset_max_queue_size
+            or key in self._held
+        ):
+            return False
+        held = self._held[key] = _Buffered(checkpoint, revive_queue_id, taken)
+        heapq.heappush(self._leaving, (leaves_ms, next(self._numbers), held))
+        self._wake_at(leaves_ms)
+        return True
+
+    def _leaves_ms(self, checkpoint: PopCheckPoint) -> int:
+        broker = self._config.broker
+        return min(
+            checkpoint.revive_time - broker.pop_ck_stay_buffer_time_out, checkpoint.pt + broker.pop_ck_stay_buffer_time
+        )
+
+    def acknowledge(self, ack: AckMsg) -> bool:
+        """Take an acknowledgement; False if its pop is not here, or not for much longer: it has to be written."""
+        held = self._find(ack)
+        if held is None:
+            return False
+        checkpoint = held.checkpoint
+        for offset in ack.aol if isinstance(ack, BatchAckMsg) else (ack.ao,):
+            index = checkpoint.index_of(offset)
+            if index >= 0:
+                checkpoint.bm |= 1 << index
+            else:
+                logger.warning(
+                    "event=ack_of_unpopped topic=%s group=%s queue=%d offset=%d", ack.t, ack.c, ack.q, offset
+                )
+        if checkpoint.bm == (1 << checkpoint.n) - 1:
+            self._leave(_key(checkpoint), held)
+            self._offsets.safe(held.taken)
+        return True
+
+    def holds(self, ack: AckMsg) -> bool:
+        """Whether `acknowledge` would take it."""
+        return self._find(ack) is not None
+
+    def _find(self, ack: AckMsg) -> _Buffered | None:
+        if not self._held:
+            return None
+        held = self._held.get(BufferKey(ack.t, ack.c, ack.q, ack.so, ack.pt, ack.bn))
+        if held is None or self._leaves_ms(held.checkpoint) - self._clock.wall_ms() < _LEAVING_MS:
+            return None
+        return held
+
+    def _leave(self, key: BufferKey, held: _Buffered) -> None:
+        del self._held[key]
+        held.is_open = False
+        if len(self._leaving) > 2 * len(self._held) + _BATCH:
+            self._leaving = [entry for entry in self._leaving if entry[2].is_open]
+            heapq.heapify(self._leaving)
+
+    # Writing
+
+    def _wake_at(self, at_ms: int) -> None:
+        if self._timer is not None:
+            if self._timer_at <= at_ms:
+                return
+            self._timer.cancel()
+        self._timer_at = at_ms
+        # In steps: a step of the wall clock is noticed.
+        sleep_s = min(max((at_ms - self._clock.wall_ms()) / 1000, 0.0), _MAX_SLEEP_S)
+        self._timer = self._call_later(sleep_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        try:
+            while self._write(self._due()):
+                pass
+        except StoreError as error:
+            logger.warning("event=pop_buffer_not_written reason=%r pops=%d", str(error), len(self._held))
+            self._timer_at = self._clock.wall_ms()
+            self._timer = self._call_later(_RETRY_S, self._on_timer)
+            return
+        if self._leaving:
+            self._wake_at(self._leaving[0][0])
+
+    def _due(self, *, all_of_them: bool = False) -> list[_Buffered]:
+        now = self._clock.wall_ms()
+        due: list[_Buffered] = []
+        while self._leaving and len(due) < _BATCH and (all_of_them or self._leaving[0][0] <= now):
+            held = heapq.heappop(self._leaving)[2]
+            if held.is_open:
+                due.append(held)
+        return due
+
+    def _write(self, due: list[_Buffered]) -> bool:
+        """Write pops and let them leave; whether there were any.  Raises `StoreError`; then they stay."""
+        if not due:
+            return False
+        messages = [message for held in due for message in self._records(held)]
+        _BEFORE_WRITE()
+        try:
+            end = self._log.append(messages, len(due))
+        except StoreError:
+            for held in due:
+                heapq.heappush(self._leaving, (self._clock.wall_ms(), next(self._numbers), held))
+            raise
+        _WRITTEN()
+        for held in due:
+            self._leave(_key(held.checkpoint), held)
+
+        def written(error: StoreError | None) -> None:
+            if error is None:
+                for held in due:
+                    self._offsets.safe(held.taken)
+
+        self._store.when_confirmed(end, written)
+        return True
+
+    def _records(self, held: _Buffered) -> list[PendingMessage]:
+        """The checkpoint of a pop and the acknowledgements it has got."""
+        checkpoint, queue_id = held.checkpoint, held.revive_queue_id
+        acknowledged = [index for index in range(checkpoint.n) if checkpoint.bm >> index & 1]
+        offsets = [checkpoint.offset_at(index) for index in acknowledged]
+        # What is acknowledged is said by the records behind it.
+        messages = [self._log.checkpoint(msgspec.structs.replace(checkpoint, bm=0), queue_id)]
+        if offsets and self._config.broker.enable_pop_batch_ack:
+            acks: list[AckMsg] = [BatchAckMsg(-1, *_common(checkpoint), aol=offsets)]
+        else:
+            acks = [AckMsg(offset, *_common(checkpoint)) for offset in offsets]
+        return messages + [self._log.ack(ack, queue_id, checkpoint.revive_time) for ack in acks]
+
+    def close(self) -> None:
+        """Write everything: the next start finds it in the log.  What the store refuses is handed out again then."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        try:
+            while self._write(self._due(all_of_them=True)):
+                pass
+        except (StoreError, RequestError) as error:
+            logger.warning("event=pop_buffer_not_written reason=%r pops=%d", str(error), len(self._held))
+
+
+def _key(checkpoint: PopCheckPoint) -> BufferKey:
+    return BufferKey(checkpoint.t, checkpoint.c, checkpoint.q, checkpoint.so, checkpoint.pt, checkpoint.bn)
+
+
+def _common(checkpoint: PopCheckPoint) -> tuple[int, str, str, int, int, str | None]:
+    """What an acknowledgement says of its checkpoint: the fields of `AckMsg` behind the first."""
+    return checkpoint.so, checkpoint.c, checkpoint.t, checkpoint.q, checkpoint.pt, checkpoint.bn

@@ -1,0 +1,76 @@
+"""Acknowledgements and changes of messages that were popped in order: nothing of them is in the revive topic.
+
+Source: RocketMQ 5.3.3, `AckMessageProcessor.ackOrderly`,
+`ChangeInvisibleTimeProcessor.processChangeInvisibleTimeForOrder`.
+"""
+
+import logging
+from collections.abc import Callable
+
+from broker.core import BrokerCore
+from broker.pop.inflight import InflightMessages
+from broker.pop.order_info import ILLEGAL, ConsumerOrderInfo
+from remoting.codes import ResponseCode
+from remoting.headers.pop import ChangeInvisibleTimeRequestHeader, ChangeInvisibleTimeResponseHeader
+from remoting.pop_extra_info import PopHandle
+from sprocket.common.errors import RequestError
+
+logger = logging.getLogger(__name__)
+
+
+class OrderedAcks:
+    """Lives in the event loop's thread.  `came_free` hears of queues (topic, group, queue) that give out more."""
+
+    def __init__(
+        self,
+        core: BrokerCore,
+        order_info: ConsumerOrderInfo,
+        inflight: InflightMessages,
+        came_free: Callable[[str, str, int], None],
+    ) -> None:
+        self._clock = core.clock
+        self._offsets = core.offsets
+        self._order_info = order_info
+        self._inflight = inflight
+        self._came_free = came_free
+
+    def acknowledge(
+        self, topic: str, group: str, queue_id: int, offset: int, pop_time_ms: int, invisible_ms: int,
+        peer: tuple[str, int],
+    ) -> None:  # fmt: skip
+        """One message is acknowledged; one before the committed offset is already.
+
+        Raises RequestError for one that was not handed out.
+        """
+        committed = self._offsets.query(group, topic, queue_id)
+        if offset < committed:
+            return
+        next_offset = self._order_info.commit_and_next(topic, group, queue_id, offset, pop_time_ms)
+        if next_offset == ILLEGAL:
+            remark = (
+                f"offset is illegal, key:{topic}@{group}@{queue_id}, old:{committed}, commit:{offset}, "
+                f"next:{next_offset}, {peer[0]}:{peer[1]}"
+            )
+            logger.warning("event=ordered_ack_refused remark=%r", remark)
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if next_offset >= 0:
+            if not self._offsets.is_reset(group, topic, queue_id):
+                self._offsets.commit(group, topic, queue_id, next_offset, f"{peer[0]}:{peer[1]}")
+            if not self._order_info.blocks(None, topic, group, queue_id, invisible_ms):
+                self._came_free(topic, group, queue_id)
+        self._inflight.done(topic, group, queue_id, pop_time_ms, 1)
+
+    def change(
+        self, header: ChangeInvisibleTimeRequestHeader, handle: PopHandle
+    ) -> ChangeInvisibleTimeResponseHeader | None:
+        """One message stays invisible for another time, counted from now; None if it is acknowledged already."""
+        topic, group, queue_id = header.topic, header.consumer_group, header.queue_id
+        if header.offset < self._offsets.query(group, topic, queue_id):
+            return None
+        visible_at = self._clock.wall_ms() + header.invisible_time
+        self._order_info.update_next_visible_time(topic, group, queue_id, header.offset, handle.pop_time_ms, visible_at)
+        return ChangeInvisibleTimeResponseHeader(
+            pop_time=handle.pop_time_ms,
+            invisible_time=visible_at - handle.pop_time_ms,
+            revive_qid=handle.revive_queue_id,
+        )

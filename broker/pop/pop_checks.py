@@ -1,0 +1,131 @@
+"""Whether a pop, a peek, an acknowledgement or a change of the invisible time is served at all.
+
+Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `PeekMessageProcessor`, `AckMessageProcessor`,
+`ChangeInvisibleTimeProcessor`.
+"""
+
+import logging
+from typing import Any, Final
+
+from broker.core import BrokerCore
+from broker.send_admission import FAQ
+from remoting.bodies.topic import PERM_READ, TopicConfig
+from remoting.codes import ResponseCode
+from remoting.command import Request, Response
+from remoting.headers.pop import (
+    AckMessageRequestHeader,
+    ChangeInvisibleTimeRequestHeader,
+    PeekMessageRequestHeader,
+    PopMessageRequestHeader,
+)
+from sprocket.common.errors import RequestError, SprocketError
+
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGES: Final = 32
+# A pop that comes so much later than its client waits for it is not worth answering.
+_LATE_MS: Final = 500
+
+
+class PopChecks:
+    """Raises RequestError with the reference's codes and remarks."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self._config = core.config
+        self._clock = core.clock
+        self._store = core.store
+        self._topics = core.topics
+        self._groups = core.groups
+
+    def pop(self, request: Request[PopMessageRequestHeader]) -> TopicConfig:
+        """The topic of a pop.  Sets a born time that is missing."""
+        header, broker = request.header, self._config.broker
+        now = self._clock.wall_ms()
+        if not header.born_time:
+            header.born_time = now
+        if now - header.born_time - header.poll_time > _LATE_MS:
+            remark = f"the broker[{broker.broker_ip1}] pop message is timeout too much"
+            raise RequestError(ResponseCode.POLLING_TIMEOUT, remark)
+        self._readable("pop")
+        if header.max_msg_nums > MAX_MESSAGES:
+            remark = f"the broker[{broker.broker_ip1}] pop message's num is greater than {MAX_MESSAGES}"
+            raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
+        if not self._config.store.timer_wheel_enable:
+            remark = f"the broker[{broker.broker_ip1}] pop message is forbidden because timerWheelEnable is false"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        return self._topic(request, header.topic, header.queue_id, header.consumer_group)
+
+    def peek(self, request: Request[PeekMessageRequestHeader]) -> TopicConfig:
+        """The topic of a peek."""
+        header = request.header
+        self._readable("peeking")
+        return self._topic(request, header.topic, header.queue_id, header.consumer_group)
+
+    def _readable(self, what: str) -> None:
+        broker = self._config.broker
+        if not broker.broker_permission & PERM_READ:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the broker[{broker.broker_ip1}] {what} message is forbidden"
+            )
+
+    def _topic(
+        self, request: Request[PopMessageRequestHeader] | Request[PeekMessageRequestHeader], topic: str, queue_id: int,
+        group: str,
+    ) -> TopicConfig:  # fmt: skip
+        config = self._known(topic)
+        if not config.perm & PERM_READ:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden")
+        if queue_id >= config.read_queue_nums:
+            raise self._bad_queue(ResponseCode.INVALID_PARAMETER, config, queue_id, request.channel.peer)
+        found = self._groups.find(group)
+        if found is None:
+            remark = f"subscription group [{group}] does not exist, {FAQ}"
+            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not found.consume_enable:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
+        return config
+
+    def _known(self, topic: str) -> TopicConfig:
+        config = self._topics.get(topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}")
+        return config
+
+    def _bad_queue(self, code: int, config: TopicConfig, queue_id: int, peer: tuple[str, int]) -> RequestError:
+        remark = (
+            f"queueId[{queue_id}] is illegal, topic:[{config.topic_name}] "
+            f"topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[{peer[0]}:{peer[1]}]"
+        )
+        return RequestError(code, remark)
+
+    # Of messages that were popped
+
+    def popped(self, header: AckMessageRequestHeader | ChangeInvisibleTimeRequestHeader, peer: tuple[str, int]) -> None:
+        """An acknowledgement or a change names a queue that is there, and an offset that can have been popped."""
+        topic, queue_id, offset = header.topic, header.queue_id, header.offset
+        config = self._known(topic)
+        if not 0 <= queue_id < config.read_queue_nums:
+            raise self._bad_queue(ResponseCode.MESSAGE_ILLEGAL, config, queue_id, peer)
+        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        # An acknowledgement may be of the end itself, as in the reference.
+        is_change = isinstance(header, ChangeInvisibleTimeRequestHeader)
+        if not low <= offset <= (high - 1 if is_change else high):
+            remark = f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}"
+            raise RequestError(ResponseCode.NO_MESSAGE, remark)
+
+    def revive_queue(self, revive_queue_id: int) -> None:
+        """A handle names a queue of the revive topic.  The reference writes wherever a client says."""
+        count = self._config.broker.revive_queue_num
+        if not 0 <= revive_queue_id < count:
+            remark = f"revive queue {revive_queue_id} of a handle is none of {count}"
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+
+def refusal(request: Request[Any], error: Exception) -> Response:
+    """The answer to a request that `error` keeps from being served; a bug is written of."""
+    if isinstance(error, RequestError):
+        return Response(error.code, error.remark)
+    if isinstance(error, SprocketError):
+        return Response(error.response_code, str(error))
+    logger.error("event=pop_request_failed code=%d header=%r", request.code, request.header, exc_info=error)
+    return Response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

@@ -1,0 +1,68 @@
+"""What a pop wants of its topic, and what the broker remembers of that: pops need no heartbeat.
+
+Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `FilterAPI`, `ConsumerManager.compensateSubscribeData`.
+"""
+
+from functools import lru_cache
+
+from broker.assumed_subscriptions import AssumedSubscriptions
+from broker.filter.sql_filter import SQL92, compiled
+from broker.filter.tokens import InvalidExpression
+from broker.live_config import LiveConfig
+from broker.long_polling import PullFilter
+from broker.pop.retry_topics import retry_topic
+from broker.subscription_filter import ALL, TAG, is_tag_type, tag_filter
+from remoting.bodies.client import SubscriptionData
+from remoting.codes import ResponseCode
+from remoting.headers.pop import PopMessageRequestHeader
+from remoting.java_hash import java_hash_code
+from sprocket.common.errors import RequestError
+from store.record_filter import RecordFilter
+
+
+class PopFilters:
+    """Filters of pops."""
+
+    def __init__(self, config: LiveConfig, assumed: AssumedSubscriptions) -> None:
+        self._config = config
+        self._assumed = assumed
+
+    def of(self, header: PopMessageRequestHeader) -> PullFilter | None:
+        """The filter of a pop, None for everything; what the group subscribes to is noted.
+
+        Raises RequestError for an expression that is none.
+        """
+        topic, group, expression = header.topic, header.consumer_group, header.exp or ALL
+        expression_type = header.exp_type if header.exp else TAG
+        try:
+            matches = _filter(expression, expression_type)
+        except InvalidExpression as error:
+            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, _failed(error.remark)) from None
+        self._assumed.note(group, _subscription(topic, expression, expression_type))
+        retry = retry_topic(topic, group, self._config.broker.enable_retry_topic_v2)
+        self._assumed.note(group, _subscription(retry, ALL, expression_type))
+        return matches
+
+
+def _failed(why: str) -> str:
+    return f"parse the consumer's subscription failed: {why}"
+
+
+@lru_cache(maxsize=4096)
+def _filter(expression: str, expression_type: str | None) -> PullFilter | None:
+    if is_tag_type(expression_type):
+        if not expression.replace("||", ""):
+            raise InvalidExpression(1, "no tag between the separators")
+        return tag_filter(expression)
+    if expression_type != SQL92:
+        raise InvalidExpression(1, f"{expression_type!r:.40} is no type of filter")
+    sql = compiled(expression)
+    return RecordFilter(sql.matches, sql.operations)
+
+
+@lru_cache(maxsize=4096)
+def _subscription(topic: str, expression: str, expression_type: str | None) -> SubscriptionData:
+    if not is_tag_type(expression_type):
+        return SubscriptionData(topic, expression, expression_type=expression_type)
+    tags = [] if expression == ALL else [tag.strip() for tag in expression.split("||") if tag.strip()]
+    return SubscriptionData(topic, expression, tags_set=tags, code_set=[java_hash_code(tag) for tag in tags])

@@ -1,0 +1,151 @@
+"""Where the next pop of a queue begins, and what of that is committed.
+
+A pop moves on at once, in memory.  The consumer offset follows when the checkpoint of what was handed out is safe, in
+the order of the queue: a broker that dies in between hands the messages out again.
+Source: RocketMQ 5.3.3, `PopMessageProcessor.getPopOffset`, `getInitOffset`, `resetPopOffset`,
+`PopBufferMergeService.scanCommitOffset`, `commitOffset`.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from broker.core import BrokerCore
+from broker.names import RETRY_PREFIX
+from broker.pop.order_info import ConsumerOrderInfo
+from store.queue_reader import physical_memory_bytes
+
+logger = logging.getLogger(__name__)
+
+# initMode: from the first message; anything else is from the end.
+FROM_FIRST: Final = 0
+
+# Whether a topic and a group exist.
+IsThere: TypeAlias = Callable[[str, str], bool]
+
+
+class Taken:
+    """What one pop has taken from one queue: everything before `next_offset`."""
+
+    __slots__ = ("group", "is_safe", "next_offset", "queue_id", "topic")
+
+    def __init__(self, topic: str, group: str, queue_id: int, next_offset: int) -> None:
+        self.topic = topic
+        self.group = group
+        self.queue_id = queue_id
+        self.next_offset = next_offset
+        self.is_safe = False
+
+
+class PopOffsets:
+    """Offsets of pops.  Lives in the event loop's thread."""
+
+    def __init__(self, core: BrokerCore, order_info: ConsumerOrderInfo) -> None:
+        self._config = core.config
+        self._store = core.store
+        self._offsets = core.offsets
+        self._order_info = order_info
+        # What is taken and not committed yet, oldest first; no queue is empty.
+        self._taken: dict[tuple[str, str, int], deque[Taken]] = {}
+        self._memory_bytes = physical_memory_bytes()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._taken.values()))
+
+    def latest(self, topic: str, group: str, queue_id: int) -> int:
+        """Where the next pop begins, of a queue with something that is taken and not committed; else -1."""
+        taken = self._taken.get((topic, group, queue_id))
+        return taken[-1].next_offset if taken else -1
+
+    def uncommitted(self, topic: str, group: str, queue_id: int) -> int:
+        """How many pops of a queue are not committed."""
+        return len(self._taken.get((topic, group, queue_id), ()))
+
+    # Where a pop begins
+
+    def current(self, topic: str, group: str, queue_id: int, init_mode: int) -> int:
+        """Where a pop would begin; nothing is changed."""
+        offset = self._offsets.query(group, topic, queue_id)
+        if offset < 0:
+            offset = self._initial(topic, queue_id, init_mode)
+        return max(offset, self.latest(topic, group, queue_id))
+
+    def begin(self, topic: str, group: str, queue_id: int, init_mode: int) -> int:
+        """Where a pop begins; a group that is new to the queue gets its first offset, a reset takes effect."""
+        if self._offsets.has_resets:
+            reset = self._offsets.take_reset(group, topic, queue_id)
+            if reset is not None:
+                self._order_info.clear_block(topic, group, queue_id)
+                self.place(topic, group, queue_id, reset)
+                return reset
+        offset = self._offsets.query(group, topic, queue_id)
+        if offset < 0:
+            offset = self._initial(topic, queue_id, init_mode)
+            self._offsets.commit(group, topic, queue_id, offset)
+        return max(offset, self.latest(topic, group, queue_id))
+
+    def _initial(self, topic: str, queue_id: int, init_mode: int) -> int:
+        store = self._store
+        if init_mode == FROM_FIRST or topic.startswith(RETRY_PREFIX):
+            return store.min_offset(topic, queue_id)
+        if self._config.broker.init_pop_offset_by_check_msg_in_mem and store.min_offset(topic, queue_id) <= 0:
+            first = store.entry(topic, queue_id, 0)
+            limit = self._memory_bytes * self._config.store.access_message_in_memory_max_ratio // 100
+            if first is not None and store.wrote_offset - first[0] <= limit:
+                return 0
+        return max(store.max_offset(topic, queue_id) - 1, 0)
+
+    def place(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Set where the next pop begins, whatever was taken."""
+        self._taken.pop((topic, group, queue_id), None)
+        self._offsets.commit(group, topic, queue_id, offset)
+
+    # What a pop takes
+
+    def take(self, topic: str, group: str, queue_id: int, next_offset: int) -> Taken:
+        """The next pop begins at `next_offset`; until `safe` or `give_back` it is not committed."""
+        taken = Taken(topic, group, queue_id, next_offset)
+        self._taken.setdefault((topic, group, queue_id), deque()).append(taken)
+        return taken
+
+    def skip(self, topic: str, group: str, queue_id: int, next_offset: int) -> None:
+        """The next pop begins at `next_offset`; what is before it and not taken is nothing for the group."""
+        if next_offset > self.current(topic, group, queue_id, FROM_FIRST):
+            self.safe(self.take(topic, group, queue_id, next_offset))
+
+    def give_back(self, taken: Taken) -> None:
+        """It was not handed out: the next pop begins where this one did, unless another has gone on from there."""
+        key = (taken.topic, taken.group, taken.queue_id)
+        queue = self._taken.get(key)
+        if queue is not None and queue[-1] is taken:
+            queue.pop()
+            if not queue:
+                del self._taken[key]
+
+    def safe(self, taken: Taken) -> None:
+        """It comes again if it is not acknowledged, whatever happens: commit, as soon as all before it is safe."""
+        taken.is_safe = True
+        key = (taken.topic, taken.group, taken.queue_id)
+        queue = self._taken.get(key)
+        if queue is None or not queue[0].is_safe:
+            return
+        next_offset = -1
+        while queue and queue[0].is_safe:
+            next_offset = queue.popleft().next_offset
+        if not queue:
+            del self._taken[key]
+        self._commit(taken, next_offset)
+
+    def _commit(self, taken: Taken, next_offset: int) -> None:
+        topic, group, queue_id = taken.topic, taken.group, taken.queue_id
+        if self._offsets.has_resets and self._offsets.is_reset(group, topic, queue_id):
+            return
+        if next_offset > self._offsets.query(group, topic, queue_id):
+            self._offsets.commit(group, topic, queue_id, next_offset)
+
+    def forget_gone(self, is_there: IsThere) -> None:
+        """Forget queues whose topic or group is deleted."""
+        for key in [key for key in self._taken if not is_there(key[0], key[1])]:
+            del self._taken[key]
+            logger.info("event=pop_offsets_forgotten topic=%s group=%s queue=%d", *key)

@@ -1,0 +1,214 @@
+"""POP_MESSAGE: takes messages of a topic for a group, invisible to its other members for a while.
+
+The pops of one read are served together: what they take is written as one append, and each is answered when that is
+safe.  Offsets follow after that (`PopOffsets`).
+Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `popMsgFromTopic`.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from broker.core import BrokerCore
+from broker.long_polling import PullFilter
+from broker.pop.held_pops import HeldPops, HoldResult
+from broker.pop.pop_checks import PopChecks, refusal
+from broker.pop.pop_filters import PopFilters
+from broker.pop.pop_offsets import PopOffsets
+from broker.pop.popped import Popped
+from broker.pop.queue_pop import QueuePop
+from broker.pop.records import ORDER_REVIVE_QUEUE
+from broker.pop.retry_topics import retry_topic
+from broker.pop.revive_log import ReviveLog
+from remoting.bodies.topic import TopicConfig
+from remoting.codes import ResponseCode
+from remoting.command import Request
+from remoting.headers.pop import PopMessageRequestHeader
+from sprocket.common.errors import InvariantError, SprocketError, StoreError
+from sprocket.common.failpoints import failpoint
+from store.config import FlushDiskType
+
+_BEFORE_CHECKPOINT: Final = failpoint("pop.before_checkpoint")
+_CHECKPOINT_WRITTEN: Final = failpoint("pop.checkpoint_written")
+_COMMITTED: Final = failpoint("pop.committed")
+
+
+class PopProcessor:
+    """Serves pops.  Lives in the event loop's thread."""
+
+    def __init__(
+        self,
+        core: BrokerCore,
+        checks: PopChecks,
+        filters: PopFilters,
+        queues: QueuePop,
+        offsets: PopOffsets,
+        log: ReviveLog,
+    ) -> None:
+        self._config = core.config
+        self._clock = core.clock
+        self._topics = core.topics
+        self._random_below = core.random_below
+        self._waits = core.waits
+        self._store = core.store
+        self._fail = core.fail
+        self._checks = checks
+        self._filters = filters
+        self._queues = queues
+        self._offsets = offsets
+        self._log = log
+        self._is_sync = core.config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._next_revive_queue = 0
+        self.held: HeldPops | None = None  # without it nothing is held
+        self.popped_messages = 0
+        self.popped_bytes = 0
+
+    def pop(self, run: list[Request[Any]]) -> None:
+        """Serve the pops of one read."""
+        self._serve(run, may_hold=True)
+
+    def answer_held(self, request: Request[Any], may_hold: bool) -> None:
+        """Serve a pop that was held, with what there is now.  Never raises: others wait behind it."""
+        self._serve([request], may_hold=may_hold)
+
+    def _serve(self, run: Iterable[Request[PopMessageRequestHeader]], *, may_hold: bool) -> None:
+        found: list[Popped] = []
+        for request in run:
+            try:
+                popped, matches = self._take(request)
+            except Exception as error:
+                self._refuse(request, error)
+                continue
+            if popped.count:
+                found.append(popped)
+            else:
+                self._answer_empty(popped, matches, may_hold=may_hold)
+        if found:
+            self._finish(found)
+
+    # Taking
+
+    def _take(self, request: Request[PopMessageRequestHeader]) -> tuple[Popped, PullFilter | None]:
+        config = self._checks.pop(request)
+        header = request.header
+        matches = self._filters.of(header)
+        popped = Popped(request, self._clock.wall_ms(), self._revive_queue(header))
+        draw = self._random_below(100)
+        is_retry_first = draw < self._config.broker.pop_from_retry_probability
+        if is_retry_first and not popped.is_ordered:
+            self._take_retry(popped, draw, matches)
+        if header.queue_id < 0:
+            self._take_all(popped, config, draw, matches, is_retry=False)
+        else:
+            self._queues.take(popped, header.topic, header.queue_id, matches, is_retry=False)
+        if not is_retry_first and popped.room > 0 and not popped.is_ordered:
+            self._take_retry(popped, draw, matches)
+        return popped, matches
+
+    def _revive_queue(self, header: PopMessageRequestHeader) -> int:
+        if header.order:
+            return ORDER_REVIVE_QUEUE
+        queue_id = self._next_revive_queue % self._log.queue_count
+        self._next_revive_queue = queue_id + 1
+        return queue_id
+
+    def _take_retry(self, popped: Popped, draw: int, matches: PullFilter | None) -> None:
+        """From one retry topic: an answer's texts do not tell two of them apart."""
+        broker, header = self._config.broker, popped.request.header
+        is_v2 = broker.enable_retry_topic_v2
+        if is_v2 and broker.retrieve_message_from_pop_retry_topic_v1 and draw % 2 == 0:
+            is_v2 = False
+        config = self._topics.get(retry_topic(header.topic, header.consumer_group, is_v2))
+        if config is not None:
+            self._take_all(popped, config, draw, matches, is_retry=True)
+
+    def _take_all(
+        self, popped: Popped, config: TopicConfig, draw: int, matches: PullFilter | None, *, is_retry: bool
+    ) -> None:
+        count = config.read_queue_nums
+        for number in range(count):
+            self._queues.take(popped, config.topic_name, (draw + number) % count, matches, is_retry=is_retry)
+
+    # Answering
+
+    def _answer_empty(self, popped: Popped, matches: PullFilter | None, *, may_hold: bool) -> None:
+        request, held = popped.request, self.held
+        if popped.damage is not None:
+            self._refuse(request, popped.damage)
+            return
+        header, result = request.header, HoldResult.NOT_HELD
+        if held is not None and may_hold:
+            result = held.hold(
+                request, header.topic, header.consumer_group, header.queue_id, matches, header.poll_time,
+                header.born_time,
+            )  # fmt: skip
+        if result is HoldResult.HELD:
+            if popped.is_cut_short:
+                self._wake(popped)
+            return
+        popped.answer(ResponseCode.POLLING_FULL if result is HoldResult.FULL else ResponseCode.POLLING_TIMEOUT)
+
+    def _wake(self, popped: Popped) -> None:
+        """There is more: somebody else may have it."""
+        if self.held is not None:
+            header = popped.request.header
+            self.held.wake(header.topic, header.consumer_group, header.queue_id)
+
+    def _finish(self, found: list[Popped]) -> None:
+        """Write what was taken, then answer."""
+        messages = [message for popped in found for message in popped.checkpoints]
+        if not messages:
+            self._answer(found)
+            return
+        _BEFORE_CHECKPOINT()
+        try:
+            end = self._log.append(messages, len(messages))
+        except SprocketError as error:
+            self._give_back(found, error)
+            return
+        _CHECKPOINT_WRITTEN()
+        if not self._is_sync:
+            self._commit(found)
+            self._answer(found)
+            return
+        # Also if it takes longer than anybody waits for it.
+        self._store.when_confirmed(end, lambda error: self._commit(found) if error is None else None)
+        if self._config.broker.append_ck_async:
+            self._answer(found)
+            return
+
+        def confirmed(error: StoreError | None, timed_out: bool) -> None:
+            if error is None:
+                self._answer(found)
+            else:
+                for popped in found:
+                    self._refuse(popped.request, error)
+
+        self._waits.wait(end, self._config.store.sync_flush_timeout, confirmed)
+
+    def _commit(self, found: list[Popped]) -> None:
+        for popped in found:
+            for taken in popped.taken:
+                self._offsets.safe(taken)
+        _COMMITTED()
+
+    def _give_back(self, found: list[Popped], error: SprocketError) -> None:
+        """Nothing was written, so nothing was handed out."""
+        for popped in reversed(found):
+            for taken in reversed(popped.taken):
+                self._offsets.give_back(taken)
+        for popped in found:
+            self._refuse(popped.request, error)
+
+    def _answer(self, found: list[Popped]) -> None:
+        for popped in found:
+            self.popped_messages += popped.count
+            self.popped_bytes += popped.size_bytes
+            popped.answer(ResponseCode.SUCCESS)
+        for popped in found:
+            if popped.rest > 0:
+                self._wake(popped)
+
+    def _refuse(self, request: Request[Any], error: Exception) -> None:
+        if isinstance(error, InvariantError):
+            self._fail(error)
+        request.channel.reply(request, refusal(request, error))

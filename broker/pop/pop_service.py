@@ -1,0 +1,143 @@
+"""Pop: messages are handed out by the broker, invisible for a while, and come again unless they are acknowledged.
+
+Source: RocketMQ 5.3.3, `PopMessageProcessor`, `AckMessageProcessor`, `ChangeInvisibleTimeProcessor`,
+`PeekMessageProcessor`, `PopBufferMergeService`.  popConsumerKVServiceEnable, which keeps all this in RocksDB, is not
+supported.
+"""
+
+import asyncio
+from typing import Final
+
+from broker.config_file import ConfigFile
+from broker.core import BrokerCore
+from broker.periodic import Periodic
+from broker.pop.ack_processor import AckProcessor
+from broker.pop.held_pops import HeldPops
+from broker.pop.inflight import InflightMessages
+from broker.pop.invisible_time import InvisibleTimeProcessor
+from broker.pop.merge_buffer import MergeBuffer
+from broker.pop.order_info import ConsumerOrderInfo, OrderInfoTable
+from broker.pop.order_locks import OrderLocks, QueueKey
+from broker.pop.ordered_acks import OrderedAcks
+from broker.pop.peek_processor import PeekProcessor
+from broker.pop.pop_checks import PopChecks
+from broker.pop.pop_filters import PopFilters
+from broker.pop.pop_offsets import PopOffsets
+from broker.pop.pop_processor import PopProcessor
+from broker.pop.queue_pop import QueuePop
+from broker.pop.records import PopCheckPoint
+from broker.pop.retry_topics import normal_topic
+from broker.pop.revive_log import ReviveLog
+from broker.service import Service
+from remoting.channel import RemotingChannel
+from remoting.codes import RequestCode
+from remoting.headers.pop import (
+    AckMessageRequestHeader,
+    ChangeInvisibleTimeRequestHeader,
+    PeekMessageRequestHeader,
+    PopMessageRequestHeader,
+)
+from remoting.routes import Action, Lane, NoHeader, Resource, Route
+
+# `PopBufferMergeService.scanGarbage`
+_CLEAN_S: Final = 30.0
+
+
+class PopService(Service):
+    """The parts of pop, put together.  Lives in the event loop's thread."""
+
+    def __init__(self, core: BrokerCore, order_file: ConfigFile[OrderInfoTable]) -> None:
+        self._core = core
+        self._locks = OrderLocks(core.config, core.clock, core.call_later, self._freed)
+        self.order_info = order_info = ConsumerOrderInfo(order_file, core.topics, core.groups, core.clock, self._locks)
+        self.log = ReviveLog(core)
+        self.offsets = PopOffsets(core, order_info)
+        self.inflight = InflightMessages(core.config, core.clock.wall_ms())
+        self.buffer = MergeBuffer(core, self.log, self.offsets)
+        checks = PopChecks(core)
+        filters = PopFilters(core.config, core.consumers.assumed)
+        queues = QueuePop(core, self.log, self.offsets, order_info, self.inflight, self.buffer)
+        self.pops = PopProcessor(core, checks, filters, queues, self.offsets, self.log)
+        self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self.pops.answer_held)
+        self.pops.held = self.held
+        ordered = OrderedAcks(core, order_info, self.inflight, self._came_free)
+        self._acks = AckProcessor(core, checks, self.log, self.buffer, ordered, self.inflight)
+        self._changes = InvisibleTimeProcessor(core, checks, self.log, self.buffer, ordered)
+        self._peeks = PeekProcessor(core, checks, self.offsets)
+        self.inflight.has_room = self._came_free
+
+    def _freed(self, key: QueueKey) -> None:
+        self._came_free(*key)
+
+    def _came_free(self, topic: str, group: str, queue_id: int) -> None:
+        self.held.lock_released(normal_topic(topic, group), group, queue_id)
+
+    def routes(self) -> list[Route]:
+        """What consumers that pop ask for."""
+        group, sub, pull, client = Resource.GROUP, Action.SUB, Lane.PULL, Lane.CLIENT
+        return [
+            Route(
+                RequestCode.POP_MESSAGE, PopMessageRequestHeader, None, group, sub, pull, batch=self.pops.pop
+            ),
+            Route(RequestCode.PEEK_MESSAGE, PeekMessageRequestHeader, self._peeks.peek, group, sub, pull),
+            Route(
+                RequestCode.ACK_MESSAGE, AckMessageRequestHeader, None, group, sub, client,
+                batch=self._acks.acknowledge,
+            ),
+            Route(
+                RequestCode.BATCH_ACK_MESSAGE, NoHeader, None, group, sub, client,
+                batch=self._acks.acknowledge_batches,
+            ),
+            Route(
+                RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ChangeInvisibleTimeRequestHeader, None, group, sub, client,
+                batch=self._changes.change,
+            ),
+        ]  # fmt: skip
+
+    def periodic(self) -> list[Periodic]:
+        """Write what is popped in order; forget what is gone."""
+        order_period_s = self._core.config.broker.flush_consumer_offset_interval / 1000
+        return [
+            Periodic("pop_clean", _CLEAN_S, self._clean),
+            Periodic("consumer_order_info", order_period_s, self._save_order_info),
+        ]
+
+    async def _save_order_info(self) -> None:
+        content = self.order_info.take_unsaved()
+        if content is not None:
+            await asyncio.to_thread(self.order_info.save, content)
+
+    def load(self) -> None:
+        """Take what was popped in order, and is not done."""
+        self.order_info.load()
+
+    def start(self) -> None:
+        """Wake held pops when messages come."""
+        self._core.store.on_arrival.append(self.held.arrived)
+
+    def stop(self) -> None:
+        """Answer what is held; what is in memory goes into the log."""
+        self._locks.close()
+        self.held.close()
+        self.buffer.close()
+
+    def save(self) -> None:
+        """Write what is popped in order."""
+        self.order_info.persist()
+
+    def revived(self, checkpoint: PopCheckPoint, count: int) -> None:
+        """`count` messages of a pop have come again: they are not in flight any more."""
+        self.inflight.done(checkpoint.t, checkpoint.c, checkpoint.q, checkpoint.pt, count)
+
+    def channel_closed(self, channel: RemotingChannel) -> None:
+        """Nobody waits there any more."""
+        self.held.drop_channel(channel.id)
+
+    def _clean(self) -> None:
+        core = self._core
+        core.consumers.assumed.expire(core.config.broker.subscription_expired_timeout / 1000)
+        self.offsets.forget_gone(self._is_there)
+        self.inflight.forget_gone(self._is_there)
+
+    def _is_there(self, topic: str, group: str) -> bool:
+        return topic in self._core.topics and group in self._core.groups

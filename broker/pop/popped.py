@@ -1,0 +1,92 @@
+"""One pop while it is served: what it has taken, and its answer."""
+
+from typing import Final
+
+from broker.pop.pop_offsets import Taken
+from remoting.codes import ResponseCode
+from remoting.command import Buffer, Request
+from remoting.frames import ResponseTemplate
+from remoting.headers.pop import PopMessageRequestHeader
+from remoting.pop_extra_info import join_entries
+from sprocket.common.errors import StoreError
+from store.record import PendingMessage
+
+_NUMBERS: Final = dict.fromkeys(("popTime", "invisibleTime", "reviveQid", "restNum"), "%d")
+_TEXTS: Final = dict.fromkeys(("startOffsetInfo", "msgOffsetInfo"), "%b")
+_ORDERED: Final = {"orderCountInfo": "%b"}
+# By code and whether the pop is one in order.
+_TEMPLATES: Final = {
+    (code, is_ordered): ResponseTemplate(code, _NUMBERS | _TEXTS | (_ORDERED if is_ordered else {}), remark=remark)
+    for code, remark in (
+        (ResponseCode.SUCCESS, "FOUND"),
+        (ResponseCode.POLLING_FULL, "NO_MESSAGE_IN_QUEUE"),
+        (ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE"),
+    )
+    for is_ordered in (False, True)
+}
+
+
+class Popped:
+    """What a pop has taken from the queues that it has looked into so far."""
+
+    __slots__ = (
+        "buffers",
+        "checkpoints",
+        "count",
+        "damage",
+        "is_cut_short",
+        "is_ordered",
+        "message_offsets",
+        "order_counts",
+        "pop_time_ms",
+        "request",
+        "rest",
+        "revive_queue_id",
+        "size_bytes",
+        "start_offsets",
+        "taken",
+    )
+
+    def __init__(self, request: Request[PopMessageRequestHeader], pop_time_ms: int, revive_queue_id: int) -> None:
+        self.request = request
+        self.is_ordered = bool(request.header.order)
+        self.pop_time_ms = pop_time_ms
+        self.revive_queue_id = revive_queue_id
+        self.rest = 0  # messages that lie behind what was taken
+        self.is_cut_short = False  # whether a filter has not looked through all of them
+        self.count = 0
+        self.buffers: list[Buffer] = []
+        self.size_bytes = 0
+        # Entries of the answer's texts.
+        self.start_offsets: list[str] = []
+        self.message_offsets: list[str] = []
+        self.order_counts: list[str] = []
+        # What has to be written before the answer, and what of the queues it covers, one by one.
+        self.checkpoints: list[PendingMessage] = []
+        self.taken: list[Taken] = []
+        self.damage: StoreError | None = None
+
+    @property
+    def room(self) -> int:
+        """How many messages it still takes."""
+        return self.request.header.max_msg_nums - self.count
+
+    def add(self, buffers: list[memoryview], size_bytes: int) -> None:
+        """Part of the answer's body."""
+        self.buffers += buffers
+        self.size_bytes += size_bytes
+
+    def answer(self, code: int) -> None:
+        """Send the answer: SUCCESS with what was taken, or POLLING_FULL or POLLING_TIMEOUT."""
+        request = self.request
+        if request.is_oneway:
+            return
+        values: tuple[bytes | int, ...] = (
+            self.pop_time_ms, request.header.invisible_time, self.revive_queue_id, self.rest,
+            join_entries(self.start_offsets).encode(), join_entries(self.message_offsets).encode(),
+        )  # fmt: skip
+        if self.is_ordered:
+            values = (*values, join_entries(self.order_counts).encode())
+        template = _TEMPLATES[ResponseCode(code), self.is_ordered]
+        frame = template.frame(request.serialization, request.opaque, values, self.size_bytes)
+        request.channel.write(frame, *self.buffers)

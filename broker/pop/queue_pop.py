@@ -1,0 +1,175 @@
+"""Takes messages of one queue for a pop.
+
+All of it happens in one turn of the event loop, so no two pops, acknowledgements or commits of a queue get into each
+other's way: the reference's lock per topic, group and queue is not needed.
+Source: RocketMQ 5.3.3, `PopMessageProcessor.popMsgFromQueue`, `appendCheckPoint`.
+"""
+
+import logging
+from typing import Final
+
+from broker.core import BrokerCore
+from broker.long_polling import PullFilter
+from broker.pop.inflight import InflightMessages
+from broker.pop.merge_buffer import MergeBuffer
+from broker.pop.order_info import ConsumerOrderInfo
+from broker.pop.pop_offsets import PopOffsets
+from broker.pop.popped import Popped
+from broker.pop.records import PopCheckPoint
+from broker.pop.retry_record import queue_offsets_in, records_in, renamed
+from broker.pop.revive_log import ReviveLog
+from remoting.pop_extra_info import PopHandle, msg_offsets_entry, retry_kind, start_offset_entry
+from sprocket.common.errors import CorruptRecord, RequestError
+from store.get_result import GetResult, GetStatus
+
+logger = logging.getLogger(__name__)
+
+_MAX_BYTES: Final = 0x7FFFFFFF
+_WRONG_OFFSET: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
+_NOTHING_WANTED: Final = (
+    GetStatus.NO_MATCHED_MESSAGE,
+    GetStatus.OFFSET_FOUND_NULL,
+    GetStatus.MESSAGE_WAS_REMOVING,
+    GetStatus.NO_MATCHED_LOGIC_QUEUE,
+)
+
+
+class QueuePop:
+    """Pops from queues.  Lives in the event loop's thread."""
+
+    def __init__(
+        self,
+        core: BrokerCore,
+        log: ReviveLog,
+        offsets: PopOffsets,
+        order_info: ConsumerOrderInfo,
+        inflight: InflightMessages,
+        buffer: MergeBuffer,
+    ) -> None:
+        self._config = core.config
+        self._store = core.store
+        self._consumer_offsets = core.offsets
+        self._log = log
+        self._offsets = offsets
+        self._order_info = order_info
+        self._inflight = inflight
+        self._buffer = buffer
+
+    def take(self, popped: Popped, topic: str, queue_id: int, matches: PullFilter | None, *, is_retry: bool) -> None:
+        """Take what `popped` has room for from one queue, and count what stays.
+
+        A damaged record is noted in `popped.damage`; other queues may have something.
+        """
+        header = popped.request.header
+        group, max_offset = header.consumer_group, self._store.max_offset(topic, queue_id)
+        if self._inflight.is_full(topic, group, queue_id):
+            popped.rest += max_offset - self._offsets.current(topic, group, queue_id, header.init_mode)
+            logger.debug("event=pop_stopped topic=%s group=%s queue=%d", topic, group, queue_id)
+            return
+        offset = self._offsets.begin(topic, group, queue_id, header.init_mode)
+        if popped.is_ordered:
+            if self._order_info.blocks(header.attempt_id, topic, group, queue_id, header.invisible_time):
+                # What is behind a blocked queue is nothing to be woken for.
+                return
+            self._inflight.clear(topic, group, queue_id)
+        if popped.room <= 0:
+            popped.rest += max_offset - offset
+            return
+        try:
+            offset, result = self._read(popped, topic, queue_id, offset, matches)
+        except CorruptRecord as error:
+            popped.damage = error
+            return
+        if result.slices:
+            self._hand_out(popped, topic, queue_id, offset, result, is_retry)
+            return
+        if result.status in _NOTHING_WANTED:
+            self._pass_over(popped, topic, queue_id, result.next_offset)
+            popped.is_cut_short = popped.is_cut_short or result.next_offset < result.max_offset
+        popped.rest += max(result.max_offset - result.next_offset, 0)
+
+    def _read(
+        self, popped: Popped, topic: str, queue_id: int, offset: int, matches: PullFilter | None
+    ) -> tuple[int, GetResult]:
+        """What there is at `offset`, or where the queue really goes on, and where that is."""
+        group = popped.request.header.consumer_group
+        result = self._store.get(topic, queue_id, offset, popped.room, _MAX_BYTES, matches)
+        if result.status in _WRONG_OFFSET:
+            logger.warning(
+                "event=pop_offset_corrected status=%s topic=%s group=%s queue=%d from=%d to=%d",
+                result.status.name, topic, group, queue_id, offset, result.next_offset,
+            )  # fmt: skip
+            if result.next_offset < offset:
+                self._offsets.place(topic, group, queue_id, result.next_offset)
+            else:
+                self._pass_over(popped, topic, queue_id, result.next_offset)
+            offset = result.next_offset
+            result = self._store.get(topic, queue_id, offset, popped.room, _MAX_BYTES, matches)
+        return offset, result
+
+    def _pass_over(self, popped: Popped, topic: str, queue_id: int, next_offset: int) -> None:
+        group = popped.request.header.consumer_group
+        if not popped.is_ordered:
+            self._offsets.skip(topic, group, queue_id, next_offset)
+        elif next_offset > self._consumer_offsets.query(group, topic, queue_id):
+            self._consumer_offsets.commit(group, topic, queue_id, next_offset)
+
+    def _hand_out(
+        self, popped: Popped, topic: str, queue_id: int, offset: int, result: GetResult, is_retry: bool
+    ) -> None:
+        header, group = popped.request.header, popped.request.header.consumer_group
+        message_offsets = queue_offsets_in(result.slices)
+        if popped.is_ordered:
+            self._order_info.update(
+                header.attempt_id, topic, group, queue_id, popped.pop_time_ms, header.invisible_time, message_offsets,
+                popped.order_counts,
+            )  # fmt: skip
+            # A queue in order goes on where it is until its messages are acknowledged.
+            self._consumer_offsets.commit(group, topic, queue_id, offset)
+        else:
+            try:
+                self._check_point(popped, topic, queue_id, offset, message_offsets, result.next_offset)
+            except RequestError as error:
+                popped.rest += result.max_offset - offset
+                logger.warning("event=pop_refused topic=%s group=%s queue=%d reason=%r", topic, group, queue_id, error)
+                return
+        kind = retry_kind(topic)
+        popped.start_offsets.append(start_offset_entry(kind, queue_id, offset))
+        popped.message_offsets.append(msg_offsets_entry(kind, queue_id, message_offsets))
+        popped.rest += result.max_offset - result.next_offset
+        popped.count += len(message_offsets)
+        self._inflight.popped(topic, group, queue_id, len(message_offsets))
+        if is_retry and not self._config.broker.pop_response_return_actual_retry_topic:
+            self._add_renamed(popped, topic, queue_id, offset, message_offsets, result)
+        else:
+            popped.add(result.slices, result.size_bytes)
+
+    def _check_point(
+        self, popped: Popped, topic: str, queue_id: int, offset: int, message_offsets: list[int], next_offset: int
+    ) -> None:
+        """Note what is handed out: in memory, or for the revive topic.  Raises RequestError, with nothing changed."""
+        header = popped.request.header
+        checkpoint = PopCheckPoint(
+            so=offset, pt=popped.pop_time_ms, it=header.invisible_time, n=len(message_offsets), q=queue_id, t=topic,
+            c=header.consumer_group, d=[one - offset for one in message_offsets],
+            bn=self._config.broker.broker_name,
+        )  # fmt: skip
+        message = self._log.checkpoint(checkpoint, popped.revive_queue_id)
+        taken = self._offsets.take(topic, header.consumer_group, queue_id, next_offset)
+        if not self._buffer.add(checkpoint, popped.revive_queue_id, taken):
+            popped.checkpoints.append(message)
+            popped.taken.append(taken)
+
+    def _add_renamed(
+        self, popped: Popped, topic: str, queue_id: int, offset: int, message_offsets: list[int], result: GetResult
+    ) -> None:
+        header, kind = popped.request.header, retry_kind(topic)
+        handle = PopHandle(
+            offset, popped.pop_time_ms, header.invisible_time, popped.revive_queue_id, kind,
+            self._config.broker.broker_name, queue_id,
+        )  # fmt: skip
+        for record, queue_offset in zip(records_in(result.slices), message_offsets, strict=True):
+            text = handle._replace(queue_offset=queue_offset).encode()
+            again = renamed(record, header.topic, text)
+            popped.buffers.append(again)
+            popped.size_bytes += len(again)

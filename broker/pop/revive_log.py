@@ -1,0 +1,96 @@
+"""The revive topic: where pop writes down what it handed out and what was acknowledged.
+
+Every record goes there by way of the timer's wheel, so that it is read when it matters and not before: a checkpoint
+one second before its messages come again, an acknowledgement when they would.  The log holds them, memory does not.
+Source: RocketMQ 5.3.3, `PopMessageProcessor.buildCkMsg`, `genCkUniqueId`, `AckMessageProcessor.appendAck`,
+`PopAckConstants`.
+"""
+
+from typing import Final
+
+import msgspec
+
+from broker.core import BrokerCore
+from broker.names import REVIVE_TOPIC_PREFIX
+from broker.pop.records import ACK_INTERVAL_MS, ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, BatchAckMsg, PopCheckPoint
+from remoting.java_hash import java_hash_code
+from remoting.message_properties import TAGS, UNIQ_KEY, encode
+from store.record import PendingMessage
+
+_quoted: Final = msgspec.json.Encoder().encode
+_TAGS_CODES: Final = {tag: java_hash_code(tag) for tag in (CK_TAG, ACK_TAG, BATCH_ACK_TAG)}
+
+
+def encode_checkpoint(checkpoint: PopCheckPoint) -> bytes:
+    """The body of a checkpoint's record, as fastjson writes it: sorted, without what is null."""
+    distances = b"" if checkpoint.d is None else b'"d":[%b],' % ",".join(map(str, checkpoint.d)).encode()
+    broker = b"" if checkpoint.bn is None else b'"bn":%b,' % _quoted(checkpoint.bn)
+    rewritten = b"" if checkpoint.rp is None else b'"rp":%b,' % _quoted(checkpoint.rp)
+    return b'{"bm":%d,%b"c":%b,%b"it":%d,"n":%d,"pt":%d,"q":%d,"reviveTime":%d,"ro":%d,%b"so":%d,"t":%b}' % (
+        checkpoint.bm, broker, _quoted(checkpoint.c), distances, checkpoint.it, checkpoint.n, checkpoint.pt,
+        checkpoint.q, checkpoint.revive_time, checkpoint.ro, rewritten, checkpoint.so, _quoted(checkpoint.t),
+    )  # fmt: skip
+
+
+def encode_ack(ack: AckMsg) -> bytes:
+    """The body of an acknowledgement's record, of one message or of several, as fastjson writes it."""
+    several = b'"aol":[%b],' % ",".join(map(str, ack.aol)).encode() if isinstance(ack, BatchAckMsg) else b""
+    broker = b"" if ack.bn is None else b'"bn":%b,' % _quoted(ack.bn)
+    return b'{"ao":%d,%b%b"c":%b,"pt":%d,"q":%d,"so":%d,"t":%b}' % (
+        ack.ao, several, broker, _quoted(ack.c), ack.pt, ack.q, ack.so, _quoted(ack.t),
+    )  # fmt: skip
+
+
+class ReviveLog:
+    """Makes the records of the revive topic, and appends them."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self._config = core.config
+        self._clock = core.clock
+        self._store = core.store
+        self._intake = core.timer_intake
+        self.topic = REVIVE_TOPIC_PREFIX + core.config.broker.broker_cluster_name
+        self.checkpoints_written = 0
+        self.acks_written = 0
+
+    @property
+    def queue_count(self) -> int:
+        """How many queues the revive topic has."""
+        return self._config.broker.revive_queue_num
+
+    def checkpoint(self, checkpoint: PopCheckPoint, revive_queue_id: int) -> PendingMessage:
+        """The record of a checkpoint.  Raises RequestError for a time that the wheel does not take."""
+        key = (
+            f"{checkpoint.t}@{checkpoint.q}@{checkpoint.so}@{checkpoint.c}@{checkpoint.pt}@{checkpoint.bn or 'null'}"
+            f"@{CK_TAG}"
+        )
+        deliver_ms = checkpoint.revive_time - ACK_INTERVAL_MS
+        return self._message(encode_checkpoint(checkpoint), revive_queue_id, CK_TAG, key, deliver_ms)
+
+    def ack(self, ack: AckMsg, revive_queue_id: int, revive_time_ms: int) -> PendingMessage:
+        """The record of an acknowledgement, whose messages would come again at `revive_time_ms`.
+
+        Raises RequestError for a time that the wheel does not take.
+        """
+        tag = BATCH_ACK_TAG if isinstance(ack, BatchAckMsg) else ACK_TAG
+        # The same for one and for several: that is how the reference's acknowledgements are keyed.
+        key = f"{ack.t}@{ack.q}@{ack.ao}@{ack.c}@{ack.pt}@{ack.bn or 'null'}@{ACK_TAG}"
+        return self._message(encode_ack(ack), revive_queue_id, tag, key, revive_time_ms)
+
+    def _message(self, body: bytes, revive_queue_id: int, tag: str, key: str, deliver_ms: int) -> PendingMessage:
+        properties = {TAGS: tag, UNIQ_KEY: key}
+        topic, queue_id = self._intake.place_at(self.topic, revive_queue_id, properties, deliver_ms)
+        return PendingMessage(
+            topic, queue_id, body, encode(properties).encode(), _TAGS_CODES[tag], 0, 0, self._clock.wall_ms(),
+            self._store.store_host,
+        )  # fmt: skip
+
+    def append(self, messages: list[PendingMessage], checkpoints: int) -> int:
+        """Append records, `checkpoints` of which are such; return where the log ends behind them.
+
+        Raises `StoreError`, or RequestError; then none of them is written.
+        """
+        _, physical_offset, size_bytes = self._store.append(messages)[-1]
+        self.checkpoints_written += checkpoints
+        self.acks_written += len(messages) - checkpoints
+        return physical_offset + size_bytes

@@ -1,0 +1,21 @@
+"""Fields of configuration classes: key, default and what the documentation says, as one call."""
+
+from dataclasses import field
+
+
+def int_setting(
+    key: str, default: int, doc: str, *, minimum: int, maximum: int | None = None, unit: str = "", mutable: bool = False
+) -> int:
+    """A number."""
+    metadata = {"key": key, "doc": doc, "minimum": minimum, "maximum": maximum, "unit": unit, "mutable": mutable}
+    return field(default=default, metadata=metadata)
+
+
+def bool_setting(key: str, default: bool, doc: str, *, mutable: bool = False) -> bool:
+    """True or false."""
+    return field(default=default, metadata={"key": key, "doc": doc, "mutable": mutable})
+
+
+def text_setting(key: str, default: str, doc: str) -> str:
+    """A text."""
+    return field(default=default, metadata={"key": key, "doc": doc})
