@@ -336,10 +336,10 @@ class Broker:
     def _puts_by_topic(self) -> dict[str, int]:
         puts: dict[str, int] = {}
         for topic, queue_id in self.store.queues():
-            puts[topic] = puts.get(topic, 0) + self.store.max_offset(topic, queue_id)
-        return puts
             if is_light(topic):
                 continue  # what it holds was sent to another topic
+            puts[topic] = puts.get(topic, 0) + self.store.max_offset(topic, queue_id)
+        return puts
 
     def _sample(self) -> None:
         self._statistics.put_rates.sample()
