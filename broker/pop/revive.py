@@ -1,0 +1,136 @@
+"""Messages that were popped and not acknowledged come again: the readers of the revive topic, in one turn.
+
+Only a master revives.  Source: RocketMQ 5.3.3, `PopReviveService`, which has a thread for each queue.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker.confirm_waits import Timer
+from broker.core import BrokerCore
+from broker.pop.revive_queue import ReviveQueue
+from broker.pop.reviver import CheckpointLog, RevivedListener
+from broker.service import Service
+from sprocket.common.errors import DiskFailed, StoreError
+
+logger = logging.getLogger(__name__)
+
+# Records that one turn of the loop reads from a queue, and messages that it revives, so that others are served in
+# between.
+_TURN_RECORDS: Final = 256
+_RETRY_S: Final = 1.0
+# How often it is looked whether the disk is sure of what is done with.
+_COMMIT_S: Final = 0.5
+MASTER_ID: Final = 0
+
+
+def _never() -> bool:
+    return False
+
+
+class ReviveService(Service):
+    """One timer for all queues.
+
+    `on_revived` hears of each checkpoint of which messages went to the retry topic.  `is_timer_behind` says whether
+    the timer has yet to deliver what is due: acknowledgements may be among that.
+    """
+
+    def __init__(self, core: BrokerCore, log: CheckpointLog, is_timer_behind: Callable[[], bool] = _never) -> None:
+        self._core = core
+        self._log = log
+        self.is_timer_behind = is_timer_behind
+        self.on_revived: list[RevivedListener] = []
+        self.queues: list[ReviveQueue] = []
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        self._is_running = False
+
+    def load(self) -> None:
+        """Find where each queue goes on."""
+        core, topic = self._core, self._log.topic
+        config = core.topics.get(topic)
+        # More than are written to now, where revive queues were once more.
+        count = max(
+            core.config.broker.revive_queue_num,
+            0 if config is None else config.read_queue_nums,
+            *(queue_id + 1 for name, queue_id in core.store.queues() if name == topic),
+            0,
+        )
+        for queue_id in range(count):
+            queue = ReviveQueue(core, self._log, queue_id, lambda: self.is_timer_behind(), self.on_revived)
+            queue.load()
+            self.queues.append(queue)
+
+    def start(self) -> None:
+        """Revive from now on."""
+        if self._core.config.broker.broker_id != MASTER_ID:
+            return
+        self._is_running = True
+        self._core.store.on_arrival.append(self._arrived)
+        self._wake_in(0.0)
+
+    def stop(self) -> None:
+        """Revive nothing more; commit what is done with."""
+        if not self._is_running:
+            return
+        self._is_running = False
+        self._core.store.on_arrival.remove(self._arrived)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for queue in self.queues:
+            queue.commit()
+
+    def runtime_info(self) -> dict[str, str]:
+        """How far each queue in use is behind: ``popReviveLag_<queue>`` records, ``popReviveLatency_<queue>`` ms.
+
+        Source of the figures: RocketMQ 5.3.3, `PopMetricsManager` (pop_revive_lag, pop_revive_latency).
+        """
+        info = {}
+        for queue in self.queues:
+            if queue.is_used:
+                info[f"popReviveLag_{queue.queue_id}"] = str(queue.behind_messages)
+                info[f"popReviveLatency_{queue.queue_id}"] = str(queue.behind_ms)
+        return info
+
+    # The timer
+
+    def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
+        if topic == self._log.topic and queue_id < len(self.queues):
+            self.queues[queue_id].has_unread = True
+            self._wake_in(self._core.config.broker.revive_interval / 1000)
+
+    def _wake_in(self, seconds: float) -> None:
+        wake_at = self._core.clock.monotonic() + seconds
+        if self._timer is not None:
+            if self._timer_at <= wake_at:
+                return
+            self._timer.cancel()
+        self._timer_at = wake_at
+        self._timer = self._core.call_later(seconds, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._is_running:
+            return
+        wait_s = self.turn()
+        if wait_s is not None:
+            self._wake_in(wait_s)
+
+    def turn(self) -> float | None:
+        """Let each queue do some work; seconds until there is more, None if nothing waits but for arrivals."""
+        wait_s: float | None = None
+        for queue in self.queues:
+            try:
+                seconds = queue.turn(_TURN_RECORDS)
+            except DiskFailed:
+                return None  # Latched; the store tells its owner.
+            except StoreError as error:
+                logger.warning("event=revive_postponed queue=%d reason=%r", queue.queue_id, str(error))
+                seconds = _RETRY_S
+            if seconds is None and queue.has_uncommitted:
+                seconds = _COMMIT_S
+            if seconds is not None:
+                wait_s = seconds if wait_s is None else min(wait_s, seconds)
+        return wait_s

@@ -1,0 +1,221 @@
+"""One queue of the revive topic: its records are read in order, and what was not acknowledged comes again.
+
+Source: RocketMQ 5.3.3, `PopReviveService`.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from broker.core import BrokerCore
+from broker.pop.records import ACK_TAG, BATCH_ACK_TAG, CK_TAG, REVIVE_GROUP, AckMsg, BatchAckMsg, PopCheckPoint
+from broker.pop.retry_record import records_in
+from broker.pop.revive_window import Held, ReviveWindow
+from broker.pop.reviver import CheckpointLog, Due, RevivedListener, ReviveFigures, Reviver
+from remoting.message_properties import find
+from sprocket.common.errors import CorruptRecord
+from sprocket.common.failpoints import failpoint
+from store.get_result import GetStatus
+from store.record import Record, decode
+
+logger = logging.getLogger(__name__)
+
+_MAX_READ_BYTES: Final = 1 << 20
+_TAGS: Final = b"TAGS\x01"
+_DELIVER_AT: Final = b"TIMER_DELIVER_MS\x01"
+_COMMITTED: Final = failpoint("revive.committed")
+
+_decode_checkpoint: Final = msgspec.json.Decoder(PopCheckPoint, strict=False).decode
+_decode_ack: Final = msgspec.json.Decoder(AckMsg, strict=False).decode
+_decode_batch_ack: Final = msgspec.json.Decoder(BatchAckMsg, strict=False).decode
+
+
+class ReviveQueue:
+    """Lives in the event loop's thread.  `turn` does a bounded amount of work.
+
+    The committed offset of the revive group is the last record that is done with: what came of it is on the disk.
+    """
+
+    def __init__(
+        self,
+        core: BrokerCore,
+        log: CheckpointLog,
+        queue_id: int,
+        is_timer_behind: Callable[[], bool],
+        on_revived: list[RevivedListener],
+    ) -> None:
+        self._core = core
+        self._log = log
+        self.queue_id = queue_id
+        self._is_timer_behind = is_timer_behind
+        self.figures = ReviveFigures()
+        self._reviver = Reviver(core, log, queue_id, self.figures, on_revived)
+        self._committed = -1
+        self._window = ReviveWindow(core.config.broker.broker_name, 0)
+        self.has_unread = True
+        # (end of the log when an offset was done with, that offset): the first that the disk is not sure of, and the
+        # newest.
+        self._positions: list[tuple[int, int]] = []
+
+    def load(self) -> None:
+        """Go on behind the committed offset, as far as the queue reaches."""
+        store, topic = self._core.store, self._log.topic
+        committed = self._core.offsets.query(REVIVE_GROUP, topic, self.queue_id)
+        # At the end is where recovery put an offset of records that are lost: the next one must be read.
+        last = store.max_offset(topic, self.queue_id) - 1
+        if committed > last:
+            logger.warning("event=revive_offset_corrected queue=%d from=%d to=%d", self.queue_id, committed, last)
+            self._core.offsets.assign(REVIVE_GROUP, topic, self.queue_id, last)
+            committed = last
+        self._committed = committed
+        self._window = ReviveWindow(self._core.config.broker.broker_name, committed + 1)
+
+    # Figures
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the queue was ever written to."""
+        return self._core.store.max_offset(self._log.topic, self.queue_id) > 0
+
+    @property
+    def behind_messages(self) -> int:
+        """Records of the queue that are not done with."""
+        end = self._core.store.max_offset(self._log.topic, self.queue_id)
+        return max(0, end - 1 - self._window.done_offset)
+
+    @property
+    def behind_ms(self) -> int:
+        """For how long the first checkpoint that is held should have come again; 0 if it is not time yet."""
+        oldest = self._window.oldest_revive_at
+        return 0 if oldest is None else max(0, self._core.clock.wall_ms() - oldest)
+
+    # Work
+
+    @property
+    def has_uncommitted(self) -> bool:
+        """Whether something is done with and waits for the disk."""
+        return bool(self._positions)
+
+    def turn(self, budget: int) -> float | None:
+        """Read and revive, about `budget` of each; seconds until there is more to do, None if nothing is held.
+
+        Raises `StoreError` if the store refuses; nothing is lost by that.
+        """
+        is_caught_up = not self.has_unread or self._read(budget)
+        monotonic = self._core.clock.monotonic()
+        nothing_on_its_way = self._window.is_full or (is_caught_up and not self._is_timer_behind())
+        is_through = self._revive(monotonic, nothing_on_its_way, budget)
+        self.commit()
+        self.has_unread = not is_caught_up
+        if not is_through or (not is_caught_up and not self._window.is_full):
+            return 0.0
+        due = self._window.next_due()
+        if due is None:
+            return None
+        # One that is due by its time waits for others to be read.
+        return max(due - monotonic, 0.1)
+
+    # Reading
+
+    def _read(self, budget: int) -> bool:
+        """Take up to `budget` records into the window; whether that is all there are."""
+        window, store = self._window, self._core.store
+        if window.is_full:
+            return False
+        try:
+            result = store.get(self._log.topic, self.queue_id, window.next_offset, budget, _MAX_READ_BYTES)
+        except CorruptRecord as damage:
+            logger.error(
+                "event=revive_record_dropped queue=%d offset=%d reason=%r",
+                self.queue_id, window.next_offset, damage.reason,
+            )  # fmt: skip
+            window.next_offset += 1
+            return False
+        if result.status is GetStatus.FOUND:
+            now, monotonic = self._core.clock.wall_ms(), self._core.clock.monotonic()
+            for record in records_in(result.slices):
+                self._take(record, now, monotonic)
+        elif result.status is GetStatus.OFFSET_OVERFLOW_BADLY:
+            # The queue has begun anew.
+            logger.warning("event=revive_queue_shorter queue=%d offset=%d", self.queue_id, window.next_offset)
+            window.next_offset = result.min_offset
+            self._committed = result.min_offset - 1
+            return False
+        window.next_offset = max(window.next_offset, result.next_offset)
+        return window.next_offset >= result.max_offset
+
+    def _take(self, view: memoryview, now: int, monotonic: float) -> None:
+        record = decode(view)
+        if not isinstance(record, Record):
+            logger.error("event=revive_record_dropped queue=%d reason=%r", self.queue_id, record)
+            return
+        properties = bytes(record.properties)
+        deliver_at = _time(find(properties, _DELIVER_AT)) or record.store_timestamp
+        tag = find(properties, _TAGS)
+        window = self._window
+        try:
+            if tag == CK_TAG.encode():
+                checkpoint = _decode_checkpoint(record.body)
+                checkpoint.ro = record.queue_offset
+                self.figures.checkpoints += 1
+                window.take_checkpoint(checkpoint, deliver_at, now, monotonic)
+            elif tag == ACK_TAG.encode():
+                ack = _decode_ack(record.body)
+                self.figures.acks += 1
+                window.take_ack(ack, (ack.ao,), record.queue_offset, deliver_at, now, monotonic)
+            elif tag == BATCH_ACK_TAG.encode():
+                acks = _decode_batch_ack(record.body)
+                self.figures.acks += 1
+                window.take_ack(acks, acks.aol, record.queue_offset, deliver_at, now, monotonic)
+            else:
+                window.skip(deliver_at)
+        except msgspec.DecodeError as error:
+            logger.error(
+                "event=revive_record_dropped queue=%d offset=%d reason=%r",
+                self.queue_id, record.queue_offset, str(error),
+            )  # fmt: skip
+
+    # Reviving
+
+    def _revive(self, monotonic: float, nothing_on_its_way: bool, budget: int) -> bool:
+        """Revive what is settled, about `budget` messages; whether that is all."""
+        taken: list[Held] = []
+        due: list[Due] = []
+        try:
+            while len(due) < budget:
+                held = self._window.take_settled(monotonic, nothing_on_its_way)
+                if held is None:
+                    break
+                taken.append(held)
+                due += self._reviver.due(held)
+            if due:
+                self._reviver.append(due)
+        except BaseException:
+            for held in taken:
+                self._window.put_back(held)
+            raise
+        for held in taken:
+            self._window.finish(held)
+        return len(due) < budget
+
+    # Offsets
+
+    def commit(self) -> None:
+        """Commit what is done with, as far as the disk is sure of it, as a consumer group's offset."""
+        store, positions = self._core.store, self._positions
+        done = self._window.done_offset
+        if done > (positions[-1][1] if positions else self._committed):
+            # All that it stands for, the records that were read among it, lies before the end of the log.
+            del positions[1:]
+            positions.append((store.wrote_offset, done))
+        while positions and positions[0][0] <= store.flushed_offset:
+            self._committed = positions.pop(0)[1]
+            self._core.offsets.commit(REVIVE_GROUP, self._log.topic, self.queue_id, self._committed)
+            _COMMITTED()
+
+
+def _time(text: bytes | None) -> int:
+    """Milliseconds in `text`; 0 for what is no time."""
+    return int(text) if text is not None and text.isdigit() and len(text) < 19 else 0

@@ -1,0 +1,205 @@
+"""What of one revive queue is between read and done: checkpoints whose acknowledgements may still come.
+
+A checkpoint becomes readable a second before its messages come again, an acknowledgement when they do; the timer
+that brings them is coarse.  So a checkpoint is settled, and what is not acknowledged comes again, when its time is
+over for `SETTLE_MS` and nothing that was due by then can still be on its way.
+Source: RocketMQ 5.3.3, `PopReviveService.consumeReviveMessage`, `mergeAndRevive`.  There the window is read anew from
+the log with every round, and an acknowledgement that comes before its checkpoint is lost.
+"""
+
+import heapq
+import logging
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from broker.pop.records import ACK_INTERVAL_MS, AckMsg, PopCheckPoint
+
+logger = logging.getLogger(__name__)
+
+SETTLE_MS: Final = ACK_INTERVAL_MS + 1000
+# Nothing more is read while so many are held: with the timer wheel on there are those of a few seconds.
+MAX_HELD: Final = 65_536
+# `PopCheckPoint.num` is a byte.
+_MAX_MESSAGES: Final = 127
+
+# Topic, group, queue, first offset, pop time, broker: what an acknowledgement and its checkpoint have in common.
+MergeKey: TypeAlias = tuple[str, str, int, int, int, str]
+
+
+class Held:
+    """A checkpoint, or acknowledgements that came before theirs.
+
+    `checkpoint` is None for the latter; `acknowledged` are then the queue offsets.
+    """
+
+    __slots__ = ("acknowledged", "checkpoint", "due", "is_done", "is_taken", "key", "revive_at", "revive_offset")
+
+    def __init__(self, key: MergeKey, revive_offset: int, revive_at: int, due: float) -> None:
+        self.key = key
+        self.revive_offset = revive_offset
+        self.revive_at = revive_at  # ms
+        self.due = due  # monotonic
+        self.checkpoint: PopCheckPoint | None = None
+        self.acknowledged: list[int] = []
+        self.is_taken = False  # by who revives it
+        self.is_done = False
+
+    def acknowledge(self, offsets: Iterable[int]) -> None:
+        """Take the messages at queue `offsets` as acknowledged."""
+        checkpoint = self.checkpoint
+        if checkpoint is None:
+            self.acknowledged += offsets
+            return
+        for offset in offsets:
+            index = checkpoint.index_of(offset)
+            if index < 0:
+                logger.warning("event=ack_without_message offset=%d checkpoint=%s", offset, checkpoint)
+            else:
+                checkpoint.bm |= 1 << index
+
+
+def open_indexes(checkpoint: PopCheckPoint) -> list[int]:
+    """Which of the checkpoint's messages are not acknowledged."""
+    return [index for index in range(checkpoint.n) if not checkpoint.bm >> index & 1]
+
+
+def is_sound(checkpoint: PopCheckPoint) -> bool:
+    """Whether the checkpoint names messages that there can be."""
+    distances = checkpoint.d
+    return bool(
+        checkpoint.t and checkpoint.c and 0 <= checkpoint.n <= _MAX_MESSAGES
+        and (not distances or len(distances) >= checkpoint.n)
+    )  # fmt: skip
+
+
+class ReviveWindow:
+    """Takes the records of one revive queue in their order.  Times: wall clock in ms, monotonic in seconds.
+
+    How long a checkpoint is held is reckoned from when it is read, so steps of the wall clock change nothing.
+    """
+
+    def __init__(self, broker_name: str, next_offset: int) -> None:
+        self._broker_name = broker_name
+        self.next_offset = next_offset  # to be read next
+        # The latest time at which a record that was read was due, ms.
+        self._end_at = 0
+        self._by_key: dict[MergeKey, Held] = {}
+        # In the order of their records, also such as are done behind one that is not.
+        self._order: deque[Held] = deque()
+        # (due, revive offset, held); the entry of a moved time stays.
+        self._times: list[tuple[float, int, Held]] = []
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is to be read before some are done."""
+        return len(self._order) >= MAX_HELD
+
+    @property
+    def done_offset(self) -> int:
+        """Every record up to this one, itself included, is done with."""
+        order = self._order
+        while order and order[0].is_done:
+            order.popleft()
+        return (order[0].revive_offset if order else self.next_offset) - 1
+
+    @property
+    def oldest_revive_at(self) -> int | None:
+        """When the first that is held was to come again, ms."""
+        return next((held.revive_at for held in self._order if not held.is_done), None)
+
+    # Records
+
+    def take_checkpoint(self, checkpoint: PopCheckPoint, deliver_at: int, now: int, monotonic: float) -> None:
+        """A checkpoint that lies at its `ro`, was to be delivered at `deliver_at`, and is read `now`."""
+        self._end_at = max(self._end_at, deliver_at)
+        if not is_sound(checkpoint):
+            logger.error("event=checkpoint_dropped checkpoint=%s", checkpoint)
+            return
+        checkpoint.bm &= 0xFFFFFFFF  # A Java int.
+        key = self._key(checkpoint)
+        held = self._by_key.get(key)
+        if held is not None and held.checkpoint is not None and _is_same(held.checkpoint, checkpoint):
+            return  # Delivered twice by the timer: that is one period.
+        # A clock that has stepped back since the pop must not hold it for longer than the pop did.
+        left_ms = min(checkpoint.revive_time - now, max(0, checkpoint.it))
+        due = monotonic + (left_ms + SETTLE_MS) / 1000
+        if held is None or held.checkpoint is not None:
+            held = self._hold(Held(key, checkpoint.ro, checkpoint.revive_time, due))
+        else:
+            # It keeps the place of the acknowledgements that came first: they must be read again if it must.
+            held.revive_at, held.due = checkpoint.revive_time, due
+            heapq.heappush(self._times, (due, held.revive_offset, held))
+        held.checkpoint = checkpoint
+        held.acknowledge(held.acknowledged)
+
+    def take_ack(
+        self, ack: AckMsg, offsets: Iterable[int], revive_offset: int, deliver_at: int, now: int, monotonic: float
+    ) -> None:
+        """The acknowledgement of the messages at queue `offsets`, that lies at `revive_offset`."""
+        self._end_at = max(self._end_at, deliver_at)
+        key = self._key(ack)
+        held = self._by_key.get(key)
+        if held is None:
+            # Most often it is late: its checkpoint is done with.
+            due = monotonic + (min(deliver_at - now, ACK_INTERVAL_MS) + SETTLE_MS) / 1000
+            held = self._hold(Held(key, revive_offset, deliver_at, due))
+        held.acknowledge(offsets)
+
+    def skip(self, deliver_at: int) -> None:
+        """A record that is neither, but tells how far the timer has come."""
+        self._end_at = max(self._end_at, deliver_at)
+
+    def _hold(self, held: Held) -> Held:
+        self._by_key[held.key] = held
+        self._order.append(held)
+        heapq.heappush(self._times, (held.due, held.revive_offset, held))
+        return held
+
+    def _key(self, record: PopCheckPoint | AckMsg) -> MergeKey:
+        return (record.t, record.c, record.q, record.so, record.pt, record.bn or self._broker_name)
+
+    # What is settled
+
+    def next_due(self) -> float | None:
+        """When `take_settled` may have something, monotonic; None if nothing is held."""
+        return self._times[0][0] if self._times else None
+
+    def take_settled(self, monotonic: float, nothing_on_its_way: bool) -> Held | None:
+        """The next checkpoint whose time is over; None if there is none.
+
+        The caller does what it asks for and says `finish`, or `put_back`.  `nothing_on_its_way`: all that was due by
+        now is read; else only what later records vouch for is settled.
+        """
+        times = self._times
+        while times and times[0][0] <= monotonic:
+            due, _, held = times[0]
+            if not held.is_taken and not held.is_done and held.due == due:
+                if not nothing_on_its_way and self._end_at - held.revive_at <= SETTLE_MS:
+                    return None
+                heapq.heappop(times)
+                if held.checkpoint is not None:
+                    held.is_taken = True
+                    return held
+                self.finish(held)
+            else:
+                heapq.heappop(times)
+        return None
+
+    def put_back(self, held: Held) -> None:
+        """`take_settled` gives it again."""
+        held.is_taken = False
+        heapq.heappush(self._times, (held.due, held.revive_offset, held))
+
+    def finish(self, held: Held) -> None:
+        """It is done with."""
+        held.is_done = True
+        if self._by_key.get(held.key) is held:
+            del self._by_key[held.key]
+
+
+def _is_same(one: PopCheckPoint, other: PopCheckPoint) -> bool:
+    return (one.n, one.it, one.d or [], one.rp) == (other.n, other.it, other.d or [], other.rp)

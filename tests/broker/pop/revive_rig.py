@@ -1,0 +1,197 @@
+"""Revive with the clock in the test's hand: a store, a wheel that a test turns, and pops written as pops write them."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+from broker.clients import ConsumerRegistry, ProducerRegistry
+from broker.config_file import ConfigFile
+from broker.confirm_waits import ConfirmWaits
+from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable
+from broker.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.core import BrokerCore
+from broker.live_config import LiveConfig
+from broker.pop.records import REVIVE_GROUP, AckMsg, BatchAckMsg, PopCheckPoint
+from broker.pop.revive import ReviveService
+from broker.pop.revive_log import ReviveLog
+from broker.queue_locks import QueueLocks
+from broker.subscription_groups import SubscriptionGroups
+from broker.timer.timer_intake import TimerIntake
+from broker.topics import TopicTable
+from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from remoting.bodies.topic import TopicConfig, TopicConfigTable
+from remoting.client import RemotingClient
+from remoting.message_properties import REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_DELIVER_MS, encode, parse
+from sprocket.common.clock import ManualClock
+from sprocket.common.errors import SprocketError
+from store.message_store import MessageStore, PendingMessage
+from store.record import Record, TagsCodes, decode
+from store.timer.timer_config import TIMER_TOPIC
+from tests.broker.loop_timer import ManualTimers
+from tests.broker.rig import GROUP, TOPIC, broker_config, store_config
+
+RETRY = f"%RETRY%{GROUP}_{TOPIC}"
+HOST = bytes((10, 0, 0, 1)) + (10911).to_bytes(4, "big")
+
+
+def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[str, Any], **broker: Any) -> BrokerCore:
+    """What a broker at `root` stands on, loaded, without anybody that serves or that calls."""
+    config = LiveConfig(broker_config(**broker), store_config(root, **store))
+    messages = MessageStore(config.store, clock=clock, notify=lambda callback: None)
+    messages.start()
+    folder = root / "store" / "config"
+    topics = TopicTable(config, ConfigFile(folder / "topics.json", TopicConfigTable), clock)
+    groups = SubscriptionGroups(config, ConfigFile(folder / "subscriptionGroup.json", SubscriptionGroupTable), clock)
+    offsets = ConsumerOffsets(ConfigFile(folder / "consumerOffset.json", ConsumerOffsetTable), clock)
+    filters = ConsumerFilters(config, ConfigFile(folder / "consumerFilter.json", ConsumerFilterTable), clock)
+
+    def fail(error: SprocketError) -> None:
+        raise error
+
+    core = BrokerCore(
+        config, clock, timers.call_later, random.Random(0).randrange, messages, topics, groups, offsets,
+        QueueLocks(clock), ConsumerRegistry(clock, lambda: True), ProducerRegistry(clock), filters,
+        ConfirmWaits(messages, clock, timers.call_later), TimerIntake(config, clock, random.Random(0).randrange),
+        RemotingClient(), fail,
+    )  # fmt: skip
+    topics.load()
+    groups.load()
+    offsets.load()
+    offsets.clamp(messages.max_offset)
+    return core
+
+
+class ReviveRig:
+    """One broker's revive, all in revive queue 0; `elapse` lets time pass and turns the wheel and the readers."""
+
+    def __init__(self, root: Path, clock: ManualClock | None = None, **changes: Any) -> None:
+        self.root = root
+        self.clock = clock or ManualClock()
+        self.timers = ManualTimers(self.clock)
+        store = changes.pop("store", {})
+        self.core = core_at(root, self.clock, self.timers, store, **changes)
+        self.core.topics.update([TopicConfig(TOPIC, read_queue_nums=4, write_queue_nums=4)])
+        self.core.groups.update([SubscriptionGroupConfig(GROUP)])
+        self.log = ReviveLog(self.core)
+        self.service = ReviveService(self.core, self.log)
+        self.service.load()
+        self.service.start()
+        self._wheel: list[tuple[int, int, PendingMessage]] = []
+        self._wheel_read = self.core.store.max_offset(TIMER_TOPIC, 0)
+        self.is_wheel_stopped = False
+
+    # What pops do
+
+    def send(self, count: int = 1, topic: str = TOPIC, queue_id: int = 0, **properties: str) -> list[int]:
+        """Store messages; their queue offsets."""
+        store = self.core.store
+        encoded = encode({TAGS: "TagA", "UNIQ_KEY": "id"} | properties).encode()
+        first = store.max_offset(topic, queue_id)
+        for number in range(count):
+            body = b"%s %d %d" % (topic.encode(), queue_id, first + number)
+            code = TagsCodes("").of_tag(b"TagA")
+            store.append([PendingMessage(topic, queue_id, body, encoded, code, 7, 0, 123, HOST)])
+        return list(range(first, first + count))
+
+    def pop(self, *offsets: int, invisible_ms: int = 10_000, topic: str = TOPIC, **changes: Any) -> PopCheckPoint:
+        """Write the checkpoint of a pop of `offsets`."""
+        distances = [offset - offsets[0] for offset in offsets]
+        checkpoint = PopCheckPoint(
+            so=offsets[0], pt=self.clock.wall_ms(), it=invisible_ms, n=len(offsets), t=topic, c=GROUP, d=distances,
+            bn="broker-a",
+        )  # fmt: skip
+        for name, value in changes.items():
+            setattr(checkpoint, name, value)
+        self.core.store.append([self.log.checkpoint(checkpoint, 0)])
+        return checkpoint
+
+    def ack(self, checkpoint: PopCheckPoint, *offsets: int) -> None:
+        """Write the acknowledgement of one message, or of several as one."""
+        place = (checkpoint.so, checkpoint.c, checkpoint.t, checkpoint.q, checkpoint.pt)
+        if len(offsets) > 1:
+            ack: AckMsg = BatchAckMsg(-1, *place, aol=list(offsets))
+        else:
+            ack = AckMsg(offsets[0], *place, "broker-a")
+        self.core.store.append([self.log.ack(ack, 0, checkpoint.revive_time)])
+
+    def put(self, body: bytes, tag: str, deliver_at: int = 0) -> None:
+        """Put a record straight into the revive queue."""
+        properties = {TAGS: tag} | ({TIMER_DELIVER_MS: str(deliver_at)} if deliver_at else {})
+        code = TagsCodes("").of_tag(tag.encode())
+        message = PendingMessage(self.log.topic, 0, body, encode(properties).encode(), code, 0, 0, 0, HOST)
+        self.core.store.append([message])
+
+    # Time
+
+    def elapse(self, seconds: float, step_s: float = 0.25) -> None:
+        """Let time pass; the wheel delivers each second, the readers run as their timers say."""
+        end = self.clock.monotonic() + seconds
+        while self.clock.monotonic() < end:
+            self.timers.advance(min(step_s, end - self.clock.monotonic()))
+            self.turn_wheel()
+        self.timers.advance(0.0)
+
+    def turn_wheel(self) -> None:
+        """Deliver what the wheel's topic holds and is due, in the order of its time."""
+        store = self.core.store
+        while self._wheel_read < store.max_offset(TIMER_TOPIC, 0):
+            record = self.record(TIMER_TOPIC, 0, self._wheel_read)
+            self._wheel_read += 1
+            properties = parse(bytes(record.properties).decode())
+            topic, queue_id = properties.pop(REAL_TOPIC), int(properties.pop(REAL_QUEUE_ID))
+            encoded = encode(properties).encode()
+            message = PendingMessage(topic, queue_id, bytes(record.body), encoded, 0, 0, 0, 0, HOST)
+            due = int(properties["TIMER_OUT_MS"]) + self.core.config.store.timer_precision_ms
+            self._wheel.append((due, self._wheel_read, message))
+        if not self.is_wheel_stopped:
+            self._wheel.sort(key=lambda entry: entry[:2])
+            while self._wheel and self._wheel[0][0] <= self.clock.wall_ms():
+                store.append([self._wheel.pop(0)[2]])
+
+    # What came of it
+
+    def record(self, topic: str, queue_id: int, offset: int) -> Record:
+        """A message of the store."""
+        entry = self.core.store.entry(topic, queue_id, offset)
+        assert entry is not None
+        view = self.core.store.record_at(entry[0], entry[1])
+        assert view is not None
+        record = decode(view)
+        assert isinstance(record, Record)
+        return record
+
+    def revived(self, topic: str = RETRY) -> list[bytes]:
+        """Bodies of what came again, in order."""
+        end = self.core.store.max_offset(topic, 0)
+        return [bytes(self.record(topic, 0, offset).body) for offset in range(end)]
+
+    def offsets_again(self, topic: str = RETRY) -> list[int]:
+        """The queue offsets that they had where they were popped from."""
+        return [int(body.split()[-1]) for body in self.revived(topic)]
+
+    @property
+    def committed(self) -> int:
+        """The revive group's offset."""
+        return self.core.offsets.query(REVIVE_GROUP, self.log.topic, 0)
+
+    def flush(self) -> None:
+        """Let the disk be sure of all that is written."""
+        reached, error = self.core.store._group_commit.flush()
+        assert error is None
+        self.core.store._on_flushed(reached, error)
+
+    def crash(self, **changes: Any) -> "ReviveRig":
+        """Another one over the same directory; this one saves nothing."""
+        self.service.stop()
+        self.core.store.shutdown()
+        return ReviveRig(self.root, self.clock, **changes)
+
+    def restart(self, **changes: Any) -> "ReviveRig":
+        """The same after an orderly stop."""
+        self.service.stop()
+        self.core.offsets.persist()
+        return self.crash(**changes)
+
+    def close(self) -> None:
+        self.service.stop()
+        self.core.store.shutdown()
