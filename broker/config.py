@@ -1,7 +1,7 @@
 """What a broker can be told, beside what its store can: names, addresses and behaviour.
 
 Source of names and defaults: RocketMQ 5.3.3, `BrokerConfig`, `BrokerIdentity`, `NettyServerConfig`, and of
-brokerRole, haListenPort and flushDelayOffsetInterval `MessageStoreConfig`.
+brokerRole, haListenPort, flushDelayOffsetInterval and enableCleanExpiredOffset `MessageStoreConfig`.
 """
 
 import os
@@ -198,8 +198,8 @@ class BrokerConfig(PopSettings):
         "A reset sets a group's offset here; if false the consumers that are online are told, and commit it.",
         mutable=True,
     )
-    clean_idle_offset_enable: bool = _bool(
-        "cleanIdleOffsetEnable",
+    enable_clean_expired_offset: bool = _bool(
+        "enableCleanExpiredOffset",
         False,
         "Every hour forget where groups without members are in topics of which all that they had yet to read "
         "has expired.",

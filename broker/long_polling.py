@@ -136,6 +136,12 @@ class HeldPulls:
             pull.request = None
             self._leave_queue(pull)
 
+    def wake(self, topic: str, queue_id: int, is_meant: Callable[[Request[Any]], bool]) -> None:
+        """Answer the pulls of one queue that `is_meant` says, as they are."""
+        for pull in list(self._by_queue.get((topic, queue_id), ())):
+            if pull.request is not None and is_meant(pull.request):
+                self._finish(pull)
+
     def wake_all(self) -> None:
         """Answer everything held, as it is: the broker stops or its role changes."""
         for pulls in list(self._by_channel.values()):

@@ -15,6 +15,7 @@ from broker.config_file import ConfigFile
 from broker.confirm_waits import ConfirmWaits
 from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable
 from broker.core import BrokerCore
+from broker.idle_offsets import IdleOffsets
 from broker.light_tables import new_tables
 from broker.live_config import LiveConfig
 from broker.long_polling import HeldPulls
@@ -138,6 +139,7 @@ class Broker:
         """The parts with a life of their own, in the order of their start."""
         return [
             AssignmentService(self._core, self._file("messageRequestMode.json", RequestModeTable)),
+            IdleOffsets(self._core),
         ]
 
     def _new_statistics(self) -> BrokerStatistics:

@@ -71,11 +71,4 @@ UNSUPPORTED: Final = _by_reason(
             Code.REGISTER_MESSAGE_FILTER_CLASS,
         ),
     ),
-    (
-        "Not served yet.",
-        (
-            Code.QUERY_CORRECTION_OFFSET, Code.GET_BROKER_CONSUME_STATS, Code.QUERY_CONSUME_QUEUE,
-            Code.RESUME_CHECK_HALF_MESSAGE,
-        ),
-    ),
 )  # fmt: skip

@@ -15,7 +15,9 @@ from broker.processors.groups import GroupProcessor
 from broker.processors.offsets import OffsetProcessor
 from broker.processors.pull import PullProcessor
 from broker.processors.query import QueryProcessor
+from broker.processors.queues import QueueProcessor
 from broker.processors.reply import ReplyProcessor
+from broker.processors.resets import ResetProcessor
 from broker.processors.send import SendProcessor
 from broker.processors.send_back import SendBackProcessor
 from broker.processors.topics import TopicProcessor
@@ -54,6 +56,7 @@ def message_routes(core: BrokerCore, transactions: Transactions, pulls: PullProc
         *TransactionProcessor(config, transactions, waits, clock).routes(),
         *pulls.routes(),
         *OffsetProcessor(store, topics, groups, core.offsets).routes(),
+        *ResetProcessor(config, store, topics, groups, core.consumers, core.offsets, pulls.reset).routes(),
         *ClientProcessor(config, topics, groups, core.consumers, core.producers, core.locks, clock).routes(),
     ]
 
@@ -73,5 +76,6 @@ def admin_routes(
         *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
         *AdministrationProcessor(config, store, topics, schedule, statistics.totals, clock).routes(),
         *QueryProcessor(config, store).routes(),
+        *QueueProcessor(store, topics, consumers, core.filters).routes(),
         *CleaningProcessor(store, topics).routes(),
     ]

@@ -1,10 +1,8 @@
-"""How far groups have come, as operators see and change it.
+"""How far groups have come, as operators see it.
 
-Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getConsumeStats`, `queryConsumeTimeSpan`, `resetOffsetInner`,
-`Broker2Client.resetOffset`.
+Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getConsumeStats`, `fetchAllConsumeStatsInBroker`,
+`queryConsumeTimeSpan`, `queryCorrectionOffset`.
 """
-
-import logging
 
 from broker.clients import ConsumerRegistry
 from broker.consumer_offsets import ConsumerOffsets
@@ -14,38 +12,37 @@ from broker.statistics import RateWindow
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
 from remoting.bodies.client import MessageQueue
+from remoting.bodies.consumption import ConsumeStatsList, QueryCorrectionOffsetBody
 from remoting.bodies.stats import (
     ConsumeStats,
     OffsetWrapper,
     QueryConsumeTimeSpanBody,
     QuerySubscriptionResponseBody,
     QueueTimeSpan,
-    ResetOffsetBody,
 )
-from remoting.bodies.topic import TopicConfig, TopicList
+from remoting.bodies.topic import TopicList
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
 from remoting.fastjson import dumps
 from remoting.headers.admin import (
-    CloneGroupOffsetRequestHeader,
+    GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
+    QueryCorrectionOffsetHeader,
     QuerySubscriptionByConsumerRequestHeader,
     QueryTopicsByConsumerRequestHeader,
 )
-from remoting.headers.offset import ResetOffsetRequestHeader
 from remoting.routes import Action, NoHeader, Resource, Route
 from sprocket.common.clock import Clock
-from sprocket.common.errors import RequestError
 from store.message_store import MessageStore
 
-logger = logging.getLogger(__name__)
-
 _TOPIC_SEPARATOR = ";"
+_GROUP_SEPARATOR = ","
+_LONG_MAX = (1 << 63) - 1
 
 
 class ConsumptionProcessor:
-    """Statistics of consumption, and resets."""
+    """Statistics of consumption."""
 
     def __init__(
         self,
@@ -87,8 +84,14 @@ class ConsumptionProcessor:
                 code.QUERY_CONSUME_TIME_SPAN, QueryConsumeTimeSpanRequestHeader, self.time_span,
                 group, Action.GET,
             ),
-            Route(code.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequestHeader, self.reset, group, Action.UPDATE),
-            Route(code.CLONE_GROUP_OFFSET, CloneGroupOffsetRequestHeader, self.clone, group, Action.UPDATE),
+            Route(
+                code.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader, self.all_consume_stats,
+                cluster, Action.GET,
+            ),
+            Route(
+                code.QUERY_CORRECTION_OFFSET, QueryCorrectionOffsetHeader, self.correction_offsets,
+                group, Action.GET,
+            ),
         ]  # fmt: skip
 
     # Looking
@@ -113,11 +116,37 @@ class ConsumptionProcessor:
         if listed:
             return listed
         topics = {header.topic} if header.topic and header.topic.strip() else self._offsets.topics_of(group)
+        return self._still_consumed(group, topics)
+
+    def _still_consumed(self, group: str, topics: set[str]) -> list[str]:
+        """Without what a connected group has offsets in from earlier, but does not subscribe to."""
         online = self._consumers.group(group)
         if online is not None and online.subscriptions:
-            # What a connected group has offsets in from earlier, but does not subscribe to, is left out.
-            topics &= online.subscriptions.keys()
+            return sorted(topics & online.subscriptions.keys())
         return sorted(topics)
+
+    def all_consume_stats(self, request: Request[GetConsumeStatsInBrokerHeader]) -> Response:
+        """For each group of the broker, its statistics by topic; what is behind and in flight, of all of them."""
+        broker = self._config.broker
+        found = ConsumeStatsList[MessageQueue](broker_addr=f"{broker.broker_ip1}:{broker.listen_port}")
+        topics_by_group = self._offsets.topics_by_group()
+        for group in self._groups.snapshot().subscription_group_table:
+            listed = []
+            for topic in self._still_consumed(group, topics_by_group.get(group, set())):
+                config = self._topics.get(topic)
+                if config is not None and (config.order or not request.header.is_order):
+                    listed.append(self._stats_of(group, topic, config.write_queue_nums))
+            found.consume_stats_list.append({group: listed})
+            for stats in listed:
+                for offsets in stats.offset_table.values():
+                    found.total_diff += offsets.broker_offset - offsets.consumer_offset
+                    found.total_inflight_diff += offsets.pull_offset - offsets.consumer_offset
+        return Response(body=dumps(found))
+
+    def _stats_of(self, group: str, topic: str, queues: int) -> ConsumeStats[MessageQueue]:
+        name = self._config.broker.broker_name
+        table = {MessageQueue(topic, name, each): self._progress(group, topic, each) for each in range(queues)}
+        return ConsumeStats(table, self._consume_rates.per_second(f"{topic}@{group}"))
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         consumed = max(0, self._offsets.query(group, topic, queue_id))
@@ -165,67 +194,20 @@ class ConsumptionProcessor:
         queue = MessageQueue(topic, self._config.broker.broker_name, queue_id)
         return QueueTimeSpan(queue, first, store.store_time(topic, queue_id, end - 1), consumed_at, delay)
 
-    # Resetting
+    def correction_offsets(self, request: Request[QueryCorrectionOffsetHeader]) -> Response:
+        """For each queue of a topic the least offset of all groups: how far every one of them has come.
 
-    def reset(self, request: Request[ResetOffsetRequestHeader]) -> Response:
-        """Move a group to an offset or a time.
-
-        Pulls of the group are sent there one by one.  A group that broadcasts keeps its offsets itself, so
-        its members are told.
+        Groups to filter are left out; RocketMQ deletes their offsets as well.  Offsets of what is deleted do not
+        count.  Where the group to compare with is behind the least, the answer is the largest number there is.
         """
         header = request.header
-        config = self._topics.get(header.topic)
-        if config is None:
-            return Response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
-        if header.group not in self._groups:
-            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
-        targets = self._targets(header, config)
-        if not targets:
-            return Response(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
-        for queue_id, offset in targets.items():
-            self._offsets.reset(header.group, header.topic, queue_id, offset)
-        logger.info("event=offsets_reset group=%s topic=%s targets=%s", header.group, header.topic, targets)
-        name = self._config.broker.broker_name
-        body = dumps(
-            ResetOffsetBody({MessageQueue(header.topic, name, queue_id): at for queue_id, at in targets.items()})
-        )
-        self._tell_broadcasters(header, body)
-        return Response(body=body)
-
-    def _targets(self, header: ResetOffsetRequestHeader, config: TopicConfig) -> dict[int, int]:
-        topic, queue_id = header.topic, header.queue_id
-        if queue_id < 0:
-            return {each: self._offset_at(topic, each, header.timestamp) for each in range(config.read_queue_nums)}
-        if queue_id >= max(config.read_queue_nums, config.write_queue_nums):
-            raise RequestError(ResponseCode.INVALID_PARAMETER, f"queueId {queue_id} is none of topic {topic}")
-        if header.offset is None or header.offset == -1:
-            return {queue_id: self._offset_at(topic, queue_id, header.timestamp)}
-        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
-        if not low <= header.offset <= high:
-            remark = f"Target offset {header.offset} not in consume queue range [{low}-{high}]"
-            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
-        return {queue_id: header.offset}
-
-    def _offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
-        if timestamp < 0:
-            return self._store.max_offset(topic, queue_id)
-        return self._store.offset_by_time(topic, queue_id, timestamp)
-
-    def _tell_broadcasters(self, header: ResetOffsetRequestHeader, body: bytes) -> None:
-        group = self._consumers.group(header.group)
-        if group is not None and group.is_broadcasting:
-            for member in group.members.values():
-                member.channel.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body)
-
-    def clone(self, request: Request[CloneGroupOffsetRequestHeader]) -> Response:
-        """Give one group the offsets of another, in one topic or in all that the other subscribes to."""
-        header = request.header
-        topics = {header.topic} if header.topic else self._offsets.topics_of(header.src_group)
-        online = self._consumers.group(header.src_group)
-        if not header.offline and online is not None and online.subscriptions:
-            topics &= online.subscriptions.keys()
-        for topic in topics:
-            if topic in self._topics:
-                self._offsets.clone(header.src_group, header.dest_group, topic)
-        logger.info("event=offsets_cloned from=%s to=%s topics=%s", header.src_group, header.dest_group, sorted(topics))
-        return Response()
+        topic, left_out = header.topic, set((header.filter_groups or "").split(_GROUP_SEPARATOR))
+        least: dict[int, int] = {}
+        for group in self._offsets.groups_of(topic) - left_out:
+            for queue_id, offset in self._offsets.queues(group, topic).items():
+                if offset >= self._store.min_offset(topic, queue_id):
+                    least[queue_id] = min(offset, least.get(queue_id, offset))
+        for queue_id, offset in self._offsets.queues(header.compare_group, topic).items():
+            if queue_id in least and least[queue_id] > offset:
+                least[queue_id] = _LONG_MAX
+        return Response(body=dumps(QueryCorrectionOffsetBody(least)))

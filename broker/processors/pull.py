@@ -146,6 +146,11 @@ class PullProcessor:
         if response is not None:
             request.channel.reply(request, response)
 
+    def reset(self, group: str, topic: str, queue_id: int) -> None:
+        """The group was sent elsewhere: a pull of it that is held goes there now."""
+        if self.held is not None:
+            self.held.wake(topic, queue_id, lambda request: request.header.consumer_group == group)
+
     def _pull(self, request: Request[PullMessageRequestHeader], *, may_hold: bool) -> Response | None:
         header = request.header
         try:
@@ -289,7 +294,8 @@ class PullProcessor:
     ) -> None:
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         self._offsets.note_pull(group, topic, queue_id, result.next_offset)
-        if is_first and header.sys_flag & COMMIT_OFFSET:
+        # What it commits is from before the reset that it is told of.
+        if is_first and header.sys_flag & COMMIT_OFFSET and result.status is not GetStatus.OFFSET_RESET:
             self._offsets.commit(group, topic, queue_id, header.commit_offset, f"{peer[0]}:{peer[1]}")
 
     def _hold(self, request: Request[PullMessageRequestHeader], matches: PullFilter | None) -> bool:

@@ -1,19 +1,25 @@
-"""END_TRANSACTION: a producer commits or rolls back what it has prepared.
+"""END_TRANSACTION: a producer commits or rolls back what it has prepared.  RESUME_CHECK_HALF_MESSAGE: an operator
+has the broker ask again about what it has given up.
 
 The requests of one read are one batch: each is checked, and those that are good are one append.
-Source: RocketMQ 5.3.3, `EndTransactionProcessor`.  Stricter: a transaction that has ended does not end again.
+Source: RocketMQ 5.3.3, `EndTransactionProcessor`, `AdminBrokerProcessor.resumeCheckHalfMessage`.  Stricter: a
+transaction that has ended does not end again, and only a message that was given up is resumed.
 """
 
 import logging
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from broker.confirm_waits import ConfirmWaits
 from broker.live_config import LiveConfig
+from broker.message_id import decode_offset_message_id
+from broker.names import TRANS_CHECK_MAX_TIME_TOPIC
 from broker.transaction.check_rules import CheckRules
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, HalfMessage
 from broker.transaction.transactions import Ending, Transactions
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
+from remoting.headers.admin import ResumeCheckHalfMessageRequestHeader
 from remoting.headers.send import EndTransactionRequestHeader
 from remoting.routes import Action, Lane, Resource, Route
 from sprocket.common.clock import Clock
@@ -42,7 +48,11 @@ class TransactionProcessor:
             Route(
                 RequestCode.END_TRANSACTION, EndTransactionRequestHeader, None, Resource.TOPIC, Action.PUB, Lane.SEND,
                 batch=self.end,
-            )
+            ),
+            Route(
+                RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader, self.resume,
+                Resource.TOPIC, Action.UPDATE,
+            ),
         ]  # fmt: skip
 
     def end(self, run: list[EndRequest]) -> None:
@@ -116,13 +126,28 @@ class TransactionProcessor:
         if waiting:
             self._answer(waiting, end_offset)
 
-    def _answer(self, waiting: list[EndRequest], end_offset: int) -> None:
+    def resume(self, request: Request[ResumeCheckHalfMessageRequestHeader]) -> None:
+        """Put a message of TRANS_CHECK_MAX_TIME_TOPIC back among those that producers are asked about."""
+        msg_id = request.header.msg_id or ""
+        try:
+            _, physical_offset = decode_offset_message_id(msg_id)
+            half = self._transactions.given_up_at(physical_offset)
+        except (ValueError, StoreError):
+            half = None
+        if half is None or half.target is None:
+            remark = f"message {msg_id} is none of {TRANS_CHECK_MAX_TIME_TOPIC} on this broker"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        end_offset = self._transactions.resume(half)
+        logger.info("event=transaction_resumed topic=%s unique_key=%s", half.target[0], half.unique_key)
+        self._answer([request], end_offset)
+
+    def _answer(self, waiting: Sequence[Request[Any]], end_offset: int) -> None:
         def answer(error: StoreError | None, timed_out: bool) -> None:
             for request in waiting:
                 if error is None:
                     request.channel.reply(request, Response())
                 else:
-                    _refuse(request, error)
+                    request.channel.reply(request, _refusal(error))
 
         if self._config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             self._waits.wait(end_offset, self._config.store.sync_flush_timeout, answer)
@@ -136,10 +161,12 @@ def _refuse(request: EndRequest, error: SprocketError) -> None:
         "event=end_of_transaction_refused group=%s msg_id=%s queue_offset=%d reason=%r",
         header.producer_group, header.msg_id, header.tran_state_table_offset, str(error),
     )  # fmt: skip
+    request.channel.reply(request, _refusal(error))
+
+
+def _refusal(error: SprocketError) -> Response:
     if isinstance(error, RequestError):
-        response = Response(error.code, error.remark)
-    elif isinstance(error, StoreBusy):
-        response = Response(ResponseCode.SYSTEM_BUSY, f"broker busy: {error}")
-    else:
-        response = Response(ResponseCode.SYSTEM_ERROR, str(error))
-    request.channel.reply(request, response)
+        return Response(error.code, error.remark)
+    if isinstance(error, StoreBusy):
+        return Response(ResponseCode.SYSTEM_BUSY, f"broker busy: {error}")
+    return Response(ResponseCode.SYSTEM_ERROR, str(error))

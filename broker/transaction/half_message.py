@@ -113,6 +113,13 @@ class HalfMessage:
         first = self.properties.get(names.TRANSACTION_PREPARED_QUEUE_OFFSET, str(self.record.queue_offset))
         return self._copy({names.TRANSACTION_PREPARED_QUEUE_OFFSET: first}, tags_codes)
 
+    def resumed(self, tags_codes: TagsCodes) -> PendingMessage:
+        """One that was given up, as a half message again; its questions are counted anew."""
+        first = HalfMessage(self.record)
+        # What its first message came to says nothing of this one.
+        first.properties.pop(names.TRANSACTION_PREPARED_QUEUE_OFFSET, None)
+        return first._copy({names.TRANSACTION_CHECK_TIMES: "0"}, tags_codes)
+
     def given_up(self, tags_codes: TagsCodes) -> PendingMessage:
         """What goes into TRANS_CHECK_MAX_TIME_TOPIC."""
         return self._copy({}, tags_codes, TRANS_CHECK_MAX_TIME_TOPIC)

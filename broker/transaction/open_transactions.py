@@ -39,6 +39,10 @@ class OpenTransactions:
         """Where the transaction of a half message is open: at `offset`, or at its newest copy; None if it is not."""
         return offset if self.is_open(offset) else self._newest.get(identity)
 
+    def has_copy(self, identity: Identity) -> bool:
+        """Whether a transaction is open at a copy."""
+        return identity in self._newest
+
     def end(self, offset: int) -> None:
         """The half message at `offset` is done with."""
         identity = self._copies.pop(offset, None)

@@ -14,12 +14,13 @@ import msgspec
 
 from broker.consumer_offsets import ConsumerOffsets
 from broker.live_config import LiveConfig
-from broker.names import TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from broker.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.transaction.half_message import QUEUE_ID, HalfMessage, op_messages
 from broker.transaction.open_transactions import OpenTransactions
 from broker.transaction.recovery import recovered
+from remoting.codes import ResponseCode
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFull, StoreBusy
+from sprocket.common.errors import DiskFull, RequestError, StoreBusy
 from store.message_store import MessageStore, PendingMessage
 from store.record import Appended, Record, TagsCodes, decode
 
@@ -64,13 +65,28 @@ class Transactions:
             # The table knows; the next start finds them again.
             logger.warning("event=op_messages_not_written count=%d reason=%r", len(ended), str(error))
 
-    def half_at(self, physical_offset: int) -> HalfMessage | None:
+    def half_at(self, physical_offset: int, topic: str = TRANS_HALF_TOPIC) -> HalfMessage | None:
         """The half message at an offset of the log; None if there is none.  Raises `CorruptRecord`."""
         view = self._store.record_at(physical_offset) if physical_offset >= 0 else None
         record = None if view is None else decode(view)
-        if not isinstance(record, Record) or record.topic != TRANS_HALF_TOPIC or record.queue_id != QUEUE_ID:
+        if not isinstance(record, Record) or record.topic != topic or record.queue_id != QUEUE_ID:
             return None
         return HalfMessage(record)
+
+    def given_up_at(self, physical_offset: int) -> HalfMessage | None:
+        """The message at an offset of the log that was given up; None if there is none.  Raises `CorruptRecord`."""
+        return self.half_at(physical_offset, TRANS_CHECK_MAX_TIME_TOPIC)
+
+    def resume(self, half: HalfMessage) -> int:
+        """Have a message that was given up checked again; the end of what was written.
+
+        Raises what `MessageStore.append` raises, and RequestError if its transaction is open.
+        """
+        if self.open.has_copy(half.identity):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "The transaction is being checked already")
+        ((queue_offset, _, _),) = self._store.append([half.resumed(self.tags_codes)])
+        self.open.copied(queue_offset, half.identity)
+        return self._store.wrote_offset
 
     def end(self, endings: Sequence[Ending]) -> int:
         """Commit or roll back; the end of what was written.

@@ -1,23 +1,23 @@
 from typing import Any
 
-import pytest
-
 from broker.server import Broker
+from remoting.bodies.client import MessageQueue, by_queue
+from remoting.bodies.consumption import ConsumeStatsList, QueryCorrectionOffsetBody
 from remoting.bodies.group import GroupList
-from remoting.bodies.stats import QuerySubscriptionResponseBody
+from remoting.bodies.stats import OffsetWrapper, QuerySubscriptionResponseBody
 from remoting.bodies.topic import TopicList
-from remoting.codes import RequestCode, ResponseCode
+from remoting.codes import RequestCode
 from remoting.fastjson import loads
 from remoting.headers.admin import (
-    CloneGroupOffsetRequestHeader,
+    GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
+    QueryCorrectionOffsetHeader,
     QuerySubscriptionByConsumerRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
     QueryTopicsByConsumerRequestHeader,
 )
-from remoting.headers.offset import ResetOffsetRequestHeader
-from tests.broker.rig import GROUP, TOPIC, TestClient, create, until
+from tests.broker.rig import GROUP, TOPIC, TestClient, create
 
 Pair = tuple[Broker, TestClient]
 
@@ -84,53 +84,6 @@ async def test_time_span(pair: Pair) -> None:
     assert span["delayTime"] >= 0
 
 
-async def test_reset_sends_the_next_pull_there(pair: Pair) -> None:
-    broker, client = pair
-    for _ in range(3):
-        await client.send()
-    broker.groups.find(GROUP)
-    broker.offsets.commit(GROUP, TOPIC, 0, 3)
-    header = ResetOffsetRequestHeader(group=GROUP, topic=TOPIC, timestamp=0, is_force=True)
-    response = await client.ask_well(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-    assert b'{"topic":"Orders","brokerName":"broker-a","queueId":0}:0' in response.body
-    response = await client.pull(offset=3)
-    assert response.code == ResponseCode.PULL_OFFSET_MOVED
-    assert response.ext_fields["nextBeginOffset"] == "0"
-    assert (await client.pull(offset=0)).code == ResponseCode.SUCCESS
-
-
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [
-        ({"topic": "Nothing"}, ResponseCode.TOPIC_NOT_EXIST),
-        ({"group": "Nobody"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
-        ({"queue_id": 0, "offset": 99}, ResponseCode.SYSTEM_ERROR),
-        ({"queue_id": 77}, ResponseCode.INVALID_PARAMETER),
-    ],
-)
-async def test_refused_resets(pair: Pair, changes: dict[str, Any], code: int) -> None:
-    broker, client = pair
-    await client.send()
-    broker.groups.find(GROUP)
-    header = ResetOffsetRequestHeader(group=GROUP, topic=TOPIC, timestamp=0, is_force=True)
-    for name, value in changes.items():
-        setattr(header, name, value)
-    response = await client.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-    assert response.code == code
-    assert not broker.offsets.has_resets
-
-
-async def test_broadcasting_members_are_told_of_a_reset(pair: Pair) -> None:
-    _, client = pair
-    await client.send()
-    await client.heartbeat("c1", TOPIC, model="BROADCASTING")
-    header = ResetOffsetRequestHeader(group=GROUP, topic=TOPIC, timestamp=-1, is_force=True)
-    await client.ask_well(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-    await until(lambda: client.asked)
-    assert client.asked[0].code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
-    assert b'"queueId":0}:1' in client.asked[0].body
-
-
 async def test_offset_files_over_the_wire(pair: Pair) -> None:
     broker, client = pair
     broker.offsets.commit(GROUP, TOPIC, 0, 5)
@@ -141,14 +94,54 @@ async def test_offset_files_over_the_wire(pair: Pair) -> None:
     assert b'"offsetTable":{3:8}' in response.body
 
 
-async def test_offsets_are_cloned(pair: Pair) -> None:
+async def test_stats_of_every_group(pair: Pair) -> None:
     broker, client = pair
-    for topic in (TOPIC, "Other"):
+    await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+    await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create("Ordered", order=True))
+    for topic in (TOPIC, TOPIC, "Ordered"):
         await client.send(topic=topic)
-        broker.offsets.commit(GROUP, topic, 0, 1)
-    header = CloneGroupOffsetRequestHeader(src_group=GROUP, dest_group="Copy", topic=TOPIC)
-    await client.ask_well(RequestCode.CLONE_GROUP_OFFSET, header)
-    assert broker.offsets.topics_of("Copy") == {TOPIC}
-    header = CloneGroupOffsetRequestHeader(src_group=GROUP, dest_group="Copy")
-    await client.ask_well(RequestCode.CLONE_GROUP_OFFSET, header)
-    assert broker.offsets.query("Copy", "Other", 0) == 1
+    for group, topic in (("A", TOPIC), ("A", "Ordered"), ("B", TOPIC)):
+        broker.groups.find(group)
+        broker.offsets.commit(group, topic, 0, 1)
+    broker.offsets.note_pull("B", TOPIC, 0, 2)
+
+    async def stats(is_order: bool) -> tuple[ConsumeStatsList[str], dict[str, list[MessageQueue]]]:
+        header = GetConsumeStatsInBrokerHeader(is_order=is_order)
+        response = await client.ask_well(RequestCode.GET_BROKER_CONSUME_STATS, header)
+        found = loads(response.body, ConsumeStatsList[str])
+        queues: dict[str, list[MessageQueue]] = {}
+        for each in found.consume_stats_list:
+            for group, parts in each.items():
+                queues[group] = [queue for part in parts for queue in by_queue(part.offset_table)]
+        return found, queues
+
+    found, queues = await stats(False)
+    assert {group: {queue.topic for queue in listed} for group, listed in queues.items() if listed} == {
+        "A": {TOPIC, "Ordered"},
+        "B": {TOPIC},
+    }
+    assert (found.total_diff, found.total_inflight_diff) == (2, 1)
+    assert found.broker_addr == broker.address
+    (part,) = next(each["B"] for each in found.consume_stats_list if "B" in each)
+    last = broker.store.store_time(TOPIC, 0, 0)
+    assert by_queue(part.offset_table)[MessageQueue(TOPIC, "broker-a", 0)] == OffsetWrapper(2, 1, 2, last)
+    _, queues = await stats(True)
+    assert {queue.topic for listed in queues.values() for queue in listed} == {"Ordered"}
+
+
+async def test_how_far_every_group_has_come(pair: Pair) -> None:
+    broker, client = pair
+    for group, offsets in (("A", {0: 5, 1: 3}), ("B", {0: 2, 1: 9}), ("Slow", {0: 1})):
+        for queue_id, offset in offsets.items():
+            broker.offsets.commit(group, TOPIC, queue_id, offset)
+
+    async def correction(compare: str, left_out: str | None = None) -> dict[int, int]:
+        header = QueryCorrectionOffsetHeader(topic=TOPIC, compare_group=compare, filter_groups=left_out)
+        response = await client.ask_well(RequestCode.QUERY_CORRECTION_OFFSET, header)
+        return loads(response.body, QueryCorrectionOffsetBody).correction_offsets
+
+    assert await correction("A") == {0: 1, 1: 3}
+    assert await correction("A", "Slow") == {0: 2, 1: 3}
+    assert await correction("Slow", "Slow,B") == {0: (1 << 63) - 1, 1: 3}, "it is behind those that count"
+    assert await correction("Nobody", "Slow") == {0: 2, 1: 3}
+    assert broker.offsets.query("Slow", TOPIC, 0) == 1, "a group that is left out keeps its offsets"
