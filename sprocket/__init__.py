@@ -41,11 +41,13 @@ if TYPE_CHECKING:
     from sprocket.client.handling import BatchHandler, Handler, ReconsumeLater
     from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
     from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
+    from sprocket.client.popped_message import PoppedMessage
     from sprocket.client.producer import Producer
     from sprocket.client.pull import PullSettings
     from sprocket.client.recall import RecallHandle
     from sprocket.client.reply import Reply, make_reply
     from sprocket.client.send_request import SendSettings
+    from sprocket.client.simple_consumer import PopHandler, PopSettings, SimpleConsumer
     from sprocket.client.start_offset import ConsumeFrom
     from sprocket.client.subscription import SqlFilter
     from sprocket.client.transaction import TransactionProducer, TransactionResult, TransactionState
@@ -80,6 +82,9 @@ __all__ = [
     "NameServerUnreachable",
     "OrderlyConsumer",
     "OrderlySettings",
+    "PopHandler",
+    "PopSettings",
+    "PoppedMessage",
     "Producer",
     "PullSettings",
     "RecallHandle",
@@ -92,6 +97,7 @@ __all__ = [
     "SendResult",
     "SendSettings",
     "SendStatus",
+    "SimpleConsumer",
     "SprocketError",
     "SqlFilter",
     "TopicNotFound",
@@ -148,6 +154,10 @@ _EXPORTS = {
     "TransactionProducer": "sprocket.client.transaction",
     "TransactionResult": "sprocket.client.transaction",
     "TransactionState": "sprocket.client.transaction",
+    "SimpleConsumer": "sprocket.client.simple_consumer",
+    "PopSettings": "sprocket.client.simple_consumer",
+    "PopHandler": "sprocket.client.simple_consumer",
+    "PoppedMessage": "sprocket.client.popped_message",
     "SprocketError": "sprocket.common.errors",
 }
 

@@ -1,0 +1,349 @@
+"""The consumer that pops: brokers hand out messages one by one and take them back when nobody acknowledges them.
+
+No queue belongs to a member of the group, so there is no rebalance, and a slow message holds up no other.
+Source: RocketMQ 5.3.3, `PopMessageProcessor`, `DefaultMQPushConsumerImpl.popMessage`; the way of use is that of the
+`SimpleConsumer` of RocketMQ's newer clients.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from remoting.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
+from sprocket.client.client_instance import ClientInstance, ClientSettings
+from sprocket.client.errors import ClientError, IllegalMessage
+from sprocket.client.handling import ReconsumeLater
+from sprocket.client.pop_requests import MAX_POP_NUMS, PopRequests, Target
+from sprocket.client.pop_targets import PopTargets
+from sprocket.client.popped_message import PoppedMessage
+from sprocket.client.renewal import Renewal
+from sprocket.client.start_offset import ConsumeFrom
+from sprocket.client.subscription import SqlFilter, subscriptions
+from sprocket.client.subscription_check import check_subscriptions
+from sprocket.client.wakeup import Wakeup, pause
+from sprocket.common.clock import Clock
+from sprocket.common.errors import SprocketError
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+# What nobody got to see is given back with this.
+_GIVE_BACK_S = 1.0
+# What lies here for the next `receive` is given only while so much of its time is left.
+_LEAST_LEFT = 0.5
+
+PopHandler = Callable[[PoppedMessage], Awaitable[object] | object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PopSettings:
+    """How messages are popped, under RocketMQ's names.  Source: RocketMQ 5.3.3, `DefaultMQPushConsumer`."""
+
+    pop_invisible_time_s: float = 60.0  # a message that is neither acknowledged nor renewed by then comes again
+    pop_batch_nums: int = MAX_POP_NUMS
+    pop_threshold_for_queue: int = 96  # how many an iteration or `run` holds at most
+    poll_time_s: float = 15.0  # how long a broker holds a pop that finds nothing
+    renew_limit_s: float = 15 * 60.0  # consumeTimeout: a message in work is renewed no longer than this
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        if not 1 <= self.pop_batch_nums <= MAX_POP_NUMS:
+            raise ValueError(f"pop_batch_nums is {self.pop_batch_nums}, but is from 1 to {MAX_POP_NUMS}")
+        if self.pop_invisible_time_s <= 0 or self.poll_time_s < 0 or self.pop_threshold_for_queue < 1:
+            raise ValueError("times and numbers of PopSettings are positive")
+
+
+class SimpleConsumer:
+    """Takes messages when it wants some; an async context manager::
+
+        async with SimpleConsumer("g", {"Flights": "AA || UA"}, "127.0.0.1:9876") as consumer:
+            for message in await consumer.receive(16, invisible=30):
+                ...
+                await consumer.ack(message)
+
+    or as they come, each kept until it is acknowledged, `renew_limit_s` at most::
+
+            async for message in consumer:
+                ...
+                await consumer.ack(message)
+
+    What is not acknowledged in its time comes again, to any member of the group.  Brokers need RocketMQ 5.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        topics: Mapping[str, str | SqlFilter] | Iterable[str],
+        namesrv: str = "",
+        *,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST,
+        ordered: bool = False,
+        settings: PopSettings | None = None,
+        client: ClientSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`topics` as for `Consumer`.  `ordered`: a queue gives nothing more until what it gave is acknowledged.
+
+        Raises IllegalMessage, and ValueError for a name server address that is none.
+        """
+        self.group = group
+        self._settings = settings or PopSettings()
+        self._instance = ClientInstance(
+            client or ClientSettings(namesrv=namesrv), heartbeat=self._heartbeat, clock=clock
+        )
+        now_ms = self._instance.clock.wall_ms()
+        self._subscriptions: dict[str, SubscriptionData] = subscriptions(group, topics, now_ms, with_retry=False)
+        if not self._subscriptions:
+            raise IllegalMessage("a SimpleConsumer has at least one topic")
+        self._is_ordered = ordered
+        self._pops = PopRequests(
+            self._instance, group, init_mode=0 if consume_from is ConsumeFrom.FIRST else 1, is_ordered=ordered
+        )
+        self._renewal = Renewal(
+            self._renew_one,
+            self._instance.clock.monotonic,
+            invisible_s=self._settings.pop_invisible_time_s,
+            limit_s=self._settings.renew_limit_s,
+        )
+        self._targets = PopTargets(self._instance, self._pops, self._subscriptions)
+        self._left_over: deque[PoppedMessage] = deque()  # of a `receive` that was cancelled
+        self._ready: deque[PoppedMessage] = deque()  # of the iteration
+        self._arrived = Wakeup()
+        self._room = Wakeup()
+        self._loops: dict[Target, asyncio.Task[None]] = {}
+
+    # Opening and closing
+
+    async def __aenter__(self) -> Self:
+        await self._instance.open()
+        try:
+            await check_subscriptions(self._instance, self.group, self._subscriptions.values())
+        except BaseException:
+            await self._instance.close()
+            raise
+        self._instance.spawn(self._renewal.run())
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Give back what nobody has got to see, unregister, close the connections; iterations end."""
+        if not self._instance.is_open:
+            return
+        for task in self._loops.values():
+            task.cancel()
+        await asyncio.gather(*self._loops.values(), return_exceptions=True)
+        unseen = [*self._ready, *self._left_over]
+        self._ready.clear()
+        self._left_over.clear()
+        self._renewal.forget_all()
+        await asyncio.gather(*(self._give_back(popped) for popped in unseen))
+        await self._instance.unregister(None, self.group)
+        await self._instance.close()
+        self._arrived.set()
+
+    async def _give_back(self, popped: PoppedMessage) -> None:
+        try:
+            await self._pops.change_invisible(popped, _GIVE_BACK_S)
+        except SprocketError as error:
+            logger.info("event=not_given_back message=%r reason=%r", popped, str(error))
+
+    def _heartbeat(self) -> HeartbeatData:
+        data = ConsumerData(
+            group_name=self.group,
+            consume_type="CONSUME_POP",
+            subscription_data_set=list(self._subscriptions.values()),
+        )
+        return HeartbeatData(self._instance.client_id, consumer_data_set=[data])
+
+    # Taking
+
+    async def receive(
+        self,
+        max_messages: int = MAX_POP_NUMS,
+        *,
+        invisible: timedelta | float | None = None,
+        wait_s: float | None = None,
+    ) -> list[PoppedMessage]:
+        """Up to `max_messages` of one broker, at most 32; an empty list when there are none for `wait_s`.
+
+        Nobody else gets them for `invisible`, a timedelta or s (`pop_invisible_time_s` by default); `ack` them within
+        that, or `renew` them.  `wait_s` is `poll_time_s` by default, 0 does not wait.
+        Raises TopicNotFound, NameServerUnreachable, BrokerRefused when no broker could be asked, ClientClosed.
+        """
+        self._instance.check_open()
+        if not 1 <= max_messages <= MAX_POP_NUMS:
+            raise IllegalMessage(f"max_messages is {max_messages}, but is from 1 to {MAX_POP_NUMS}")
+        invisible_s = self._settings.pop_invisible_time_s if invisible is None else self._in_s(invisible)
+        kept = self._take_left_over(max_messages)
+        if kept:
+            return kept
+        receiving = asyncio.ensure_future(
+            self._targets.receive(max_messages, invisible_s, self._settings.poll_time_s if wait_s is None else wait_s)
+        )
+        try:
+            return await asyncio.shield(receiving)
+        except asyncio.CancelledError:
+            # A pop that is under way cannot be taken back: what it brings is there for the next call.
+            receiving.add_done_callback(self._keep)
+            raise
+
+    def _keep(self, receiving: "asyncio.Future[list[PoppedMessage]]") -> None:
+        if not receiving.cancelled() and receiving.exception() is None:
+            self._left_over.extend(receiving.result())
+
+    def _take_left_over(self, most: int) -> list[PoppedMessage]:
+        now = self._instance.clock.monotonic()
+        kept: list[PoppedMessage] = []
+        while self._left_over and len(kept) < most:
+            popped = self._left_over.popleft()
+            if popped.invisible_until - now > popped.handle.invisible_ms / 1000 * _LEAST_LEFT:
+                kept.append(popped)
+        return kept
+
+    @staticmethod
+    def _in_s(duration: timedelta | float) -> float:
+        seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+        if seconds < 0:
+            raise IllegalMessage(f"{seconds:g} s: a message cannot be invisible for a negative time")
+        return seconds
+
+    # What becomes of them
+
+    async def ack(self, popped: PoppedMessage) -> None:
+        """Count `popped` as consumed.
+
+        Raises BrokerRefused when its time is over and its broker does not have it so any more; BrokerNotFound,
+        ConnectFailed, ConnectionLost, RemotingTimeout when the broker could not be asked: then it may come again.
+        """
+        await self._released(popped)
+        await self._pops.ack(popped)
+
+    async def ack_all(self, batch: Iterable[PoppedMessage]) -> None:
+        """Count all of `batch` as consumed, by one request to each broker.  Raises as `ack`."""
+        by_target: defaultdict[Target, list[PoppedMessage]] = defaultdict(list)
+        single: list[PoppedMessage] = []
+        for popped in batch:
+            await self._released(popped)
+            if popped.handle.is_ordered:
+                single.append(popped)
+            else:
+                by_target[Target(popped.topic, popped.handle.broker_name)].append(popped)
+        await asyncio.gather(
+            *(self._pops.ack_batch(target, part) for target, part in by_target.items()),
+            *(self._pops.ack(popped) for popped in single),
+        )
+
+    async def renew(self, popped: PoppedMessage, invisible: timedelta | float | None = None) -> None:
+        """Keep `popped` from now on for `invisible` (`pop_invisible_time_s` by default).  Raises as `ack`."""
+        seconds = self._settings.pop_invisible_time_s if invisible is None else self._in_s(invisible)
+        await self._pops.change_invisible(popped, seconds)
+
+    async def nack(self, popped: PoppedMessage, delay: timedelta | float = 1.0) -> None:
+        """Give `popped` back: it comes again after `delay`, with one more in `reconsume_times`.  Raises as `ack`."""
+        await self._released(popped)
+        await self._pops.change_invisible(popped, self._in_s(delay))
+
+    async def _renew_one(self, popped: PoppedMessage) -> None:
+        await self._pops.change_invisible(popped, self._settings.pop_invisible_time_s)
+
+    async def _released(self, popped: PoppedMessage) -> None:
+        """Renew `popped` no more; there is room for another."""
+        await self._renewal.release(popped)
+        self._room.set()
+
+    # As they come
+
+    def __aiter__(self) -> AsyncIterator[PoppedMessage]:
+        return self._iterate()
+
+    async def _iterate(self) -> AsyncIterator[PoppedMessage]:
+        self._instance.check_open()
+        while self._instance.is_open:
+            if not self._ready:
+                await self._start_loops()
+                await self._arrived.wait(_RETRY_S)
+                continue
+            yield self._ready.popleft()
+        self._arrived.set()  # for the next of those who wait
+
+    async def run(self, handler: PopHandler, *, concurrency: int = 20) -> None:
+        """Hand every message to `handler`, up to `concurrency` at a time, until the consumer is closed.
+
+        A handler that returns has consumed its message.  One that raises leaves it: it comes again when its time is
+        over, or, after `ReconsumeLater` with `suspend_s`, after that.
+        """
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(concurrency):
+                workers.create_task(self._work(handler))
+
+    async def _work(self, handler: PopHandler) -> None:
+        async for popped in self._iterate():
+            try:
+                outcome = handler(popped)
+                if inspect.isawaitable(outcome):
+                    await outcome
+                await self.ack(popped)
+            except ReconsumeLater as later:
+                await self._leave(popped, later.suspend_s)
+            except SprocketError as error:
+                logger.warning("event=pop_not_acknowledged message=%r reason=%r", popped, str(error))
+                await self._leave(popped, None)
+            except Exception:
+                logger.exception("event=handler_failed group=%s message=%r", self.group, popped)
+                await self._leave(popped, None)
+
+    async def _leave(self, popped: PoppedMessage, after_s: float | None) -> None:
+        await self._released(popped)
+        if after_s is not None:
+            try:
+                await self._pops.change_invisible(popped, after_s)
+            except SprocketError as error:
+                logger.warning("event=not_given_back message=%r reason=%r", popped, str(error))
+
+    async def _start_loops(self) -> None:
+        try:
+            targets = await self._targets.all()
+        except ClientError as error:
+            logger.warning("event=pop_failed group=%s reason=%r", self.group, str(error))
+            return
+        for target in targets:
+            task = self._loops.get(target)
+            if task is None or task.done():
+                self._loops[target] = self._instance.spawn(self._loop(target))
+
+    async def _loop(self, target: Target) -> None:
+        """Keep the iteration supplied from one target, until the route has it no more."""
+        settings = self._settings
+        while target in await self._known_targets():
+            if len(self._renewal) >= settings.pop_threshold_for_queue:
+                await self._room.wait(_RETRY_S)
+                continue
+            try:
+                popped = await self._targets.pop(
+                    target, settings.pop_batch_nums, settings.pop_invisible_time_s, settings.poll_time_s
+                )
+            except SprocketError as error:
+                logger.warning("event=pop_failed target=%r reason=%r", target, str(error))
+                self._instance.request_refresh(target.topic)
+                await pause(_RETRY_S)
+                continue
+            if popped:
+                self._renewal.hold(popped)
+                self._ready.extend(popped)
+                self._arrived.set()
+
+    async def _known_targets(self) -> list[Target]:
+        try:
+            return await self._targets.all()
+        except ClientError:
+            return list(self._loops)  # no name server answers: go on with what is known
