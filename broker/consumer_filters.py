@@ -75,7 +75,7 @@ class HeldFilter:
     def __init__(self, data: ConsumerFilterData, sql: SqlFilter) -> None:
         self.data = data
         self.sql = sql
-        self.records = RecordFilter(sql.matches, sql.operations)
+        self.records = sql.record_filter()
 
 
 class ConsumerFilters:

@@ -165,20 +165,34 @@ class QueueReader:
 
         One whose record is gone is taken along, so that the answer can tell.
         """
-        physical_offsets: list[int] = entries["physical_offset"][: wants.most_records].tolist()
-        sizes: list[int] = entries["size"][: wants.most_records].tolist()
-        if sizes:
-            limit = min(limit, self._limits(physical_offsets[0])[0])
-        wanted = []
-        for number, (physical_offset, size) in enumerate(zip(physical_offsets, sizes, strict=True)):
-            if size == BLANK_SIZE:
-                continue
-            record = self._log.slice_at(physical_offset, size)
-            if record is None or wants(record):
-                wanted.append(number)
-                if len(wanted) >= limit:
-                    return wanted, number + 1
-        return wanted, len(sizes)
+        entries = entries[: wants.most_records]
+        if not len(entries):
+            return [], 0
+        limit = min(limit, self._limits(int(entries["physical_offset"][0]))[0])
+        wanted: list[int] = []
+        first = 0
+        while first < len(entries):
+            numbers, end = self._run_in_segment(entries, first, wants, limit - len(wanted))
+            wanted += [first + number for number in numbers]
+            if len(wanted) >= limit:
+                return wanted, wanted[-1] + 1
+            first = end
+        return wanted, len(entries)
+
+    def _run_in_segment(
+        self, entries: npt.NDArray[np.void], first: int, wants: RecordFilter, limit: int
+    ) -> tuple[list[int], int]:
+        """The first `limit` wanted of the entries from `first` on that lie in its segment; the number after those."""
+        segment, start, end = self._log.segment_at(int(entries["physical_offset"][first]))
+        end = min(end, self._log.wrote_offset)
+        positions = entries["physical_offset"][first:].astype(np.int64) - start
+        sizes = entries["size"][first:].astype(np.int64)
+        outside = (positions < 0) | (positions + sizes > end - start)
+        if outside[0]:
+            # Gone, or never there.
+            return ([] if sizes[0] == BLANK_SIZE else [0]), first + 1
+        count = int(outside.argmax()) or len(positions)
+        return wants.wanted(segment, positions[:count], sizes[:count], limit), first + count
 
     def has_wanted(self, queue: LogicQueue, first_offset: int, end_offset: int, wants: RecordFilter) -> bool:
         """Whether a record of the entries `first_offset` to before `end_offset` is wanted, or too many to look at."""

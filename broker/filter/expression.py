@@ -139,3 +139,17 @@ def kind_of(expression: Expression) -> Kind:
         kind = kind_of(expression.operand)
         return kind if kind in NUMBERS else Kind.NULL
     return Kind.BOOLEAN
+
+
+def names_in(expression: Expression) -> set[str]:
+    """The properties that an expression names."""
+    match expression:
+        case Property(name):
+            return {name}
+        case Not(operand) | Negate(operand) | Cast(operand) | In(operand) | Within(operand=operand):
+            return names_in(operand)
+        case All(terms) | AnyOf(terms):
+            return set().union(*map(names_in, terms))
+        case Equal(left, right) | Compare(left=left, right=right):
+            return names_in(left) | names_in(right)
+    return set()

@@ -236,7 +236,7 @@ class PullProcessor:
         except InvalidExpression as error:
             remark = f"parse the consumer's subscription failed: {error.remark}"
             raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
-        return self._of_retry(header) or RecordFilter(sql.matches, sql.operations)
+        return self._of_retry(header) or sql.record_filter()
 
     def _filter_of_group(self, header: PullMessageRequestHeader, subscription: SubscriptionData) -> RecordFilter | None:
         held = self._filters.find(header.topic, header.consumer_group)

@@ -2,9 +2,10 @@
 
 import pytest
 
+from remoting.message_properties import find_last
 from store import record_filter
 from store.message_store import GetResult, GetStatus, MessageStore
-from store.record_filter import RecordFilter, properties_of
+from store.record_filter import RecordFilter, ValueVerdicts, properties_of
 from tests.store.reading import records_of
 from tests.store.rig import Stores, message
 
@@ -84,3 +85,43 @@ def test_properties_of_a_record(stores: Stores, is_v6: bool) -> None:
     damaged[84 + 12 * is_v6] = 0xFF
     assert properties_of(memoryview(damaged)) is None
     assert RecordFilter(lambda properties: False)(memoryview(damaged)), "who reads it finds the damage"
+
+
+class Decided:
+    """A filter on one property, and how often it had to look at all properties of a record."""
+
+    def __init__(self, *values: bytes | None) -> None:
+        self._wanted = values
+        self.known: dict[bytes | None, bool] = {}
+        self.looks = 0
+
+    def matches(self, properties: bytes) -> bool:
+        self.looks += 1
+        value = find_last(properties, b"a\x01")
+        verdict = self.known[value] = value in self._wanted
+        return verdict
+
+    def filter(self) -> RecordFilter:
+        return RecordFilter(self.matches, 1, ValueVerdicts(b"a\x01", self.known))
+
+
+VALUES = (
+    b"a\x011\x02", b"x\x01y\x02a\x011\x02", b"x\x01y\x02a\x011", b"xa\x011\x02", b"x\x01ba\x011\x02", b"x\x01y\x02",
+    b"x\x01y\x02a\x011\x02a\x01\x02", b"x\x01y\x02a\x012\x02a\x011\x02z\x010\x02", b"x\x01y\x02a\x013\x02", b"x\x01a",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("wanted", [(b"1",), (None,), (b"2", b"3"), (b"1", None)])
+def test_a_look_at_one_property_gives_the_same_verdicts(stores: Stores, wanted: tuple[bytes | None, ...]) -> None:
+    stores.fields |= {"mapped_file_size_commit_log": 1 << 16, "mapped_file_size_consume_queue": 20_000}
+    store = stores.open()
+    for _ in range(60):
+        store.append([message(queue_id=0, properties=properties) for properties in VALUES])
+    plain, decided = RecordFilter(Decided(*wanted).matches), Decided(*wanted)
+    offset = 0
+    while offset < 600:
+        expected = store.get("Orders", 0, offset, 32, BIG, plain)
+        actual = store.get("Orders", 0, offset, 32, BIG, decided.filter())
+        assert (offsets(actual), actual.next_offset) == (offsets(expected), expected.next_offset)
+        offset = actual.next_offset
+    assert 0 < decided.looks < 600
