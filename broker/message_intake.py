@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from broker.live_config import LiveConfig
 from broker.message_id import UniqueKeys
-from broker.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+from broker.names import DLQ_PREFIX, SCHEDULE_TOPIC
+from broker.pop.retry_topics import group_of
 from broker.queue_locks import QueueLocks
 from broker.send_admission import FAQ, Admission, SendHeader
 from broker.subscription_groups import SubscriptionGroups
@@ -96,7 +97,7 @@ class MessageIntake:
         properties[names.UNIQ_KEY] = key
         topic, sys_flag = admission.topic, header.sys_flag | admission.sys_flag
         reconsume_times = header.reconsume_times or 0
-        if admission.is_retry and self._is_dead(request, topic.removeprefix(RETRY_PREFIX)):
+        if admission.is_retry and self._is_dead(request, group_of(topic)):
             topic, queue_id = self._dead_letter_topic(topic), 0
             properties[names.DELAY] = "-1"
         delay_level = self._delay_level(properties)
@@ -192,7 +193,7 @@ class MessageIntake:
         return not self._locks.all_expired(group)
 
     def _dead_letter_topic(self, retry_topic: str) -> str:
-        topic = DLQ_PREFIX + retry_topic.removeprefix(RETRY_PREFIX)
+        topic = DLQ_PREFIX + group_of(retry_topic)
         self._topics.create_on_send_back(topic, 1)
         logger.info("event=dead_letter topic=%s", topic)
         return topic

@@ -21,6 +21,8 @@ from broker.live_config import LiveConfig
 from broker.long_polling import HeldPulls
 from broker.message_id import host_bytes
 from broker.periodic import Periodic
+from broker.pop.order_info import OrderInfoTable
+from broker.pop.pop_service import PopService
 from broker.processors.assembly import BrokerStatistics, admin_routes, message_routes
 from broker.processors.assignments import AssignmentService
 from broker.processors.pull import PullProcessor
@@ -43,8 +45,8 @@ from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import ConfigError, SprocketError, StoreError
 from sprocket.common.failpoints import failpoint
 from store.config import StoreConfig
-from store.disk import Disk
 from store.consume_queue_table import is_light
+from store.disk import Disk
 from store.logic_queue import QueueType
 from store.message_store import MessageStore
 
@@ -116,6 +118,7 @@ class Broker:
         self._set_store_host(_UNKNOWN_HOST, config.listen_port)
         self.waits = ConfirmWaits(self.store, self.clock, _call_later)
         self._core = self._new_core()
+        self.pop = PopService(self._core, self._file("consumerOrderInfo.json", OrderInfoTable))
         self._services = self._new_services()
         self.pulls = PullProcessor(
             self.config, self.store, self.topics, self.groups, self.consumers, self.offsets, self.filters
@@ -139,11 +142,12 @@ class Broker:
         """The parts with a life of their own, in the order of their start."""
         return [
             AssignmentService(self._core, self._file("messageRequestMode.json", RequestModeTable)),
+            self.pop,
             IdleOffsets(self._core),
         ]
 
     def _new_statistics(self) -> BrokerStatistics:
-        totals = DailyTotals(self.clock, lambda: self.store.statistics.put_messages, lambda: self.pulls.pulled_messages)
+        totals = DailyTotals(self.clock, lambda: self.store.statistics.put_messages, self._messages_got)
         put_rates = RateWindow(self.clock, self._puts_by_topic)
         return BrokerStatistics(put_rates, RateWindow(self.clock, self.offsets.totals), totals)
 
@@ -342,6 +346,9 @@ class Broker:
                 continue  # what it holds was sent to another topic
             puts[topic] = puts.get(topic, 0) + self.store.max_offset(topic, queue_id)
         return puts
+
+    def _messages_got(self) -> int:
+        return self.pulls.pulled_messages + self.pop.pops.popped_messages
 
     def _sample(self) -> None:
         self._statistics.put_rates.sample()
