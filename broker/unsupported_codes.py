@@ -19,13 +19,6 @@ def _named(*prefixes: str) -> list[Code]:
 
 
 UNSUPPORTED: Final = _by_reason(
-    (
-        "No pop consumption yet.",
-        (
-            Code.POP_MESSAGE, Code.ACK_MESSAGE, Code.BATCH_ACK_MESSAGE, Code.PEEK_MESSAGE,
-            Code.CHANGE_MESSAGE_INVISIBLETIME, Code.NOTIFICATION, Code.POLLING_INFO,
-        ),
-    ),
     ("Moves pop's records out of RocksDB, which is not used here.", (Code.POP_ROLLBACK,)),
     (
         "No timer wheel yet; the 18 delay levels are served.",

@@ -8,9 +8,9 @@ Source: RocketMQ 5.3.3, `PopLongPollingService`, `PopRequest`.
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from itertools import count
+from itertools import count, islice
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -64,6 +64,10 @@ class HeldPop:
         self.number = 0
 
 
+# Deadline, number, pop.
+_Entry: TypeAlias = tuple[float, int, HeldPop]
+
+
 class _Group:
     """The held pops of one group and topic: by queue, in the order of their deadlines."""
 
@@ -74,14 +78,15 @@ class _Group:
         self.group = group
         # Messages of these topics wake it.
         self.arrivals = (topic, retry_topic_v1(topic, group), retry_topic_v2(topic, group))
-        self.queues: dict[int, list[tuple[float, int, HeldPop]]] = {}
+        self.queues: dict[int, list[_Entry]] = {}
 
 
 class HeldPops:
     """Held pops.  One timer for all of them; an idle one costs memory and nothing else.
 
     `answer` gets each request again, once: when a message for it has come, or when its time is up.
-    With `newest_first` the pop whose time is up last is woken first, else the other way round.
+    The pop whose time is up first is woken first.  With `wakes_each` it is the other way round, and every message
+    wakes one: so notifications are held, which take nothing.
     """
 
     def __init__(
@@ -92,22 +97,22 @@ class HeldPops:
         call_later: CallLater,
         answer: AnswerPop,
         *,
-        newest_first: bool = False,
+        wakes_each: bool = False,
     ) -> None:
         self._config = config
         self._store = store
         self._clock = clock
         self._call_later = call_later
         self._answer = answer
-        self._newest_first = newest_first
+        self._wakes_each = wakes_each
         self._groups: dict[tuple[str, str], _Group] = {}
         # Topic of an arriving message -> whom it concerns.
         self._concerned: dict[str, dict[_Group, None]] = {}
         self._by_channel: dict[int, set[HeldPop]] = {}
         self._count = 0
         self._queue_count = 0
-        # (deadline, number, pop), also of pops that are answered.
-        self._deadlines: list[tuple[float, int, HeldPop]] = []
+        # Also of pops that are answered.
+        self._deadlines: list[_Entry] = []
         self._numbers = count()
         self._timer: Timer | None = None
         self._timer_at = 0.0
@@ -191,12 +196,11 @@ class HeldPops:
         interval = self._config.broker.pop_long_polling_force_notify_interval
         is_forced = interval > 0 and max_offset // interval > first_offset // interval
         arrival = None if is_forced else _Arrival(self._store, topic, queue_id, max_offset, first_offset)
-        ready = []
+        most = max_offset - first_offset if self._wakes_each else 1
+        ready: list[HeldPop] = []
         for held in concerned:
             for one in self._queues_to_wake(held, topic, queue_id):
-                pop = self._first_wanting(held.queues.get(one), arrival)
-                if pop is not None:
-                    ready.append(pop)
+                ready += self._wanting(held.queues.get(one, ()), arrival, most)
         for pop in ready:
             self._finish(pop)
 
@@ -249,18 +253,13 @@ class HeldPops:
         # A pop of whatever queue looks into all queues of the retry topics.
         return (min(held.queues, key=lambda one: held.queues[one][0]),)
 
-    def _first_wanting(
-        self, queue: list[tuple[float, int, HeldPop]] | None, arrival: "_Arrival | None"
-    ) -> HeldPop | None:
-        if not queue:
-            return None
-        if arrival is None:
-            return self._chosen(queue)
-        pops = reversed(queue) if self._newest_first else queue
-        return next((pop for _, _, pop in pops if arrival.is_wanted(pop.matches)), None)
+    def _wanting(self, queue: Sequence[_Entry], arrival: "_Arrival | None", most: int) -> list[HeldPop]:
+        entries = reversed(queue) if self._wakes_each else iter(queue)
+        wanting = (pop for _, _, pop in entries if arrival is None or arrival.is_wanted(pop.matches))
+        return list(islice(wanting, most))
 
-    def _chosen(self, queue: list[tuple[float, int, HeldPop]]) -> HeldPop:
-        return queue[-1 if self._newest_first else 0][2]
+    def _chosen(self, queue: list[_Entry]) -> HeldPop:
+        return queue[-1 if self._wakes_each else 0][2]
 
     def _wake_asked(self) -> None:
         wakes, self._wakes = self._wakes, []
@@ -305,7 +304,7 @@ class HeldPops:
 
     # Time
 
-    def _expect(self, entry: tuple[float, int, HeldPop]) -> None:
+    def _expect(self, entry: _Entry) -> None:
         heapq.heappush(self._deadlines, entry)
         if len(self._deadlines) > 2 * self._count + _MOST_STALE:
             self._deadlines = [one for one in self._deadlines if one[2].request is not None]

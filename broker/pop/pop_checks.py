@@ -15,7 +15,9 @@ from remoting.command import Request, Response
 from remoting.headers.pop import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
+    NotificationRequestHeader,
     PeekMessageRequestHeader,
+    PollingInfoRequestHeader,
     PopMessageRequestHeader,
 )
 from sprocket.common.errors import RequestError, SprocketError
@@ -61,6 +63,12 @@ class PopChecks:
         self._readable("peeking")
         return self._topic(request, header.topic, header.queue_id, header.consumer_group)
 
+    def look(self, request: Request[NotificationRequestHeader] | Request[PollingInfoRequestHeader]) -> TopicConfig:
+        """The topic of a question about what can be popped, or is held."""
+        header = request.header
+        self._readable("peeking")
+        return self._topic(request, header.topic, header.queue_id, header.consumer_group)
+
     def _readable(self, what: str) -> None:
         broker = self._config.broker
         if not broker.broker_permission & PERM_READ:
@@ -68,10 +76,7 @@ class PopChecks:
                 ResponseCode.NO_PERMISSION, f"the broker[{broker.broker_ip1}] {what} message is forbidden"
             )
 
-    def _topic(
-        self, request: Request[PopMessageRequestHeader] | Request[PeekMessageRequestHeader], topic: str, queue_id: int,
-        group: str,
-    ) -> TopicConfig:  # fmt: skip
+    def _topic(self, request: Request[Any], topic: str, queue_id: int, group: str) -> TopicConfig:
         config = self._known(topic)
         if not config.perm & PERM_READ:
             raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden")

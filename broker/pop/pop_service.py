@@ -6,6 +6,7 @@ supported.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from broker.config_file import ConfigFile
@@ -60,6 +61,8 @@ class PopService(Service):
         self.pops = PopProcessor(core, checks, filters, queues, self.offsets, self.log)
         self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self.pops.answer_held)
         self.pops.held = self.held
+        # Told of a queue that can be popped from again: topic, group, queue.
+        self.on_free: list[Callable[[str, str, int], object]] = [self.held.lock_released]
         ordered = OrderedAcks(core, order_info, self.inflight, self._came_free)
         self._acks = AckProcessor(core, checks, self.log, self.buffer, ordered, self.inflight)
         self._changes = InvisibleTimeProcessor(core, checks, self.log, self.buffer, ordered)
@@ -70,7 +73,8 @@ class PopService(Service):
         self._came_free(*key)
 
     def _came_free(self, topic: str, group: str, queue_id: int) -> None:
-        self.held.lock_released(normal_topic(topic, group), group, queue_id)
+        for listener in self.on_free:
+            listener(normal_topic(topic, group), group, queue_id)
 
     def routes(self) -> list[Route]:
         """What consumers that pop ask for."""

@@ -80,7 +80,7 @@ class NotificationRequestHeader(Header, kw_only=True):
     topic: str
     queue_id: Int
     poll_time: Long
-    born_time: Long
+    born_time: Long = 0  # 0: when the broker gets it
     order: bool | None = False
     attempt_id: str | None = None
 

@@ -51,7 +51,7 @@ class Queues:
 class Rig:
     """Held pops with everything around them moved by hand."""
 
-    def __init__(self, *, newest_first: bool = False, **changes: Any) -> None:
+    def __init__(self, *, wakes_each: bool = False, **changes: Any) -> None:
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
         self.queues = Queues()
@@ -60,7 +60,7 @@ class Rig:
         self.answer_with: Callable[[Request[Any]], object] = lambda request: None
         config = LiveConfig(broker_config(**changes), store_config(Path()))
         self.pops = HeldPops(
-            config, self.queues, self.clock, self.timers.call_later, self.answer, newest_first=newest_first
+            config, self.queues, self.clock, self.timers.call_later, self.answer, wakes_each=wakes_each
         )
 
     def answer(self, request: Request[Any], may_hold: bool) -> None:
@@ -118,13 +118,14 @@ def test_whose_time_is_up_first_is_woken_first() -> None:
     assert rig.answered == [2, 1, 3]
 
 
-def test_the_other_way_round_for_notifications() -> None:
-    rig = Rig(newest_first=True)
+def test_notifications_are_woken_the_other_way_round_one_by_each_message() -> None:
+    rig = Rig(wakes_each=True)
     rig.hold(1, poll_time_ms=9_000)
     rig.hold(2, poll_time_ms=5_000)
     rig.hold(3, poll_time_ms=9_000)
-    for _ in range(3):
-        rig.arrive(9)
+    rig.arrive(9)
+    assert rig.answered == [3]
+    rig.arrive(9, 9)
     assert rig.answered == [3, 1, 2]
 
 
