@@ -182,9 +182,10 @@ class ReviveRig:
 
     def crash(self, **changes: Any) -> "ReviveRig":
         """Another one over the same directory; this one saves nothing."""
-        self.service.stop()
-        self.core.store.shutdown()
-        return ReviveRig(self.root, self.clock, **changes)
+        self.close()
+        again = ReviveRig(self.root, self.clock, **changes)
+        again._wheel, again._wheel_read = self._wheel, self._wheel_read
+        return again
 
     def restart(self, **changes: Any) -> "ReviveRig":
         """The same after an orderly stop."""
