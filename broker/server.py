@@ -21,8 +21,10 @@ from broker.live_config import LiveConfig
 from broker.long_polling import HeldPulls
 from broker.message_id import host_bytes
 from broker.periodic import Periodic
+from broker.pop.notifications import NotificationService
 from broker.pop.order_info import OrderInfoTable
 from broker.pop.pop_service import PopService
+from broker.pop.revive import ReviveService
 from broker.processors.assembly import BrokerStatistics, admin_routes, message_routes
 from broker.processors.assignments import AssignmentService
 from broker.processors.pull import PullProcessor
@@ -119,6 +121,8 @@ class Broker:
         self.waits = ConfirmWaits(self.store, self.clock, _call_later)
         self._core = self._new_core()
         self.pop = PopService(self._core, self._file("consumerOrderInfo.json", OrderInfoTable))
+        self.revive = ReviveService(self._core, self.pop.log)
+        self.revive.on_revived.append(self.pop.revived)
         self._services = self._new_services()
         self.pulls = PullProcessor(
             self.config, self.store, self.topics, self.groups, self.consumers, self.offsets, self.filters
@@ -143,6 +147,8 @@ class Broker:
         return [
             AssignmentService(self._core, self._file("messageRequestMode.json", RequestModeTable)),
             self.pop,
+            self.revive,
+            NotificationService(self._core, self.pop),
             IdleOffsets(self._core),
         ]
 
