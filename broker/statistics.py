@@ -1,44 +1,77 @@
 """Rates and totals, from counters that are read now and then: the message path pays nothing for them.
 
-Source of the names: RocketMQ 5.3.3, `BrokerStats`, `BrokerStatsManager`.
+Source of the names and spans: RocketMQ 5.3.3, `BrokerStats`, `BrokerStatsManager`, `StatsItem`.
 """
 
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from sprocket.common.clock import Clock
 
 SAMPLE_PERIOD_S = 10.0
-_WINDOW_S = 60.0
 _DAY_MS = 86_400_000
 
 Counters = Callable[[], Mapping[str, int]]
 
 
+class Span(Enum):
+    """How often samples are kept, and how far back they reach, seconds.  Source: `StatsItem`."""
+
+    MINUTE = (SAMPLE_PERIOD_S, 60.0)
+    HOUR = (600.0, 3_600.0)
+    DAY = (3_600.0, 86_400.0)
+
+
+@dataclass(slots=True)
+class _Samples:
+    """All counters at some times of one span."""
+
+    span: Span
+    taken: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
+
+    def take(self, now: float, counters: Mapping[str, int]) -> None:
+        every_s, reach_s = self.span.value
+        if self.span is not Span.MINUTE and self.taken and now - self.taken[-1][0] < every_s:
+            return
+        self.taken.append((now, counters))
+        while len(self.taken) > 2 and self.taken[1][0] <= now - reach_s:
+            self.taken.popleft()
+
+
 class RateWindow:
-    """Rates of many counters over the last minute, from samples of all of them."""
+    """What many counters grew by in the last minute, hour and day, from samples of all of them."""
 
     def __init__(self, clock: Clock, counters: Counters) -> None:
         self._clock = clock
         self._counters = counters
-        self._samples: deque[tuple[float, dict[str, int]]] = deque()
-        self.sample()
+        # The first sample is not taken yet: what is counted may still have to be loaded.
+        self._samples = {span: _Samples(span) for span in Span}
 
     def sample(self) -> None:
         """Read the counters; to be called every `SAMPLE_PERIOD_S`."""
-        now = self._clock.monotonic()
-        self._samples.append((now, dict(self._counters())))
-        while len(self._samples) > 2 and self._samples[1][0] <= now - _WINDOW_S:
-            self._samples.popleft()
+        now, counters = self._clock.monotonic(), dict(self._counters())
+        for samples in self._samples.values():
+            samples.take(now, counters)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is such a counter."""
+        taken = self._samples[Span.MINUTE].taken
+        return bool(taken) and name in taken[-1][1]
+
+    def growth(self, name: str, span: Span) -> tuple[int, float]:
+        """What one counter grew by, never below 0, and in how many seconds."""
+        taken = self._samples[span].taken
+        if not taken:
+            return 0, 0.0
+        (started, first), (ended, last) = taken[0], taken[-1]
+        return max(0, last.get(name, 0) - first.get(name, 0)), ended - started
 
     def per_second(self, name: str) -> float:
-        """Growth of one counter per second between the window's first and last sample; never below 0."""
-        (started, first), (ended, last) = self._samples[0], self._samples[-1]
-        if ended <= started:
-            return 0.0
-        growth = last.get(name, 0) - first.get(name, 0)
-        return max(0.0, round(growth / (ended - started), 4))
+        """Growth of one counter per second in the last minute."""
+        growth, seconds = self.growth(name, Span.MINUTE)
+        return round(growth / seconds, 4) if seconds > 0 else 0.0
 
 
 @dataclass(slots=True)

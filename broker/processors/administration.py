@@ -11,9 +11,9 @@ from pathlib import Path
 import sprocket
 from broker.live_config import LiveConfig
 from broker.schedule import ScheduleService
-from broker.statistics import DailyTotals
+from broker.statistics import DailyTotals, RateWindow, Span
 from broker.topics import TopicTable
-from remoting.bodies.stats import HARuntimeInfo, KVTable
+from remoting.bodies.stats import BrokerStatsData, BrokerStatsItem, HARuntimeInfo, KVTable
 from remoting.bodies.topic import DataVersion
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import VERSION, Request, Response
@@ -35,6 +35,9 @@ VERSION_NAME = "V5_3_3"
 # (total, free) bytes of the file system that holds a path.
 DiskSpace = Callable[[Path], tuple[int, int]]
 _PREFIXES = "KMGTPE"
+# Source of the names: `Stats`.
+_TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+_GROUP_GET_NUMS = "GROUP_GET_NUMS"
 # Lanes have no queue in front of them: a request is served in the turn in which it is read.
 _NO_QUEUES = ("send", "pull", "litePull", "query", "ack")
 
@@ -58,6 +61,8 @@ class AdministrationProcessor:
         topics: TopicTable,
         schedule: ScheduleService,
         totals: DailyTotals,
+        put_rates: RateWindow,
+        consume_rates: RateWindow,
         clock: Clock,
         space: DiskSpace = disk_space,
     ) -> None:
@@ -66,6 +71,7 @@ class AdministrationProcessor:
         self._topics = topics
         self._schedule = schedule
         self._totals = totals
+        self._rates = {_TOPIC_PUT_NUMS: put_rates, _GROUP_GET_NUMS: consume_rates}
         self._clock = clock
         self._space = space
         self._config_version = DataVersion(timestamp=clock.wall_ms())
@@ -141,15 +147,27 @@ class AdministrationProcessor:
         return Response(body=dumps(HARuntimeInfo(master_commit_log_max_offset=self._store.wrote_offset)))
 
     def stats_data(self, request: Request[ViewBrokerStatsDataRequestHeader]) -> Response:
-        """Statistics by minute, hour and day are not kept; the remark is RocketMQ's for what it does not have."""
+        """What a topic took in (TOPIC_PUT_NUMS), or a group consumed (GROUP_GET_NUMS, ``topic@group``), lately.
+
+        Of other statistics the remark is RocketMQ's for what it does not have.
+        """
         header = request.header
-        return Response(ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist")
+        rates = self._rates.get(header.stats_name)
+        if rates is None or header.stats_key not in rates:
+            remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        minute, hour, day = (_stats_item(*rates.growth(header.stats_key, span)) for span in Span)
+        return Response(body=dumps(BrokerStatsData(minute, hour, day)))
 
     def min_broker_id_changed(self, request: Request[NotifyMinBrokerIdChangeRequestHeader]) -> Response:
         """A name server says which member of the group has the lowest id; a master acts for nobody."""
         header = request.header
         logger.info("event=min_broker_id_changed id=%s addr=%s", header.min_broker_id, header.min_broker_addr)
         return Response()
+
+
+def _stats_item(total: int, seconds: float) -> BrokerStatsItem:
+    return BrokerStatsItem(total, total / seconds if seconds > 0 else 0.0)  # calls are not counted
 
 
 def readable(size_bytes: int) -> str:

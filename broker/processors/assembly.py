@@ -74,7 +74,9 @@ def admin_routes(
             config, store, topics, groups, consumers, offsets, schedule.offsets, statistics.consume_rates, clock
         ).routes(),
         *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
-        *AdministrationProcessor(config, store, topics, schedule, statistics.totals, clock).routes(),
+        *AdministrationProcessor(
+            config, store, topics, schedule, statistics.totals, statistics.put_rates, statistics.consume_rates, clock
+        ).routes(),
         *QueryProcessor(config, store).routes(),
         *QueueProcessor(store, topics, consumers, core.filters).routes(),
         *CleaningProcessor(store, topics).routes(),

@@ -1,7 +1,7 @@
 """Figures about topics, groups and brokers.
 
 Source: RocketMQ 5.3.3, `TopicStatsTable`, `ConsumeStats`, `KVTable`, `QueueTimeSpan`,
-`QuerySubscriptionResponseBody`, `ResetOffsetBody`, `HARuntimeInfo`.
+`QuerySubscriptionResponseBody`, `ResetOffsetBody`, `HARuntimeInfo`, `BrokerStatsData`.
 """
 
 from typing import Generic
@@ -85,3 +85,19 @@ class HARuntimeInfo(msgspec.Struct, rename="camel"):
     master_commit_log_max_offset: int = 0
     in_sync_slave_nums: int = 0
     ha_connection_info: list[dict[str, str]] = []
+
+
+class BrokerStatsItem(msgspec.Struct, rename="camel"):
+    """What was counted in a span of time."""
+
+    sum: int = 0
+    tps: float = 0.0
+    avgpt: float = 0.0  # counted per call
+
+
+class BrokerStatsData(msgspec.Struct, rename="camel"):
+    """Answer to VIEW_BROKER_STATS_DATA."""
+
+    stats_minute: BrokerStatsItem = msgspec.field(default_factory=BrokerStatsItem)
+    stats_hour: BrokerStatsItem = msgspec.field(default_factory=BrokerStatsItem)
+    stats_day: BrokerStatsItem = msgspec.field(default_factory=BrokerStatsItem)

@@ -1,7 +1,7 @@
 import pytest
 
 from broker.processors.administration import readable
-from broker.statistics import DailyTotals, RateWindow
+from broker.statistics import DailyTotals, RateWindow, Span
 from sprocket.common.clock import ManualClock
 
 
@@ -28,6 +28,31 @@ def test_counter_that_shrinks_has_no_rate() -> None:
     counters.clear()
     window.sample()
     assert window.per_second("T") == 0.0
+
+
+def test_what_was_there_at_the_start_has_not_grown() -> None:
+    clock, counters = ManualClock(), dict[str, int]()
+    window = RateWindow(clock, lambda: counters)
+    counters["T"] = 1_000_000
+    for _ in range(2):
+        clock.advance(10)
+        window.sample()
+    assert window.per_second("T") == 0.0
+
+
+def test_growth_of_minute_hour_and_day() -> None:
+    clock, counters = ManualClock(), {"T": 0}
+    window = RateWindow(clock, lambda: counters)
+    for _ in range(6 * 60 * 30):
+        clock.advance(10)
+        counters["T"] += 1
+        window.sample()
+    assert window.growth("T", Span.MINUTE) == (6, 60.0)
+    assert window.growth("T", Span.HOUR) == (360, 3_600.0)
+    assert window.growth("T", Span.DAY) == (8_640, 86_400.0)
+    assert ("T" in window, "U" in window) == (True, False)
+    kept = {id(counters) for samples in window._samples.values() for _, counters in samples.taken}
+    assert len(kept) <= 7 + 7 + 25
 
 
 def test_totals_turn_at_midnight() -> None:

@@ -1,14 +1,17 @@
+from pathlib import Path
+
 import pytest
 
 from broker.server import Broker
-from remoting.bodies.stats import HARuntimeInfo, KVTable
+from remoting.bodies.stats import BrokerStatsData, HARuntimeInfo, KVTable
 from remoting.codes import RequestCode, ResponseCode
 from remoting.fastjson import loads
 from remoting.headers.admin import (
     ViewBrokerStatsDataRequestHeader,
     ViewMessageRequestHeader,
 )
-from tests.broker.rig import TOPIC, TestClient, stored
+from sprocket.common.clock import ManualClock
+from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker, stored
 
 Pair = tuple[Broker, TestClient]
 
@@ -91,3 +94,20 @@ async def test_statistics_that_are_not_kept_are_not_made_up(pair: Pair) -> None:
     response = await client.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)
     assert response.code == ResponseCode.SYSTEM_ERROR
     assert response.remark == "The stats <TOPIC_PUT_NUMS> <Orders> not exist"
+
+
+async def test_what_a_topic_took_and_a_group_consumed(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running_broker(tmp_path, clock=clock) as (broker, client):
+        broker._sample()
+        for count in (2, 3):
+            for _ in range(count):
+                await client.send()
+            broker.offsets.commit(GROUP, TOPIC, 0, 2 * count - 4)
+            clock.advance(10)
+            broker._sample()
+        for name, key, grown in (("TOPIC_PUT_NUMS", TOPIC, 5), ("GROUP_GET_NUMS", f"{TOPIC}@{GROUP}", 2)):
+            header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
+            response = await client.ask_well(RequestCode.VIEW_BROKER_STATS_DATA, header)
+            minute = loads(response.body, BrokerStatsData).stats_minute
+            assert (minute.sum, minute.tps) == (grown, grown / 20)
