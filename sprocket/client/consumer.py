@@ -1,5 +1,6 @@
 """The consumer: what an application receives with."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from dataclasses import replace
@@ -9,10 +10,6 @@ from typing import Self
 
 from remoting.bodies.client import ConsumerData, HeartbeatData, MessageQueue, SubscriptionData
 from remoting.bodies.consumption import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from remoting.codes import RequestCode
-from remoting.command import Request
-from remoting.headers.client import NotifyConsumerIdsChangedRequestHeader
-from remoting.routes import Action, Lane, Resource, Route
 from sprocket.client.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from sprocket.client.assignment import Assignment
 from sprocket.client.client_instance import ClientInstance, ClientSettings
@@ -93,7 +90,7 @@ class Consumer:
             client = replace(client, instance_name="DEFAULT")
         self._instance = ClientInstance(
             client,
-            routes=[self._notify_route(), *Inquiries(self).routes()],
+            routes=Inquiries(self).routes(),
             heartbeat=self._heartbeat,
             on_route=lambda route: self._rebalance.due.set() if self._is_started else None,
             heartbeat_to_slaves=True,
@@ -202,19 +199,9 @@ class Consumer:
             await self._instance.heartbeat_all()
             self._rebalance.due.set()
 
-    def _notify_route(self) -> Route:
-        return Route(
-            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
-            NotifyConsumerIdsChangedRequestHeader,
-            self._members_changed,
-            Resource.NONE,
-            Action.NONE,
-            Lane.CLIENT,
-        )
-
-    def _members_changed(self, request: Request[NotifyConsumerIdsChangedRequestHeader]) -> None:
-        if request.header.consumer_group == self.group:
-            self._rebalance.due.set()
+    def members_changed(self) -> None:
+        """A broker says that members of the group came or went."""
+        self._rebalance.due.set()
 
     def _heartbeat(self) -> HeartbeatData:
         data = ConsumerData(
@@ -278,11 +265,27 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        self._check_started()
-        taken = await self._inbox.take()
+        taken = await self.receive()
         if not taken:
             raise StopAsyncIteration
         return taken[0]
+
+    async def receive(self, max_messages: int = 1, *, wait_s: float | None = None) -> list[ReceivedMessage]:
+        """Up to `max_messages` that lie one behind the other in one queue; waits for the first, `wait_s` at most.
+
+        Empty when none came, or when the consumer is closed (`is_closed`).  Raises ClientClosed before it is open.
+        """
+        self._check_started()
+        try:
+            async with asyncio.timeout(wait_s):
+                return await self._inbox.take(max_messages)
+        except TimeoutError:
+            return []
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it gives no more messages."""
+        return self._is_closed
 
     def _check_started(self) -> None:
         if not self._is_started:

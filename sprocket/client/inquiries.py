@@ -1,4 +1,4 @@
-"""What brokers ask a consumer on behalf of operators, and its answers.
+"""What brokers tell a consumer, and what they ask it on behalf of operators.
 
 Source: RocketMQ 5.3.3, `ClientRemotingProcessor`, `DefaultMQPushConsumerImpl.consumerRunningInfo`,
 `MQClientInstance.resetOffset`, `getConsumerStatus`, `consumeMessageDirectly`.
@@ -23,10 +23,15 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
 from remoting.fastjson import dumps, loads
 from remoting.headers.admin import GetConsumerStatusRequestHeader
-from remoting.headers.client import ConsumeMessageDirectlyRequestHeader, GetConsumerRunningInfoRequestHeader
+from remoting.headers.base import Header
+from remoting.headers.client import (
+    ConsumeMessageDirectlyRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+)
 from remoting.headers.offset import ResetOffsetRequestHeader
 from remoting.message_record import HEAD
-from remoting.routes import Action, Lane, Resource, Route
+from remoting.routes import Action, Handler, Lane, Resource, Route
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError
@@ -48,6 +53,8 @@ class Subject(Protocol):
 
     def committed(self, topic: str, /) -> Mapping[MessageQueue, int]: ...
 
+    def members_changed(self) -> None: ...
+
     def reset_offsets(self, offsets: Mapping[MessageQueue, int], /) -> None: ...
 
 
@@ -59,7 +66,8 @@ class Inquiries:
 
     def routes(self) -> list[Route]:
         """The requests that are answered."""
-        answers = (
+        answers: tuple[tuple[RequestCode, type[Header], Handler], ...] = (
+            (RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequestHeader, self._members_changed),
             (RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader, self._running_info),
             (RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequestHeader, self._consume_directly),
             (RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ResetOffsetRequestHeader, self._reset),
@@ -73,6 +81,10 @@ class Inquiries:
         if group == self._subject.group:
             return None
         return Response(ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{group}> not exist in this consumer")
+
+    def _members_changed(self, request: Request[NotifyConsumerIdsChangedRequestHeader]) -> None:
+        if request.header.consumer_group == self._subject.group:
+            self._subject.members_changed()
 
     def _running_info(self, request: Request[GetConsumerRunningInfoRequestHeader]) -> Response:
         refusal = self._unknown_group(request.header.consumer_group)

@@ -100,7 +100,7 @@ class OrderlyConsumer(Consumer):
         if orderly is not None and orderly.process_queue is process_queue:
             orderly.put(messages)
 
-    async def __anext__(self) -> ReceivedMessage:
+    async def receive(self, max_messages: int = 1, *, wait_s: float | None = None) -> list[ReceivedMessage]:
         raise ClientError("an orderly consumer gives messages to the handler of `run` only, not to an iteration")
 
     async def _run(self, handler: BatchHandler, concurrency: int, most: int) -> None:

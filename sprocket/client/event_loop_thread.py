@@ -1,0 +1,110 @@
+"""One event loop in a thread of its own, for programs that have none.  It lives as long as somebody uses it."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Final, TypeVar
+
+import uvloop
+
+from sprocket.common.errors import ClientError
+
+T = TypeVar("T")
+
+_NAME: Final = "sprocket-client"
+
+
+class EventLoopThread:
+    """Counts its users: the thread begins with the first and ends with the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._pid = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def acquire(self) -> None:
+        """One more user."""
+        with self._lock:
+            if self._pid != os.getpid():
+                # A process that was forked has the parent's fields, and none of its threads.
+                self._users, self._loop, self._thread, self._pid = 0, None, None, os.getpid()
+            if not self._users:
+                self._start()
+            self._users += 1
+
+    def release(self) -> None:
+        """One user less; after the last one the thread has ended when this returns."""
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._stop()
+
+    def _start(self) -> None:
+        loop = self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=_run, args=(loop,), name=_NAME, daemon=True)
+        self._thread.start()
+
+    def _stop(self) -> None:
+        loop, thread = self._loop, self._thread
+        self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def submit(self, work: Coroutine[object, object, T]) -> "Future[T]":
+        """Begin `work`.  Raises ClientError outside `acquire` and `release`."""
+        loop = self._loop
+        if loop is None or self._pid != os.getpid():
+            work.close()
+            raise ClientError("the client is not open; use it inside `with`")
+        return asyncio.run_coroutine_threadsafe(work, loop)
+
+    def call(self, work: Coroutine[object, object, T]) -> T:
+        """The outcome of `work`; an interrupt of the caller, such as Ctrl-C, cancels it.
+
+        Raises what `work` raises; ClientError when the caller is the thread of the loop itself.
+        """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise ClientError("a blocking call from the client's own event loop would wait for itself")
+        future = self.submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def soon(self, what: "object", *arguments: object) -> None:
+        """Call `what` in the loop without waiting for it."""
+        loop = self._loop
+        if loop is None or not callable(what):
+            raise ClientError("the client is not open; use it inside `with`")
+        loop.call_soon_threadsafe(what, *arguments)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+# What the clients of a process share.
+shared_loop: Final = EventLoopThread()

@@ -1,0 +1,374 @@
+"""The client for programs without an event loop: scripts and threads.
+
+Each class is the asyncio one of the same name, as a blocking context manager; arguments, results and errors are
+those of the other.  All of them share one event loop in one background thread, which ends with the last of them.
+Any number of threads may use one object.  An interrupt (Ctrl-C) ends the call that waits.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from itertools import islice
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+from sprocket.client import consumer as aio_consumer
+from sprocket.client import orderly_consumer as aio_orderly
+from sprocket.client import producer as aio_producer
+from sprocket.client import simple_consumer as aio_simple
+from sprocket.client import transaction as aio_transaction
+from sprocket.client.admin import AdminClient
+from sprocket.client.allocation import AllocateMessageQueueStrategy
+from sprocket.client.client_instance import ClientSettings
+from sprocket.client.consume_settings import ConsumeSettings, MessageModel
+from sprocket.client.event_loop_thread import shared_loop
+from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult
+from sprocket.client.name_servers import parse_addresses
+from sprocket.client.orderly_consumer import OrderlySettings
+from sprocket.client.popped_message import PoppedMessage
+from sprocket.client.reply import Reply
+from sprocket.client.send_request import SendSettings
+from sprocket.client.simple_consumer import PopSettings
+from sprocket.client.start_offset import ConsumeFrom
+from sprocket.client.subscription import ALL, SqlFilter
+from sprocket.client.transaction import TransactionResult, TransactionState
+
+__all__ = ["Admin", "Consumer", "OrderlyConsumer", "Producer", "SimpleConsumer", "TransactionProducer"]
+
+T = TypeVar("T")
+# How many messages cross the threads at once.
+_CHUNK = 32
+
+
+class _Opened(Protocol):
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+C = TypeVar("C", bound=_Opened)
+
+
+class _Blocking(Generic[C]):
+    """Opens and closes `aio` in the loop's thread."""
+
+    def __init__(self, aio: C) -> None:
+        self._aio = aio
+        self._is_open = False
+
+    def __enter__(self) -> Self:
+        shared_loop.acquire()
+        try:
+            shared_loop.call(_entered(self._aio))
+        except BaseException:
+            shared_loop.release()
+            raise
+        self._is_open = True
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """As the asyncio one's `close`; the second time it does nothing."""
+        if self._is_open:
+            self._is_open = False
+            try:
+                shared_loop.call(self._aio.__aexit__(None, None, None))
+            finally:
+                shared_loop.release()
+
+    def _call(self, work: Coroutine[object, object, T]) -> T:
+        return shared_loop.call(work)
+
+
+async def _entered(aio: _Opened) -> None:
+    await aio.__aenter__()
+
+
+P = TypeVar("P", bound=aio_producer.Producer)
+
+
+class _Producing(_Blocking[P]):
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        return self._call(self._aio.send(message, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s))
+
+    def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        timeout_s: float = 3.0,
+    ) -> ReceivedMessage:
+        return self._call(self._aio.request(message, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s))
+
+    def send_oneway(
+        self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | None = None
+    ) -> None:
+        self._call(self._aio.send_oneway(message, queue=queue, sharding_key=sharding_key))
+
+    def send_batch(
+        self, messages: Iterable[Message], *, queue: MessageQueue | None = None, timeout_s: float | None = None
+    ) -> SendResult:
+        return self._call(self._aio.send_batch(list(messages), queue=queue, timeout_s=timeout_s))
+
+    def send_many(self, messages: Iterable[Message], *, window: int = 256) -> Iterator[SendResult]:
+        """Results in order; `messages` are taken `window` at a time."""
+        iterator = iter(messages)
+        while chunk := list(islice(iterator, window)):
+            yield from self._call(self._send_chunk(chunk, window))
+
+    async def _send_chunk(self, chunk: Sequence[Message], window: int) -> list[SendResult]:
+        return [result async for result in self._aio.send_many(chunk, window=window)]
+
+    def recall(self, handle: str) -> str:
+        return self._call(self._aio.recall(handle))
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        return self._call(self._aio.queues(topic))
+
+
+class Producer(_Producing[aio_producer.Producer]):
+    """Sends messages::
+
+    with Producer("flights", "127.0.0.1:9876") as producer:
+        result = producer.send(Message("Flights", b"..."))
+    """
+
+    def __init__(
+        self,
+        group: str,
+        namesrv: str = "",
+        *,
+        settings: SendSettings | None = None,
+        client: ClientSettings | None = None,
+    ) -> None:
+        super().__init__(aio_producer.Producer(group, namesrv, settings=settings, client=client))
+
+
+class TransactionProducer(_Producing[aio_transaction.TransactionProducer]):
+    """Transactional sends; `checker` and `local` are called in threads and may block."""
+
+    def __init__(
+        self,
+        group: str,
+        namesrv: str = "",
+        *,
+        checker: Callable[[ReceivedMessage], TransactionState],
+        check_threads: int = 4,
+        settings: SendSettings | None = None,
+        client: ClientSettings | None = None,
+    ) -> None:
+        async def check(message: ReceivedMessage) -> TransactionState:
+            return await asyncio.to_thread(checker, message)
+
+        super().__init__(
+            aio_transaction.TransactionProducer(
+                group, namesrv, checker=check, check_threads=check_threads, settings=settings, client=client
+            )
+        )
+
+    def send_in_transaction(
+        self,
+        message: Message,
+        local: Callable[[Message, str], TransactionState],
+        *,
+        check_immunity_s: int | None = None,
+        queue: MessageQueue | None = None,
+        timeout_s: float | None = None,
+    ) -> TransactionResult:
+        async def run_local(sent: Message, transaction_id: str) -> TransactionState:
+            return await asyncio.to_thread(local, sent, transaction_id)
+
+        return self._call(
+            self._aio.send_in_transaction(
+                message, run_local, check_immunity_s=check_immunity_s, queue=queue, timeout_s=timeout_s
+            )
+        )
+
+
+BlockingHandler = Callable[[ReceivedMessage], object]
+PC = TypeVar("PC", bound=aio_consumer.Consumer)
+
+
+class _Consuming(_Blocking[PC]):
+    def subscribe(self, topic: str, expression: str | SqlFilter = ALL) -> None:
+        self._call(self._aio.subscribe(topic, expression))
+
+    def unsubscribe(self, topic: str) -> None:
+        self._call(self._aio.unsubscribe(topic))
+
+    def nack(self, message: ReceivedMessage, delay_level: int = 0) -> None:
+        self._call(self._aio.nack(message, delay_level))
+
+    def reply(self, message: ReceivedMessage, answer: bytes | Reply, timeout_s: float | None = None) -> SendResult:
+        return self._call(self._aio.reply(message, answer, timeout_s))
+
+    def run(self, handler: BlockingHandler, *, concurrency: int = 20) -> None:
+        """Hand every message to `handler` in one of `concurrency` threads, until the consumer is closed.
+
+        An interrupt ends it when the handlers that run are through.
+        """
+        with ThreadPoolExecutor(concurrency, thread_name_prefix="sprocket-handler") as threads:
+
+            async def handle(message: ReceivedMessage) -> None:
+                await asyncio.get_running_loop().run_in_executor(threads, handler, message)
+
+            self._call(self._aio.run(handle, concurrency=concurrency))
+
+
+class Consumer(_Consuming[aio_consumer.Consumer]):
+    """Receives messages; an iterator::
+
+    with Consumer("readers", ["Flights"], "127.0.0.1:9876") as consumer:
+        for message in consumer:
+            ...
+            consumer.ack(message)
+    """
+
+    def __init__(
+        self,
+        group: str,
+        topics: Mapping[str, str | SqlFilter] | Iterable[str] = (),
+        namesrv: str = "",
+        *,
+        model: MessageModel = MessageModel.CLUSTERING,
+        consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
+        strategy: AllocateMessageQueueStrategy | None = None,
+        settings: ConsumeSettings | None = None,
+        client: ClientSettings | None = None,
+    ) -> None:
+        super().__init__(
+            aio_consumer.Consumer(
+                group, topics, namesrv, model=model, consume_from=consume_from, strategy=strategy,
+                settings=settings, client=client,
+            )
+        )  # fmt: skip
+
+        self._ready: deque[ReceivedMessage] = deque()  # came along with one that was asked for
+
+    def receive(self, max_messages: int = 1, *, wait_s: float | None = None) -> list[ReceivedMessage]:
+        kept: list[ReceivedMessage] = []
+        while len(kept) < max_messages and (message := self._next_ready()) is not None:
+            kept.append(message)
+        return kept or self._call(self._aio.receive(max_messages, wait_s=wait_s))
+
+    def _next_ready(self) -> ReceivedMessage | None:
+        while True:
+            try:
+                message = self._ready.popleft()
+            except IndexError:
+                return None
+            if message.source is None or not message.source.is_dropped:
+                return message
+
+    def ack(self, message: ReceivedMessage) -> None:
+        shared_loop.soon(self._aio.acknowledge, message)
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        while True:
+            message = self._next_ready()
+            if message is None:
+                came = self._call(self._aio.receive(_CHUNK))
+                if not came:
+                    return
+                self._ready.extend(came)
+            else:
+                yield message
+
+
+class OrderlyConsumer(_Consuming[aio_orderly.OrderlyConsumer]):
+    """Consumes in order, with `run`."""
+
+    def __init__(
+        self,
+        group: str,
+        topics: Mapping[str, str | SqlFilter] | Iterable[str] = (),
+        namesrv: str = "",
+        *,
+        consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
+        strategy: AllocateMessageQueueStrategy | None = None,
+        settings: OrderlySettings | None = None,
+        client: ClientSettings | None = None,
+    ) -> None:
+        super().__init__(
+            aio_orderly.OrderlyConsumer(
+                group, topics, namesrv, consume_from=consume_from, strategy=strategy, settings=settings, client=client
+            )
+        )
+
+
+class SimpleConsumer(_Blocking[aio_simple.SimpleConsumer]):
+    """Pops messages: `receive` some, or iterate; while an iteration has a message, it is renewed in the background."""
+
+    def __init__(
+        self,
+        group: str,
+        topics: Mapping[str, str | SqlFilter] | Iterable[str],
+        namesrv: str = "",
+        *,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST,
+        ordered: bool = False,
+        settings: PopSettings | None = None,
+        client: ClientSettings | None = None,
+    ) -> None:
+        super().__init__(
+            aio_simple.SimpleConsumer(
+                group, topics, namesrv, consume_from=consume_from, ordered=ordered, settings=settings, client=client
+            )
+        )
+
+    def receive(
+        self, max_messages: int = _CHUNK, *, invisible: timedelta | float | None = None, wait_s: float | None = None
+    ) -> list[PoppedMessage]:
+        return self._call(self._aio.receive(max_messages, invisible=invisible, wait_s=wait_s))
+
+    def ack(self, popped: PoppedMessage) -> None:
+        self._call(self._aio.ack(popped))
+
+    def ack_all(self, batch: Iterable[PoppedMessage]) -> None:
+        self._call(self._aio.ack_all(list(batch)))
+
+    def renew(self, popped: PoppedMessage, invisible: timedelta | float | None = None) -> None:
+        self._call(self._aio.renew(popped, invisible))
+
+    def nack(self, popped: PoppedMessage, delay: timedelta | float = 1.0) -> None:
+        self._call(self._aio.nack(popped, delay))
+
+    def __iter__(self) -> Iterator[PoppedMessage]:
+        messages = aiter(self._aio)
+        while (popped := self._call(_next(messages))) is not None:
+            yield popped
+
+
+async def _next(messages: AsyncIterator[PoppedMessage]) -> PoppedMessage | None:
+    return await anext(messages, None)
+
+
+class Admin(_Blocking[AdminClient]):
+    """Asks name servers and brokers: ``admin(lambda aio: aio.topic_list())`` calls any method of `AdminClient`."""
+
+    def __init__(self, namesrv: str, *, timeout_s: float = 5.0) -> None:
+        super().__init__(AdminClient(parse_addresses(namesrv), timeout_s=timeout_s))
+
+    def __call__(self, ask: Callable[[AdminClient], Awaitable[T]]) -> T:
+        """The outcome of what `ask` makes of the asyncio client."""
+
+        async def work() -> T:
+            return await ask(self._aio)
+
+        return self._call(work())

@@ -1,0 +1,159 @@
+"""The blocking client: threads, errors, interrupts, and nothing left behind."""
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sprocket import (
+    ClientError,
+    ConsumeFrom,
+    IllegalMessage,
+    Message,
+    NameServerUnreachable,
+    ReceivedMessage,
+    SendFailed,
+    TransactionState,
+    sync,
+)
+from sprocket.client.event_loop_thread import shared_loop
+from sprocket.testing import Broker
+
+
+def consumer_of(broker: Broker, topic: str, group: str = "g") -> sync.Consumer:
+    return sync.Consumer(f"{group}-{topic}", [topic], broker.namesrv, consume_from=ConsumeFrom.FIRST)
+
+
+def test_what_is_sent_is_received_and_no_thread_is_left(shared_broker: Broker, topic: str) -> None:
+    before = threading.active_count()
+    with sync.Producer("g", shared_broker.namesrv) as producer:
+        assert shared_loop.is_running
+        results = list(producer.send_many((Message(topic, b"%d" % number) for number in range(100)), window=16))
+        results.append(producer.send_batch([Message(topic, b"100"), Message(topic, b"101")]))
+        producer.send_oneway(Message(topic, b"102"))
+        assert len(producer.queues(topic)) == 4
+    assert len(results) == 101
+    with consumer_of(shared_broker, topic) as consumer:
+        bodies = set()
+        while len(bodies) < 103:
+            for message in consumer:  # what came along with the last one of an iteration comes in the next
+                bodies.add(int(message.body))
+                consumer.ack(message)
+                if not len(bodies) % 10 or len(bodies) == 103:
+                    break
+        assert consumer.receive(wait_s=0.05) == []
+    assert bodies == set(range(103))
+    with consumer_of(shared_broker, topic) as again:
+        assert again.receive(wait_s=0.5) == []  # all of them were committed
+    assert not shared_loop.is_running
+    assert threading.active_count() == before
+
+
+def test_errors_are_those_of_the_asyncio_client(shared_broker: Broker, topic: str) -> None:
+    with sync.Producer("g", shared_broker.namesrv) as producer:
+        with pytest.raises(IllegalMessage, match="empty"):
+            producer.send(Message(topic, b""))
+        with pytest.raises(ClientError, match="not open"):
+            sync.Producer("other", shared_broker.namesrv).send(Message(topic, b"x"))
+    with pytest.raises(ClientError, match="not open"):
+        producer.send(Message(topic, b"x"))
+    with pytest.raises(ValueError, match="no name server"):
+        sync.Producer("g", "")
+    begun = time.monotonic()
+    with sync.Producer("g", "127.0.0.1:1") as nowhere, pytest.raises((NameServerUnreachable, SendFailed)):
+        nowhere.send(Message(topic, b"x"), timeout_s=0.5)
+    assert time.monotonic() - begun < 30
+
+
+def test_threads_share_one_producer(shared_broker: Broker, topic: str) -> None:
+    with sync.Producer("g", shared_broker.namesrv) as producer, ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(lambda number: producer.send(Message(topic, b"%d" % number)), range(200)))
+    assert len({(result.queue, result.queue_offset) for result in results}) == 200
+
+
+def test_handlers_run_in_threads_and_may_use_the_client(shared_broker: Broker, topic: str) -> None:
+    seen: list[bytes] = []
+    names = set()
+    with (
+        sync.Producer("g", shared_broker.namesrv) as producer,
+        sync.Consumer(f"g-{topic}", [topic], shared_broker.namesrv, consume_from=ConsumeFrom.FIRST) as consumer,
+    ):
+
+        def handler(message: ReceivedMessage) -> None:
+            names.add(threading.current_thread().name)
+            if message.body == b"ask":
+                consumer.reply(message, b"answer")
+            seen.append(message.body)
+            if len(seen) == 10:
+                ended.set()
+
+        ended = threading.Event()
+        runner = threading.Thread(target=consumer.run, args=(handler,), kwargs={"concurrency": 4})
+        runner.start()
+        for _ in range(9):
+            producer.send(Message(topic, b"x"))
+        assert producer.request(Message(topic, b"ask"), timeout_s=20).body == b"answer"
+        assert ended.wait(20)
+    runner.join()
+    assert len(seen) == 10
+    assert all(name.startswith("sprocket-handler") for name in names)
+    assert not shared_loop.is_running
+
+
+def test_orderly_consumer(shared_broker: Broker, topic: str) -> None:
+    with sync.Producer("g", shared_broker.namesrv) as producer:
+        for number in range(20):
+            producer.send(Message(topic, b"%d" % number), sharding_key="one")
+    seen: list[int] = []
+    ended = threading.Event()
+
+    def handler(message: ReceivedMessage) -> None:
+        seen.append(int(message.body))
+        if len(seen) == 20:
+            ended.set()
+
+    consumer = sync.OrderlyConsumer(f"g-{topic}", [topic], shared_broker.namesrv, consume_from=ConsumeFrom.FIRST)
+    with consumer:
+        runner = threading.Thread(target=consumer.run, args=(handler,))
+        runner.start()
+        assert ended.wait(20)
+    runner.join()
+    assert seen == list(range(20))
+
+
+def test_transaction(shared_broker: Broker, topic: str) -> None:
+    def local(message: Message, transaction_id: str) -> TransactionState:
+        assert not threading.current_thread().name.startswith("sprocket-client")
+        return TransactionState.COMMIT if message.body == b"yes" else TransactionState.ROLLBACK
+
+    with sync.TransactionProducer(
+        f"tg-{topic}", shared_broker.namesrv, checker=lambda message: TransactionState.UNKNOWN
+    ) as producer:
+        assert producer.send_in_transaction(Message(topic, b"no"), local).state is TransactionState.ROLLBACK
+        assert producer.send_in_transaction(Message(topic, b"yes"), local).state is TransactionState.COMMIT
+    with consumer_of(shared_broker, topic) as consumer:
+        assert [message.body for message in consumer.receive(10, wait_s=20)] == [b"yes"]
+
+
+def test_admin(shared_broker: Broker, topic: str) -> None:
+    with sync.Admin(shared_broker.namesrv) as admin:
+        assert topic in admin(lambda aio: aio.topic_list())
+        with pytest.raises(ClientError, match="not known"):
+            admin(lambda aio: aio.broker_addresses("no such cluster", masters_only=True))
+
+
+def test_interrupt_ends_the_call_that_waits(shared_broker: Broker, topic: str) -> None:
+    with consumer_of(shared_broker, topic) as consumer, sync.Producer("g", shared_broker.namesrv) as producer:
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            for _ in consumer:
+                pass
+        timer.join()
+        # Both go on working.
+        producer.send(Message(topic, b"after"))
+        assert [message.body for message in consumer.receive(wait_s=20)] == [b"after"]
+    assert not shared_loop.is_running
