@@ -83,7 +83,7 @@ class Route:
 class Entry:
     """A route with its decoder."""
 
-    __slots__ = ("batch", "binary", "code", "decode", "header", "route")
+    __slots__ = ("batch", "binary", "code", "decode", "header", "prefix", "route")
 
     def __init__(self, route: Route) -> None:
         invariant((route.handle is None) != (route.batch is None), f"{route.code.name}: one of handle and batch")
@@ -91,6 +91,9 @@ class Entry:
         self.code = int(route.code)
         self.header = route.header
         self.batch = route.batch
+        prefix = b'{"code":%d,"' % route.code
+        size = next((size for size in _PREFIX_SIZES if prefix[size - 1 :].startswith((b'"', b","))), 0)
+        self.prefix = prefix[:size]  # of a JSON header; empty if it cannot be told by it
         request_type = Request[route.header | None]  # type: ignore[name-defined] # a type made at run time
         self.decode: Callable[[bytes], Request[Any]] = msgspec.json.Decoder(request_type, strict=False).decode
         # The same of a ROCKETMQ header, or None when it is not of the usual form.
@@ -102,15 +105,14 @@ class RouteTable:
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.entries: dict[int, Entry] = {}
-        # JSON headers of the usual clients begin with the code: the first 12 bytes name the route,
+        # JSON headers of the usual clients begin with the code: the first bytes name the route,
         # and the header is decoded once, straight into its typed struct.
         self._by_prefix: dict[bytes, Entry] = {}
         for route in routes:
             invariant(route.code not in self.entries, f"{route.code.name} is routed twice")
             entry = self.entries[int(route.code)] = Entry(route)
-            prefix = b'{"code":%d,"' % route.code
-            if len(prefix) >= _PREFIX_BYTES:
-                self._by_prefix[prefix[:_PREFIX_BYTES]] = entry
+            if entry.prefix:
+                self._by_prefix[entry.prefix] = entry
 
     @property
     def routes(self) -> list[Route]:
@@ -124,7 +126,7 @@ class RouteTable:
         """
         serialization, header, body = frame
         if serialization == JSON:
-            entry = self._by_prefix.get(header[:_PREFIX_BYTES])
+            entry = self._by_prefix.get(header[:_PREFIX_BYTES]) or self._by_prefix.get(header[:_LONG_PREFIX_BYTES])
             if entry is not None:
                 try:
                     request = entry.decode(header)
@@ -164,7 +166,7 @@ class RouteTable:
         """Where a frame goes, as far as its first bytes tell."""
         serialization, header, _ = frame
         if serialization == JSON:
-            return self._by_prefix.get(header[:_PREFIX_BYTES])
+            return self._by_prefix.get(header[:_PREFIX_BYTES]) or self._by_prefix.get(header[:_LONG_PREFIX_BYTES])
         return self.entries.get(int.from_bytes(header[:_BINARY_CODE_BYTES], "big"))
 
     def decode_run(self, entry: Entry, first: Frame, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
@@ -176,8 +178,8 @@ class RouteTable:
         # The innermost loop of a server: `decode` without its calls, and one test of where a frame goes.
         decode, code, channel, append = entry.decode, entry.code, run[0].channel, run.append
         first_serialization, header, _ = first
-        prefix = header[: _PREFIX_BYTES if first_serialization == JSON else _BINARY_CODE_BYTES]
-        is_usual = self._by_prefix.get(prefix) is entry
+        is_usual = first_serialization == JSON and bool(entry.prefix) and header.startswith(entry.prefix)
+        prefix = entry.prefix if is_usual else header[: 0 if first_serialization == JSON else _BINARY_CODE_BYTES]
         binary = entry.binary if first_serialization != JSON else None
         try:
             for serialization, header, body in frames:
@@ -234,7 +236,10 @@ class RouteTable:
         return entry, request
 
 
+# As many bytes as tell codes of two or three digits apart, and those of six.
 _PREFIX_BYTES = 12
+_LONG_PREFIX_BYTES = 15
+_PREFIX_SIZES = (_PREFIX_BYTES, _LONG_PREFIX_BYTES)
 # A ROCKETMQ header begins with its code.
 _BINARY_CODE_BYTES = 2
 

@@ -9,7 +9,7 @@ from remoting.command import ReceivedResponse, Request, Response
 from remoting.frames import ResponseTemplate, encode_request, encode_response
 from remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder, frame_prefix
 from remoting.headers.base import Header, Int
-from remoting.routes import Action, Entry, Resource, Route, RouteTable
+from remoting.routes import Action, BatchHandler, Entry, NoHeader, Resource, Route, RouteTable
 
 BOTH = pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
 
@@ -107,3 +107,37 @@ def test_a_template_says_what_the_general_way_says(serialization: int) -> None:
     )
     empty = RouteTable([])
     assert empty.decode(frames_of(fast)[0]) == empty.decode(frames_of(general)[0])
+
+
+def test_what_alternates_is_grouped_by_handler_and_passes_nothing_else() -> None:
+    seen: list[tuple[str, list[int]]] = []
+
+    def noting(name: str) -> BatchHandler:
+        return lambda run: seen.append((name, [request.opaque for request in run]))
+
+    sends, acks = noting("sends"), noting("acks")
+    routes = RouteTable(
+        [
+            Route(RequestCode.SEND_MESSAGE_V2, NoHeader, None, Resource.NONE, Action.NONE, batch=sends),
+            Route(RequestCode.SEND_BATCH_MESSAGE, NoHeader, None, Resource.NONE, Action.NONE, batch=sends),
+            Route(RequestCode.ACK_MESSAGE, NoHeader, None, Resource.NONE, Action.NONE, batch=acks),
+            Route(RequestCode.HEART_BEAT, NoHeader, lambda _: None, Resource.NONE, Action.NONE),
+        ]
+    )
+    codes = [310, 200051, 320, 310, 200051, 34, 200051, 310]
+    frames = frames_of(*(encode_request(code, opaque) for opaque, code in enumerate(codes)))
+    grouped = routes.grouped(frames, 0)
+    decoded = [routes.decode(frame) for frame in grouped]
+    assert [one[1].opaque for one in decoded if not isinstance(one, ReceivedResponse)] == [0, 2, 3, 1, 4, 5, 6, 7]
+    assert routes.grouped(frames, 6) == frames
+    assert len(routes.grouped(frames, 2)) == len(frames)
+
+
+@pytest.mark.parametrize("code", [10, 37, 310, 200050, 200051])
+def test_the_first_bytes_tell_where_a_request_goes(code: int) -> None:
+    codes = [RequestCode(one) for one in (10, 37, 310, 1007, 200050, 200051, 200054)]
+    routes = RouteTable([Route(one, NoHeader, lambda _: None, Resource.NONE, Action.NONE) for one in codes])
+    frame = frames_of(encode_request(code, 1))[0]
+    entry = routes._entry_of(frame)
+    assert entry is not None
+    assert entry.code == code
