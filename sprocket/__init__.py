@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sprocket.client.compression import Compression
     from sprocket.client.consume_settings import ConsumeSettings, MessageModel
     from sprocket.client.consumer import Consumer
+    from sprocket.client.deduplication import Deduplicator, HandledKeys, KeyWindow
     from sprocket.client.errors import (
         BodyUnreadable,
         BrokerNotFound,
@@ -74,8 +75,11 @@ __all__ = [
     "ConsumeFrom",
     "ConsumeSettings",
     "Consumer",
+    "Deduplicator",
+    "HandledKeys",
     "Handler",
     "IllegalMessage",
+    "KeyWindow",
     "Message",
     "MessageModel",
     "MessageQueue",
@@ -158,6 +162,9 @@ _EXPORTS = {
     "PopSettings": "sprocket.client.simple_consumer",
     "PopHandler": "sprocket.client.simple_consumer",
     "PoppedMessage": "sprocket.client.popped_message",
+    "Deduplicator": "sprocket.client.deduplication",
+    "KeyWindow": "sprocket.client.deduplication",
+    "HandledKeys": "sprocket.client.deduplication",
     "SprocketError": "sprocket.common.errors",
 }
 
