@@ -26,6 +26,8 @@ from remoting.headers.offset import (
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from sprocket.common.errors import ClientError
+from tests.chaos import pop_load
+from tests.chaos.pop_load import PopLoad
 from tests.chaos.queue_checker import QueueChecker
 
 TOPIC: Final = "Chaos"
@@ -56,6 +58,7 @@ PROPERTIES: Final = {
     # Small index files, so that they roll too.
     "maxHashSlotNum": "2000",
     "maxIndexNum": "4000",
+    **pop_load.PROPERTIES,
 }
 # Segments go as soon as they are no longer written.
 CLEANING: Final = {
@@ -91,6 +94,7 @@ class Load:
         self.checker = QueueChecker()
         # Keys of delayed messages that were acknowledged; each is delivered at least once.
         self.delayed: set[str] = set()
+        self.pops = PopLoad()
         # Queue -> offsets that were acknowledged as committed, and sent: the file may hold any of the latter.
         self.committed: dict[int, int] = {}
         # Key -> (physical offset, monotonic seconds of the acknowledgement).
@@ -113,7 +117,7 @@ class Load:
     async def prepare(self, address: str) -> None:
         """Make the topics and the group."""
         client = RemotingClient()
-        for topic, queues in ((TOPIC, QUEUES), (LATER, 1)):
+        for topic, queues in ((TOPIC, QUEUES), (LATER, 1), (pop_load.TOPIC, pop_load.QUEUES)):
             await _create_topic(client, address, topic, queues)
         body = dumps(SubscriptionGroupConfig(GROUP))
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
@@ -137,6 +141,7 @@ class Load:
         workers = [self._sender(client, address, enough) for _ in range(self._outstanding)]
         if others:
             workers += [self._committer(client, address), self._delayer(client, address), self._topics(client, address)]
+            workers.append(self._popper(client, address))
         results = await asyncio.gather(*workers, return_exceptions=True)
         await client.close()
         for result in results:
@@ -183,6 +188,14 @@ class Load:
             key = f"d{next(self._numbers)}"
             await _send(client, address, LATER, 0, f"KEYS\x01{key}\x02DELAY\x01{level + 1}\x02", key.encode())
             self.delayed.add(key)
+            await asyncio.sleep(_OTHERS_S)
+
+    async def _popper(self, client: RemotingClient, address: str) -> None:
+        for queue in _again_and_again(pop_load.QUEUES):
+            key = f"p{next(self._numbers)}"
+            await _send(client, address, pop_load.TOPIC, queue, f"KEYS\x01{key}\x02", key.encode())
+            self.pops.sent_one(key)
+            await self.pops.turn(client, address)
             await asyncio.sleep(_OTHERS_S)
 
     async def _topics(self, client: RemotingClient, address: str) -> None:
