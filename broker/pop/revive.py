@@ -4,15 +4,17 @@ Only a master revives.  Source: RocketMQ 5.3.3, `PopReviveService`, which has a 
 """
 
 import logging
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from broker.confirm_waits import Timer
 from broker.core import BrokerCore
+from broker.pop.records import ACK_INTERVAL_MS
 from broker.pop.revive_queue import ReviveQueue
+from broker.pop.revive_window import SETTLE_MS
 from broker.pop.reviver import CheckpointLog, RevivedListener
 from broker.service import Service
 from sprocket.common.errors import DiskFailed, StoreError
+from store.timer.timer_config import TIMER_TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -25,21 +27,30 @@ _COMMIT_S: Final = 0.5
 MASTER_ID: Final = 0
 
 
-def _never() -> bool:
-    return False
+class TimerProgress(Protocol):
+    """What tells how far the timer has come."""
+
+    @property
+    def queue_offset(self) -> int: ...  # of the message of the timer's topic that enters the wheel next
+
+    @property
+    def enqueue_behind(self) -> int: ...  # messages that have not entered the wheel
+
+    @property
+    def dequeue_behind_ms(self) -> int: ...  # how old the slot is that is delivered next
 
 
 class ReviveService(Service):
     """One timer for all queues.
 
-    `on_revived` hears of each checkpoint of which messages went to the retry topic.  `is_timer_behind` says whether
-    the timer has yet to deliver what is due: acknowledgements may be among that.
+    `on_revived` hears of each checkpoint of which messages went to the retry topic.  `timer` is None where there is no
+    wheel: records lie in their queues at once.
     """
 
-    def __init__(self, core: BrokerCore, log: CheckpointLog, is_timer_behind: Callable[[], bool] = _never) -> None:
+    def __init__(self, core: BrokerCore, log: CheckpointLog) -> None:
         self._core = core
         self._log = log
-        self.is_timer_behind = is_timer_behind
+        self.timer: TimerProgress | None = None
         self.on_revived: list[RevivedListener] = []
         self.queues: list[ReviveQueue] = []
         self._timer: Timer | None = None
@@ -58,7 +69,7 @@ class ReviveService(Service):
             0,
         )
         for queue_id in range(count):
-            queue = ReviveQueue(core, self._log, queue_id, lambda: self.is_timer_behind(), self.on_revived)
+            queue = ReviveQueue(core, self._log, queue_id, self.is_timer_behind, self.on_revived)
             queue.load()
             self.queues.append(queue)
 
@@ -93,6 +104,18 @@ class ReviveService(Service):
                 info[f"popReviveLag_{queue.queue_id}"] = str(queue.behind_messages)
                 info[f"popReviveLatency_{queue.queue_id}"] = str(queue.behind_ms)
         return info
+
+    def is_timer_behind(self) -> bool:
+        """Whether the timer has yet to deliver something that was due `SETTLE_MS` ago: an acknowledgement may be it."""
+        timer = self.timer
+        if timer is None:
+            return False
+        if timer.dequeue_behind_ms >= SETTLE_MS:
+            return True
+        if not timer.enqueue_behind:
+            return False
+        entered_at = self._core.store.store_time(TIMER_TOPIC, 0, timer.queue_offset)
+        return entered_at >= 0 and self._core.clock.wall_ms() - entered_at >= ACK_INTERVAL_MS
 
     # The timer
 

@@ -250,25 +250,45 @@ def test_acknowledgement_that_comes_before_its_checkpoint_counts(rig: ReviveRig)
 # The timer is late, the clock steps
 
 
+class Timer:
+    """Says how far it is behind."""
+
+    def __init__(self, behind_ms: int = 0) -> None:
+        self.dequeue_behind_ms = behind_ms
+        self.enqueue_behind = 0
+        self.queue_offset = 0
+
+
+def test_timer_is_behind_when_a_message_waits_for_the_wheel_for_a_second(rig: ReviveRig) -> None:
+    rig.service.timer = timer = Timer()
+    rig.send()
+    rig.pop(0)
+    assert not rig.service.is_timer_behind()
+    timer.enqueue_behind = 1
+    rig.clock.advance(0.9)
+    assert not rig.service.is_timer_behind(), "it may have come just now"
+    rig.clock.advance(0.1)
+    assert rig.service.is_timer_behind()
+
+
 def test_while_the_timer_is_behind_nothing_is_taken_for_unacknowledged(rig: ReviveRig) -> None:
     rig.send()
     checkpoint = rig.pop(0)
     rig.ack(checkpoint, 0)
-    behind = True
-    rig.service.is_timer_behind = lambda: behind
+    rig.service.timer = timer = Timer(behind_ms=2_000)
     rig.elapse(9.5)
     rig.is_wheel_stopped = True
     rig.elapse(20)
     assert rig.revived() == []
     rig.is_wheel_stopped = False
     rig.elapse(1)
-    behind = False
+    timer.dequeue_behind_ms = 1_999
     rig.elapse(20)
     assert rig.revived() == []
 
 
 def test_records_that_are_due_later_vouch_for_a_timer_that_is_behind(rig: ReviveRig) -> None:
-    rig.service.is_timer_behind = lambda: True
+    rig.service.timer = Timer(behind_ms=60_000)
     rig.send(2)
     rig.pop(0)
     rig.elapse(20)
