@@ -1,1 +1,5 @@
-"""Replication: moves the bytes of a store.  Empty until the two-message protocol lands."""
+"""Replication: moves the bytes of a master's log to its slaves over RocketMQ's two-message protocol.
+
+`protocol` has the two messages; `master_link` and `slave_link` are the two ends of one connection, fed with bytes and
+time; `replicas` keeps what every slave has acknowledged.  None of them touches a socket or a file.
+"""

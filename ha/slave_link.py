@@ -1,0 +1,94 @@
+"""The slave's end of the connection to its master: a machine that is fed with bytes and time.
+
+It says where its log ends, takes the pieces that follow, and says again where the log ends after each.
+Source: RocketMQ 5.3.3, `DefaultHAClient`.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ha.protocol import TransferReader, report
+from sprocket.common.errors import ProtocolError
+
+
+class ReplicaLog(Protocol):
+    """The part of a slave's store that takes what the master sends."""
+
+    @property
+    def end_offset(self) -> int:
+        """One past the last whole record: what is acknowledged."""
+
+    @property
+    def received_offset(self) -> int:
+        """One past the last byte: where the next piece begins."""
+
+    def append(self, from_offset: int, content: memoryview, /) -> None:
+        """Take a piece that begins at `received_offset`, or anywhere if the log is empty.  Raises `StoreError`."""
+
+
+@dataclass(frozen=True)
+class SlaveRules:
+    """haSendHeartbeatInterval and haHousekeepingInterval."""
+
+    heartbeat_s: float = 5.0
+    housekeeping_s: float = 20.0
+
+
+class SlaveLink:
+    """One connection to the master.  Times are those of a monotonic clock, seconds."""
+
+    def __init__(self, rules: SlaveRules, log: ReplicaLog, now: float) -> None:
+        self._rules = rules
+        self._log = log
+        self._reader = TransferReader()
+        self._read_at = now
+        self._wrote_at = now
+        self._reported = -1
+        self.master_offset = -1  # the master has sent up to here; -1 before its first word
+        self.received_bytes = 0
+
+    def begin(self, now: float) -> bytes:
+        """The first thing to write."""
+        return self._report(now)
+
+    def received(self, data: bytes, now: float) -> bytes:
+        """Take what came; what to write for it, perhaps nothing.
+
+        Raises ProtocolError for a piece that does not follow what is there, and `StoreError` from the log; the
+        connection is then to be closed.  Nothing behind the bad piece is taken.
+        """
+        self._read_at = now
+        for transfer in self._reader.feed(data):
+            log = self._log
+            expected = log.received_offset
+            if expected and transfer.from_offset != expected:
+                detail = f"the master sends from {transfer.from_offset}, the slave's log ends at {expected}"
+                raise ProtocolError("ha_transfer", detail)
+            if transfer.content:
+                log.append(transfer.from_offset, transfer.content)
+                self.received_bytes += len(transfer.content)
+            self.master_offset = transfer.from_offset + len(transfer.content)
+        # One report for all that a read brought.
+        return self._report(now) if self._log.end_offset > self._reported else b""
+
+    def due(self, now: float) -> bytes:
+        """A heartbeat, if it is time for one."""
+        return self._report(now) if now - self._wrote_at >= self._rules.heartbeat_s else b""
+
+    def acknowledge(self, now: float) -> bytes:
+        """A report, if the log reaches further than the last one said."""
+        return self._report(now) if self._log.end_offset > self._reported else b""
+
+    def _report(self, now: float) -> bytes:
+        self._wrote_at = now
+        self._reported = self._log.end_offset
+        return report(self._reported)
+
+    def is_expired(self, now: float) -> bool:
+        """Whether the master has been silent for too long."""
+        return now - self._read_at > self._rules.housekeeping_s
+
+    def wait_s(self, now: float) -> float:
+        """Until when at the latest `due` and `is_expired` are to be asked again, seconds from `now`."""
+        heartbeat = self._wrote_at + self._rules.heartbeat_s - now
+        return max(0.0, min(heartbeat, self._read_at + self._rules.housekeeping_s - now))
