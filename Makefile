@@ -44,6 +44,7 @@ lint: setup ## ruff, mypy --strict, import-linter, tidy
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy examples/*.py
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy
 

@@ -1,26 +1,38 @@
-"""Consume with a handler, up to 20 messages at a time; one that raises gives its message back.
+"""Consume with a handler, several messages at a time; one that raises gives its message back, and it comes again.
 
-Start a broker first: ``sprocket standalone``.  Ctrl-C ends it.
+``python examples/handler.py [name server]``: without an address it starts a broker of its own.
 """
 
 import asyncio
-import sys
-from contextlib import suppress
 
-from sprocket import Consumer, ReceivedMessage
+from cluster import name_server
 
-
-async def handle(message: ReceivedMessage) -> None:
-    if not message.body:
-        raise ValueError("an empty order")  # comes again later, and in the end to the dead-letter topic
-    print(message.queue.queue_id, message.queue_offset, message.tags, message.body.decode(errors="replace"))
+from sprocket import ConsumeFrom, Consumer, Message, Producer, ReceivedMessage, ReconsumeLater
 
 
 async def main(namesrv: str) -> None:
-    async with Consumer("orders", {"Example": "demo || test"}, namesrv) as consumer:
-        await consumer.run(handle, concurrency=20)
+    async with Producer("example", namesrv) as producer:
+        await producer.send_batch([Message("Orders", b"order %d" % number) for number in range(5)])
+
+    done = 0
+    async with Consumer("orders", ["Orders"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+
+        async def handle(message: ReceivedMessage) -> None:
+            nonlocal done
+            if message.body == b"order 3" and not message.reconsume_times:
+                print("not now:", message.body.decode())
+                raise ReconsumeLater(delay_level=1)  # in 1 s
+            print("handled", message.body.decode(), "at attempt", message.reconsume_times + 1)
+            done += 1
+            if done == 5:
+                all_done.set()
+
+        all_done = asyncio.Event()
+        running = asyncio.create_task(consumer.run(handle, concurrency=20))
+        await all_done.wait()
+    await running
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
-        asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"))
+    with name_server() as address:
+        asyncio.run(main(address))

@@ -1,7 +1,11 @@
-"""Send ten messages and consume them.  Start a broker first: ``sprocket standalone``."""
+"""Send ten messages and consume them.
+
+``python examples/send_and_consume.py [name server]``: without an address it starts a broker of its own.
+"""
 
 import asyncio
-import sys
+
+from cluster import name_server
 
 from sprocket import ConsumeFrom, Consumer, Message, Producer
 
@@ -20,4 +24,5 @@ async def main(namesrv: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"))
+    with name_server() as address:
+        asyncio.run(main(address))

@@ -1,27 +1,39 @@
-"""Send a stream as fast as the cluster takes it, with bounded memory.  Needs a broker: ``sprocket standalone``."""
+"""Send a stream as fast as the cluster takes it, with bounded memory; then the same with auto-batch.
+
+``python examples/stream.py [name server]``: without an address it starts a broker of its own.
+"""
 
 import asyncio
-import sys
 import time
 from collections.abc import Iterator
 
-from sprocket import Message, Producer
+from cluster import name_server
 
-COUNT = 100_000
+from sprocket import Message, Producer, SendSettings
+
+COUNT = 2_000
 
 
 def messages() -> Iterator[Message]:
     for number in range(COUNT):
-        yield Message("Example", b"%0128d" % number, tags="stream")
+        yield Message("Stream", b"%0128d" % number, tags="stream")
 
 
 async def main(namesrv: str) -> None:
-    async with Producer(group="example", namesrv=namesrv) as producer:
+    async with Producer("example", namesrv) as producer:
         begun = time.perf_counter()
         async for _ in producer.send_many(messages(), window=256):
             pass
-        print(f"{COUNT / (time.perf_counter() - begun):,.0f} messages/s")
+        print(f"one by one: {COUNT / (time.perf_counter() - begun):,.0f} messages/s")
+
+    async with Producer("example", namesrv, settings=SendSettings(auto_batch=True)) as producer:
+        begun = time.perf_counter()
+        for _ in range(10):
+            some = [Message("Stream", b"%0128d" % number) for number in range(COUNT // 10)]
+            await asyncio.gather(*map(producer.send, some))
+        print(f"auto-batch: {COUNT / (time.perf_counter() - begun):,.0f} messages/s")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"))
+    with name_server() as address:
+        asyncio.run(main(address))

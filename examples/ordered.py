@@ -1,0 +1,45 @@
+"""Keep the messages of each order in their order, also when one of them fails at first.
+
+``python examples/ordered.py [name server]``: without an address it starts a broker of its own.
+"""
+
+import asyncio
+
+from cluster import name_server
+
+from sprocket import ConsumeFrom, Message, OrderlyConsumer, Producer, ReceivedMessage, ReconsumeLater
+
+STEPS = ["created", "paid", "shipped"]
+
+
+async def main(namesrv: str) -> None:
+    async with Producer("example", namesrv) as producer:
+        for step in STEPS:
+            for order in ("order-1", "order-2", "order-3"):
+                await producer.send(Message("OrderSteps", f"{order} {step}".encode()), sharding_key=order)
+
+    seen: list[str] = []
+    async with OrderlyConsumer("steps", ["OrderSteps"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+
+        async def handle(message: ReceivedMessage) -> None:
+            step = message.body.decode()
+            if step == "order-2 paid" and not message.reconsume_times:
+                print("the bank does not answer yet; the queue waits:", step)
+                raise ReconsumeLater(suspend_s=0.2)
+            print(step)
+            seen.append(step)
+            if len(seen) == 9:
+                all_seen.set()
+
+        all_seen = asyncio.Event()
+        running = asyncio.create_task(consumer.run(handle))
+        await all_seen.wait()
+    await running
+    for order in ("order-1", "order-2", "order-3"):
+        assert [step for step in seen if step.startswith(order)] == [f"{order} {step}" for step in STEPS]
+    print("every order's steps came in order")
+
+
+if __name__ == "__main__":
+    with name_server() as address:
+        asyncio.run(main(address))

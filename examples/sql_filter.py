@@ -1,0 +1,36 @@
+"""Receive only what has certain properties; the broker decides.
+
+``python examples/sql_filter.py [name server]``: without an address it starts a broker of its own.  One that is given
+needs enablePropertyFilter=true.
+"""
+
+import asyncio
+
+from cluster import name_server
+
+from sprocket import BrokerRefused, ConsumeFrom, Consumer, Message, Producer, SqlFilter
+
+
+async def main(namesrv: str) -> None:
+    async with Producer("example", namesrv) as producer:
+        for amount, region in ((50, "eu"), (150, "eu"), (500, "us"), (900, "asia")):
+            properties = {"amount": str(amount), "region": region}
+            await producer.send(Message("Payments", f"{amount} {region}".encode(), properties=properties))
+
+    wanted = SqlFilter("amount > 100 AND region IN ('eu', 'us')")
+    async with Consumer("large", {"Payments": wanted}, namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+        for _ in range(2):
+            message = await anext(consumer)
+            await consumer.ack(message)
+            print("received", message.body.decode())
+        assert not await consumer.receive(wait_s=0.5)
+        print("the others stayed on the broker")
+        try:
+            await consumer.subscribe("Payments", SqlFilter("amount >"))
+        except BrokerRefused as error:
+            print("refused:", error)
+
+
+if __name__ == "__main__":
+    with name_server(enablePropertyFilter="true") as address:
+        asyncio.run(main(address))

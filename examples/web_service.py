@@ -1,0 +1,60 @@
+"""A web service that sends from its request threads, with the standard library alone.
+
+``python examples/web_service.py [name server]``: without an address it starts a broker of its own.  It serves a free
+port, sends itself three orders, consumes them, and ends.
+"""
+
+import threading
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from cluster import name_server
+
+from sprocket import ClientError, ConsumeFrom, Message, sync
+
+
+def handler_of(producer: sync.Producer) -> type[BaseHTTPRequestHandler]:
+    """One producer serves all threads."""
+
+    class Orders(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            try:
+                answer = producer.send(Message("WebOrders", body), timeout_s=3).message_id
+                self.send_response(202)
+            except ClientError as error:
+                answer = str(error)
+                self.send_response(503)
+            self.end_headers()
+            self.wfile.write(answer.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Orders
+
+
+def main(namesrv: str) -> None:
+    with sync.Producer("web", namesrv) as producer:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(producer))
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        for number in range(3):
+            url = f"http://127.0.0.1:{server.server_port}/orders"
+            with urllib.request.urlopen(url, data=b"order %d" % number, timeout=10) as answer:
+                print(answer.status, "accepted as", answer.read().decode())
+        server.shutdown()
+        serving.join()
+        server.server_close()
+
+    with sync.Consumer("web-workers", ["WebOrders"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+        for count, message in enumerate(consumer, 1):
+            consumer.ack(message)
+            print("received", message.body.decode())
+            if count == 3:
+                break
+
+
+if __name__ == "__main__":
+    with name_server() as address:
+        main(address)
