@@ -71,6 +71,9 @@ def altered(current: Mapping[str, str] | None, changes: Mapping[str, str]) -> di
 
     Raises RequestError for an unknown name, a value that is not allowed, or a change that is not.
     """
+    if changes.get("+cleanup.policy") == "COMPACTION":
+        # A topic that says so and keeps every message would break a promise.
+        raise RequestError(ResponseCode.INVALID_PARAMETER, "cleanup.policy=COMPACTION is not supported by this broker")
     result = dict(current or {})
     seen: set[str] = set()
     for key, value in changes.items():
@@ -106,4 +109,5 @@ def _check(name: str, value: str | None, *, creating: bool) -> None:
 
 
 def _refusal(remark: str) -> RequestError:
-    return RequestError(ResponseCode.INVALID_PARAMETER, remark)
+    # RocketMQ's code: there an exception says it.
+    return RequestError(ResponseCode.SYSTEM_ERROR, remark)

@@ -205,6 +205,40 @@ class BrokerConfig(PopSettings):
         "has expired.",
         mutable=True,
     )
+    enable_mixed_message_type: bool = _bool(
+        "enableMixedMessageType",
+        False,
+        "Whether topics may be given the attribute message.type=MIXED.  What it says is the proxy's to enforce.",
+        mutable=True,
+    )
+    enable_create_sys_group: bool = _bool(
+        "enableCreateSysGroup",
+        True,
+        "Groups that begin with CID_RMQ_SYS_ are created on first use, also without autoCreateSubscriptionGroup.",
+        mutable=True,
+    )
+    enable_broadcast_offset_store: bool = _bool(
+        "enableBroadcastOffsetStore",
+        True,
+        "Whether the broker remembers where the members of broadcasting groups read, for proxies.",
+        mutable=True,
+    )
+    broadcast_offset_expire_second: int = _int(
+        "broadcastOffsetExpireSecond",
+        120,
+        "For so long the place of a member of a broadcasting group is kept that has gone.",
+        minimum=1,
+        unit="s",
+        mutable=True,
+    )
+    broadcast_offset_expire_max_second: int = _int(
+        "broadcastOffsetExpireMaxSecond",
+        300,
+        "For so long the place of a member of a broadcasting group is kept that does not pull.",
+        minimum=1,
+        unit="s",
+        mutable=True,
+    )
     reject_transaction_message: bool = _bool(
         "rejectTransactionMessage", False, "Refuse transactional messages.", mutable=True
     )

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from broker.broadcast_offsets import BroadcastOffsets
 from broker.clients import ConsumerRegistry, ProducerRegistry
 from broker.config import BrokerConfig
 from broker.config_file import ConfigFile
@@ -123,12 +124,14 @@ class Broker:
         self.pop = PopService(self._core, self._file("consumerOrderInfo.json", OrderInfoTable))
         self.revive = ReviveService(self._core, self.pop.log)
         self.revive.on_revived.append(self.pop.revived)
+        self.broadcasts = BroadcastOffsets(self._core)
         self._services = self._new_services()
         self.pulls = PullProcessor(
             self.config, self.store, self.topics, self.groups, self.consumers, self.offsets, self.filters
         )
         self.held = HeldPulls(self.store, self.clock, _call_later, self.pulls.answer_held)
         self.pulls.held = self.held
+        self.pulls.broadcasts = self.broadcasts
         self.store.on_arrival.append(self.held.arrived)
         self._statistics = self._new_statistics()
         self.routes = self._new_routes()
@@ -146,6 +149,7 @@ class Broker:
         """The parts with a life of their own, in the order of their start."""
         return [
             AssignmentService(self._core, self._file("messageRequestMode.json", RequestModeTable)),
+            self.broadcasts,
             self.pop,
             self.revive,
             NotificationService(self._core, self.pop),

@@ -9,7 +9,7 @@ from copy import copy
 
 from broker.config_file import ConfigFile, pretty
 from broker.live_config import LiveConfig
-from broker.names import SYSTEM_GROUPS, illegal_group
+from broker.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, illegal_group
 from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from remoting.bodies.topic import DataVersion
 from remoting.codes import ResponseCode
@@ -54,7 +54,7 @@ class SubscriptionGroups:
         existing = self.by_name.get(group)
         if existing is not None:
             return existing
-        if not self._config.broker.auto_create_subscription_group or illegal_group(group):
+        if not self._creates(group):
             return None
         created = SubscriptionGroupConfig(group)
         try:
@@ -63,6 +63,17 @@ class SubscriptionGroups:
             self.by_name[group] = created
             logger.warning("event=subscription_group_not_saved group=%s reason=%r", group, str(error))
         return created
+
+    def _creates(self, group: str) -> bool:
+        """Whether the group is made when it is first used (`MixAll.isSysConsumerGroupAndEnableCreate`)."""
+        broker = self._config.broker
+        is_system = group.startswith(SYSTEM_GROUP_PREFIX) and broker.enable_create_sys_group
+        return (broker.auto_create_subscription_group or is_system) and illegal_group(group) is None
+
+    def described(self, group: str) -> SubscriptionGroupConfig | None:
+        """As `find`, for who only wants to know: a group that would be made is described, and not made."""
+        existing = self.get(group)
+        return SubscriptionGroupConfig(group) if existing is None and self._creates(group) else existing
 
     def __contains__(self, group: str) -> bool:
         return group in self.by_name

@@ -81,8 +81,8 @@ class GroupProcessor:
         return Response(body=dumps(self._groups.snapshot()))
 
     def config(self, request: Request[GetSubscriptionGroupConfigRequestHeader]) -> Response:
-        """One group's configuration; asking creates none."""
-        config = self._groups.get(request.header.group)
+        """One group's configuration; asking creates none, beyond RocketMQ, and the answer is the same."""
+        config = self._groups.described(request.header.group)
         if config is None:
             return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return Response(body=dumps(config))

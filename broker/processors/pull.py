@@ -6,6 +6,7 @@ Source: RocketMQ 5.3.3, `PullMessageProcessor`, `DefaultPullMessageResultHandler
 import logging
 from typing import Final, Protocol
 
+from broker.broadcast_offsets import BroadcastOffsets
 from broker.clients import ConsumerRegistry
 from broker.consumer_filters import ConsumerFilters, retry_group
 from broker.consumer_offsets import ConsumerOffsets
@@ -59,6 +60,7 @@ _FIELDS: Final = dict.fromkeys(
     ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset", "topicSysFlag", "groupSysFlag"), "%d"
 )
 _TEMPLATES: Final = {status: ResponseTemplate(code, _FIELDS, remark=status.name) for status, code in _CODES.items()}
+_MOVED: Final = ResponseCode.PULL_OFFSET_MOVED
 _FOUND: Final = _TEMPLATES[GetStatus.FOUND]
 # Looking up a member of an enum takes longer than a comparison.
 _STATUS_FOUND: Final = GetStatus.FOUND
@@ -118,6 +120,7 @@ class PullProcessor:
         self._offsets = offsets
         self._filters = filters
         self.held: HeldPulls | None = None  # without it nothing is held
+        self.broadcasts: BroadcastOffsets | None = None  # without it members of broadcasting groups are like others
         self.pulled_messages = 0
         self.pulled_bytes = 0
 
@@ -160,10 +163,14 @@ class PullProcessor:
         except PullForbidden as error:
             fields = {"forbiddenType": str(error.forbidden_type)}
             return Response(error.code, error.remark, fields)
-        result = self._get(header, matches)
+        broadcasts = self._broadcasts(header)
+        begin = -1 if broadcasts is None else broadcasts.begin(request)
+        result = self._get(header, matches, begin)
         self._note_offsets(header, result, request.channel.peer, may_hold)
         status = result.status
         if status is _STATUS_FOUND:
+            if broadcasts is not None:
+                broadcasts.note(request, None)
             self._write(request, _FOUND, result, topic, group)
             self.pulled_messages += result.message_count
             self.pulled_bytes += result.size_bytes
@@ -171,6 +178,8 @@ class PullProcessor:
         template = _EMPTY.get(status) if header.queue_offset == 0 else None
         if template is None:
             template = _TEMPLATES[status]
+        if broadcasts is not None:
+            broadcasts.note(request, result.next_offset if template.code == _MOVED else None)
         if template.code == ResponseCode.PULL_NOT_FOUND and may_hold and self._hold(request, matches):
             return None
         if template.code == ResponseCode.PULL_OFFSET_MOVED:
@@ -277,13 +286,23 @@ class PullProcessor:
 
     # The answer
 
-    def _get(self, header: PullMessageRequestHeader, matches: PullFilter | None) -> GetResult:
+    def _broadcasts(self, header: PullMessageRequestHeader) -> BroadcastOffsets | None:
+        """Who remembers where the consumer reads, if its group broadcasts."""
+        if header.request_source is None or header.request_source < 0:
+            group = self._consumers.group(header.consumer_group)
+            if group is None or not group.is_broadcasting:
+                return None
+        return self.broadcasts
+
+    def _get(self, header: PullMessageRequestHeader, matches: PullFilter | None, begin: int) -> GetResult:
         topic, queue_id, store = header.topic, header.queue_id, self._store
         if self._offsets.has_resets:
             reset = self._offsets.take_reset(header.consumer_group, topic, queue_id)
             if reset is not None:
                 low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
                 return GetResult(GetStatus.OFFSET_RESET, reset, low, high, [], 0, 0, False)
+        if begin >= 0:
+            return GetResult(GetStatus.OFFSET_RESET, begin, 0, 0, [], 0, 0, False)
         max_bytes = header.max_msg_bytes
         if max_bytes is None or max_bytes <= 0:
             max_bytes = _DEFAULT_MAX_BYTES

@@ -122,7 +122,8 @@ class TopicProcessor:
             raise _illegal(f"perm = {config.perm}: allowed are 2 (write), 4 (read) and 6 (both)")
         if config.topic_filter_type not in _FILTER_TYPES:
             raise _illegal(f"topicFilterType = {config.topic_filter_type}: allowed are SINGLE_TAG and MULTI_TAG")
-        if config.attributes.get("+" + MESSAGE_TYPE) == "MIXED":
+        is_mixed = config.attributes.get("+" + MESSAGE_TYPE) == "MIXED"
+        if is_mixed and not self._config.broker.enable_mixed_message_type:
             raise _illegal("MIXED message type is not supported.")
 
     def _check_name(self, topic: str) -> None:

@@ -16,10 +16,19 @@ class ExponentialRetryPolicy(msgspec.Struct, rename="camel"):
     multiplier: int = 2
 
 
-class CustomizedRetryPolicy(msgspec.Struct, rename="camel"):
-    """Delays given one by one; ms."""
+_SECOND_MS, _MINUTE_MS, _HOUR_MS = 1_000, 60_000, 3_600_000
+# 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h
+_DELAYS_MS = (
+    *(seconds * _SECOND_MS for seconds in (1, 5, 10, 30)),
+    *(minutes * _MINUTE_MS for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30)),
+    *(hours * _HOUR_MS for hours in (1, 2)),
+)
 
-    next: list[int] = []
+
+class CustomizedRetryPolicy(msgspec.Struct, rename="camel"):
+    """Delays given one by one, by default those of messageDelayLevel; ms."""
+
+    next: list[int] = msgspec.field(default_factory=lambda: list(_DELAYS_MS))
 
 
 class GroupRetryPolicy(msgspec.Struct, rename="camel"):

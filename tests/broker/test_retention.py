@@ -216,7 +216,7 @@ async def test_the_time_of_a_topic_is_in_hours(tmp_path: Path) -> None:
 def test_values_that_are_no_bound_are_refused(name: str, value: str) -> None:
     with pytest.raises(RequestError, match="allowed is a number of") as refused:
         altered(None, {f"+{name}": value})
-    assert refused.value.code == ResponseCode.INVALID_PARAMETER
+    assert refused.value.code == ResponseCode.SYSTEM_ERROR
 
 
 def test_what_bounds_nothing_is_no_rule() -> None:

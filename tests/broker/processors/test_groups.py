@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from broker.server import Broker
@@ -14,7 +16,7 @@ from remoting.headers.admin import (
     GetSubscriptionGroupConfigRequestHeader,
     UpdateGroupForbiddenRequestHeader,
 )
-from tests.broker.rig import GROUP, TOPIC, TestClient
+from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
 
 Pair = tuple[Broker, TestClient]
 
@@ -34,9 +36,27 @@ async def test_groups(pair: Pair) -> None:
     delete = DeleteSubscriptionGroupRequestHeader(group_name="A", clean_offset=True)
     await client.ask_well(RequestCode.DELETE_SUBSCRIPTIONGROUP, delete)
     assert broker.offsets.topics_of("A") == set()
-    response = await client.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
-    assert response.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    # It would be made when it is first used: it is described, and not made.
+    response = await client.ask_well(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
+    assert loads(response.body, SubscriptionGroupConfig) == SubscriptionGroupConfig("A")
     assert "A" not in broker.groups
+
+
+async def test_groups_that_are_made_on_first_use(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, auto_create_subscription_group=False) as (broker, client):
+        header = GetSubscriptionGroupConfigRequestHeader(group="A")
+        response = await client.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
+        assert (response.code, response.remark) == (
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            "No group in this broker",
+        )
+        assert broker.groups.find("A") is None
+        assert broker.groups.find("CID_RMQ_SYS_x") == SubscriptionGroupConfig("CID_RMQ_SYS_x")
+    async with running_broker(tmp_path, auto_create_subscription_group=False, enable_create_sys_group=False) as (
+        broker,
+        _,
+    ):
+        assert broker.groups.find("CID_RMQ_SYS_y") is None
 
 
 @pytest.mark.parametrize("config", [SubscriptionGroupConfig("a b"), SubscriptionGroupConfig("A", retry_queue_nums=-1)])

@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from remoting.headers.admin import (
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
-from tests.broker.rig import GROUP, TOPIC, TestClient, create
+from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker
 
 Pair = tuple[Broker, TestClient]
 
@@ -56,7 +57,7 @@ async def test_create_list(pair: Pair) -> None:
         ({"perm": 8}, "perm = 8"),
         ({"topic_filter_type": "NO_TAG"}, "NO_TAG"),
         ({"attributes": "+message.type=MIXED"}, "MIXED"),
-        ({"attributes": "message.type"}, "wrong"),
+        ({"attributes": "+cleanup.policy=COMPACTION"}, "cleanup.policy=COMPACTION is not supported"),
     ],
 )
 async def test_refused_topics(pair: Pair, changes: dict[str, Any], reason: str) -> None:
@@ -66,6 +67,21 @@ async def test_refused_topics(pair: Pair, changes: dict[str, Any], reason: str) 
     assert response.code == ResponseCode.INVALID_PARAMETER
     assert reason in (response.remark or "")
     assert broker.topics.by_name == before
+
+
+async def test_refused_attributes(pair: Pair) -> None:
+    broker, client = pair
+    response = await client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, create("Odd", attributes="message.type"))
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert "format is wrong" in (response.remark or "")
+    assert "Odd" not in broker.topics
+
+
+async def test_topics_of_mixed_messages_where_they_are_allowed(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, enable_mixed_message_type=True) as (broker, client):
+        header = create("Mixed", attributes="+message.type=MIXED")
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        assert broker.topics.message_type("Mixed") == "MIXED"
 
 
 async def test_system_topics_are_not_deleted(pair: Pair) -> None:
