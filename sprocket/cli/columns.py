@@ -33,6 +33,11 @@ def millis_text(time_ms: int) -> str:
     return f"{seconds_text(time_ms)},{time_ms % 1000:03d}"
 
 
+def compact_time_text(time_ms: int) -> str:
+    """``20260131235959123`` in local time (`UtilAll.timeMillisToHumanString`)."""
+    return f"{time.strftime('%Y%m%d%H%M%S', time.localtime(time_ms // 1000))}{time_ms % 1000:03d}"
+
+
 def java_map(members: Iterable[tuple[object, object]]) -> str:
     """``{a=1, b=2}``, as Java prints a map."""
     return "{" + ", ".join(f"{key}={value}" for key, value in members) + "}"

@@ -9,6 +9,7 @@ import click
 from sprocket.cli.client_session import HELP
 from sprocket.cli.mqadmin_broker import broker_status, cluster_list
 from sprocket.cli.mqadmin_cleaning import clean_expired_cq, clean_unused_topic, delete_expired_commit_log
+from sprocket.cli.mqadmin_connection import consumer_connection, consumer_status, producer, producer_connection
 from sprocket.cli.mqadmin_consumer import consumer_progress, set_consume_mode
 from sprocket.cli.mqadmin_message import (
     print_messages,
@@ -17,6 +18,14 @@ from sprocket.cli.mqadmin_message import (
     query_by_offset,
     query_by_unique_key,
 )
+from sprocket.cli.mqadmin_offset import (
+    clone_group_offset,
+    get_consumer_status,
+    reset_offset_by_time,
+    skip_accumulated_message,
+)
+from sprocket.cli.mqadmin_send import check_send_rt, consume_message, send_message
+from sprocket.cli.mqadmin_stats import broker_consume_stats, query_cq, stats_all
 from sprocket.cli.mqadmin_topic import delete_topic, topic_list, topic_route, topic_status, update_topic
 
 
@@ -59,5 +68,19 @@ for _command in (
     query_by_unique_key,
     query_by_offset,
     print_messages,
+    send_message,
+    check_send_rt,
+    consume_message,
+    consumer_connection,
+    producer_connection,
+    producer,
+    consumer_status,
+    reset_offset_by_time,
+    skip_accumulated_message,
+    clone_group_offset,
+    get_consumer_status,
+    stats_all,
+    broker_consume_stats,
+    query_cq,
 ):
     main.add_command(_command)

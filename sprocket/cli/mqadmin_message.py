@@ -283,12 +283,17 @@ def print_messages(
                     if as_json:
                         print_json(message_json(message))
                         continue
-                    body = _decoded(message.body, charset) if print_body else "NOT PRINT BODY"
-                    click.echo(f"MSGID: {message.message_id} {_line(message)} BODY: {body}")
+                    click.echo(message_line(message, charset if print_body else None))
             if not as_json:
                 click.echo("-" * 56)
 
     with_admin(namesrv, show)
+
+
+def message_line(message: "ReceivedMessage", charset: str | None) -> str:
+    """A message in one line, with its body in `charset` or without it (`PrintMessageByQueueCommand.printMessage`)."""
+    body = "NOT PRINT BODY" if charset is None else _decoded(message.body, charset)
+    return f"MSGID: {message.message_id} {_line(message)} BODY: {body}"
 
 
 def _line(message: "ReceivedMessage") -> str:

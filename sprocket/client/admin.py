@@ -284,11 +284,18 @@ class AdminClient:
         raise AdminError("no name server given")
 
     async def ask(
-        self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
     ) -> ReceivedResponse:
         """The answer of the server at `address`; a refusal raises AdminError with its code."""
+        within_s = timeout_s or self._timeout_s
         try:
-            response = await self._remoting.invoke(address, code, header, body, timeout_s=self._timeout_s)
+            response = await self._remoting.invoke(address, code, header, body, timeout_s=within_s)
         except (ConnectFailed, ConnectionLost, RemotingTimeout) as error:
             raise AdminError(f"{code.name} to {address}: {error}") from None
         if response.code != ResponseCode.SUCCESS:

@@ -111,25 +111,23 @@ class GroupAdmin:
                     if queue.broker_name == name
                 }
             for queue_id, (broker_offset, consumer_offset) in sorted(extents.items()):
-                found = await self._offset_at(address, topic, queue_id, timestamp_ms)
+                found = await self.offset_at(address, topic, queue_id, timestamp_ms)
                 reset_offset = found if force or found <= consumer_offset else consumer_offset
                 if reset_offset == found:
                     await self.commit(address, group, topic, queue_id, found)
                 done.append(Rollback(name, queue_id, broker_offset, consumer_offset, found, reset_offset))
         return done
 
-    async def _offset_at(self, broker: str, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        if timestamp_ms != TO_END:
-            return await self.search_offset(broker, topic, queue_id, timestamp_ms)
-        response = await self._admin.ask(
-            broker, RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
-        )
-        return response.header(GetMaxOffsetResponseHeader).offset
-
-    async def search_offset(self, broker: str, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The first offset from a time on."""
+    async def offset_at(self, broker: str, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """The first offset of a queue from a time on, or with `TO_END` one past its last."""
+        ask = self._admin.ask
+        if timestamp_ms == TO_END:
+            response = await ask(
+                broker, RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
+            )
+            return response.header(GetMaxOffsetResponseHeader).offset
         header = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=timestamp_ms)
-        response = await self._admin.ask(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        response = await ask(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return response.header(SearchOffsetResponseHeader).offset
 
     async def reset_queue(self, broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -204,10 +202,12 @@ class GroupAdmin:
 
     # What brokers say
 
-    async def broker_consume_stats(self, broker: str, *, ordered_only: bool = False) -> ConsumeStatsList[str]:
+    async def broker_consume_stats(
+        self, broker: str, *, ordered_only: bool = False, timeout_s: float = 50.0
+    ) -> ConsumeStatsList[str]:
         """How far every group of a broker is; the tables have JSON texts as keys."""
         header = GetConsumeStatsInBrokerHeader(is_order=ordered_only)
-        response = await self._admin.ask(broker, RequestCode.GET_BROKER_CONSUME_STATS, header)
+        response = await self._admin.ask(broker, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_s=timeout_s)
         return _decoded(response, ConsumeStatsList[str])
 
     async def stats(self, broker: str, name: str, key: str) -> BrokerStatsData:

@@ -39,5 +39,6 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/cli/format_page.py", "disk"): "writes docs/format.md",
     ("sprocket/cli/store_dump.py", "disk"): "a closed pipe behind `dump` becomes /dev/null",
     ("sprocket/cli/mqadmin_message.py", "disk"): "edge: bodies of messages go to files, as RocketMQ's tool has it",
+    ("sprocket/cli/mqadmin_connection.py", "disk"): "`consumerStatus` writes what clients say into files, as there",
     ("sprocket/cli/mqadmin_broker.py", "clock"): "`clusterList -i` repeats, and shows hours until now",
 }
