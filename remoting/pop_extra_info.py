@@ -24,6 +24,9 @@ ORDER_REVIVE_QUEUE: Final = 999
 
 # Six numbers of at most 20 characters, a broker's name, and blanks.
 MAX_HANDLE_CHARS: Final = 1024
+# Numbers of fewer digits than this are within their types.
+_LONG_DIGITS: Final = 19
+_INT_DIGITS: Final = 10
 _INT_LIMIT: Final = 1 << 31
 _LONG_LIMIT: Final = 1 << 63
 
@@ -95,6 +98,18 @@ def parse_handle(text: str) -> PopHandle:
     if len(text) > MAX_HANDLE_CHARS:
         raise _bad_handle(f"has {len(text)} characters; at most {MAX_HANDLE_CHARS} are taken")
     parts = text.split(" ")
+    if len(parts) == 8:
+        # The usual one, with small numbers: one test for all of them.
+        first, popped, invisible, revive, retry, broker, queue, offset = parts
+        if (
+            f"{first}{popped}{invisible}{revive}{queue}{offset}".isdecimal()
+            and "" not in parts
+            and len(first) < _LONG_DIGITS and len(popped) < _LONG_DIGITS and len(invisible) < _LONG_DIGITS
+            and len(offset) < _LONG_DIGITS and len(revive) < _INT_DIGITS and len(queue) < _INT_DIGITS
+        ):  # fmt: skip
+            return PopHandle(
+                int(first), int(popped), int(invisible), int(revive), retry, broker, int(queue), int(offset)
+            )
     if len(parts) < 7:
         raise _bad_handle(f"has {len(parts)} parts instead of 7 or 8: {text!r:.200}")
     try:

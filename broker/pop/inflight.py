@@ -44,12 +44,12 @@ class InflightMessages:
         before = self._counts.get(key)
         if before is None or pop_time_ms < self.started_ms:
             return
-        was_full = self.is_full(topic, group, queue_id)
         if before > count:
             self._counts[key] = before - count
         else:
             del self._counts[key]
-        if was_full and not self.is_full(topic, group, queue_id):
+        broker = self._config.broker
+        if broker.enable_pop_message_threshold and before - count <= broker.pop_inflight_message_threshold < before:
             self.has_room(topic, group, queue_id)
 
     def clear(self, topic: str, group: str, queue_id: int) -> None:

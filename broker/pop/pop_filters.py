@@ -17,7 +17,6 @@ from remoting.codes import ResponseCode
 from remoting.headers.pop import PopMessageRequestHeader
 from remoting.java_hash import java_hash_code
 from sprocket.common.errors import RequestError
-from store.record_filter import RecordFilter
 
 
 class PopFilters:
@@ -57,7 +56,7 @@ def _filter(expression: str, expression_type: str | None) -> PullFilter | None:
     if expression_type != SQL92:
         raise InvalidExpression(1, f"{expression_type!r:.40} is no type of filter")
     sql = compiled(expression)
-    return RecordFilter(sql.matches, sql.operations)
+    return sql.record_filter()
 
 
 @lru_cache(maxsize=4096)
