@@ -9,7 +9,7 @@ import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /** What 4.9 and 5.3 of the client name differently; reached by reflection so that one source serves both. */
-final class Versions {
+public final class Versions {
     private static final int UPDATE_AND_CREATE_TOPIC = 17;
 
     private Versions() {
@@ -60,7 +60,7 @@ final class Versions {
     }
 
     /** `MessageModel` moved from `common` to `remoting` in 5.0. */
-    static void broadcast(DefaultMQPushConsumer consumer) throws Exception {
+    public static void broadcast(DefaultMQPushConsumer consumer) throws Exception {
         for (Method method : DefaultMQPushConsumer.class.getMethods()) {
             if (method.getName().equals("setMessageModel")) {
                 for (Object model : method.getParameterTypes()[0].getEnumConstants()) {

@@ -1,0 +1,1 @@
+"""What histories of clients are held against."""

@@ -1,0 +1,44 @@
+"""Every kind with the Go client, while consumers join and leave and both brokers are restarted."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.compat import golang
+from tests.compat.clients import GO, go_command
+from tests.compat.cluster import Cluster
+from tests.compat.kinds import KINDS
+from tests.compat.storm import GO_WEATHER, Report, start_storm, storm_cluster
+
+pytestmark = [pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    try:
+        return golang.storm_program()
+    except golang.GoMissingError as missing:
+        pytest.skip(f"Go client tests: {missing}")
+
+
+@pytest.fixture(scope="module")
+def cluster(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with storm_cluster(tmp_path_factory.mktemp("storm")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def report(program: Path, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    home = tmp_path_factory.mktemp("go")
+    return start_storm(cluster, go_command(program), GO.kinds, home, GO_WEATHER)
+
+
+@pytest.mark.parametrize("kind", GO.kinds)
+def test_kind(report: Report, kind: str) -> None:
+    problems = report.problems(kind)
+    assert not problems, f"{kind}: {report.summary(kind)}; {len(problems)} problems\n" + "\n".join(problems[:20])
+
+
+def test_no_kind_is_forgotten() -> None:
+    assert {*GO.kinds, *GO.without} == {kind.name for kind in KINDS}
