@@ -30,11 +30,11 @@ from remoting.fastjson import dumps, loads
 from remoting.routes import Action, Lane, NoHeader, Resource, Route
 from sprocket.client.name_servers import NameServers
 from sprocket.common.errors import RequestError
+from store.consume_queue_table import is_light
 
 logger = logging.getLogger(__name__)
 
 _CLUSTERING: Final = "CLUSTERING"
-_LIGHT_PREFIX: Final = "%LMQ%"
 
 
 class AssignmentService(Service):
@@ -70,7 +70,7 @@ class AssignmentService(Service):
     def query(self, request: Request[NoHeader]) -> Response | Awaitable[Response]:
         """The queues that one client is to take from.  Only a topic that nobody asked for yet takes time."""
         body = loads(request.body, QueryAssignmentRequestBody)
-        if body.message_model == _CLUSTERING and body.topic.startswith(_LIGHT_PREFIX):
+        if body.message_model == _CLUSTERING and is_light(body.topic):
             broker_name = self._core.config.broker.broker_name
             return self._answer(body, (MessageQueue(body.topic, broker_name, 0),))
         known = self.topic_routes.known(body.topic)
