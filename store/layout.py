@@ -1,6 +1,7 @@
 """Every byte layout of the store, declared once: numpy types, sizes and magic numbers.
 
-Source: RocketMQ 5.3.3, `CommitLog`, `ConsumeQueue`, `IndexFile`, `IndexHeader`, `StoreCheckpoint`.
+Source: RocketMQ 5.3.3, `CommitLog`, `ConsumeQueue`, `IndexFile`, `IndexHeader`, `StoreCheckpoint`, `TimerWheel`,
+`TimerLog`, `TimerCheckpoint`.
 All integers on disk are big-endian.  Files of a log or queue are named by their first byte's offset
 in that log or queue: 20 decimal digits, zero-padded.
 """
@@ -34,6 +35,9 @@ __all__ = [
     "RECORD_FIXED_DTYPE",
     "STORE_TIMESTAMP",
     "TAIL",
+    "TIMER_CHECKPOINT_DTYPE",
+    "TIMER_SLOT_DTYPE",
+    "TIMER_UNIT_DTYPE",
     "file_name",
     "index_file_bytes",
 ]
@@ -117,6 +121,43 @@ INDEX_UNIT_DTYPE: Final = np.dtype(
 )
 INDEX_SLOTS_PER_FILE: Final = 5_000_000  # maxHashSlotNum
 INDEX_UNITS_PER_FILE: Final = 4 * INDEX_SLOTS_PER_FILE  # maxIndexNum
+
+# timerwheel: a ring of slots, twice as many as a wheel's slots; that of a time is its number of slots modulo all.
+TIMER_SLOT_DTYPE: Final = np.dtype(
+    [
+        ("time", ">i8"),  # of the slot, in units of timerPrecisionMs; another one: the slot is free
+        ("first_position", ">i8"),  # in the timer log, of the slot's oldest unit
+        ("last_position", ">i8"),  # of its newest
+        ("count", ">i4"),  # messages, less those that take one back
+        ("magic", ">i4"),  # 0
+    ]
+)
+# timerlog/: units; a file ends with one of which only size, previous position and magic number are there.
+TIMER_UNIT_DTYPE: Final = np.dtype(
+    [
+        ("size", ">i4"),  # 52, or what is left of the file
+        ("previous_position", ">i8"),  # of the unit before it in its slot; -1: none
+        ("magic", ">i4"),  # 1, with 2 for one that rolls and 4 for one that takes another back
+        ("write_time", ">i8"),  # ms
+        ("delay", ">i4"),  # ms from the write time to the slot
+        ("physical_offset", ">i8"),  # of the record in the CommitLog
+        ("record_size", ">i4"),
+        ("topic_hash", ">i4"),  # Java hashCode of the message's real topic
+        ("reserved", ">i8"),  # 0
+    ]
+)
+# config/timercheck: one 4 KiB page, of which the first fields are used.
+TIMER_CHECKPOINT_DTYPE: Final = np.dtype(
+    [
+        ("last_read_time", ">i8"),  # ms, the slot that is delivered next
+        ("last_timer_log_flush_position", ">i8"),
+        ("last_timer_queue_offset", ">i8"),  # of rmq_sys_wheel_timer, what enters the wheel next
+        ("master_timer_queue_offset", ">i8"),  # the same of a slave's master
+        ("state_version", ">i8"),
+        ("version_timestamp", ">i8"),  # ms
+        ("version_counter", ">i8"),
+    ]
+)
 
 
 def index_file_bytes(slots: int, units: int) -> int:

@@ -8,8 +8,8 @@ lies before `confirm_offset`, no more.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 import numpy as np
@@ -35,7 +35,9 @@ from store.record import Appended, PendingMessage, TagsCodes
 from store.record_filter import RecordFilter
 from store.recovery.bookkeeping import Bookkeeping
 from store.recovery.recovery import RecoveryReport
+from store.replica_log import ReplicaLog
 from store.retention.cleaner import Cleaner
+from store.retention.queue_removal import QueueRemoval
 from store.statistics import StoreStatistics
 from store.time_search import offset_by_time
 from store.worker import ThreadWorker, Workers
@@ -49,7 +51,6 @@ _STOP_BEFORE_FLUSH: Final = failpoint("message_store.stop_before_flush")
 _STOP_FLUSHED: Final = failpoint("message_store.stop_flushed")
 _STOP_BEFORE_ABORT: Final = failpoint("message_store.stop_before_abort_removed")
 _STOP_AFTER_ABORT: Final = failpoint("message_store.stop_after_abort_removed")
-_TOPIC_DELETED: Final = failpoint("message_store.topic_deleted")
 
 
 class MessageStore:
@@ -67,17 +68,17 @@ class MessageStore:
     ) -> None:
         self.config = config
         self._clock = clock
-        self._disk: Disk = RealDisk() if disk is None else disk
+        self.disk: Disk = RealDisk() if disk is None else disk
         self._tags_codes = TagsCodes(config.message_delay_level)
-        self._commit_log = CommitLog(config, self._disk, workers)
-        self._table = ConsumeQueueTable(config, self._disk, queue_type_of)
-        self._books = Bookkeeping(config, clock, self._disk, self._commit_log, self._table)
+        self._commit_log = CommitLog(config, self.disk, workers)
+        self._table = ConsumeQueueTable(config, self.disk, queue_type_of)
+        self._books = Bookkeeping(config, clock, self.disk, self._commit_log, self._table)
         self._appender = Appender(config, self._commit_log, self._table, self._tags_codes)
         self._reader = QueueReader(config, self._commit_log, physical_memory_bytes())
         self._confirmation = Confirmation(config, self._commit_log, lambda: self._group_commit.wake())
         self._group_commit = GroupCommit(config, clock, notify, self._confirmation.unflushed, self._on_flushed, workers)
         self.index = IndexService(
-            config, clock, self._disk, self._commit_log, lambda: self._confirmation.confirm_offset, notify,
+            config, clock, self.disk, self._commit_log, lambda: self._confirmation.confirm_offset, notify,
             self._confirmation.fail, workers,
         )  # fmt: skip
         self._queue_flush = QueueFlush(
@@ -85,9 +86,10 @@ class MessageStore:
             self._books.write_checkpoint, notify, self._confirmation.fail, workers,
         )  # fmt: skip
         self.cleaner = Cleaner(
-            config, clock, self._disk, self._commit_log, self._table, self._confirmation, self._group_commit, notify,
+            config, clock, self.disk, self._commit_log, self._table, self._confirmation, self._group_commit, notify,
             workers,
         )  # fmt: skip
+        self._removal = QueueRemoval(self._table, self._books, self.cleaner, self._confirmation)
         self._pressure = self.cleaner.pressure
         self.statistics = StoreStatistics(clock, self._reader)
         self.statistics.on_slow_put = self._pressure.append_was_slow
@@ -116,7 +118,7 @@ class MessageStore:
         """
         self.config.check()
         root = self.config.store_path_root_dir
-        self._lock = self._disk.lock(root / "lock")
+        self._lock = self.disk.lock(root / "lock")
         _LOCKED()
         try:
             self._recover()
@@ -130,8 +132,7 @@ class MessageStore:
 
     def _recover(self) -> None:
         books = self._books
-        report = books.recover(self._tags_codes, check_crc=self.config.check_crc_on_recover)
-        self.recovery = report
+        report = self.recovery = books.recover(self._tags_codes, check_crc=self.config.check_crc_on_recover)
         _RECOVERED()
         self._reader.cold.begin(self._table)
         self._confirmation.begin(books.store_timestamp)
@@ -147,10 +148,9 @@ class MessageStore:
         self._queue_flush.stop()
         if self._lock is not None and self.failure is None:
             _STOP_BEFORE_FLUSH()
-            reached, error = self._group_commit.flush()
-            self._on_flushed(reached, error)
+            self.flush()
             _STOP_FLUSHED()
-            if error is None:
+            if self.failure is None:
                 self._write_stop()
         self._confirmation.answer_waiters(self.failure or StoreError("the store is shut down"))
         self._close()
@@ -199,7 +199,7 @@ class MessageStore:
         """
         confirmation, pressure = self._confirmation, self._pressure
         if confirmation.failure is not None:
-            raise DiskFailed(str(confirmation.failure))
+            self._check()
         if (
             self._commit_log.wrote_offset - confirmation.flushed_offset >= pressure.most_unflushed_bytes
             or confirmation.waiting_bytes >= pressure.most_waiting_bytes
@@ -222,6 +222,10 @@ class MessageStore:
         self.statistics.put(batch.message_count, batch.size_bytes, clock.monotonic() - started)
         return batch.appended
 
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise DiskFailed(str(self.failure))
+
     def _refuse(self, messages: int) -> None:
         """Raise `DiskFull` or `StoreBusy`, unless all is well again."""
         confirmation = self._confirmation
@@ -238,6 +242,18 @@ class MessageStore:
             # Before anybody is answered: what was acknowledged is marked as such.
             self._books.flushed(reached)
         self._confirmation.on_flushed(reached, error)
+
+    def replica(self) -> ReplicaLog:
+        """The log as a replica fills it, in place of `append`."""
+        return ReplicaLog(self._commit_log, self._table, self._tags_codes, self._confirmation, self._check)
+
+    def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
+        """Bytes of the log for a replica, of whole batches and one segment; None if there are none at `offset`."""
+        return self._commit_log.piece_at(offset, min(most_bytes, self._confirmation.appended_offset - offset))
+
+    def flush(self) -> None:
+        """Sync the log in this thread; a failure is latched."""
+        self._on_flushed(*self._group_commit.flush())
 
     @property
     def wrote_offset(self) -> int:
@@ -354,36 +370,14 @@ class MessageStore:
         The log keeps the messages until they expire.  That they are deleted is written down first, durably, so that
         recovery does not bring them back.  No sync of queues is waited for.
         """
-        with self._latched():
-            if self.failure is None:
-                self._books.topic_deleted(topic)
-            self.cleaner.forget(topic)
-            removed = self._table.delete_topic(topic)
-        _TOPIC_DELETED()
-        return removed
+        return self._removal.delete_topic(topic)
 
     def delete_expired_queues(self, is_kept: Callable[[str], bool]) -> int:
         """Remove queues whose messages have all expired, but for topics of which `is_kept` is true; how many.
 
         Such a queue begins at 0 again.  Raises `DiskFull` or `DiskFailed`.
         """
-        expired = self.cleaner.expired_queues(is_kept)
-        with self._latched():
-            if expired and self.failure is None:
-                self._books.queues_deleted({(queue.topic, queue.queue_id) for queue in expired})
-            for queue in expired:
-                self.cleaner.forget(queue.topic, queue.queue_id)
-                self._table.delete_queue(queue.topic, queue.queue_id)
-        return len(expired)
-
-    @contextmanager
-    def _latched(self) -> Iterator[None]:
-        """Latch a failure of the disk that what is inside meets, and let it through."""
-        try:
-            yield
-        except DiskFailed as error:
-            self._confirmation.fail(error)
-            raise
+        return self._removal.delete_expired_queues(is_kept)
 
     def runtime_info(self) -> dict[str, str]:
         """Figures of GET_BROKER_RUNTIME_INFO that the store knows, under RocketMQ's names."""
@@ -391,8 +385,8 @@ class MessageStore:
         info = self.statistics.runtime_info() | self.cleaner.runtime_info()
         info["commitLogMinOffset"] = str(commit_log.min_offset)
         info["commitLogMaxOffset"] = str(commit_log.wrote_offset)
-        info["commitLogDiskRatio"] = str(self._disk.used_ratio(self.config.commit_log_path))
+        info["commitLogDiskRatio"] = str(self.disk.used_ratio(self.config.commit_log_path))
         info[f"commitLogDiskRatio_{self.config.commit_log_path}"] = info["commitLogDiskRatio"]
-        info["consumeQueueDiskRatio"] = str(self._disk.used_ratio(self.config.store_path_root_dir))
+        info["consumeQueueDiskRatio"] = str(self.disk.used_ratio(self.config.store_path_root_dir))
         info["earliestMessageTimeStamp"] = str(commit_log.first_store_time())
         return info

@@ -184,5 +184,5 @@ def test_the_checkpoint_promises_no_more_than_is_flushed(stores: Stores) -> None
     store.append([message()])
     assert store.flushed_offset == 0
     store._queue_flush.flush_all()
-    checkpoint = load_checkpoint(store._disk, stores.root / "checkpoint", stores.clock.wall_ms())
+    checkpoint = load_checkpoint(store.disk, stores.root / "checkpoint", stores.clock.wall_ms())
     assert checkpoint.confirm_phy_offset == 0

@@ -1,0 +1,122 @@
+"""A record of rmq_sys_wheel_timer and what becomes of it: its real message, or itself once more further on.
+
+Source: RocketMQ 5.3.3, `TimerMessageStore.convert`, `convertMessage`, `buildDeleteKey`.
+"""
+
+from typing import Final
+
+from remoting import message_properties as names
+from remoting.message_properties import find
+from sprocket.common.errors import CorruptRecord
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from store.checksum import SEAL_BYTES, SEAL_NAME, without_seal
+from store.message_store import MessageStore
+from store.record import PendingMessage, Record, TagsCodes, decode, topic_name
+from store.timer.timer_config import TIMER_TOPIC
+
+_OUT_MS: Final = f"{names.TIMER_OUT_MS}\x01".encode()
+_REAL_TOPIC: Final = f"{names.REAL_TOPIC}\x01".encode()
+_REAL_QUEUE_ID: Final = f"{names.REAL_QUEUE_ID}\x01".encode()
+_ENQUEUE_MS: Final = f"{names.TIMER_ENQUEUE_MS}\x01".encode()
+_DEQUEUE_MS: Final = f"{names.TIMER_DEQUEUE_MS}\x01".encode()
+_ROLL_TIMES: Final = f"{names.TIMER_ROLL_TIMES}\x01".encode()
+_DELETE_KEY: Final = f"{names.TIMER_DEL_UNIQKEY}\x01".encode()
+_UNIQUE_KEY: Final = f"{names.UNIQ_KEY}\x01".encode()
+_MOST_DIGITS: Final = 19
+# TIMER_ENQUEUE_MS of a message that was late already when the wheel met it: `Long.MAX_VALUE`.
+NEVER_ENQUEUED: Final = (1 << 63) - 1
+
+
+class TimedMessage:
+    """A record of the wheel's topic with the properties that the wheel lives by."""
+
+    __slots__ = ("due_ms", "properties", "real_topic", "record")
+
+    def __init__(self, record: Record, properties: bytes, due_ms: int, real_topic: str) -> None:
+        self.record = record
+        self.properties = properties
+        self.due_ms = due_ms  # TIMER_OUT_MS
+        self.real_topic = real_topic
+
+    @property
+    def deleted_key(self) -> bytes | None:
+        """Topic and unique key of the message that this one takes back; None if it takes none back."""
+        return find(self.properties, _DELETE_KEY)
+
+    @property
+    def key(self) -> bytes | None:
+        """Topic and unique key, as one who takes it back names it; None without unique key."""
+        unique_key = find(self.properties, _UNIQUE_KEY)
+        return None if unique_key is None else b"%s+%s" % (self.real_topic.encode(), unique_key)
+
+    def real(self, enqueue_ms: int, now_ms: int, tags_codes: TagsCodes) -> PendingMessage | None:
+        """The message as it goes to its real topic; None if it names no queue."""
+        queue_id = find(self.properties, _REAL_QUEUE_ID)
+        if queue_id is None or not queue_id.isdigit() or int(queue_id) >= 1 << 31:
+            return None
+        properties = without(without(self.properties, _REAL_TOPIC), _REAL_QUEUE_ID)
+        properties = _traced(properties, enqueue_ms, now_ms)
+        code = tags_codes.of(self.real_topic, properties, 0)
+        return self._pending(self.real_topic, int(queue_id), properties, code)
+
+    def rolled(self, enqueue_ms: int, now_ms: int, tags_codes: TagsCodes) -> PendingMessage:
+        """The message as it goes to the wheel's topic once more."""
+        times = find(self.properties, _ROLL_TIMES)
+        number = int(times) + 1 if times is not None and times.isdigit() and len(times) < _MOST_DIGITS else 1
+        properties = _traced(without(self.properties, _ROLL_TIMES), enqueue_ms, now_ms)
+        properties = _added(properties, b"%s%d\x02" % (_ROLL_TIMES, number))
+        return self._pending(TIMER_TOPIC, self.record.queue_id, properties, tags_codes.of("", properties, 0))
+
+    def _pending(self, topic: str, queue_id: int, properties: bytes, tags_code: int) -> PendingMessage:
+        record = self.record
+        return PendingMessage(
+            topic, queue_id, record.body, properties, tags_code, record.flag, record.sys_flag,
+            record.born_timestamp, record.born_host, record.reconsume_times,
+        )  # fmt: skip
+
+
+def read_timed(store: MessageStore, physical_offset: int, size_bytes: int) -> TimedMessage | str:
+    """The message of the wheel's topic whose record lies there, or a few words why there is none."""
+    try:
+        view = store.record_at(physical_offset, size_bytes)
+        record = "not in the log" if view is None else decode(view, check_crc=False)
+    except CorruptRecord as damage:
+        return damage.reason
+    if isinstance(record, str):
+        return record
+    if record.topic != TIMER_TOPIC:
+        return f"a message of topic {record.topic}"
+    properties = bytes(record.properties)
+    if SEAL_NAME in properties:
+        sealed = properties.startswith(SEAL_NAME, len(properties) - SEAL_BYTES)
+        properties = properties[:-SEAL_BYTES] if sealed else without_seal(properties)
+    due = find(properties, _OUT_MS)
+    if due is None or not due.isdigit() or len(due) > _MOST_DIGITS:
+        return "TIMER_OUT_MS is no time"
+    name = find(properties, _REAL_TOPIC)
+    topic = topic_name(name) if name else None
+    return "REAL_TOPIC is no topic" if topic is None else TimedMessage(record, properties, int(due), topic)
+
+
+def without(properties: bytes, name: bytes) -> bytes:
+    """`properties` without the first property `name`, which ends with 0x01."""
+    value = find(properties, name)
+    if value is None:
+        return properties
+    item = name + value
+    if properties.startswith(item):
+        return properties[len(item) + 1 :]
+    begin = properties.find(b"\x02" + item)
+    return properties[:begin] + properties[begin + 1 + len(item) :]
+
+
+def _traced(properties: bytes, enqueue_ms: int, now_ms: int) -> bytes:
+    properties = without(without(properties, _ENQUEUE_MS), _DEQUEUE_MS)
+    return _added(properties, b"%s%d\x02%s%d\x02" % (_ENQUEUE_MS, enqueue_ms, _DEQUEUE_MS, now_ms))
+
+
+def _added(properties: bytes, more: bytes) -> bytes:
+    """`properties` with `more`, if there is room; what would be added only tells of the way that a message took."""
+    if properties and not properties.endswith(b"\x02"):
+        properties += b"\x02"
+    return properties + more if len(properties) + len(more) + SEAL_BYTES <= MAX_PROPERTIES_BYTES else properties

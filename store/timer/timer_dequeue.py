@@ -1,0 +1,209 @@
+"""From the wheel to the real topics: slot by slot as they are over, in batches.
+
+Source: RocketMQ 5.3.3, `TimerMessageStore.dequeue`, `TimerDequeueGetMessageService`, `TimerDequeuePutMessageService`.
+"""
+
+import logging
+from array import array
+from typing import Final
+
+from sprocket.common.failpoints import failpoint
+from store.record import PendingMessage
+from store.timer.timed_message import TimedMessage, read_timed
+from store.timer.timer_log import DELETE, ROLL, TimerLog, Unit
+from store.timer.timer_state import TimerState
+from store.timer.timer_wheel import Slot
+
+_log = logging.getLogger(__name__)
+
+# Units of a slot that are looked at in one turn before the first of them is delivered.
+_WALK_UNITS: Final = 2048
+_MOST_BYTES: Final = 1 << 20
+_BEFORE_DELIVERY: Final = failpoint("timer_dequeue.before_delivery")
+_DELIVERED: Final = failpoint("timer_dequeue.delivered")
+
+
+class SlotDelivery:
+    """The units of a slot that is over.  They are a chain from new to old, and are delivered from old to new."""
+
+    def __init__(self, time_ms: int, slot: Slot, delivered_before: int) -> None:
+        self.time_ms = time_ms
+        self.slot = slot
+        self._walk_at = slot.last
+        self._delivered_before = delivered_before
+        # Positions in the timer log, newest first: of messages, and of those that take one back.
+        self.positions = array("q")
+        self._deletes = array("q")
+        self.deleted: dict[bytes, str] = {}  # key -> real topic
+        self.used: set[bytes] = set()  # keys that took a message back
+        # As the slot counts them: one that takes another back is one less.
+        self.messages = 0
+
+    def prepare(self, state: TimerState, most: int) -> bool:
+        """Walk on through the slot, `most` units at the most; whether it is known whole."""
+        log = state.log
+        while self._walk_at >= self._delivered_before and self._walk_at >= 0:
+            if not most:
+                return False
+            most -= 1
+            self._walk(log)
+        while self._deletes:
+            if not most:
+                return False
+            most -= 1
+            self._read_delete(state, self._deletes.pop())
+        return True
+
+    def _walk(self, log: TimerLog) -> None:
+        position = self._walk_at
+        unit = log.unit(position)
+        if unit is None or unit.previous >= position:
+            # A file that has expired, whose messages have too; or damage.
+            _log.warning("event=timer_slot_ends_early slot=%d position=%d", self.time_ms, position)
+            self._walk_at = -1
+            return
+        chosen = self._deletes if unit.magic & DELETE and not unit.magic & ROLL else self.positions
+        chosen.append(position)
+        self.messages += -1 if unit.magic & DELETE else 1
+        self._walk_at = unit.previous
+
+    def _read_delete(self, state: TimerState, position: int) -> None:
+        unit = state.log.unit(position)
+        message = "" if unit is None else read_timed(state.store, unit.physical_offset, unit.record_bytes)
+        if isinstance(message, TimedMessage) and message.deleted_key is not None:
+            self.deleted[message.deleted_key] = message.real_topic
+
+
+class _Delivery:
+    """What one turn delivers."""
+
+    def __init__(self) -> None:
+        self.messages: list[PendingMessage] = []
+        self.counts: list[tuple[str, int]] = []
+        self.taken_back: list[tuple[SlotDelivery, bytes]] = []
+        self.bytes = 0
+        # Slots that are delivered whole with this, and the one that is not; how many of its units are.
+        self.whole: list[SlotDelivery] = []
+        self.partial: tuple[SlotDelivery, int] | None = None
+
+
+class TimerDequeue:
+    """Delivers what is due, in the order of the slots and in each in the order of arrival."""
+
+    def __init__(self, state: TimerState) -> None:
+        self._state = state
+        self._slot: SlotDelivery | None = None
+
+    @property
+    def is_amidst(self) -> bool:
+        """Whether a slot is delivered in part."""
+        return self._slot is not None
+
+    def dequeue(self, most: int) -> bool:
+        """Deliver up to `most` messages that are due; whether there may be more.
+
+        Raises `StoreError` if the store takes nothing now; it is then delivered next time.
+        """
+        state = self._state
+        if state.config.timer_stop_dequeue or not state.wheel.is_open:
+            return False
+        delivery = _Delivery()
+        read_ms, more = self._gather(delivery, most)
+        if delivery.messages:
+            _BEFORE_DELIVERY()
+            state.append(delivery.messages)
+            _DELIVERED()
+        self._delivered(delivery)
+        if read_ms > state.progress.read_ms:
+            state.advance(state.progress.read_until(read_ms))
+        return more
+
+    def _gather(self, delivery: _Delivery, most: int) -> tuple[int, bool]:
+        """Fill `delivery`; where to go on, and whether there may be more that is due."""
+        state = self._state
+        read_ms, end_ms = state.progress.read_ms, state.now_slot_ms()
+        slot = self._slot
+        walk = _WALK_UNITS
+        while True:
+            if slot is None:
+                if read_ms < end_ms:
+                    read_ms = state.wheel.next_used(read_ms, end_ms) if state.latest_ms >= read_ms else end_ms
+                if read_ms >= end_ms:
+                    return read_ms, False
+                slot = self._begin(read_ms)
+            before = len(slot.positions)
+            if not slot.prepare(state, walk):
+                if not delivery.messages:
+                    self._slot = slot
+                return read_ms, True
+            walk -= min(walk, len(slot.positions) - before)
+            taken = self._take(slot, delivery, most)
+            if taken < len(slot.positions):
+                delivery.partial = slot, taken
+                return read_ms, True
+            delivery.whole.append(slot)
+            slot, read_ms = None, read_ms + state.slot_ms
+            if len(delivery.messages) >= most or not walk:
+                return read_ms, True
+
+    def _begin(self, time_ms: int) -> SlotDelivery:
+        slot = self._state.wheel.get(time_ms)
+        assert slot is not None
+        return SlotDelivery(time_ms, slot, self._state.progress.delivered_before(time_ms))
+
+    def _take(self, slot: SlotDelivery, delivery: _Delivery, most: int) -> int:
+        """Add the slot's messages, as many as fit; how many of its units are dealt with."""
+        state, positions = self._state, slot.positions
+        now_ms = state.clock.wall_ms()
+        taken = 0
+        while taken < len(positions) and len(delivery.messages) < most and delivery.bytes < _MOST_BYTES:
+            taken += 1
+            unit = state.log.unit(positions[-taken])
+            if unit is not None:
+                self._add(slot, unit, now_ms, delivery)
+        return taken
+
+    def _add(self, slot: SlotDelivery, unit: Unit, now_ms: int, delivery: _Delivery) -> None:
+        state = self._state
+        message = read_timed(state.store, unit.physical_offset, unit.record_bytes)
+        if isinstance(message, str):
+            reason = message
+        elif unit.magic & ROLL:
+            delivery.counts.append((message.real_topic, 1 if unit.magic & DELETE else -1))
+            self._put(message.rolled(unit.write_ms, now_ms, state.tags_codes), delivery)
+            return
+        elif message.due_ms // state.slot_ms * state.slot_ms != slot.time_ms:
+            reason = "the record is one of another time"
+        else:
+            if slot.deleted and message.key in slot.deleted:
+                delivery.taken_back.append((slot, message.key))
+                return
+            real = message.real(unit.write_ms, now_ms, state.tags_codes)
+            if real is not None and real.topic not in state.barred_topics:
+                delivery.counts.append((message.real_topic, -1))
+                self._put(real, delivery)
+                return
+            reason = "no real topic and queue"
+        _log.error("event=timed_message_dropped physical_offset=%d reason=%r", unit.physical_offset, reason)
+
+    def _put(self, message: PendingMessage, delivery: _Delivery) -> None:
+        delivery.messages.append(message)
+        delivery.bytes += len(message.body) + len(message.properties)
+
+    def _delivered(self, delivery: _Delivery) -> None:
+        state = self._state
+        state.dequeued += len(delivery.messages)
+        for topic, change in delivery.counts:
+            state.on_count(topic, change)
+        for slot, key in delivery.taken_back:
+            slot.used.add(key)
+        for slot in delivery.whole:
+            self._slot = None
+            state.waiting -= slot.messages
+            for key, topic in slot.deleted.items():
+                if key not in slot.used:
+                    # It took nothing back and was counted as if it had.
+                    state.on_count(topic, 1)
+        if delivery.partial is not None:
+            self._slot, taken = delivery.partial
+            del self._slot.positions[-taken:]

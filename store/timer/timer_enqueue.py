@@ -1,0 +1,211 @@
+"""From the queue of rmq_sys_wheel_timer into the wheel.
+
+Source: RocketMQ 5.3.3, `TimerMessageStore.enqueue`, `doEnqueue`, `TimerEnqueuePutService`.
+"""
+
+import logging
+from dataclasses import replace
+from typing import Final
+
+from remoting.java_hash import java_hash_code
+from sprocket.common.errors import StoreError
+from sprocket.common.failpoints import failpoint
+from store.record import PendingMessage
+from store.timer.timed_message import NEVER_ENQUEUED, TimedMessage, read_timed
+from store.timer.timer_config import BLANK_SLOTS, TIMER_TOPIC
+from store.timer.timer_log import DEFAULT, DELETE, ROLL, Unit, UnitBatch
+from store.timer.timer_recovery import Recovered
+from store.timer.timer_state import TimerState
+
+_log = logging.getLogger(__name__)
+
+_MOST_CACHED_HASHES: Final = 4096
+_BEFORE_UNITS: Final = failpoint("timer_enqueue.before_units")
+_UNITS_WRITTEN: Final = failpoint("timer_enqueue.units_written")
+_SLOTS_WRITTEN: Final = failpoint("timer_enqueue.slots_written")
+
+
+class _Entries:
+    """Units of one batch, and what they make of their slots."""
+
+    def __init__(self, batch: UnitBatch) -> None:
+        self.batch = batch
+        # time -> first, last, messages
+        self.slots: dict[int, tuple[int, int, int]] = {}
+        self.counts: list[tuple[str, int]] = []
+
+
+class TimerEnqueue:
+    """Enters messages in the order of their queue."""
+
+    def __init__(self, state: TimerState) -> None:
+        self._state = state
+        self._hashes: dict[str, int] = {}
+        self._known: Recovered | None = None
+
+    def begin(self, recovered: Recovered | None) -> None:
+        """Go on where `state.progress` says; what is known to have entered is passed over."""
+        self._known = recovered
+
+    def enqueue(self, most: int) -> None:
+        """Enter up to `most` messages.  Raises `StoreError`; what has not entered then enters next time."""
+        state = self._state
+        store, now_slot = state.store, state.now_slot_ms()
+        if state.config.timer_stop_enqueue or state.progress.read_ms > now_slot:
+            return
+        low, end = store.min_offset(TIMER_TOPIC, 0), store.max_offset(TIMER_TOPIC, 0)
+        start = state.progress.queue_offset
+        if start < low:
+            _log.warning("event=timer_queue_offset_corrected from=%d to=%d", start, low)
+            start = low
+        if start >= end or not self._has_room(now_slot):
+            return
+        if not state.wheel.is_open:
+            state.wheel.create()
+            state.advance(replace(state.progress, read_ms=now_slot) if not state.progress.read_ms else state.progress)
+        entries = _Entries(state.log.begin())
+        late: list[tuple[PendingMessage, str]] = []
+        reached = start
+        while reached < min(end, start + most):
+            entry = store.entry(TIMER_TOPIC, 0, reached)
+            if entry is None:
+                break
+            if not self._enter(reached, entry[0], entry[1], now_slot, entries, late):
+                break
+            reached += 1
+        self._write(entries)
+        state.append([message for message, _ in late])
+        if reached > state.progress.queue_offset:
+            state.advance(replace(state.progress, queue_offset=reached))
+        state.enqueued += reached - start
+        if self._known is not None and reached >= self._known.known_until:
+            self._known = None
+
+    def _has_room(self, now_slot: int) -> bool:
+        """Whether the slots from the one that is delivered next to the latest that may be needed are different ones."""
+        state = self._state
+        if state.latest_ms < max(1, state.progress.read_ms):
+            return True
+        behind_ms = now_slot - state.progress.read_ms
+        return behind_ms + state.config.roll_window_ms < (state.wheel.ring_slots - BLANK_SLOTS) * state.slot_ms
+
+    def _enter(
+        self,
+        offset: int,
+        physical_offset: int,
+        size_bytes: int,
+        now_slot: int,
+        entries: _Entries,
+        late: list[tuple[PendingMessage, str]],
+    ) -> bool:
+        """Decide about one message; False if it has to wait for the next batch: late ones go alone."""
+        state = self._state
+        known = self._known
+        if known is not None and offset < known.known_until and physical_offset in known.known_offsets:
+            return True
+        message = read_timed(state.store, physical_offset, size_bytes)
+        if isinstance(message, str):
+            _log.error(
+                "event=timed_message_dropped queue_offset=%d physical_offset=%d reason=%r", offset, physical_offset,
+                message,
+            )  # fmt: skip
+            return True
+        slot_ms = message.due_ms // state.slot_ms * state.slot_ms
+        if slot_ms < state.progress.read_ms and offset < state.progress.rebuild_until:
+            return True  # delivered before the wheel was made anew
+        if slot_ms < now_slot:
+            return bool(not entries.slots and self._is_late(message, late))
+        if late:
+            return False
+        self._add(message, physical_offset, size_bytes, now_slot, entries)
+        return True
+
+    def _is_late(self, message: TimedMessage, late: list[tuple[PendingMessage, str]]) -> bool:
+        """Let a message go straight to its real topic; one that would take another back comes too late."""
+        state = self._state
+        if message.deleted_key is None:
+            real = message.real(NEVER_ENQUEUED, state.clock.wall_ms(), state.tags_codes)
+            if real is None or real.topic in state.barred_topics:
+                _log.error("event=timed_message_dropped topic=%s reason=no-such-place", message.real_topic)
+            else:
+                late.append((real, message.real_topic))
+        return True
+
+    def _add(
+        self, message: TimedMessage, physical_offset: int, size_bytes: int, now_slot: int, entries: _Entries
+    ) -> None:
+        state = self._state
+        due_ms, magic = self._roll(message.due_ms, now_slot)
+        slot_ms = due_ms // state.slot_ms * state.slot_ms
+        if self._is_taken(slot_ms):
+            slot_ms = due_ms = self._free_slot(slot_ms, now_slot)
+            magic |= ROLL
+        is_delete = message.deleted_key is not None
+        weight = -1 if is_delete else 1
+        if is_delete:
+            magic |= DELETE
+        held = entries.slots.get(slot_ms) or state.wheel.get(slot_ms) or (-1, -1, 0)
+        unit = Unit(
+            held[1], magic, now_slot, due_ms - now_slot, physical_offset, size_bytes, self._hash(message.real_topic)
+        )
+        position = entries.batch.add(unit)
+        entries.slots[slot_ms] = (position if held[0] == -1 else held[0], position, held[2] + weight)
+        entries.counts.append((message.real_topic, weight))
+
+    def _roll(self, due_ms: int, now_slot: int) -> tuple[int, int]:
+        """When the message leaves the wheel, and its magic number: too far ahead, it is put in again on its way."""
+        state = self._state
+        window_ms = state.config.roll_window_ms
+        slots = window_ms // state.slot_ms
+        beyond_ms = due_ms - now_slot - window_ms
+        if beyond_ms < 0:
+            return due_ms, DEFAULT
+        if beyond_ms < slots // 3 * state.slot_ms:
+            # Else the next step would be a very short one.
+            return now_slot + slots // 2 * state.slot_ms, DEFAULT | ROLL
+        return now_slot + window_ms, DEFAULT | ROLL
+
+    def _is_taken(self, slot_ms: int) -> bool:
+        """Whether the place holds messages of another time that are still to come: a clock went back by weeks."""
+        occupant = self._state.wheel.occupant_ms(slot_ms)
+        return occupant != slot_ms and occupant >= max(1, self._state.progress.read_ms)
+
+    def _free_slot(self, slot_ms: int, now_slot: int) -> int:
+        while slot_ms > now_slot and self._is_taken(slot_ms):
+            slot_ms -= self._state.slot_ms
+        while self._is_taken(slot_ms):
+            slot_ms += self._state.slot_ms
+        return slot_ms
+
+    def _hash(self, topic: str) -> int:
+        value = self._hashes.get(topic)
+        if value is None:
+            value = java_hash_code(topic)
+            if len(self._hashes) < _MOST_CACHED_HASHES:
+                self._hashes[topic] = value
+        return value
+
+    def _write(self, entries: _Entries) -> None:
+        """The units first: a slot never points at what is not there.  All or nothing, as far as the slots say."""
+        state = self._state
+        if not entries.slots:
+            return
+        wheel, log = state.wheel, state.log
+        before = {slot_ms: wheel.read_raw(slot_ms) for slot_ms in entries.slots}
+        log_end = log.end
+        try:
+            _BEFORE_UNITS()
+            log.write(entries.batch)
+            _UNITS_WRITTEN()
+            for slot_ms, (first, last, messages) in entries.slots.items():
+                wheel.put(slot_ms, first, last, messages)
+            _SLOTS_WRITTEN()
+        except StoreError:
+            for slot_ms, content in before.items():
+                wheel.write_raw(slot_ms, content)
+            log.end = log_end
+            raise
+        state.latest_ms = max(state.latest_ms, *entries.slots)
+        state.waiting += sum(weight for _, weight in entries.counts)
+        for topic, weight in entries.counts:
+            state.on_count(topic, weight)

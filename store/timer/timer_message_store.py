@@ -1,0 +1,274 @@
+"""The timer wheel: takes messages from rmq_sys_wheel_timer and brings them to their real topics when they are due.
+
+A message whose time lies in slot S, from S to before S + timerPrecisionMs, comes when the slot is over by the wall
+clock: never early, and late by the width of a slot at the most.
+
+Steps of the wall clock
+-----------------------
+Times are those of the wall clock, as producers name them.  When it jumps ahead, all slots that are over are delivered.
+When it steps back, the wheel goes back with it: a message that is sent now is not due because the clock was ahead once.
+What was delivered already does not come again, see `store.timer.timer_progress.Barrier`.
+
+Crashes
+-------
+The checkpoint follows the CommitLog's flush.  A crash brings the wheel back to it; what was delivered since and is not
+yet on the disk, or on the disk and not yet in the checkpoint, is delivered again.  Messages that had entered the wheel
+since are known by their units and do not enter twice.
+Source: RocketMQ 5.3.3, `TimerMessageStore`.
+"""
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from sprocket.common.clock import Clock
+from sprocket.common.failpoints import failpoint
+from store.disk import Disk, DiskFile
+from store.message_store import MessageStore
+from store.timer.timer_config import SLOTS_TOTAL, TIMER_TOPIC
+from store.timer.timer_dequeue import TimerDequeue
+from store.timer.timer_enqueue import TimerEnqueue
+from store.timer.timer_log import DELETE
+from store.timer.timer_progress import DataVersion, Progress, ProgressLog, TimerCheckpoint, load_checkpoint
+from store.timer.timer_recovery import recover
+from store.timer.timer_state import OnCount, TimerState
+from store.timer.timer_wheel import TimerWheel
+
+_log = logging.getLogger(__name__)
+
+# Messages that enter, and that are delivered, in one turn of the loop.
+_ENQUEUE_MESSAGES: Final = 256
+_DEQUEUE_MESSAGES: Final = 256
+_BEFORE_SYNC: Final = failpoint("timer_message_store.before_sync")
+_SYNCED: Final = failpoint("timer_message_store.synced")
+_CHECKPOINT_WRITTEN: Final = failpoint("timer_message_store.checkpoint_written")
+_REBUILD_NOTED: Final = failpoint("timer_message_store.rebuild_noted")
+_STOPPED_S: Final = 1.0
+
+
+@dataclass(frozen=True)
+class TimerFlush:
+    """What one flush writes."""
+
+    disk: Disk
+    path: Path
+    wheel: TimerWheel
+    log_files: list[DiskFile]
+    checkpoint: TimerCheckpoint
+
+    def write(self) -> None:
+        """Sync the timer log and the wheel, then write the checkpoint.  May run in any thread.  Raises `StoreError`."""
+        _BEFORE_SYNC()
+        for file in self.log_files:
+            file.sync()
+        self.wheel.sync()
+        _SYNCED()
+        self.disk.write_small(self.path, self.checkpoint.page())
+        _CHECKPOINT_WRITTEN()
+
+
+class TimerMessageStore:
+    """Wheel, timer log and checkpoint of one store.  Lives in the store's owner thread."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: Clock,
+        on_count: OnCount,
+        barred_topics: Collection[str] = (),
+        slots_total: int = SLOTS_TOTAL,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._path = store.config.store_path_root_dir / "config" / "timercheck"
+        self._state = TimerState(store, clock, on_count, barred_topics, slots_total)
+        self._enqueue = TimerEnqueue(self._state)
+        self._dequeue = TimerDequeue(self._state)
+        self._version = DataVersion()
+        self._saved: Progress | None = None
+
+    # Life
+
+    def load(self) -> None:
+        """Bring the files in order and go on where they say.  Raises `StoreError`."""
+        state, store = self._state, self._store
+        found = load_checkpoint(store.disk, self._path)
+        checkpoint = TimerCheckpoint() if found is None else found
+        self._version, progress = checkpoint.version, checkpoint.progress
+        self._saved = progress if found is not None else None
+        high = store.max_offset(TIMER_TOPIC, 0)
+        if progress.queue_offset > high:
+            _log.warning("event=timer_queue_offset_corrected from=%d to=%d", progress.queue_offset, high)
+            checkpoint = replace(checkpoint, progress=replace(progress, queue_offset=high))
+        recovered = recover(store, state.wheel, state.log, checkpoint, self._clock.wall_ms())
+        if recovered.needs_rebuild:
+            progress = self._rebuild(recovered.progress)
+        else:
+            progress = recovered.progress
+            self._enqueue.begin(recovered)
+        state.progress = progress
+        state.unflushed = ProgressLog(progress)
+        if state.wheel.is_open:
+            if not progress.read_ms:
+                # A crash before the first checkpoint.
+                now_slot = state.now_slot_ms()
+                earliest = state.wheel.earliest_ms()
+                progress = replace(progress, read_ms=now_slot if earliest is None else min(earliest, now_slot))
+                state.progress = progress
+            state.latest_ms = state.wheel.latest_ms()
+            state.waiting = state.wheel.count_from(progress.read_ms)
+
+    def _rebuild(self, progress: Progress) -> Progress:
+        """Begin to make wheel and timer log anew from the topic's queue."""
+        state, store = self._state, self._store
+        start = store.min_offset(TIMER_TOPIC, 0)
+        anew = Progress(progress.read_ms, 0, start, max(progress.queue_offset, progress.rebuild_until))
+        _log.warning("event=timer_rebuild from=%d until=%d read_ms=%d", start, anew.rebuild_until, anew.read_ms)
+        # Written down first: files that are half made anew must not pass for whole ones.
+        store.disk.write_small(self._path, TimerCheckpoint(anew, self._version).page())
+        _REBUILD_NOTED()
+        state.log.destroy()
+        state.wheel.create()
+        self._saved = anew
+        return anew
+
+    def close(self) -> None:
+        """Release the files."""
+        self._state.wheel.close()
+        self._state.log.close()
+
+    # Work
+
+    def turn(self) -> float | None:
+        """Let messages enter the wheel and deliver what is due, a batch of each.
+
+        Return the seconds until the next turn has work: 0 if there is more, None if nothing waits.  Raises
+        `StoreError` if the store or the disk takes nothing now.
+        """
+        state = self._state
+        now_slot = state.now_slot_ms()
+        if state.progress.read_ms > now_slot and not self._dequeue.is_amidst:
+            self._step_back(now_slot)
+        before = state.enqueued + state.dequeued
+        # While a slot is delivered that is not over any more, nothing may enter it.
+        if not self._dequeue.is_amidst or state.progress.read_ms < now_slot:
+            self._enqueue.enqueue(_ENQUEUE_MESSAGES)
+        more = self._dequeue.dequeue(_DEQUEUE_MESSAGES)
+        # What rolls has just come to the end of the queue.
+        if more or (self.enqueue_behind and state.enqueued + state.dequeued > before):
+            return 0.0
+        config = state.config
+        if config.timer_stop_enqueue or config.timer_stop_dequeue:
+            return _STOPPED_S
+        if not state.wheel.is_open or state.latest_ms < state.progress.read_ms:
+            return None
+        return max(0, state.now_slot_ms() + state.slot_ms - self._clock.wall_ms()) / 1000
+
+    def _step_back(self, now_slot: int) -> None:
+        """The wall clock is before the slot that would be delivered next."""
+        state = self._state
+        _log.warning("event=clock_stepped_back from=%d to=%d", state.progress.read_ms, now_slot)
+        if state.latest_ms < now_slot:
+            state.advance(replace(state.progress, read_ms=now_slot))
+            return
+        read_ms = state.progress.read_ms
+        state.advance(state.progress.stepped_back(state.log.end, now_slot))
+        # What these hold is delivered, and does not wait.
+        time_ms = state.wheel.next_used(now_slot, read_ms)
+        while time_ms < read_ms:
+            slot = state.wheel.get(time_ms)
+            assert slot is not None
+            state.wheel.put(time_ms, slot.first, slot.last, 0)
+            time_ms = state.wheel.next_used(time_ms + state.slot_ms, read_ms)
+
+    def remove_expired(self) -> None:
+        """Remove files of the timer log whose messages are gone.  Raises `DiskFailed`."""
+        store = self._store
+        oldest = store.entry(TIMER_TOPIC, 0, store.min_offset(TIMER_TOPIC, 0))
+        self._state.log.remove_expired(self._store.wrote_offset if oldest is None else oldest[0])
+
+    # The checkpoint
+
+    def prepare_flush(self) -> TimerFlush | None:
+        """What a flush would write now; None if it is what was written last.  Call `flushed` when it is written."""
+        state = self._state
+        settled = state.unflushed.settle(self._store.flushed_offset)
+        if settled == self._saved:
+            return None
+        self._version.counter += 1
+        self._version.timestamp_ms = self._clock.wall_ms()
+        start = 0 if self._saved is None else self._saved.log_position
+        files = state.log.files_between(start, settled.log_position)
+        checkpoint = TimerCheckpoint(settled, replace(self._version))
+        return TimerFlush(self._store.disk, self._path, state.wheel, files, checkpoint)
+
+    def flushed(self, flush: TimerFlush) -> None:
+        """`flush` is on the disk."""
+        self._saved = flush.checkpoint.progress
+
+    @property
+    def checkpoint(self) -> TimerCheckpoint:
+        """What the file holds, or will hold first."""
+        return TimerCheckpoint(self._saved or self._state.progress, self._version)
+
+    # Figures
+
+    def count_at(self, slot_ms: int) -> int:
+        """How many messages wait in the slot of a time."""
+        slot = self._state.wheel.get(slot_ms)
+        return 0 if slot is None else slot.messages
+
+    @property
+    def waiting(self) -> int:
+        """How many messages are in the wheel."""
+        return max(0, self._state.waiting)
+
+    @property
+    def enqueued(self) -> int:
+        """How many messages were taken from the topic since the start."""
+        return self._state.enqueued
+
+    @property
+    def dequeued(self) -> int:
+        """How many were delivered, or put in again, since the start."""
+        return self._state.dequeued
+
+    @property
+    def queue_offset(self) -> int:
+        """What enters the wheel next."""
+        return self._state.progress.queue_offset
+
+    @property
+    def enqueue_behind(self) -> int:
+        """How many messages have not entered the wheel."""
+        return max(0, self._store.max_offset(TIMER_TOPIC, 0) - self.queue_offset)
+
+    @property
+    def dequeue_behind_ms(self) -> int:
+        """How old the slot is that is delivered next; 0 if nothing waits."""
+        state = self._state
+        if not state.wheel.is_open or state.latest_ms < state.progress.read_ms:
+            return 0
+        return max(0, self._clock.wall_ms() - state.progress.read_ms)
+
+    def count_by_topic_hash(self) -> dict[int, int]:
+        """How many messages wait, by the hash of their real topic, counted in the timer log."""
+        state = self._state
+        read_ms = state.progress.read_ms
+        oldest = state.wheel.oldest_position(read_ms)
+        counts: dict[int, int] = {}
+        if oldest is None:
+            return counts
+        for begin, units in state.log.units(oldest, state.log.end):
+            del begin
+            due = units["write_time"].astype(np.int64) + units["delay"]
+            chosen = units[due >= read_ms]
+            weights = np.where(chosen["magic"] & DELETE, -1, 1)
+            hashes, which = np.unique(chosen["topic_hash"].astype(np.int64), return_inverse=True)
+            for value, count in zip(hashes.tolist(), np.bincount(which, weights).tolist(), strict=True):
+                counts[value] = counts.get(value, 0) + int(count)
+        return counts

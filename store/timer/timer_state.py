@@ -1,0 +1,96 @@
+"""What the two halves of the timer share: the files, how far they have come, and what is counted."""
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from sprocket.common.clock import Clock
+from sprocket.common.errors import DiskFailed, DiskFull, RequestError, StoreBusy, StoreError
+from store.config import StoreConfig
+from store.message_store import MessageStore
+from store.record import PendingMessage, TagsCodes
+from store.timer.timer_config import SLOTS_TOTAL, TIMER_TOPIC
+from store.timer.timer_log import TimerLog
+from store.timer.timer_progress import Progress, ProgressLog
+from store.timer.timer_wheel import TimerWheel
+
+_log = logging.getLogger(__name__)
+
+# Hears that so many messages more, or fewer, wait for a topic.
+OnCount = Callable[[str, int], None]
+
+
+class TimerState:
+    """Lives in the owner thread of the store."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: Clock,
+        on_count: OnCount,
+        barred_topics: Collection[str],
+        slots_total: int = SLOTS_TOTAL,
+    ) -> None:
+        config = store.config
+        root = config.store_path_root_dir
+        self.store = store
+        self.clock = clock
+        self.on_count = on_count
+        # Topics that no message may be delivered to.
+        self.barred_topics = frozenset({*barred_topics, TIMER_TOPIC})
+        self.slot_ms = config.slot_ms
+        self.wheel = TimerWheel(store.disk, root / "timerwheel", self.slot_ms, slots_total)
+        self.log = TimerLog(store.disk, root / "timerlog", config.mapped_file_size_timer_log)
+        self.tags_codes = TagsCodes(config.message_delay_level)
+        self.progress = Progress()
+        self.unflushed = ProgressLog(self.progress)
+        # The latest slot in use.
+        self.latest_ms = 0
+        # Messages in the wheel.
+        self.waiting = 0
+        self.enqueued = 0
+        self.dequeued = 0
+
+    @property
+    def config(self) -> StoreConfig:
+        """The configuration as it is now."""
+        return self.store.config
+
+    def now_slot_ms(self) -> int:
+        """The slot of now; slots before it are over, and due."""
+        return self.clock.wall_ms() // self.slot_ms * self.slot_ms
+
+    def advance(self, progress: Progress) -> None:
+        """Go on from `progress`, which may be written down once what is in the CommitLog now is flushed."""
+        if progress.rebuild_until and progress.queue_offset >= progress.rebuild_until:
+            progress = replace(progress, rebuild_until=0)
+        self.progress = progress
+        self.unflushed.note(self.store.wrote_offset, replace(progress, log_position=self.log.end))
+
+    def append(self, messages: list[PendingMessage]) -> None:
+        """Append what is due.  Raises `StoreError` if the store takes nothing now; then nothing is appended.
+
+        A message that it will never take is dropped, as in the reference.
+        """
+        if not messages:
+            return
+        try:
+            self.store.append(messages)
+        except RequestError as error:
+            self._append_singly(messages, error)
+        except (DiskFull, StoreBusy, DiskFailed):
+            raise
+        except StoreError as error:
+            if not self.config.timer_skip_unknown_error:
+                raise
+            _log.error("event=timed_messages_dropped count=%d reason=%r", len(messages), str(error))
+
+    def _append_singly(self, messages: list[PendingMessage], error: RequestError) -> None:
+        """One of them is over a limit that has changed since it was sent; the others must not wait for it."""
+        if len(messages) == 1:
+            _log.error("event=timed_message_dropped topic=%s reason=%r", messages[0].topic, error.remark)
+            return
+        # Halves: the store takes all or none.
+        middle = len(messages) // 2
+        self.append(messages[:middle])
+        self.append(messages[middle:])

@@ -1,0 +1,183 @@
+"""The wheel: for each slot of time where its messages begin and end in the timer log.
+
+The file is a ring of ``2 * slots_total`` slots of 32 bytes.  A slot tells by its own time whether it is in use: slots
+of times that are past are never cleared, they are taken over.
+Source: RocketMQ 5.3.3, `TimerWheel`, `Slot`.
+"""
+
+import struct
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from store.disk import Disk, DiskFile
+from store.layout import TIMER_SLOT_DTYPE
+from store.timer.timer_config import SLOTS_TOTAL
+
+SLOT_BYTES: Final = TIMER_SLOT_DTYPE.itemsize
+_SLOT: Final = struct.Struct(">qqqii")
+_TIME: Final = struct.Struct(">q")
+# Slots that are looked through at once.
+_SCAN: Final = 4096
+
+
+class Slot(NamedTuple):
+    """A slot in use: positions in the timer log of its oldest and newest unit, and how many messages it holds."""
+
+    first: int
+    last: int
+    messages: int
+
+
+class TimerWheel:
+    """The slots.  A time of the methods is that at which a slot begins, in ms, a multiple of `slot_ms`."""
+
+    def __init__(self, disk: Disk, path: Path, slot_ms: int, slots_total: int = SLOTS_TOTAL) -> None:
+        self._disk = disk
+        self.path = path
+        self.slot_ms = slot_ms
+        self.ring_slots = slots_total * 2
+        self.size_bytes = self.ring_slots * SLOT_BYTES
+        self._file: DiskFile | None = None
+        self._view = memoryview(b"")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a file."""
+        return self._file is not None
+
+    def open(self) -> bool:
+        """Open the file; False if there is none of the right size.  Raises `DiskFailed`."""
+        if self._disk.size(self.path) != self.size_bytes:
+            return False
+        self._hold(self._disk.open(self.path, preallocate=False))
+        return True
+
+    def create(self) -> None:
+        """Make the file, all slots free, in place of one that is there.  Raises `DiskFull` or `DiskFailed`."""
+        self.close()
+        self._hold(self._disk.create(self.path, self.size_bytes, preallocate=False))
+
+    def _hold(self, file: DiskFile) -> None:
+        self._file = file
+        self._view = file.view
+
+    def sync(self) -> None:
+        """Return when every slot is on the disk.  Raises `DiskFailed`.  May run in any thread."""
+        if self._file is not None:
+            self._file.sync()
+
+    def close(self) -> None:
+        """Release the file; a wheel without one has no slots."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # One slot
+
+    def _position(self, number: int) -> int:
+        return number % self.ring_slots * SLOT_BYTES
+
+    def get(self, time_ms: int) -> Slot | None:
+        """The slot of a time; None if nothing was ever put there."""
+        if self._file is None:
+            return None
+        number = time_ms // self.slot_ms
+        time, first, last, count, _ = _SLOT.unpack_from(self._view, self._position(number))
+        return Slot(first, last, count) if time == number else None
+
+    def occupant_ms(self, time_ms: int) -> int:
+        """The time whose slot lies where that of `time_ms` does; it may be that one, or past; 0 for none."""
+        if self._file is None:
+            return 0
+        time: int = _TIME.unpack_from(self._view, self._position(time_ms // self.slot_ms))[0]
+        return time * self.slot_ms
+
+    def put(self, time_ms: int, first: int, last: int, count: int) -> None:
+        """Set a slot.  Raises `DiskFull` or `DiskFailed`."""
+        assert self._file is not None
+        number = time_ms // self.slot_ms
+        self._file.write(self._position(number), _SLOT.pack(number, first, last, count, 0))
+
+    def read_raw(self, time_ms: int) -> bytes:
+        """The bytes where the slot of a time lies."""
+        position = self._position(time_ms // self.slot_ms)
+        return bytes(self._view[position : position + SLOT_BYTES])
+
+    def write_raw(self, time_ms: int, content: bytes) -> None:
+        """Put back what `read_raw` gave.  Raises `DiskFull` or `DiskFailed`."""
+        assert self._file is not None
+        self._file.write(self._position(time_ms // self.slot_ms), content)
+
+    # Many slots
+
+    def _slots(self) -> npt.NDArray[np.void]:
+        return np.frombuffer(self._view, TIMER_SLOT_DTYPE)
+
+    def next_used(self, from_ms: int, to_ms: int) -> int:
+        """Time of the first slot in use from `from_ms` to before `to_ms`; `to_ms` if there is none."""
+        if self._file is None:
+            return to_ms
+        number, end = from_ms // self.slot_ms, to_ms // self.slot_ms
+        times = self._slots()["time"]
+        if end - number > self.ring_slots:
+            used = times[(times >= max(1, number)) & (times < end)]
+            return int(used.min()) * self.slot_ms if len(used) else to_ms
+        while number < end:
+            begin = number % self.ring_slots
+            count = min(end - number, self.ring_slots - begin, _SCAN)
+            used = np.flatnonzero(times[begin : begin + count] == np.arange(number, number + count))
+            if len(used):
+                return (number + int(used[0])) * self.slot_ms
+            number += count
+        return to_ms
+
+    def _pending(self, from_ms: int) -> npt.NDArray[np.void]:
+        """The slots of times from `from_ms` on."""
+        slots = self._slots()
+        return slots[slots["time"] >= max(1, from_ms // self.slot_ms)]
+
+    def count_from(self, from_ms: int) -> int:
+        """How many messages the slots from `from_ms` on hold (`getAllNum`)."""
+        if self._file is None:
+            return 0
+        return int(self._pending(from_ms)["count"].sum())
+
+    def latest_ms(self) -> int:
+        """The latest time of any slot that was ever put; 0 for none."""
+        if self._file is None:
+            return 0
+        return int(self._slots()["time"].max()) * self.slot_ms
+
+    def earliest_ms(self) -> int | None:
+        """The earliest time of a slot in use, delivered or not; None if there is none."""
+        if self._file is None:
+            return None
+        times = self._pending(0)["time"]
+        return int(times.min()) * self.slot_ms if len(times) else None
+
+    def oldest_position(self, from_ms: int) -> int | None:
+        """Position of the oldest unit of the slots from `from_ms` on; None if they are all free."""
+        if self._file is None:
+            return None
+        pending = self._pending(from_ms)
+        return int(pending["first_position"].min()) if len(pending) else None
+
+    def reaching(self, from_ms: int, position: int) -> dict[int, Slot]:
+        """The slots from `from_ms` on whose newest unit is at `position` or behind it, by time (`checkPhyPos`)."""
+        if self._file is None:
+            return {}
+        pending = self._pending(from_ms)
+        chosen = pending[pending["last_position"] >= position]
+        return {
+            int(slot["time"]) * self.slot_ms: Slot(
+                int(slot["first_position"]), int(slot["last_position"]), int(slot["count"])
+            )
+            for slot in chosen
+        }
+
+    def free(self, time_ms: int) -> None:
+        """Let a slot hold nothing.  Raises `DiskFull` or `DiskFailed`."""
+        self.write_raw(time_ms, bytes(SLOT_BYTES))
