@@ -117,3 +117,16 @@ def test_messages_are_found_by_key_id_and_offset(admin: Admin, cluster: Cluster,
     where = ("-b", cluster.brokers[0].name, "-i", "0", "-o", "0", "-f", "UTF-8")
     assert "OffsetID:" in admin("queryMsgByOffset", "-t", topic, *where)
     assert admin("printMsg", "-t", topic).count("MSGID:") == 30
+
+
+def test_set_consume_mode(admin: Admin, cluster: Cluster, consumed: tuple[str, str]) -> None:
+    topic, group = consumed
+    address = cluster.brokers[0].address
+    said = admin("setConsumeMode", "-b", address, "-t", topic, "-g", group, "-m", "POP", "-q", "2")
+    assert f"set consume mode to {address} success." in said
+    assert f"topic[{topic}] group[{group}] consume mode[POP] popShareQueueNum[2]" in said
+    modes = wire.invoke(address, wire.GET_ALL_MESSAGE_REQUEST_MODE).body.decode()
+    assert f'"{group}":{{' in modes
+    assert '"mode":"POP"' in modes
+    assert "set consume mode to" in admin("setConsumeMode", "-c", CLUSTER_NAME, "-t", topic, "-g", group, "-m", "PULL")
+    assert '"mode":"PULL"' in wire.invoke(address, wire.GET_ALL_MESSAGE_REQUEST_MODE).body.decode()
