@@ -1,0 +1,73 @@
+"""The programs of docs/client.md run as they stand there."""
+
+import asyncio
+import re
+import textwrap
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import sprocket
+from sprocket import ConsumeFrom, Message, Producer, ReceivedMessage
+from sprocket.testing import Broker
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def snippet(words: str) -> str:
+    (found,) = [text for text in SNIPPETS if words in text]
+    return found
+
+
+async def run(code: str, **names: object) -> dict[str, object]:
+    """Run `code`, which may await, with `names`; its own names are returned."""
+    space: dict[str, object] = {name: getattr(sprocket, name) for name in sprocket.__all__} | {"asyncio": asyncio}
+    source = "from datetime import datetime, timedelta\nasync def program():\n"
+    source += textwrap.indent(code, "    ") + "\n    return locals()\n"
+    exec(compile(source, "docs/client.md", "exec"), space | names, space)
+    return await space["program"]()  # type: ignore[operator, no-any-return]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> "AsyncIterator[Broker]":
+    with Broker(tmp_path_factory.mktemp("pages"), properties={"recallMessageEnable": "true"}) as running:
+        for topic in ("Flights", "Jobs", "Readings", "Reminders", "Invoices"):
+            running.create_topic(topic)
+        yield running  # type: ignore[misc]
+
+
+def test_every_snippet_compiles() -> None:
+    assert len(SNIPPETS) >= 8
+    for text in SNIPPETS:
+        compile("async def program():\n" + textwrap.indent(text, "    "), "docs/client.md", "exec")
+
+
+async def test_auto_batch(broker: Broker) -> None:
+    made = await run(snippet("auto_batch=True"), namesrv=broker.namesrv)
+    assert len(made["results"]) == 100  # type: ignore[arg-type]
+
+
+async def test_deduplication(broker: Broker) -> None:
+    seen: list[bytes] = []
+    async with Producer("g", broker.namesrv) as producer:
+        await producer.send(Message("Invoices", b"...", unique_key="invoice-4711"), sharding_key="invoice-4711")
+        consumer = sprocket.Consumer("invoices", ["Invoices"], broker.namesrv, consume_from=ConsumeFrom.FIRST)
+        async with consumer:
+
+            def handler(message: ReceivedMessage) -> None:
+                seen.append(message.body)
+
+            program = run(snippet("Deduplicator()"), producer=producer, consumer=consumer, handler=handler)
+            task = asyncio.create_task(program)
+            while sum(consumer.committed("Invoices").values()) < 2:
+                await asyncio.sleep(0.02)
+        await task
+    assert seen == [b"..."]
+
+
+async def test_without_an_event_loop(broker: Broker) -> None:
+    code = snippet("with sync.Producer")
+    made = await asyncio.to_thread(lambda: exec(code, space := {"namesrv": broker.namesrv}) or space)
+    assert "Flights" in made["topics"]
