@@ -150,6 +150,22 @@ _REST: Final = """
 What the broker knows: `topics.json`, `subscriptionGroup.json`, `consumerOffset.json`, `delayOffset.json` and
 others, in the JSON of fastjson: keys that are numbers stand without quotes. The version before is kept as `.bak`.
 
+`consumerOrderInfo.json` holds, for each `topic@group` and queue that is popped in order, the last pop: `popTime` and
+`i` (invisible time), ms; `o`, the queue offset of its first message and the distances of the others from it; `cm`,
+bit i of which says that the i-th is acknowledged; `ot`, queue offset to the time at which that message comes free,
+where it was changed; `oc`, queue offset to how often it was handed out before; `l`, when that was; `a`, the attempt's
+id.
+
+## The revive topic
+
+`rmq_sys_REVIVE_LOG_<cluster>` is a topic like others, of 8 queues. Its messages come through the timer wheel. The tag
+says what the body, JSON, is: `ck` what one pop took from one queue, due a second before it comes again; `ack` one
+message of a pop, `bAck` several, due when they would. `t` topic, `c` group, `q` queue, `so` first offset, `pt` pop
+time and `bn` broker name are the same in all three and bring them together. A checkpoint has besides: `it` invisible
+time, `n` how many messages, `d` their distances from `so`, `bm` bits of those that are acknowledged, `rp` how often
+it was written again. An acknowledgement has `ao`, the offset, or `aol`, several. The group CID_RMQ_SYS_REVIVE_GROUP
+commits, other than all other groups, the last offset that is done with, not the next.
+
 ## Sprocket's own files
 
 `queuelist`, `flushed`, `deletedtopics` and `truncate` begin with a head of {head} bytes:
