@@ -84,18 +84,36 @@ class CommitLog:
         """
         try:
             for offset, content in chunks:
-                if self._file_start <= offset < self._file_end and self._file is not None:
-                    self._file.write(offset - self._file_start, content)
-                else:
-                    _BETWEEN_CHUNKS()
-                    file, position = self._writable(offset)
-                    file.write(position, content)
+                self.write_at(offset, content)
         except DiskFailed:
             raise
         except StoreError as error:
             self.erase(chunks, error)
             raise
         self.wrote_offset = end_offset
+
+    def write_at(self, offset: int, content: bytes | memoryview) -> None:
+        """Write bytes that do not cross a segment's end; the log ends where it ended.
+
+        Raises `DiskFull` or `DiskFailed`; what stands at `offset` is then unknown.
+        """
+        if self._file_start <= offset < self._file_end and self._file is not None:
+            self._file.write(offset - self._file_start, content)
+        else:
+            _BETWEEN_CHUNKS()
+            file, position = self._writable(offset)
+            file.write(position, content)
+
+    def begin_at(self, offset: int) -> None:
+        """Let an empty log begin at `offset`, which begins a segment.  Raises `StoreError` for any other offset."""
+        if self._files.files or offset % self.segment_bytes:
+            raise StoreError(f"a log of segments of {self.segment_bytes} bytes cannot begin at {offset}")
+        self._files.first_offset = self.wrote_offset = offset
+
+    def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
+        """At most `most_bytes` bytes of one segment from `offset` on; None if the log has none there."""
+        end = min(offset + most_bytes, self.wrote_offset, self.segment_end(offset))
+        return self.slice_at(offset, end - offset)
 
     def erase(self, chunks: list[tuple[int, bytes]], cause: StoreError) -> None:
         """Zero what was written of `chunks`, so that a later recovery cannot take it for records."""

@@ -61,6 +61,8 @@ class Redispatch:
         # Of batches in hand, for each record: topic number and queue id, queue offset, physical offset, size, tag.
         self._held: list[tuple[Integers, ...]] = []
         self._held_records = 0
+        # Every queue that got an entry, with its next offset before that.
+        self._firsts: dict[LogicQueue, int] = {}
 
     def add(self, record: Record) -> None:
         """Make the entry of one record."""
@@ -188,10 +190,25 @@ class Redispatch:
     def finish(self) -> None:
         """Write what is left and let consumers see all."""
         self._release()
+        self._firsts.clear()
         for queue in self._table:
             if queue.pending:
                 queue.write_pending()
             queue.max_offset = queue.next_offset
+
+    def touched(self) -> list[tuple[LogicQueue, int]]:
+        """Write what is left, and show it to nobody: the queues that got entries, each with its first new offset."""
+        self._release()
+        for queue in self._firsts:
+            if queue.pending:
+                queue.write_pending()
+        return list(self._firsts.items())
+
+    def take_back(self) -> None:
+        """Let all queues end where they ended before."""
+        self._held.clear()
+        for queue, first in self._firsts.items():
+            queue.take_back(first)
 
     def _codes(self, batch: RecordBatch) -> Integers:
         """The tags code of each record."""
@@ -220,10 +237,12 @@ class Redispatch:
 
     def _queue(self, topic: str, queue_id: int, physical_offset: int) -> LogicQueue | None:
         try:
-            return self._table.get_or_create(topic, queue_id)
+            queue = self._table.get_or_create(topic, queue_id)
         except RequestError as error:
             _log.warning("physical_offset=%d action=not-dispatched reason=%r", physical_offset, str(error))
             return None
+        self._firsts.setdefault(queue, queue.next_offset)
+        return queue
 
     def _put(
         self,

@@ -1,0 +1,130 @@
+"""The log as a replica fills it: with the master's bytes, as they come.
+
+A piece of the master's log may end in the middle of a record.  The bytes go into the segment at once; the log ends
+behind the last whole record, and what lies there is checked, enters the ConsumeQueues and is shown like what is sent.
+Source: RocketMQ 5.3.3, `DefaultMessageStore.appendToCommitLog`, `ReputMessageService`; unlike there a record is
+checked before it counts, and nothing of a record that is not whole is part of the log.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from sprocket.common.errors import CorruptRecord, DiskFailed, StoreError
+from store.appender import Batch
+from store.chunk_scan import ChunkScan
+from store.commit_log import CommitLog
+from store.confirmation import Confirmation
+from store.consume_queue_table import ConsumeQueueTable
+from store.record import Record, TagsCodes
+from store.recovery.redispatch import Redispatch
+
+_log = logging.getLogger(__name__)
+# Why a walk over what a master has sent may stop: the rest has not come yet.
+_UNFINISHED: Final = frozenset({"record leaves the log", "no room for a blank", "end of the last segment"})
+
+
+class ReplicaLog:
+    """Takes pieces of the master's log.  Lives in the owner thread of its store, which appends nothing itself.
+
+    `check` raises what a store that has failed raises.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        table: ConsumeQueueTable,
+        tags_codes: TagsCodes,
+        confirmation: Confirmation,
+        check: Callable[[], None],
+    ) -> None:
+        self._log = log
+        self._table = table
+        self._tags_codes = tags_codes
+        self._confirmation = confirmation
+        self._check = check
+        self.received_offset = log.wrote_offset  # where the next piece begins
+
+    @property
+    def end_offset(self) -> int:
+        """One past the last whole record."""
+        return self._log.wrote_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """What of it is on the disk."""
+        return self._confirmation.flushed_offset
+
+    def restart(self) -> int:
+        """Forget a record that has not come whole: the connection has ended.  Where the master is to go on."""
+        self.received_offset = self._log.wrote_offset
+        return self.received_offset
+
+    def append(self, from_offset: int, pieces: Sequence[memoryview]) -> None:
+        """Take bytes that begin at `received_offset`, or at any segment's begin if the log is empty.
+
+        Raises `StoreError` for a piece that does not follow, `CorruptRecord` for what is no record, `DiskFull` or
+        `DiskFailed`; the log ends where it ended before, and the master has to begin there again.
+        """
+        self._check()
+        if not self.received_offset and not self._log.wrote_offset and from_offset:
+            self._log.begin_at(from_offset)
+            self._confirmation.begin(0)
+            self.received_offset = from_offset
+        if from_offset != self.received_offset:
+            raise StoreError(f"a piece of the log begins at {from_offset}, expected is {self.received_offset}")
+        before = self._log.wrote_offset
+        try:
+            self._take(from_offset, pieces)
+        except StoreError as error:
+            self.received_offset = before
+            if isinstance(error, DiskFailed):
+                self._confirmation.fail(error)
+            raise
+
+    def _take(self, from_offset: int, pieces: Sequence[memoryview]) -> None:
+        log = self._log
+        before, received = log.wrote_offset, from_offset
+        for piece in pieces:
+            for start, content in self._within_segments(received, piece):
+                log.write_at(start, content)
+            received += len(piece)
+        # The walk sees what the log says that it holds.
+        log.wrote_offset = received
+        batch = Batch(self._confirmation.last_store_timestamp)
+        dispatch = Redispatch(self._table, self._tags_codes, is_whole=True)
+        try:
+            batch.end_offset = self._dispatch(dispatch, batch, before, received)
+            batch.touched = dispatch.touched()
+        except BaseException:
+            dispatch.take_back()
+            log.wrote_offset = before
+            raise
+        log.wrote_offset, self.received_offset = batch.end_offset, received
+        batch.size_bytes = batch.end_offset - before
+        if batch.size_bytes:
+            self._confirmation.appended(batch)
+
+    def _within_segments(self, offset: int, content: memoryview) -> list[tuple[int, memoryview]]:
+        room = self._log.segment_end(offset) - offset
+        if len(content) <= room:
+            return [(offset, content)]
+        return [(offset, content[:room]), *self._within_segments(offset + room, content[room:])]
+
+    def _dispatch(self, dispatch: Redispatch, batch: Batch, start: int, received: int) -> int:
+        """Let whole records from `start` on enter the queues; the end of the last, blanks behind it included."""
+        scan = ChunkScan(self._log, start, check_crc=True)
+        end = start
+        for found in scan:
+            if isinstance(found, Record):
+                dispatch.add(found)
+                end = found.physical_offset + found.size_bytes
+                batch.store_timestamp = found.store_timestamp
+            else:
+                dispatch.add_batch(found)
+                end = found.end_offset
+                batch.store_timestamp = found.store_timestamp(len(found) - 1)
+        if scan.reason not in _UNFINISHED:
+            raise CorruptRecord(scan.end_offset, f"what the master sent is no record: {scan.reason}")
+        # A blank counts once all of its segment is there.
+        return scan.end_offset if scan.end_offset <= received else end

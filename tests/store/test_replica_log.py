@@ -1,0 +1,162 @@
+"""A replica's log: whatever pieces the master's bytes come in, the stores end alike."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sprocket.common.errors import CorruptRecord, DiskFull, StoreError
+from store.message_store import MessageStore
+from store.replica_log import ReplicaLog
+from tests.store.reading import read_queue
+from tests.store.rig import FaultyDisk, Stores, message
+
+QUEUES = [("Orders", 0), ("Orders", 3), ("Bills", 0)]
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[MessageStore]:
+    """Three segments of messages of several sizes."""
+    stores = Stores(tmp_path / "master")
+    store = stores.open()
+    choose = random.Random(5)
+    for number in range(120):
+        topic, queue_id = choose.choice(QUEUES)
+        store.append([message(topic, queue_id, body=choose.randbytes(choose.randrange(1, 600)), tag=f"t{number % 3}")])
+    yield store
+    store.shutdown()
+
+
+@pytest.fixture
+def replicas(tmp_path: Path) -> Stores:
+    return Stores(tmp_path / "replica")
+
+
+def replica_of(store: MessageStore) -> ReplicaLog:
+    return store.replica()
+
+
+def pieces_of(master: MessageStore, start: int, choose: random.Random, most: int = 900) -> Iterator[memoryview]:
+    while (piece := master.piece_at(start, choose.randrange(1, most))) is not None:
+        yield piece
+        start += len(piece)
+
+
+def log_bytes(store: MessageStore) -> bytes:
+    log = store._commit_log
+    pieces, at = [], log.min_offset
+    while (piece := log.piece_at(at, 1 << 30)) is not None:
+        pieces.append(bytes(piece))
+        at += len(piece)
+    return b"".join(pieces)
+
+
+def contents(store: MessageStore) -> dict[tuple[str, int], list[tuple[int, int, bytes]]]:
+    return {
+        (topic, queue_id): [
+            (one.queue_offset, one.physical_offset, bytes(one.body)) for one in read_queue(store, topic, queue_id)
+        ]
+        for topic, queue_id in QUEUES
+    }
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_pieces_of_any_size_give_the_same_log_and_queues(master: MessageStore, replicas: Stores, seed: int) -> None:
+    store, choose = replicas.open(), random.Random(seed)
+    replica = replica_of(store)
+    arrived: list[tuple[str, int, int, int]] = []
+    store.on_arrival.append(lambda *arrival: arrived.append(arrival))
+    for piece in pieces_of(master, 0, choose):
+        before = replica.end_offset
+        replica.append(replica.received_offset, [piece])
+        assert before <= replica.end_offset <= replica.received_offset
+    assert replica.end_offset == master.wrote_offset
+    assert log_bytes(store) == log_bytes(master)
+    assert contents(store) == contents(master)
+    for topic, queue_id in QUEUES:
+        counted = [(first, end) for name, number, end, first in arrived if (name, number) == (topic, queue_id)]
+        assert [first for first, _ in counted] == [0, *(end for _, end in counted[:-1])]
+        assert counted[-1][1] == master.max_offset(topic, queue_id)
+
+
+def test_several_pieces_are_one_batch(master: MessageStore, replicas: Stores) -> None:
+    store = replicas.open()
+    arrivals: list[object] = []
+    store.on_arrival.append(lambda *arrival: arrivals.append(arrival))
+    replica_of(store).append(0, list(pieces_of(master, 0, random.Random(1))))
+    assert len(arrivals) == len(QUEUES)
+    assert contents(store) == contents(master)
+
+
+def test_a_replica_may_begin_with_a_later_segment(master: MessageStore, replicas: Stores) -> None:
+    store = replicas.open()
+    replica = replica_of(store)
+    start = 16 * 1024
+    replica.append(start, list(pieces_of(master, start, random.Random(1))))
+    assert log_bytes(store) == log_bytes(master)[start:]
+    for topic, queue_id in QUEUES:
+        behind = [one for one in contents(master)[topic, queue_id] if one[1] >= start]
+        assert contents(store)[topic, queue_id] == behind
+    with pytest.raises(StoreError, match="cannot begin at 5"):
+        replica_of(Stores(replicas.root.parent / "other").open()).append(5, [memoryview(b"x")])
+
+
+def test_after_a_crash_or_a_lost_connection_the_master_goes_on_behind_the_last_whole_record(
+    master: MessageStore, replicas: Stores
+) -> None:
+    store, choose = replicas.open(), random.Random(3)
+    replica = replica_of(store)
+    for turn in range(30):
+        for piece in list(pieces_of(master, replica.restart(), choose, 2000))[: choose.randrange(1, 6)]:
+            replica.append(replica.received_offset, [piece])
+        if turn % 3 == 2:
+            replicas.crash(store)
+            store = replicas.open()
+            replica = replica_of(store)
+    replica.restart()
+    replica.append(replica.received_offset, list(pieces_of(master, replica.end_offset, choose)))
+    assert log_bytes(store) == log_bytes(master)
+    assert contents(store) == contents(master)
+
+
+def test_what_does_not_follow_is_refused(master: MessageStore, replicas: Stores) -> None:
+    replica = replica_of(replicas.open())
+    replica.append(0, [memoryview(bytes(log_bytes(master)[:500]))])
+    with pytest.raises(StoreError, match="expected is 500"):
+        replica.append(499, [memoryview(b"x")])
+
+
+@pytest.mark.parametrize("place", [5, 40, 90])
+def test_a_record_that_was_damaged_on_its_way_is_not_taken(master: MessageStore, replicas: Stores, place: int) -> None:
+    store = replicas.open()
+    replica = replica_of(store)
+    good = log_bytes(master)[:9000]
+    first = int.from_bytes(good[:4], "big")
+    bad = bytearray(good)
+    bad[first + place] ^= 0x10
+    with pytest.raises(CorruptRecord):
+        replica.append(0, [memoryview(bytes(bad))])
+    assert (replica.end_offset, replica.received_offset) == (0, 0)
+    assert contents(store) == {queue: [] for queue in QUEUES}
+    replica.append(0, [memoryview(good)])
+    assert replica.end_offset > 8000
+    replica.append(9000, [memoryview(log_bytes(master)[9000:])])
+    assert contents(store) == contents(master)
+
+
+@pytest.mark.parametrize("part", ["commitlog", "consumequeue"])
+def test_a_full_disk_leaves_the_replica_as_it_was(master: MessageStore, replicas: Stores, part: str) -> None:
+    disk = replicas.disk = FaultyDisk()
+    store = replicas.open()
+    replica = replica_of(store)
+    data = log_bytes(master)
+    replica.append(0, [memoryview(data[:5000])])
+    before, seen = replica.restart(), contents(store)
+    disk.write_fault = lambda path: part in str(path)
+    with pytest.raises(DiskFull):
+        replica.append(before, [memoryview(data[before:12_000])])
+    assert (replica.end_offset, contents(store)) == (before, seen)
+    disk.write_fault = None
+    replica.append(before, [memoryview(data[before:])])
+    assert contents(store) == contents(master)
