@@ -273,3 +273,20 @@ async def test_misuse_is_told() -> None:
         Consumer("g", ["T"])
     with pytest.raises(ClientClosed, match="async with"):
         await anext(Consumer("g", ["T"], "127.0.0.1:1"))
+
+
+async def test_receive_gives_what_is_there_and_waits_no_longer_than_told(shared_broker: Broker, topic: str) -> None:
+    await send(shared_broker, topic, 40)
+    async with reader(shared_broker, topic) as consumer:
+        taken: list[ReceivedMessage] = []
+        while len(taken) < 40:
+            part = await consumer.receive(8)
+            assert 0 < len(part) <= 8
+            assert len({message.queue for message in part}) == 1
+            taken += part
+        assert await consumer.receive(8, wait_s=0.05) == []
+        waiting = asyncio.create_task(consumer.receive())
+        await asyncio.sleep(0)
+    assert await waiting == []
+    assert consumer.is_closed
+    assert numbers(taken) == list(range(40))
