@@ -86,7 +86,7 @@ def pretty(value: object) -> bytes:
     """`value` as fastjson's pretty format has it: tabs, fields in alphabetical order, nulls left out.
 
     A map whose keys are numbers stands on one line but for its closing brace, and a set stands on one line
-    entirely: that is how fastjson does it.
+    entirely: that is how fastjson does it.  A Java array, or a set of objects, is a tuple here.
     """
     pieces: list[bytes] = []
     _write(value, b"\n", pieces)
@@ -100,8 +100,10 @@ def _write(value: object, line: bytes, pieces: list[bytes]) -> None:
         _write_members(dict(sorted(members.items())), line, pieces)
     elif isinstance(value, Mapping):
         _write_members(value, line, pieces)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list):
         _write_items(value, line, pieces)
+    elif isinstance(value, tuple):
+        _write_row(value, line, pieces)
     else:
         pieces.append(dumps(value))
 
@@ -120,7 +122,16 @@ def _write_members(members: Mapping[str | int, object], line: bytes, pieces: lis
     pieces.append(line + b"}" if separator else b"}")
 
 
-def _write_items(items: list[object] | tuple[object, ...], line: bytes, pieces: list[bytes]) -> None:
+def _write_row(items: tuple[object, ...], line: bytes, pieces: list[bytes]) -> None:
+    pieces.append(b"[")
+    for index, item in enumerate(items):
+        if index:
+            pieces.append(b",")
+        _write(item, line, pieces)
+    pieces.append(b"]")
+
+
+def _write_items(items: list[object], line: bytes, pieces: list[bytes]) -> None:
     inner = line + b"\t"
     pieces.append(b"[")
     for index, item in enumerate(items):

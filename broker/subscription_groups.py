@@ -112,7 +112,7 @@ class SubscriptionGroups:
         for config in configs:
             if config.attributes:
                 keys = ", ".join(key[1:] for key in config.attributes)
-                raise RequestError(ResponseCode.INVALID_PARAMETER, f"unsupported key: {keys}")
+                raise RequestError(ResponseCode.SYSTEM_ERROR, f"unsupported key: {keys}")
             after = copy(config)
             existing = self.by_name.get(config.group_name)
             after.attributes = dict(existing.attributes) if existing is not None else {}

@@ -28,7 +28,7 @@ _DELAYS_MS = (
 class CustomizedRetryPolicy(msgspec.Struct, rename="camel"):
     """Delays given one by one, by default those of messageDelayLevel; ms."""
 
-    next: list[int] = msgspec.field(default_factory=lambda: list(_DELAYS_MS))
+    next: tuple[int, ...] = _DELAYS_MS
 
 
 class GroupRetryPolicy(msgspec.Struct, rename="camel"):
@@ -64,7 +64,7 @@ class SubscriptionGroupConfig(msgspec.Struct, rename="camel"):
     notify_consumer_ids_changed_enable: bool = True
     group_sys_flag: int = 0
     consume_timeout_minute: int = 15
-    subscription_data_set: list[SimpleSubscriptionData] | None = None
+    subscription_data_set: tuple[SimpleSubscriptionData, ...] | None = None
     attributes: dict[str, str] = {}
 
 

@@ -15,7 +15,9 @@ DATA = Path(__file__).parent / "data"
 FILES = {
     "topics.json": TopicConfigTable,
     "subscriptionGroup.json": SubscriptionGroupTable,
+    "subscriptionGroupPolicies.json": SubscriptionGroupTable,
     "consumerOffset.json": ConsumerOffsetTable,
+    "lmqConsumerOffset.json": ConsumerOffsetTable,
     "delayOffset.json": DelayOffsetTable,
 }
 

@@ -2,11 +2,16 @@
 
 from itertools import pairwise
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from store.consume_queue import BLANK_SIZE
+from store.layout import CONSUME_QUEUE_DTYPE
 from store.message_store import Boundary
+from store.time_search import offset_by_time
 from tests.store.rig import Stores, message
 
 
@@ -61,6 +66,61 @@ def test_the_answer_stands_between_older_and_newer(
             assert upper == max(0, sum(t <= time for t in times) - 1)
     finally:
         stores.close_all()
+
+
+class _Queue:
+    """A queue whose unit k has the time ``times[k]``; None is a blank, -1 a message that the log has given up."""
+
+    def __init__(self, times: list[int | None]) -> None:
+        entries = [(0, BLANK_SIZE, 0) if time is None else (at, 1, 0) for at, time in enumerate(times)]
+        self._entries = np.array(entries, CONSUME_QUEUE_DTYPE)
+        self.times = times
+
+    def visible_units(self) -> tuple[int, int]:
+        return 0, len(self.times)
+
+    def offset_of(self, unit: int) -> int:
+        return unit
+
+    def unit(self, unit: int) -> tuple[int, int, int]:
+        return self._entries[unit].item()  # type: ignore[no-any-return]
+
+    def entries(self, unit: int, count: int) -> npt.NDArray[np.void]:
+        return self._entries[unit : unit + count]
+
+    def store_time_at(self, physical_offset: int, size: int) -> int:
+        time = self.times[physical_offset]
+        assert time is not None
+        return time
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    gone=st.integers(0, 5),
+    steps=st.lists(st.one_of(st.none(), st.integers(0, 3)), max_size=60),
+    time=st.integers(0, 60),
+    upper=st.booleans(),
+)
+def test_the_answer_is_that_of_a_linear_search_whatever_is_missing(
+    gone: int, steps: list[int | None], time: int, upper: bool
+) -> None:
+    now, times = 1, [-1] * gone
+    for step in steps:
+        now += step or 0
+        times.append(None if step is None else now)  # type: ignore[arg-type]
+    queue = _Queue(times)  # type: ignore[arg-type]
+    found = offset_by_time(queue, queue, time, Boundary.UPPER if upper else Boundary.LOWER)  # type: ignore[arg-type]
+    there = [(offset, at) for offset, at in enumerate(times) if at is not None]
+    if upper:
+        # The last that is not newer: nothing but blanks between it and the answer.
+        wanted = max((offset for offset, at in there if at <= time), default=0)
+        assert all(times[offset] is None for offset in range(wanted + 1, found + 1))
+        assert found >= wanted
+    else:
+        # The first that is not older: a consumer that begins at the answer reads it first.
+        wanted = min((offset for offset, at in there if at >= time), default=len(times))
+        assert found <= wanted
+        assert all(times[offset] is None for offset in range(found, wanted))
 
 
 def test_messages_that_expired_are_older_than_any_time(stores: Stores) -> None:
