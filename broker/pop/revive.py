@@ -18,8 +18,7 @@ from store.timer.timer_config import TIMER_TOPIC
 
 logger = logging.getLogger(__name__)
 
-# Records that one turn of the loop reads from a queue, and messages that it revives, so that others are served in
-# between.
+# Records that one turn of the loop reads, and messages that it revives, before others are served; it may be twice that.
 _TURN_RECORDS: Final = 256
 _RETRY_S: Final = 1.0
 # How often it is looked whether the disk is sure of what is done with.
@@ -53,6 +52,7 @@ class ReviveService(Service):
         self.timer: TimerProgress | None = None
         self.on_revived: list[RevivedListener] = []
         self.queues: list[ReviveQueue] = []
+        self._next = 0  # whose turn it is
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._is_running = False
@@ -142,18 +142,28 @@ class ReviveService(Service):
             self._wake_in(wait_s)
 
     def turn(self) -> float | None:
-        """Let each queue do some work; seconds until there is more, None if nothing waits but for arrivals."""
+        """Let queues do some work, each in its turn; seconds until there is more, None if only arrivals bring some."""
         wait_s: float | None = None
-        for queue in self.queues:
-            try:
-                seconds = queue.turn(_TURN_RECORDS)
-            except DiskFailed:
-                return None  # Latched; the store tells its owner.
-            except StoreError as error:
-                logger.warning("event=revive_postponed queue=%d reason=%r", queue.queue_id, str(error))
-                seconds = _RETRY_S
-            if seconds is None and queue.has_uncommitted:
-                seconds = _COMMIT_S
+        worked = 0
+        for number in range(len(self.queues)):
+            queue = self.queues[self._next]
+            self._next = (self._next + 1) % len(self.queues)
+            seconds = self._turn_of(queue)
             if seconds is not None:
                 wait_s = seconds if wait_s is None else min(wait_s, seconds)
+            worked += queue.worked
+            if worked >= _TURN_RECORDS and number + 1 < len(self.queues):
+                return 0.0
         return wait_s
+
+    def _turn_of(self, queue: ReviveQueue) -> float | None:
+        try:
+            seconds = queue.turn(_TURN_RECORDS)
+        except DiskFailed:
+            return None  # Latched; the store tells its owner.
+        except StoreError as error:
+            logger.warning("event=revive_postponed queue=%d reason=%r", queue.queue_id, str(error))
+            return _RETRY_S
+        if queue.has_uncommitted:
+            return _COMMIT_S if seconds is None else min(seconds, _COMMIT_S)
+        return seconds

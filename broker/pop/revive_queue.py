@@ -56,6 +56,7 @@ class ReviveQueue:
         self._committed = -1
         self._window = ReviveWindow(core.config.broker.broker_name, 0)
         self.has_unread = True
+        self.worked = 0  # records that the last turn read, and messages that it revived
         # (end of the log when an offset was done with, that offset): the first that the disk is not sure of, and the
         # newest.
         self._positions: list[tuple[int, int]] = []
@@ -104,12 +105,16 @@ class ReviveQueue:
 
         Raises `StoreError` if the store refuses; nothing is lost by that.
         """
+        read_before, revived_before = self._window.next_offset, self.figures.retried + self.figures.rewritten
         is_caught_up = not self.has_unread or self._read(budget)
+        # Before anything is written: what is written may be a record of this queue.
+        self.has_unread = not is_caught_up
         monotonic = self._core.clock.monotonic()
         nothing_on_its_way = self._window.is_full or (is_caught_up and not self._is_timer_behind())
         is_through = self._revive(monotonic, nothing_on_its_way, budget)
         self.commit()
-        self.has_unread = not is_caught_up
+        self.worked = self._window.next_offset - read_before
+        self.worked += self.figures.retried + self.figures.rewritten - revived_before
         if not is_through or (not is_caught_up and not self._window.is_full):
             return 0.0
         due = self._window.next_due()

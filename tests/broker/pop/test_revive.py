@@ -469,3 +469,12 @@ def test_figures(rig: ReviveRig) -> None:
     assert rig.service.runtime_info() == {"popReviveLag_0": "0", "popReviveLatency_0": "0"}
     figures = rig.service.queues[0].figures
     assert (figures.checkpoints, figures.acks, figures.retried) == (1, 0, 1)
+
+
+def test_checkpoint_that_is_written_again_for_a_time_that_is_past_is_read_at_once(rig: ReviveRig) -> None:
+    hour_ago = rig.clock.wall_ms() - 3_600_000
+    rig.send()
+    rig.put(dumps(PopCheckPoint(pt=hour_ago, it=1_000, n=1, t=TOPIC, c=GROUP, bn="broker-b")), "ck")
+    rig.elapse(20)
+    # 10 + 20 + 30 + 60 + 120 + ... s after its time; the 14th time is to come.
+    assert rig.service.queues[0].figures.rewritten == 14
