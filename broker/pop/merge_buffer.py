@@ -18,7 +18,7 @@ from broker.core import BrokerCore
 from broker.pop.pop_offsets import PopOffsets, Taken
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.revive_log import ReviveLog
-from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.errors import SprocketError, StoreError
 from sprocket.common.failpoints import failpoint
 from store.record import PendingMessage
 
@@ -154,9 +154,8 @@ class MergeBuffer:
     def _on_timer(self) -> None:
         self._timer = None
         try:
-            while self._write(self._due()):
-                pass
-        except StoreError as error:
+            self._write(self._due())
+        except SprocketError as error:
             logger.warning("event=pop_buffer_not_written reason=%r pops=%d", str(error), len(self._held))
             self._timer_at = self._clock.wall_ms()
             self._timer = self._call_later(_RETRY_S, self._on_timer)
@@ -174,14 +173,14 @@ class MergeBuffer:
         return due
 
     def _write(self, due: list[_Buffered]) -> bool:
-        """Write pops and let them leave; whether there were any.  Raises `StoreError`; then they stay."""
+        """Write pops and let them leave; whether there were any.  Raises SprocketError; then they stay."""
         if not due:
             return False
-        messages = [message for held in due for message in self._records(held)]
         _BEFORE_WRITE()
         try:
+            messages = [message for held in due for message in self._records(held)]
             end = self._log.append(messages, len(due))
-        except StoreError:
+        except SprocketError:
             for held in due:
                 heapq.heappush(self._leaving, (self._clock.wall_ms(), next(self._numbers), held))
             raise
@@ -219,7 +218,7 @@ class MergeBuffer:
         try:
             while self._write(self._due(all_of_them=True)):
                 pass
-        except (StoreError, RequestError) as error:
+        except SprocketError as error:
             logger.warning("event=pop_buffer_not_written reason=%r pops=%d", str(error), len(self._held))
 
 

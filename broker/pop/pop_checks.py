@@ -55,6 +55,11 @@ class PopChecks:
         if not self._config.store.timer_wheel_enable:
             remark = f"the broker[{broker.broker_ip1}] pop message is forbidden because timerWheelEnable is false"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        longest_ms = self._config.store.timer_max_delay_sec * 1000
+        if header.invisible_time > longest_ms and not header.order:
+            # The reference finds nothing then, and says nothing.
+            remark = f"invisibleTime is {header.invisible_time} ms, more than timerMaxDelaySec allows: {longest_ms} ms"
+            raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
         return self._topic(request, header.topic, header.queue_id, header.consumer_group)
 
     def peek(self, request: Request[PeekMessageRequestHeader]) -> TopicConfig:

@@ -89,9 +89,17 @@ class PopProcessor:
 
     def _take(self, request: Request[PopMessageRequestHeader]) -> tuple[Popped, PullFilter | None]:
         config = self._checks.pop(request)
-        header = request.header
-        matches = self._filters.of(header)
-        popped = Popped(request, self._clock.wall_ms(), self._revive_queue(header))
+        matches = self._filters.of(request.header)
+        popped = Popped(request, self._clock.wall_ms(), self._revive_queue(request.header))
+        try:
+            self._look_into_queues(popped, config, matches)
+        except BaseException:
+            self._take_back(popped)
+            raise
+        return popped, matches
+
+    def _look_into_queues(self, popped: Popped, config: TopicConfig, matches: PullFilter | None) -> None:
+        header = popped.request.header
         draw = self._random_below(100)
         is_retry_first = draw < self._config.broker.pop_from_retry_probability
         if is_retry_first and not popped.is_ordered:
@@ -102,7 +110,6 @@ class PopProcessor:
             self._queues.take(popped, header.topic, header.queue_id, matches, is_retry=False)
         if not is_retry_first and popped.room > 0 and not popped.is_ordered:
             self._take_retry(popped, draw, matches)
-        return popped, matches
 
     def _revive_queue(self, header: PopMessageRequestHeader) -> int:
         if header.order:
@@ -194,10 +201,13 @@ class PopProcessor:
     def _give_back(self, found: list[Popped], error: SprocketError) -> None:
         """Nothing was written, so nothing was handed out."""
         for popped in reversed(found):
-            for taken in reversed(popped.taken):
-                self._offsets.give_back(taken)
+            self._take_back(popped)
         for popped in found:
             self._refuse(popped.request, error)
+
+    def _take_back(self, popped: Popped) -> None:
+        for taken in reversed(popped.taken):
+            self._offsets.give_back(taken)
 
     def _answer(self, found: list[Popped]) -> None:
         for popped in found:

@@ -63,7 +63,7 @@ class QueuePop:
         header = popped.request.header
         group, max_offset = header.consumer_group, self._store.max_offset(topic, queue_id)
         if self._inflight.is_full(topic, group, queue_id):
-            popped.rest += max_offset - self._offsets.current(topic, group, queue_id, header.init_mode)
+            popped.rest += max(max_offset - self._offsets.current(topic, group, queue_id, header.init_mode), 0)
             logger.debug("event=pop_stopped topic=%s group=%s queue=%d", topic, group, queue_id)
             return
         offset = self._offsets.begin(topic, group, queue_id, header.init_mode)
@@ -73,7 +73,7 @@ class QueuePop:
                 return
             self._inflight.clear(topic, group, queue_id)
         if popped.room <= 0:
-            popped.rest += max_offset - offset
+            popped.rest += max(max_offset - offset, 0)
             return
         try:
             offset, result = self._read(popped, topic, queue_id, offset, matches)

@@ -161,6 +161,7 @@ async def test_an_expression_that_is_none_is_refused(tmp_path: Path, exp: str, e
     ("settings", "changes", "code", "remark"),
     [
         ({}, {"max_msg_nums": 33}, CODE.INVALID_PARAMETER, "pop message's num is greater than 32"),
+        ({}, {"invisible_time": 1 << 40}, CODE.INVALID_PARAMETER, "more than timerMaxDelaySec allows"),
         ({}, {"queue_id": 4}, CODE.INVALID_PARAMETER, "queueId[4] is illegal, topic:[Orders]"),
         ({}, {"topic": "None"}, CODE.TOPIC_NOT_EXIST, "topic[None] not exist, apply first please!"),
         ({}, {"consumer_group": "a b"}, CODE.SUBSCRIPTION_GROUP_NOT_EXIST, "[a b] does not exist"),
@@ -251,6 +252,27 @@ async def test_the_actual_retry_topic_is_shown_if_so_configured(tmp_path: Path) 
         (again,) = await popped(client)
         assert (again.topic, again.handle.retry) == (retry, "1")
         assert "POP_CK" not in again.properties
+
+
+async def test_a_pop_that_fails_half_way_has_taken_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_broker(tmp_path) as (broker, client):
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        for number in range(4):
+            await client.send(b"%d" % number, queue_id=number % 2)
+        looked_into = []
+        entry = broker.store.max_offset
+
+        def fail(topic: str, queue_id: int) -> int:
+            looked_into.append(queue_id)
+            if len(looked_into) > 1:
+                raise ValueError("a bug")
+            return entry(topic, queue_id)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(broker.store, "max_offset", fail)
+            response = await pop(client)
+            assert (response.code, response.remark) == (CODE.SYSTEM_ERROR, "ValueError: a bug")
+        assert len(await popped(client)) == 4
 
 
 # Limits, flush modes, restarts
