@@ -6,6 +6,7 @@ import click
 
 from sprocket.cli.client_session import HELP
 from sprocket.cli.cluster_commands import cluster, offset, topic
+from sprocket.cli.dlq_commands import dlq
 from sprocket.cli.message_commands import consume, send
 from sprocket.cli.mqbroker import main as broker
 from sprocket.cli.mqnamesrv import main as namesrv
@@ -55,5 +56,5 @@ main.add_command(namesrv, "namesrv")
 main.add_command(broker, "broker")
 for _command in (check, repair, dump, stat, export, import_):
     store.add_command(_command)
-for _command in (standalone, send, consume, topic, cluster, offset, transaction, store):
+for _command in (standalone, send, consume, topic, cluster, offset, transaction, dlq, store):
     main.add_command(_command)

@@ -49,11 +49,15 @@ T = TypeVar("T")
 
 
 class AdminError(ClientError):
-    """A server refused or could not be asked; `code` is its response code, None without an answer."""
+    """A server refused or could not be asked; `code` is its response code, None without an answer.
 
-    def __init__(self, message: str, code: int | None = None) -> None:
+    `fields` are those of the answer's header.
+    """
+
+    def __init__(self, message: str, code: int | None = None, fields: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.fields = fields or {}
 
 
 class _TopicStatsText(msgspec.Struct, rename="camel"):
@@ -299,7 +303,8 @@ class AdminClient:
         except (ConnectFailed, ConnectionLost, RemotingTimeout) as error:
             raise AdminError(f"{code.name} to {address}: {error}") from None
         if response.code != ResponseCode.SUCCESS:
-            raise AdminError(f"{code.name} to {address}: CODE: {response.code}  DESC: {response.remark}", response.code)
+            remark = f"{code.name} to {address}: CODE: {response.code}  DESC: {response.remark}"
+            raise AdminError(remark, response.code, response.ext_fields)
         return response
 
 

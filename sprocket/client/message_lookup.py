@@ -143,16 +143,25 @@ class MessageLookup:
         return response.header(GetMaxOffsetResponseHeader).offset
 
     async def messages(
-        self, queue: MessageQueue, address: str, offset: int, tags: str = "*", most: int = _PULL_MESSAGES
+        self,
+        queue: MessageQueue,
+        address: str,
+        offset: int,
+        tags: str = "*",
+        most: int = _PULL_MESSAGES,
+        *,
+        expression_type: str = "TAG",
     ) -> tuple[list[ReceivedMessage], int]:
         """Messages of a queue from `offset` on, those with `tags`, and where to go on.  No offset is committed.
+
+        With `expression_type` SQL92 `tags` is an expression of that kind.
 
         Where there is nothing to read the next offset is `offset` itself.
         """
         header = PullMessageRequestHeader(
             consumer_group=TOOLS_GROUP, topic=queue.topic, queue_id=queue.queue_id, queue_offset=offset,
             max_msg_nums=most, sys_flag=_PULL_SUBSCRIPTION, commit_offset=0, suspend_timeout_millis=0,
-            subscription=tags, sub_version=0, expression_type="TAG",
+            subscription=tags, sub_version=0, expression_type=expression_type,
         )  # fmt: skip
         try:
             response = await self._admin.ask(address, RequestCode.PULL_MESSAGE, header)
@@ -160,7 +169,7 @@ class MessageLookup:
             if error.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED):
                 return [], offset
             if error.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
-                return [], offset + most
+                return [], int(error.fields.get("nextBeginOffset") or offset + most)
             raise
         next_offset = response.header(PullMessageResponseHeader).next_begin_offset
         return _messages(response.body, queue.topic, queue.broker_name), next_offset

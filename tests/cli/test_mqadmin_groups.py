@@ -16,11 +16,14 @@ from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.bodies.topic import TopicConfig
 from remoting.codes import RequestCode
 from remoting.fastjson import dumps, loads
+from remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from sprocket.cli.main import main as sprocket
 from sprocket.cli.mqadmin import main
 from sprocket.cli.running_info_text import diagnosis, running_info_text
 from sprocket.client.admin import AdminClient
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message
+from sprocket.client.message_lookup import MessageLookup
 from sprocket.client.producer import Producer
 from sprocket.client.start_offset import ConsumeFrom
 from tests.cli.conftest import Cluster
@@ -228,6 +231,41 @@ def test_messages_are_sent_timed_and_read(admin: Admin, topic: str) -> None:
     some = admin("consumeMessage", "-t", topic, "-b", name, "-i", "1", "-o", "1", "-c", "2", "--json")
     assert [(row["queueId"], row["queueOffset"]) for row in map(json.loads, some)] == [(1, 1), (1, 2)]
     admin("consumeMessage", "-t", topic, "-o", "1", fails=True)
+
+
+# Dead letters
+
+
+def test_dead_letters_are_counted_and_sent_back(cluster: Cluster, topic: str) -> None:
+    group = f"G{topic}"
+    create(cluster, group)
+
+    async def die() -> None:
+        async with AdminClient([cluster.namesrv]) as client:
+            lookup = MessageLookup(client)
+            for queue, broker in await lookup.queues(topic):
+                for message in (await lookup.messages(queue, broker, 0))[0]:
+                    header = ConsumerSendMsgBackRequestHeader(
+                        offset=message.physical_offset, group=group, delay_level=-1, max_reconsume_times=16
+                    )
+                    await client.ask(broker, RequestCode.CONSUMER_SEND_MSG_BACK, header)
+
+    asyncio.run(die())
+
+    def redrive(*flags: str) -> list[str]:
+        done = CliRunner().invoke(sprocket, ["dlq", "redrive", group, *flags, "-n", cluster.namesrv])
+        assert done.exit_code == 0, done.output
+        return done.output.splitlines()
+
+    assert redrive("--dry-run") == ["would send 6 of 6 dead letters", f"  6 to {topic}"]
+    assert redrive("--max", "2") == ["sent 2 of 6 dead letters", f"  2 to {topic}"]
+    assert redrive("--tag", "nobody") == ["sent 0 of 0 dead letters"]
+    (counts,) = map(json.loads, redrive("--json"))
+    assert counts == {
+        "dryRun": False, "matched": 4, "sent": 4, "sentBefore": 0, "withoutOrigin": 0, "targets": {topic: 4},
+    }  # fmt: skip
+    failed = CliRunner().invoke(sprocket, ["dlq", "redrive", group, "--filter", "a >", "-n", cluster.namesrv])
+    assert failed.exit_code == 0, "there is nothing left that the expression would have to be read for"
 
 
 # What a consumer says
