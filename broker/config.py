@@ -273,6 +273,12 @@ class BrokerConfig(PopSettings):
         unit="bytes",
         mutable=True,
     )
+    recall_message_enable: bool = _bool(
+        "recallMessageEnable", False, "Let producers take back messages that wait in the timer wheel.", mutable=True
+    )
+    allow_recall_when_broker_not_writeable: bool = _bool(
+        "allowRecallWhenBrokerNotWriteable", True, "Also while brokerPermission forbids to write.", mutable=True
+    )
     store_reply_message_enable: bool = _bool(
         "storeReplyMessageEnable", True, "Store the replies of request-reply as well as push them.", mutable=True
     )

@@ -17,8 +17,9 @@ from remoting.message_properties import MSG_REGION, TRACE_ON
 # As a plain number: looking up a member of an enum takes longer than a comparison.
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 
-# (request, queue id, unique key)
+# (request, queue id, unique key); behind the key of a message that can be taken back 0x03 and its recall handle
 Sent = tuple[Request[Any], int, bytes]
+HANDLE_MARK: Final = b"\x03"
 # (queue offset, physical offset, size in bytes)
 Appended = tuple[int, int, int]
 
@@ -50,8 +51,10 @@ class SendReplies:
                 continue
             if not unique_key.isalnum():
                 # Somebody else's idea of a key: it may need escaping, or end before 32 digits.
+                unique_key, _, handle = unique_key.partition(HANDLE_MARK)
                 key = unique_key.partition(b"\x02")[0].decode()
-                pieces += self._slow(request, code, queue_id, key, queue_offset, [physical_offset])
+                ids = [physical_offset]
+                pieces += self._slow(request, code, queue_id, key, queue_offset, ids, handle=handle.decode())
             elif request.serialization == JSON:
                 header = header_format % (physical_offset, queue_id, queue_offset, unique_key, request.opaque)
                 size = len(header)
@@ -84,11 +87,12 @@ class SendReplies:
         queue_offset: int,
         physical_offsets: list[int],
         kept_as_one: bool = False,
+        handle: str = "",
     ) -> list[bytes]:
         ids = ",".join([offset_message_id(self._store_host, offset) for offset in physical_offsets])
         header = SendMessageResponseHeader(
             msg_id=ids, queue_id=queue_id, queue_offset=queue_offset, transaction_id=key or None,
-            batch_uniq_id=key if kept_as_one else None,
+            batch_uniq_id=key if kept_as_one else None, recall_handle=handle or None,
         )  # fmt: skip
         response = Response(code, header=to_ext_fields(header) | self.constants)
         return [bytes(piece) for piece in encode_response(response, request.opaque, request.serialization)]

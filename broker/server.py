@@ -37,6 +37,8 @@ from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
 from broker.service import Service
 from broker.statistics import SAMPLE_PERIOD_S, DailyTotals, RateWindow
 from broker.timer.timer_intake import TimerIntake
+from broker.timer.timer_metrics import TimerMetricsTable
+from broker.timer.timer_service import TimerService
 from broker.transaction.check import TransactionCheck
 from broker.transaction.transactions import Transactions
 from remoting.bodies.topic import TopicConfig
@@ -121,9 +123,11 @@ class Broker:
         self._set_store_host(_UNKNOWN_HOST, config.listen_port)
         self.waits = ConfirmWaits(self.store, self.clock, _call_later)
         self._core = self._new_core()
+        self.timer = TimerService(self._core, self._file("timermetrics", TimerMetricsTable))
         self.pop = PopService(self._core, self._file("consumerOrderInfo.json", OrderInfoTable))
         self.revive = ReviveService(self._core, self.pop.log)
         self.revive.on_revived.append(self.pop.revived)
+        self.revive.timer = self.timer.timer if store_config.timer_wheel_enable else None
         self.broadcasts = BroadcastOffsets(self._core)
         self._services = self._new_services()
         self.pulls = PullProcessor(
@@ -148,6 +152,7 @@ class Broker:
     def _new_services(self) -> list[Service]:
         """The parts with a life of their own, in the order of their start."""
         return [
+            self.timer,
             AssignmentService(self._core, self._file("messageRequestMode.json", RequestModeTable)),
             self.broadcasts,
             self.pop,
@@ -165,7 +170,7 @@ class Broker:
         return RouteTable(
             [
                 *message_routes(self._core, self.transactions, self.pulls),
-                *admin_routes(self._core, self.schedule, self.registration, self._statistics),
+                *admin_routes(self._core, self.schedule, self.timer, self.registration, self._statistics),
                 *(route for service in self._services for route in service.routes()),
             ]
         )

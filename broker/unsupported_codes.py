@@ -21,10 +21,6 @@ def _named(*prefixes: str) -> list[Code]:
 UNSUPPORTED: Final = _by_reason(
     ("Moves pop's records out of RocksDB, which is not used here.", (Code.POP_ROLLBACK,)),
     (
-        "No timer wheel yet; the 18 delay levels are served.",
-        (Code.RECALL_MESSAGE, Code.GET_TIMER_CHECK_POINT, Code.GET_TIMER_METRICS),
-    ),
-    (
         "No replication yet.",
         (
             Code.EXCHANGE_BROKER_HA_INFO, Code.RESET_MASTER_FLUSH_OFFSET, Code.GET_BROKER_EPOCH_CACHE,

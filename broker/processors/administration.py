@@ -64,6 +64,7 @@ class AdministrationProcessor:
         put_rates: RateWindow,
         consume_rates: RateWindow,
         clock: Clock,
+        timer_info: Callable[[], dict[str, str]],
         space: DiskSpace = disk_space,
     ) -> None:
         self._config = config
@@ -73,6 +74,7 @@ class AdministrationProcessor:
         self._totals = totals
         self._rates = {_TOPIC_PUT_NUMS: put_rates, _GROUP_GET_NUMS: consume_rates}
         self._clock = clock
+        self._timer_info = timer_info
         self._space = space
         self._config_version = DataVersion(timestamp=clock.wall_ms())
 
@@ -117,7 +119,7 @@ class AdministrationProcessor:
     def runtime_info(self, request: Request[NoHeader]) -> Response:
         """Figures under RocketMQ's names."""
         info = self._store.runtime_info()
-        info |= self._schedule.runtime_info()
+        info |= self._schedule.runtime_info() | self._timer_info()
         info |= self._totals.runtime_info()
         total, free = self._space(self._config.store.store_path_root_dir)
         behind = self._store.wrote_offset - self._store.flushed_offset
@@ -128,11 +130,6 @@ class AdministrationProcessor:
             "sprocketVersion": sprocket.__version__,
             "dispatchBehindBytes": "0",
             "startAcceptSendRequestTimeStamp": str(self._config.broker.start_accept_send_request_time_stamp),
-            "timerReadBehind": "0",
-            "timerOffsetBehind": "0",
-            "timerCongestNum": "0",
-            "timerEnqueueTps": "0.0",
-            "timerDequeueTps": "0.0",
             "remainTransientStoreBufferNumbs": "0",
             "remainHowManyDataToFlush": readable(behind),
             "commitLogDirCapacity": f"Total : {readable(total)}, Free : {readable(free)}.",

@@ -26,6 +26,7 @@ from broker.registration import Registration
 from broker.schedule import ScheduleService
 from broker.send_admission import SendAdmission
 from broker.statistics import DailyTotals, RateWindow
+from broker.timer.timer_service import TimerService
 from broker.transaction.transactions import Transactions
 from remoting.routes import Route
 from store.record import TagsCodes
@@ -62,7 +63,11 @@ def message_routes(core: BrokerCore, transactions: Transactions, pulls: PullProc
 
 
 def admin_routes(
-    core: BrokerCore, schedule: ScheduleService, registration: Registration, statistics: BrokerStatistics
+    core: BrokerCore,
+    schedule: ScheduleService,
+    timer: TimerService,
+    registration: Registration,
+    statistics: BrokerStatistics,
 ) -> list[Route]:
     """What operators ask for."""
     config, store, topics, groups, clock = core.config, core.store, core.topics, core.groups, core.clock
@@ -75,8 +80,9 @@ def admin_routes(
         ).routes(),
         *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
         *AdministrationProcessor(
-            config, store, topics, schedule, statistics.totals, statistics.put_rates, statistics.consume_rates, clock
-        ).routes(),
+            config, store, topics, schedule, statistics.totals, statistics.put_rates, statistics.consume_rates, clock,
+            timer.runtime_info,
+        ).routes(),  # fmt: skip
         *QueryProcessor(config, store).routes(),
         *QueueProcessor(store, topics, consumers, core.filters).routes(),
         *CleaningProcessor(store, topics).routes(),

@@ -14,7 +14,8 @@ from broker.live_config import LiveConfig
 from broker.message_id import host_bytes
 from broker.message_intake import MessageIntake
 from broker.send_admission import RETRY_MARK, Admission, SendAdmission, SendHeader, check_accepting
-from broker.send_replies import Appended, SendReplies, Sent
+from broker.send_replies import HANDLE_MARK, Appended, SendReplies, Sent
+from broker.timer.recall_handle import handle_of
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Channel, Request
 from remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -26,6 +27,7 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, RequestError, SprocketError, StoreBusy, StoreError
 from store.config import FlushDiskType
 from store.record import PendingMessage
+from store.timer.timer_config import TIMER_TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -145,6 +147,8 @@ class SendProcessor:
                         )  # fmt: skip
                 if not key:
                     message, key = self._intake.message(request, admission, queue_id, born_host)
+                    if message.topic == TIMER_TOPIC:
+                        key = self._recallable(message, key)
                 messages.append(message)
                 sent.append((request, queue_id, key))
             except (RequestError, StoreError) as error:
@@ -165,6 +169,11 @@ class SendProcessor:
             if len(self._tags) < _MAX_CACHED_TAGS:
                 self._tags[tag] = code
         return code
+
+    def _recallable(self, message: PendingMessage, key: bytes) -> bytes:
+        """The key with the handle by which the message is taken back, where it can be."""
+        handle = handle_of(message.properties, self._config.broker.broker_name, key.decode("utf-8", "replace"))
+        return key if handle is None else key + HANDLE_MARK + handle.encode()
 
     # Appending and answering
 

@@ -108,6 +108,12 @@ class RecallMessageRequestHeader(Header, kw_only=True):
     recall_handle: str
 
 
+class RecallMessageResponseHeader(Header, kw_only=True):
+    """`msg_id` is the unique key of the message that is taken back."""
+
+    msg_id: str
+
+
 class ReplyMessageRequestHeader(Header, kw_only=True):
     """PUSH_REPLY_MESSAGE_TO_CLIENT: the reply of a request-reply call."""
 

@@ -51,12 +51,37 @@ class TimerConfig:
         1,
         mutable=True,
     )
+    timer_stop_enqueue: bool = _bool(
+        "timerStopEnqueue", False, "Move no messages into the wheel; they wait in their topic.", mutable=True
+    )
+    timer_stop_dequeue: bool = _bool("timerStopDequeue", False, "Deliver nothing that is due.", mutable=True)
+    timer_skip_unknown_error: bool = _bool(
+        "timerSkipUnknownError",
+        False,
+        "Drop a due message that the store does not take for a reason that is not load; else try again for ever.",
+        mutable=True,
+    )
+    timer_flush_interval_ms: int = _int(
+        "timerFlushIntervalMs", 1000, "How often wheel, timer log, checkpoint and metrics are flushed.", 1, "ms"
+    )
+    timer_progress_log_interval_ms: int = _int(
+        "timerProgressLogIntervalMs", 10_000, "How often the progress of the wheel is logged.", 1, "ms", mutable=True
+    )
+    timer_enable_check_metrics: bool = _bool(
+        "timerEnableCheckMetrics", True, "Count the waiting messages of small topics anew now and then.", mutable=True
+    )
     timer_check_metrics_when: str = field(
         default="05",
         metadata={
             "key": "timerCheckMetricsWhen",
             "doc": "Hours of the day, separated by ;, in which they are counted anew.",
         },
+    )
+    timer_metric_small_threshold: int = _int(
+        "timerMetricSmallThreshold", 1_000_000, "A topic with fewer waiting messages is small.", 0, mutable=True
+    )
+    mapped_file_size_timer_log: int = _int(
+        "mappedFileSizeTimerLog", 100 << 20, "Size of one file of the timer log.", 4096, "bytes"
     )
 
     @property

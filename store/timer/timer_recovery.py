@@ -65,8 +65,11 @@ def recover(
     log.cut(end)
     if checkpoint.is_own:
         progress = _stepped_back(log, progress, start, end, wheel.slot_ms)
-    _revise_reaching(wheel, log, progress.read_ms, end)
-    revise(wheel, log, start, end, progress.read_ms)
+    _revise_wheel(wheel, log, progress.read_ms, start, end)
+    # A second crash must not bring back what was just corrected, below units that are new then.
+    for file in log.files_between(start, end + 1):
+        file.sync()
+    wheel.sync()
     return _known(store, log, progress, start, end)
 
 
@@ -119,45 +122,74 @@ def _stepped_back(log: TimerLog, progress: Progress, start: int, end: int, slot_
     return progress if earliest == progress.read_ms else progress.stepped_back(start, earliest)
 
 
-def _revise_reaching(wheel: TimerWheel, log: TimerLog, from_ms: int, end: int) -> None:
-    """Correct the slots that reach behind the log's end: the newest units of them are lost."""
-    reaching = wheel.reaching(from_ms, end)
-    if not reaching:
-        return
-    oldest = min(slot.first for slot in reaching.values())
-    for time_ms in reaching:
-        wheel.free(time_ms)
-    _log.warning("event=timer_slots_corrected slots=%d from=%d to=%d", len(reaching), oldest, end)
-    if oldest < end:
-        revise(wheel, log, oldest, end, from_ms, frozenset(reaching))
+def _revise_wheel(wheel: TimerWheel, log: TimerLog, from_ms: int, start: int, end: int) -> None:
+    """Let the slots from `from_ms` on say what the log says, whose units from `start` to `end` are new to the wheel.
+
+    A slot's page may hold less than that, or more: units that are lost.
+    """
+    seen: set[int] = set()
+    for _, units in log.units(start, end):
+        number = (units["write_time"].astype(np.int64) + units["delay"]) // wheel.slot_ms
+        seen.update(np.unique(number).tolist())
+    # Slots whose newest units are lost, and that have no other new ones.
+    lost = {
+        time_ms: slot
+        for time_ms, slot in wheel.reaching(from_ms, start).items()
+        if time_ms // wheel.slot_ms not in seen
+    }
+    if lost:
+        oldest = min(slot.first for slot in lost.values())
+        for time_ms in lost:
+            wheel.free(time_ms)
+        _log.warning("event=timer_slots_corrected slots=%d from=%d to=%d", len(lost), oldest, start)
+        revise(wheel, log, oldest, start, from_ms, start, frozenset(lost))
+    revise(wheel, log, start, end, from_ms, start)
 
 
 def revise(
-    wheel: TimerWheel, log: TimerLog, start: int, end: int, from_ms: int, only: frozenset[int] | None = None
+    wheel: TimerWheel,
+    log: TimerLog,
+    begin: int,
+    end: int,
+    from_ms: int,
+    trusted: int,
+    only: frozenset[int] | None = None,
 ) -> None:
-    """Let the slots from `from_ms` on, or `only` some, say what the units from `start` to `end` say."""
-    for begin, units in log.units(start, end):
+    """Let the slots from `from_ms` on, or `only` some, say what the units from `begin` to `end` say.
+
+    What a slot says of positions from `trusted` on counts for nothing.
+    """
+    for chunk_at, units in log.units(begin, end):
         number = (units["write_time"].astype(np.int64) + units["delay"]) // wheel.slot_ms
         chosen = np.flatnonzero(number >= from_ms // wheel.slot_ms)
         order = chosen[np.argsort(number[chosen], kind="stable")]
         bounds = np.flatnonzero(np.diff(number[order], prepend=-1, append=-1)).tolist()
-        positions = begin + order * UNIT_BYTES
+        positions = chunk_at + order * UNIT_BYTES
         weights = np.where(units["magic"][order] & DELETE, -1, 1)
         for low, high in itertools.pairwise(bounds):
             time_ms = int(number[order[low]]) * wheel.slot_ms
             if only is None or time_ms in only:
-                _merge(wheel, time_ms, positions[low:high], weights[low:high])
+                _merge(wheel, time_ms, positions[low:high], weights[low:high], max(trusted, chunk_at))
 
 
-def _merge(wheel: TimerWheel, time_ms: int, positions: npt.NDArray[np.int64], weights: npt.NDArray[np.int64]) -> None:
-    """Let a slot hold the units at `positions`, which rise."""
+def _merge(
+    wheel: TimerWheel,
+    time_ms: int,
+    positions: npt.NDArray[np.int64],
+    weights: npt.NDArray[np.int64],
+    trusted: int,
+) -> None:
+    """Let a slot hold the units at `positions`, which rise, beside those before `trusted`."""
     slot = wheel.get(time_ms)
     first, last = int(positions[0]), int(positions[-1])
-    if slot is None:
+    if slot is None or slot.first >= trusted:
         wheel.put(time_ms, first, last, int(weights.sum()))
-    elif last > slot.last:
+    elif slot.last < trusted:
+        wheel.put(time_ms, slot.first, last, slot.messages + int(weights.sum()))
+    else:
+        # How many of them it counts is not known where units are lost; the count is for people.
         added = int(weights[np.searchsorted(positions, slot.last, side="right") :].sum())
-        wheel.put(time_ms, min(first, slot.first), last, slot.messages + added)
+        wheel.put(time_ms, slot.first, last, slot.messages + added)
 
 
 def _known(store: MessageStore, log: TimerLog, progress: Progress, start: int, end: int) -> Recovered:

@@ -249,6 +249,6 @@ class WheelRun:
                 self.problems.append(f"lost: {number} {sent}")
             elif count > 1 and not self.crashes:
                 self.problems.append(f"delivered {count} times: {number} {sent}")
-        if self.timer.waiting:
+        if self.timer.waiting and not self.crashes:
             self.problems.append(f"{self.timer.waiting} are counted as waiting")
         return self
