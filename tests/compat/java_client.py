@@ -43,6 +43,17 @@ SCENARIOS = (
     "unicode",
     "view-message",
 )
+# Of clients that can pop.
+POP_SCENARIOS = (
+    "pop-consume-later",
+    "pop-join-and-leave",
+    "pop-push",
+    "pop-shared-queues",
+    "pop-sql-filter",
+    "pop-tag-filter",
+    "pop-to-pull",
+)
+POP_VERSION = "5.3.3"
 _AT_ONCE = 6
 # Stock clients rebalance every 20 s unless a broker tells them to; scenarios only wait less for it.
 _REBALANCE_MS = 2_000

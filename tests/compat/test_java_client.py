@@ -3,7 +3,7 @@
 import pytest
 
 from tests.compat.conftest import Runs
-from tests.compat.java_client import SCENARIOS
+from tests.compat.java_client import POP_SCENARIOS, POP_VERSION, SCENARIOS
 from tests.compat.maven import CLIENT_VERSIONS
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
@@ -18,5 +18,11 @@ def test_scenario(runs: Runs, version: str, serialization: str, scenario: str) -
     assert outcome.passed, outcome.message
 
 
+@pytest.mark.parametrize("serialization", ["JSON", "ROCKETMQ"])
+@pytest.mark.parametrize("scenario", POP_SCENARIOS)
+def test_pop_scenario(runs: Runs, serialization: str, scenario: str) -> None:
+    test_scenario(runs, POP_VERSION, serialization, scenario)
+
+
 def test_every_scenario_is_listed(runs: Runs) -> None:
-    assert set(runs(CLIENT_VERSIONS[-1], "JSON")) == set(SCENARIOS)
+    assert set(runs(CLIENT_VERSIONS[-1], "JSON")) == {*SCENARIOS, *POP_SCENARIOS}

@@ -64,6 +64,7 @@ public final class Main {
         scenarios.putAll(TransactionScenarios.all());
         scenarios.putAll(ReplyScenarios.all());
         scenarios.putAll(FilterScenarios.all());
+        scenarios.putAll(PopScenarios.all());
         return scenarios;
     }
 
