@@ -18,10 +18,17 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 PRINTS = {
     "batch": ["one request, 50 messages", "50 sends, 50 results", "at once"],
     "broadcasting": ["cache-2 received prices", "cache-1, restarted, received seats", "offsets of cache-2"],
+    "dead_letter_redrive": [
+        "cannot be charged: charge 3",
+        "a dry run finds 2",
+        "sent back 2 to Charges",
+        "charged charge 3",
+    ],
     "deduplication": ["attempt 2 sent", "handled invoice 4711", "left out 1"],
     "handler": ["not now: order 3", "handled order 3 at attempt 2"],
     "ordered": ["the bank does not answer yet", "every order's steps came in order"],
     "request_reply": ["1+2 = 3", "20+22 = 42"],
+    "simple_consumer": ["took job 0", "again: job 1 at attempt 2", "done after 2 s: a long job"],
     "sql_filter": ["received 150 eu", "received 500 us", "the others stayed on the broker", "refused:"],
     "stream": ["one by one:", "auto-batch:"],
     "sync_facade": ["received 4", "handled work in sprocket-handler", "topics: ['Plain']"],

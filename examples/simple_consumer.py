@@ -1,0 +1,48 @@
+"""Pop: take messages when there is time for them, keep one for as long as it takes, give one back.
+
+``python examples/simple_consumer.py [name server]``: without an address it starts a broker of its own.
+"""
+
+import asyncio
+
+from cluster import name_server
+
+from sprocket import ConsumeFrom, Message, PoppedMessage, PopSettings, Producer, SimpleConsumer
+
+
+async def main(namesrv: str) -> None:
+    async with Producer("example", namesrv) as producer:
+        await producer.send_batch([Message("Jobs", b"job %d" % number) for number in range(6)])
+
+    async with SimpleConsumer("workers", ["Jobs"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+        first, second, *others = await take(consumer, 6)
+        print("took", first.body.decode(), "and five more; nobody else gets them for 30 s")
+        await consumer.renew(first, 60)  # this one takes longer
+        await consumer.nack(second, delay=1)  # this one comes again, to any worker
+        await consumer.ack_all(others)
+        await consumer.ack(first)
+        (again,) = await take(consumer, 1)
+        print("again:", again.body.decode(), "at attempt", again.reconsume_times + 1)
+        await consumer.ack(again)
+
+    async with Producer("example", namesrv) as producer:
+        await producer.send(Message("Jobs", b"a long job"))
+    settings = PopSettings(pop_invisible_time_s=1)
+    async with SimpleConsumer("workers", ["Jobs"], namesrv, settings=settings) as consumer:
+        async for message in consumer:
+            await asyncio.sleep(2)  # longer than 1 s: it is renewed meanwhile
+            print("done after 2 s:", message.body.decode())
+            await consumer.ack(message)
+            break
+
+
+async def take(consumer: SimpleConsumer, count: int) -> list[PoppedMessage]:
+    taken: list[PoppedMessage] = []
+    while len(taken) < count:
+        taken += await consumer.receive(count - len(taken), invisible=30)
+    return taken
+
+
+if __name__ == "__main__":
+    with name_server() as address:
+        asyncio.run(main(address))
