@@ -4,6 +4,7 @@ It says where its log ends, takes the pieces that follow, and says again where t
 Source: RocketMQ 5.3.3, `DefaultHAClient`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,8 +23,11 @@ class ReplicaLog(Protocol):
     def received_offset(self) -> int:
         """One past the last byte: where the next piece begins."""
 
-    def append(self, from_offset: int, content: memoryview, /) -> None:
-        """Take a piece that begins at `received_offset`, or anywhere if the log is empty.  Raises `StoreError`."""
+    def restart(self) -> int:
+        """A new connection begins: forget what is not whole.  Where the master is to go on."""
+
+    def append(self, from_offset: int, pieces: Sequence[memoryview], /) -> None:
+        """Take bytes that begin at `received_offset`, or at any segment if the log is empty.  Raises `StoreError`."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class SlaveLink:
 
     def begin(self, now: float) -> bytes:
         """The first thing to write."""
+        self._log.restart()
         return self._report(now)
 
     def received(self, data: bytes, now: float) -> bytes:
@@ -58,18 +63,26 @@ class SlaveLink:
         connection is then to be closed.  Nothing behind the bad piece is taken.
         """
         self._read_at = now
-        for transfer in self._reader.feed(data):
-            log = self._log
-            expected = log.received_offset
-            if expected and transfer.from_offset != expected:
-                detail = f"the master sends from {transfer.from_offset}, the slave's log ends at {expected}"
-                raise ProtocolError("ha_transfer", detail)
-            if transfer.content:
-                log.append(transfer.from_offset, transfer.content)
-                self.received_bytes += len(transfer.content)
-            self.master_offset = transfer.from_offset + len(transfer.content)
-        # One report for all that a read brought.
-        return self._report(now) if self._log.end_offset > self._reported else b""
+        start = expected = self._log.received_offset
+        pieces: list[memoryview] = []
+        try:
+            for transfer in self._reader.feed(data):
+                if expected and transfer.from_offset != expected:
+                    detail = f"the master sends from {transfer.from_offset}, the slave's log ends at {expected}"
+                    raise ProtocolError("ha_transfer", detail)
+                if not pieces:
+                    start = transfer.from_offset
+                if transfer.content:
+                    pieces.append(transfer.content)
+                expected = transfer.from_offset + len(transfer.content)
+        finally:
+            # One append and one report for all that a read brought.
+            if pieces:
+                self._log.append(start, pieces)
+                self.received_bytes += sum(map(len, pieces))
+                self.master_offset = start + sum(map(len, pieces))
+        self.master_offset = max(self.master_offset, expected)
+        return self.acknowledge(now)
 
     def due(self, now: float) -> bytes:
         """A heartbeat, if it is time for one."""

@@ -41,6 +41,8 @@ class Confirmation:
         self._is_sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.on_arrival: list[ArrivalListener] = []
         self.on_failure: list[Callable[[DiskFailed], None]] = []
+        # Called for each batch, shown or not.
+        self.on_append: Callable[[], None] | None = None
         self.appended_offset = 0
         self.flushed_offset = 0
         self.failure: DiskFailed | None = None
@@ -71,6 +73,8 @@ class Confirmation:
         """`batch` is written: show it now, or once it is confirmed."""
         self.appended_offset = batch.end_offset
         self.last_store_timestamp = batch.store_timestamp
+        if self.on_append is not None:
+            self.on_append()
         touched = []
         for queue, first in batch.touched:
             touched.append((queue, first, queue.next_offset))

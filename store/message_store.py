@@ -29,6 +29,7 @@ from store.get_result import Boundary, GetResult, GetStatus
 from store.group_commit import GroupCommit, Notify
 from store.index.index_service import IndexService
 from store.logic_queue import QueueTypeOf, unknown_type
+from store.master_log import MasterLog
 from store.queue_flush import QueueFlush
 from store.queue_reader import MessageFilter, QueueReader, TagsFilter, physical_memory_bytes
 from store.record import Appended, PendingMessage, TagsCodes
@@ -247,9 +248,9 @@ class MessageStore:
         """The log as a replica fills it, in place of `append`."""
         return ReplicaLog(self._commit_log, self._table, self._tags_codes, self._confirmation, self._check)
 
-    def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
-        """Bytes of the log for a replica, of whole batches and one segment; None if there are none at `offset`."""
-        return self._commit_log.piece_at(offset, min(most_bytes, self._confirmation.appended_offset - offset))
+    def master_log(self) -> MasterLog:
+        """The log as it is sent to replicas."""
+        return MasterLog(self._commit_log, self._confirmation)
 
     def flush(self) -> None:
         """Sync the log in this thread; a failure is latched."""

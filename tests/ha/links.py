@@ -1,6 +1,6 @@
 """A master's and a slave's log in memory, and the two ends of a connection between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ha.master_link import LinkRules, MasterLink
 from ha.slave_link import SlaveLink, SlaveRules
@@ -32,11 +32,15 @@ class MemoryLog:
             return None
         return memoryview(bytes(self.content[offset - self.start : stop - self.start]))
 
-    def append(self, from_offset: int, content: memoryview) -> None:
+    def restart(self) -> int:
+        return self.end_offset
+
+    def append(self, from_offset: int, pieces: Sequence[memoryview]) -> None:
         if not self.content:
             self.start = from_offset
         assert from_offset == self.end_offset
-        self.content += content
+        for piece in pieces:
+            self.content += piece
 
 
 def master_of(log: MemoryLog, now: float = 0.0, **changes: float) -> MasterLink:

@@ -38,7 +38,7 @@ def replica_of(store: MessageStore) -> ReplicaLog:
 
 
 def pieces_of(master: MessageStore, start: int, choose: random.Random, most: int = 900) -> Iterator[memoryview]:
-    while (piece := master.piece_at(start, choose.randrange(1, most))) is not None:
+    while (piece := master.master_log().piece_at(start, choose.randrange(1, most))) is not None:
         yield piece
         start += len(piece)
 

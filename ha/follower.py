@@ -1,0 +1,162 @@
+"""The slave's connection to its master, made again whenever it ends.
+
+Source: RocketMQ 5.3.3, `DefaultHAClient.run`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, cast
+
+from ha.slave_link import ReplicaLog, SlaveLink, SlaveRules
+from sprocket.common.clock import Clock
+from sprocket.common.errors import DiskFailed, ProtocolError, SprocketError, StoreError
+
+logger = logging.getLogger(__name__)
+
+# `DefaultHAClient.closeMasterAndWait`
+_RETRY_S: Final = 5.0
+_CONNECT_LIMIT_S: Final = 5.0
+
+
+class MasterConnection(asyncio.Protocol):
+    """One connection to the master."""
+
+    def __init__(self, follower: "Follower", link: SlaveLink) -> None:
+        self._follower = follower
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.link = link
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.write(self.link.begin(self._follower.now()))
+        self._tick()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            report = self.link.received(data, self._follower.now())
+        except (ProtocolError, StoreError) as error:
+            self.close(str(error))
+            if isinstance(error, DiskFailed):
+                self._follower.failed(error)
+            return
+        if report and self._transport is not None:
+            self._transport.write(report)
+
+    def _tick(self) -> None:
+        now = self._follower.now()
+        if self._transport is None:
+            return
+        if self.link.is_expired(now):
+            self.close("silent for too long")
+            return
+        if due := self.link.due(now):
+            self._transport.write(due)
+        self._timer = asyncio.get_running_loop().call_later(max(self.link.wait_s(now), 0.01), self._tick)
+
+    def close(self, reason: str) -> None:
+        """End the connection, at once."""
+        if self._transport is not None and not self._transport.is_closing():
+            logger.warning("event=master_connection_closed reason=%r", reason)
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+class Follower:
+    """Follows a master, whose address may change or be unknown.  Lives in the event loop's thread.
+
+    `on_failure` hears of a failed disk; nothing is followed after that.
+    """
+
+    def __init__(
+        self,
+        rules: SlaveRules,
+        log: ReplicaLog,
+        clock: Clock,
+        on_failure: Callable[[SprocketError], None],
+        *,
+        retry_s: float = _RETRY_S,
+    ) -> None:
+        self._rules = rules
+        self._log = log
+        self._clock = clock
+        self._on_failure = on_failure
+        self._retry_s = retry_s
+        self._address = ""
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._has_failed = False
+        self.connection: MasterConnection | None = None
+
+    @property
+    def master_address(self) -> str:
+        """``host:port`` of the master's HA port; empty while it is unknown."""
+        return self._address
+
+    def follow(self, address: str) -> None:
+        """Follow the master at ``host:port``; the empty text for none.  A connection to another one ends."""
+        if address == self._address:
+            return
+        logger.info("event=master_changed from=%s to=%s", self._address or "-", address or "-")
+        self._address = address
+        self._changed.set()
+        if self.connection is not None:
+            self.connection.close("another master")
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Follow no longer."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def now(self) -> float:
+        """Of the monotonic clock, seconds."""
+        return self._clock.monotonic()
+
+    def failed(self, error: SprocketError) -> None:
+        """The disk has failed."""
+        self._has_failed = True
+        self._on_failure(error)
+
+    async def _run(self) -> None:
+        while not self._has_failed:
+            self._changed.clear()
+            if self._address:
+                await self._follow_once(self._address)
+            try:
+                # Nothing to follow: until there is.  Else not at once, so that a master that refuses is not flooded.
+                await asyncio.wait_for(self._changed.wait(), self._retry_s if self._address else None)
+            except TimeoutError:
+                continue
+
+    async def _follow_once(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        link = SlaveLink(self._rules, self._log, self.now())
+        connecting = asyncio.get_running_loop().create_connection(
+            lambda: MasterConnection(self, link), host.strip("[]"), int(port)
+        )
+        try:
+            _, connection = await asyncio.wait_for(connecting, _CONNECT_LIMIT_S)
+        except (OSError, TimeoutError) as error:
+            logger.warning("event=master_unreachable address=%s reason=%r", address, str(error) or "timeout")
+            return
+        self.connection = connection
+        logger.info("event=following master=%s log_end=%d", address, self._log.end_offset)
+        try:
+            await connection.closed
+        finally:
+            self.connection = None
+            connection.close("the slave stops")

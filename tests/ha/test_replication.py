@@ -1,0 +1,167 @@
+"""A master's and a slave's store, and real sockets between them."""
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ha.follower import Follower
+from ha.listener import SlaveListener
+from ha.master_link import LinkRules
+from ha.protocol import report
+from ha.replicas import ReplicaRules, Replicas
+from ha.slave_link import SlaveRules
+from sprocket.common.clock import SystemClock
+from sprocket.common.errors import SprocketError
+from store.master_log import MasterLog
+from store.message_store import MessageStore
+from tests.store.reading import read_queue
+from tests.store.rig import Stores, message
+
+
+@dataclass
+class Pair:
+    """A master that listens, and what is needed for a slave of it."""
+
+    master: MessageStore
+    log: MasterLog
+    listener: SlaveListener
+    address: str
+    slaves: Stores
+    acknowledged: list[int]
+
+    def follower(self, store: MessageStore, failures: list[SprocketError] | None = None) -> Follower:
+        follower = Follower(SlaveRules(0.2, 5.0), store.replica(), SystemClock(), (failures or []).append, retry_s=0.05)
+        follower.follow(self.address)
+        follower.start()
+        return follower
+
+    def send(self, count: int, seed: int = 1) -> None:
+        choose = random.Random(seed)
+        for _ in range(count):
+            self.master.append([message(queue_id=choose.randrange(2), body=choose.randbytes(choose.randrange(1, 700)))])
+
+    def is_copy(self, store: MessageStore) -> bool:
+        return [read_queue(store, "Orders", queue_id) for queue_id in range(2)] == [
+            read_queue(self.master, "Orders", queue_id) for queue_id in range(2)
+        ]
+
+
+@asynccontextmanager
+async def pair(root: Path, **rules: float) -> AsyncIterator[Pair]:
+    stores = Stores(root / "master")
+    master = stores.open()
+    log = master.master_log()
+    acknowledged: list[int] = []
+    replicas = Replicas(ReplicaRules())
+    settings = {"segment_bytes": 16 * 1024, "heartbeat_s": 0.2, "batch_bytes": 2048, "from_last_segment": False} | rules
+    listener = SlaveListener(
+        LinkRules(**settings),  # type: ignore[arg-type] # numbers of both kinds
+        log, replicas, SystemClock(), lambda: acknowledged.append(replicas.acknowledged_by(2)),
+    )  # fmt: skip
+    log.on_append(listener.log_grew)
+    port = await listener.start("127.0.0.1", 0)
+    slaves = Stores(root / "slave")
+    try:
+        yield Pair(master, log, listener, f"127.0.0.1:{port}", slaves, acknowledged)
+    finally:
+        await listener.stop()
+        stores.crash(master)
+
+
+async def until(holds: Callable[[], object], limit_s: float = 20.0) -> None:
+    deadline = asyncio.get_running_loop().time() + limit_s
+    while not holds():
+        assert asyncio.get_running_loop().time() < deadline, "waited in vain"
+        await asyncio.sleep(0.005)
+
+
+async def test_a_slave_has_what_the_master_appends_and_says_so(tmp_path: Path) -> None:
+    async with pair(tmp_path) as it:
+        store = it.slaves.open()
+        follower = it.follower(store)
+        for turn in range(10):
+            it.send(30, turn)
+            await asyncio.sleep(0)
+        await until(lambda: it.listener.replicas.acknowledged_by(2) == it.master.wrote_offset)
+        assert it.is_copy(store)
+        assert it.acknowledged == sorted(it.acknowledged)
+        assert it.listener.connections[0].link.lag_bytes() == 0
+        await follower.stop()
+        await until(lambda: not it.listener.connections)
+        assert it.listener.replicas.offsets() == []
+
+
+async def test_a_slave_that_comes_and_goes_catches_up(tmp_path: Path) -> None:
+    async with pair(tmp_path) as it:
+        it.send(3)
+        store = it.slaves.open()
+        for turn in range(6):
+            follower = it.follower(store)
+            await until(lambda: it.listener.connections)
+            it.send(40, turn)
+            if turn % 2:
+                await asyncio.sleep(0.02)
+            await follower.stop()
+            it.send(5, turn)
+            if turn == 3:
+                it.slaves.crash(store)
+                store = it.slaves.open()
+        follower = it.follower(store)
+        await until(lambda: store.wrote_offset == it.master.wrote_offset)
+        assert it.is_copy(store)
+        await follower.stop()
+
+
+async def test_a_slave_of_another_log_is_sent_away_and_changes_nothing(tmp_path: Path) -> None:
+    async with pair(tmp_path) as it:
+        it.send(3)
+        store = it.slaves.open()
+        for _ in range(40):
+            store.append([message(body=bytes(300))])
+        follower = it.follower(store)
+        await asyncio.sleep(0.3)
+        assert it.listener.replicas.offsets() == []
+        assert store.max_offset("Orders", 0) == 40
+        await follower.stop()
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_garbage_acknowledges_nothing_and_hurts_nobody(tmp_path: Path, seed: int) -> None:
+    async with pair(tmp_path) as it:
+        it.send(10)
+        store = it.slaves.open()
+        follower = it.follower(store)
+        await until(lambda: it.listener.connections)
+        host, _, port = it.address.partition(":")
+        choose = random.Random(seed)
+        for _ in range(10):
+            with socket.create_connection((host, int(port))) as stranger:
+                stranger.sendall(choose.randbytes(choose.randrange(1, 200)))
+                await asyncio.sleep(0.005)
+        it.send(10)
+        await until(lambda: store.wrote_offset == it.master.wrote_offset)
+        await until(lambda: len(it.listener.connections) == 1)
+        assert it.listener.replicas.offsets() == [it.master.wrote_offset]
+        await follower.stop()
+
+
+async def test_a_slave_that_does_not_read_costs_a_bounded_buffer(tmp_path: Path) -> None:
+    async with pair(tmp_path, batch_bytes=32 * 1024) as it:
+        for _ in range(60):
+            it.master.append([message(body=bytes(10_000)) for _ in range(30)])
+        host, _, port = it.address.partition(":")
+        with socket.create_connection((host, int(port))) as lazy:
+            lazy.sendall(report(1))
+            await until(lambda: it.listener.connections and it.listener.connections[0].link.sent_bytes)
+            await asyncio.sleep(0.2)
+            assert it.listener.connections[0].link.sent_bytes < 14 << 20
+            store = it.slaves.open()
+            follower = it.follower(store)
+            await until(lambda: store.wrote_offset == it.master.wrote_offset)
+            await follower.stop()
