@@ -72,17 +72,17 @@ def admin_routes(
     """What operators ask for."""
     config, store, topics, groups, clock = core.config, core.store, core.topics, core.groups, core.clock
     offsets, consumers, producers = core.offsets, core.consumers, core.producers
+    put_rates, consume_rates = statistics.put_rates, statistics.consume_rates
     return [
-        *TopicProcessor(config, store, topics, consumers, offsets, statistics.put_rates, registration.settle).routes(),
+        *TopicProcessor(config, store, topics, consumers, offsets, put_rates, registration.settle).routes(),
         *GroupProcessor(groups, offsets).routes(),
         *ConsumptionProcessor(
-            config, store, topics, groups, consumers, offsets, schedule.offsets, statistics.consume_rates, clock
+            config, store, topics, groups, consumers, offsets, schedule.offsets, consume_rates, clock
         ).routes(),
         *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
         *AdministrationProcessor(
-            config, store, topics, schedule, statistics.totals, statistics.put_rates, statistics.consume_rates, clock,
-            timer.runtime_info,
-        ).routes(),  # fmt: skip
+            config, store, topics, schedule, statistics.totals, put_rates, consume_rates, clock, timer.runtime_info
+        ).routes(),
         *QueryProcessor(config, store).routes(),
         *QueueProcessor(store, topics, consumers, core.filters).routes(),
         *CleaningProcessor(store, topics).routes(),

@@ -131,6 +131,10 @@ def _revise_wheel(wheel: TimerWheel, log: TimerLog, from_ms: int, start: int, en
     for _, units in log.units(start, end):
         number = (units["write_time"].astype(np.int64) + units["delay"]) // wheel.slot_ms
         seen.update(np.unique(number).tolist())
+    for time_ms in wheel.reaching(0, end):
+        if time_ms < from_ms:
+            # Of a clock that was behind when they were lost; it may be again.
+            wheel.free(time_ms)
     # Slots whose newest units are lost, and that have no other new ones.
     lost = {
         time_ms: slot
