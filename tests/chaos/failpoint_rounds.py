@@ -35,6 +35,8 @@ class Scene(Enum):
     STARTING = auto()
     # The same with a queue's file gone, so that all queues are made anew.
     REBUILDING = auto()
+    # The same with the timer wheel's file gone, so that it is made anew.
+    WHEEL_LOST = auto()
     # The same with half a record behind the log's last.
     TORN = auto()
     # The same with an empty last segment.
@@ -80,6 +82,7 @@ WAYS: Final = {
     "recovery.": Way(Scene.STARTING),
     "recovery.queues_destroyed": Way(Scene.REBUILDING),
     "redispatch.": Way(Scene.STARTING),
+    "timer_message_store.rebuild_noted": Way(Scene.WHEEL_LOST),
     "truncation.": Way(Scene.TORN),
     "server.start": Way(Scene.STARTING),
     "server.stop": Way(Scene.STOPPING),
@@ -165,6 +168,8 @@ class FailpointRounds:
             await self._serve("", 0.15)
         if scene is Scene.REBUILDING:
             self._remove_a_queue()
+        if scene is Scene.WHEEL_LOST:
+            (self._broker.store / "timerwheel").unlink(missing_ok=True)
         if scene is Scene.TORN:
             self._tear_log()
         self._broker.launch(clause)

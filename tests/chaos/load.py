@@ -52,6 +52,9 @@ PROPERTIES: Final = {
     "flushConsumerOffsetInterval": "50",
     "flushDelayOffsetInterval": "50",
     "messageDelayLevel": "1s 2s",
+    "timerPrecisionMs": "100",
+    "timerFlushIntervalMs": "50",
+    "mappedFileSizeTimerLog": "8192",
     # However full the disk of the machine is that runs the tests.
     "diskSpaceWarningLevelRatio": "100",
     "cleanFileForciblyEnable": "false",
@@ -184,9 +187,9 @@ class Load:
             await asyncio.sleep(_OTHERS_S)
 
     async def _delayer(self, client: RemotingClient, address: str) -> None:
-        for level in _again_and_again(2):
+        for delay in _again(("DELAY\x011\x02", "DELAY\x012\x02", "TIMER_DELAY_MS\x01700\x02")):
             key = f"d{next(self._numbers)}"
-            await _send(client, address, LATER, 0, f"KEYS\x01{key}\x02DELAY\x01{level + 1}\x02", key.encode())
+            await _send(client, address, LATER, 0, f"KEYS\x01{key}\x02{delay}", key.encode())
             self.delayed.add(key)
             await asyncio.sleep(_OTHERS_S)
 
@@ -274,6 +277,11 @@ class Load:
 def _again_and_again(count: int) -> Iterator[int]:
     while True:
         yield from range(count)
+
+
+def _again(values: tuple[str, ...]) -> Iterator[str]:
+    while True:
+        yield from values
 
 
 async def _ask(client: RemotingClient, address: str, code: RequestCode, header: Header) -> None:
