@@ -95,6 +95,9 @@ is cut into files of {per_file} entries by default (`mappedFileSizeConsumeQueue`
 first byte. Behind the last entry there are zeros. An entry of size 2147483647 (0x7fffffff) is blank: its message
 was never in this queue, or is gone. Messages of transactions that are prepared or rolled back have no entry.
 
+A light queue (`%LMQ%name`, queue 0) has the same entries, of records of other topics: their property
+INNER_MULTI_DISPATCH names the queues, INNER_MULTI_QUEUE_OFFSET the record's offset in each, both separated by commas.
+
 {table}
 
 The entry of the record above, were it the second message of its queue:

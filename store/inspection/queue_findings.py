@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Final
 
 from remoting.message_record import HEAD
 from store.consume_queue import BLANK_SIZE
+from store.consume_queue_table import is_light
 from store.inspection.finding import Severity
 from store.inspection.queue_inspection import UNIT, Kind, LogBounds, QueueInspection
-from store.inspection.queue_table_inspection import LIGHT_PREFIX, end_entry
+from store.inspection.queue_table_inspection import end_entry
 from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ def describe(store: "StoreInspection", topics: set[str] | None) -> None:
         findings.add("queue-stray", Severity.NOTE, store.relative(stray), "is no queue; left alone")
     for queue in store.queues:
         _describe_files(store, queue)
-        if queue.topic.startswith(LIGHT_PREFIX):
-            continue
         _describe_disagreements(store, queue)
         for place, count in queue.misplaced:
             text = f"{count} records of {queue.topic} queue {queue.queue_id} from {place} on say queue offsets"
@@ -105,7 +104,7 @@ def check_ends(store: "StoreInspection", bounds: LogBounds) -> None:
     for queue in store.queues:
         _describe_files(store, queue)
         last = end_entry(queue)
-        if last is None or queue.topic.startswith(LIGHT_PREFIX):
+        if last is None or is_light(queue.topic):
             continue
         offset, place, size, _ = last
         if size == BLANK_SIZE or place < bounds.start or (store.is_running and place >= bounds.end):

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from store.distinct_names import Integers
 from store.layout import CONSUME_QUEUE_DTYPE
+from store.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, dispatches, places
 from store.record import SCHEDULE_TOPIC, Record, TagsCodes
 from store.record_batch import RecordBatch
 from store.tags_scan import tags_codes_of
@@ -32,10 +33,14 @@ class Run(NamedTuple):
 
 
 class QueueRuns:
-    """Takes records in the order of the log and gives back runs; each queue's in the order of the log."""
+    """Takes records in the order of the log and gives back runs; each queue's in the order of the log.
 
-    def __init__(self, tags_codes: TagsCodes) -> None:
+    With `with_light` also those of light queues, whose entries the properties of records name.
+    """
+
+    def __init__(self, tags_codes: TagsCodes, *, with_light: bool = False) -> None:
         self._tags_codes = tags_codes
+        self._with_light = with_light
         self._topics: dict[str, int] = {}
         self._held: list[tuple[Integers, Integers, npt.NDArray[np.void]]] = []
         self._held_records = 0
@@ -49,18 +54,41 @@ class QueueRuns:
                 code = self._tags_codes.of(found.topic, bytes(found.properties), found.store_timestamp)
                 entries[0] = (found.physical_offset, found.size_bytes, code)
                 yield Run(found.topic, found.queue_id, found.queue_offset, entries)
+                if self._with_light and dispatches(found.topic):
+                    for name, offset in places(bytes(found.properties)):
+                        yield Run(name, LIGHT_QUEUE_ID, offset, entries)
             return
         chosen = np.flatnonzero(found.in_consume_queue)
         topics = np.array([self._topics.setdefault(topic, len(self._topics)) for topic in found.topics], np.int64)
         keys = topics[found.topic_index] << _QUEUE_ID_BITS | found.queue_ids.astype(np.int64) & _QUEUE_ID_MASK
+        keys, offsets = keys[chosen], found.queue_offsets[chosen]
+        if self._with_light:
+            chosen, keys, offsets = self._with_light_rows(found, chosen, keys, offsets)
         entries = np.empty(chosen.size, CONSUME_QUEUE_DTYPE)
         entries["physical_offset"] = (found.positions + found.base)[chosen]
         entries["size"] = found.sizes[chosen]
         entries["tags_code"] = self._codes(found)[chosen]
-        self._held.append((keys[chosen], found.queue_offsets[chosen], entries))
+        self._held.append((keys, offsets, entries))
         self._held_records += chosen.size
         if self._held_records >= _HOLD_RECORDS:
             yield from self.release()
+
+    def _with_light_rows(
+        self, batch: RecordBatch, records: Integers, keys: Integers, offsets: Integers
+    ) -> tuple[Integers, Integers, Integers]:
+        """The rows of `records`, and those of records in light queues, in the order of the log."""
+        rows = [
+            (record, self._topics.setdefault(name, len(self._topics)) << _QUEUE_ID_BITS | LIGHT_QUEUE_ID, offset)
+            for record in dispatched_records(batch)
+            for name, offset in places(batch.properties(record))
+        ]
+        if not rows:
+            return records, keys, offsets
+        light = np.array(rows, np.int64)
+        records = np.concatenate((records, light[:, 0]))
+        order = np.argsort(records, kind="stable")
+        keys, offsets = np.concatenate((keys, light[:, 1])), np.concatenate((offsets, light[:, 2]))
+        return records[order], keys[order], offsets[order]
 
     def _codes(self, batch: RecordBatch) -> Integers:
         codes = tags_codes_of(batch, self._tags_codes)

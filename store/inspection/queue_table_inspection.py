@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from sprocket.common.errors import StoreError
+from store.consume_queue_table import is_light
 from store.inspection.file_sequence import FileSequence, likely_file_bytes
 from store.inspection.file_view import list_directory
 from store.inspection.queue_inspection import UNIT, LogBounds, QueueInspection
@@ -14,8 +15,6 @@ from store.record import Record, TagsCodes
 from store.record_batch import RecordBatch
 
 _NO_FILE_NAMES: Final = frozenset({"", ".", ".."})
-# Queues that hold what was sent to other topics (`MixAll.LMQ_PREFIX`): their entries are not in the log's records.
-LIGHT_PREFIX: Final = "%LMQ%"
 
 Key = tuple[str, int]
 
@@ -41,7 +40,6 @@ class QueueTableInspection:
     ) -> None:
         self._deleted = deleted
         self._directory = directory
-        self._runs = QueueRuns(tags_codes)
         self._is_running = is_running
         self._excluded = excluded
         self.strays: list[Path] = []
@@ -49,6 +47,7 @@ class QueueTableInspection:
         self.missing: dict[Key, QueueInspection] = {}
         for topic, queue_id, path in self._folders():
             self.by_key[topic, queue_id] = QueueInspection(topic, queue_id, FileSequence(path, file_bytes))
+        self._runs = QueueRuns(tags_codes, with_light=any(is_light(topic) for topic, _ in self.by_key))
         self.file_bytes = file_bytes or self._likely_file_bytes()
         for queue in self.by_key.values():
             queue.files.file_bytes = self.file_bytes or queue.files.file_bytes
@@ -104,8 +103,7 @@ class QueueTableInspection:
         for run in self._runs.release():
             self._add_run(run)
         for queue in self:
-            if not queue.topic.startswith(LIGHT_PREFIX):
-                queue.finish(bounds, is_running=self._is_running)
+            queue.finish(bounds, is_running=self._is_running)
 
 
 def end_entry(queue: QueueInspection) -> tuple[int, int, int, int] | None:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from sprocket.common.atomic_file import sync_directory
 from store.consume_queue import BLANK_SIZE, ENTRY
+from store.consume_queue_table import is_light
 from store.index.key_scan import IndexEntries, entries_of, entries_of_record
 from store.inspection.queue_runs import QueueRuns, Run
 from store.layout import (
@@ -109,11 +110,11 @@ class QueueRebuild:
         deleted: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._deleted = deleted
-        self._runs = QueueRuns(tags_codes)
         self._skipped = {place for place, _ in skipped}
         self._files = {
             (topic, queue_id): QueueFiles(directory / topic / str(queue_id), file_bytes) for topic, queue_id in wanted
         }
+        self._runs = QueueRuns(tags_codes, with_light=any(is_light(topic) for topic, _ in self._files))
 
     def add(self, found: RecordBatch | Record) -> None:
         """Records of the log, in its order."""

@@ -10,7 +10,6 @@ from store.inspection.filler import closing_blank
 from store.inspection.index_inspection import UNIT_BYTES, UNITS_PER_SLOT
 from store.inspection.queue_findings import needs_new_files
 from store.inspection.queue_inspection import UNIT, Kind, QueueInspection
-from store.inspection.queue_table_inspection import LIGHT_PREFIX
 from store.inspection.repair_journal import (
     Action,
     Create,
@@ -96,8 +95,6 @@ def _tail(store: StoreInspection) -> Iterator[Action]:
 def _queues(store: StoreInspection, wanted: str | None) -> Iterator[Action]:
     rebuilt: list[QueueInspection] = []
     for queue in store.queues:
-        if queue.topic.startswith(LIGHT_PREFIX):
-            continue
         is_asked = wanted in ("*", queue.topic)
         has_records = queue.next_offset >= 0
         if has_records and (is_asked or queue.must_be_rebuilt or needs_new_files(queue)):
