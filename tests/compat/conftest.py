@@ -30,7 +30,11 @@ def cluster(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
     """One name server and one broker for all tests; topics and groups are each test's own."""
     kind = _KINDS[os.environ.get("COMPAT_AGAINST", "sprocket")]
     # Longer than RocketMQ gathers op messages: it would ask about what has just ended.
-    properties = {"enablePropertyFilter": "true", "transactionCheckInterval": "5000"}
+    properties = {
+        "enablePropertyFilter": "true",
+        "recallMessageEnable": "true",
+        "transactionCheckInterval": "5000",
+    }
     with kind(tmp_path_factory.mktemp("cluster") / "servers", properties=properties) as running:
         yield running
 

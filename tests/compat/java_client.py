@@ -53,6 +53,8 @@ POP_SCENARIOS = (
     "pop-tag-filter",
     "pop-to-pull",
 )
+# Of clients that know delays of their own.
+TIMER_SCENARIOS = ("timer-delay", "timer-recall", "timer-refused")
 POP_VERSION = "5.3.3"
 _AT_ONCE = 6
 # Stock clients rebalance every 20 s unless a broker tells them to; scenarios only wait less for it.

@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.compat.cluster import ApacheCluster, Cluster
 from tests.compat.conftest import Runs
-from tests.compat.java_client import POP_SCENARIOS, POP_VERSION, SCENARIOS
+from tests.compat.java_client import POP_SCENARIOS, POP_VERSION, SCENARIOS, TIMER_SCENARIOS
 from tests.compat.maven import CLIENT_VERSIONS
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
@@ -19,10 +20,10 @@ def test_scenario(runs: Runs, version: str, serialization: str, scenario: str) -
 
 
 @pytest.mark.parametrize("serialization", ["JSON", "ROCKETMQ"])
-@pytest.mark.parametrize("scenario", POP_SCENARIOS)
-def test_pop_scenario(runs: Runs, serialization: str, scenario: str) -> None:
+@pytest.mark.parametrize("scenario", [*POP_SCENARIOS, *TIMER_SCENARIOS])
+def test_scenario_of_newer_clients(runs: Runs, serialization: str, scenario: str) -> None:
     test_scenario(runs, POP_VERSION, serialization, scenario)
 
 
 def test_every_scenario_is_listed(runs: Runs) -> None:
-    assert set(runs(CLIENT_VERSIONS[-1], "JSON")) == {*SCENARIOS, *POP_SCENARIOS}
+    assert set(runs(CLIENT_VERSIONS[-1], "JSON")) == {*SCENARIOS, *POP_SCENARIOS, *TIMER_SCENARIOS}

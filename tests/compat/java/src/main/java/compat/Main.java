@@ -65,6 +65,7 @@ public final class Main {
         scenarios.putAll(ReplyScenarios.all());
         scenarios.putAll(FilterScenarios.all());
         scenarios.putAll(PopScenarios.all());
+        scenarios.putAll(TimerScenarios.all());
         return scenarios;
     }
 
