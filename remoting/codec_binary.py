@@ -87,12 +87,16 @@ def _decode_map(header: bytes, position: int, end: int) -> dict[str, str]:
     return fields
 
 
+def short_code(code: int) -> int:
+    """What travels of `code`: its low 16 bits, signed."""
+    return (code & 0xFFFF) - (0x10000 if code & 0x8000 else 0)
+
+
 def encode_header(code: int, opaque: int, flag: int, remark: str | None, ext_fields: Mapping[str, str] | None) -> bytes:
     """A header.  Only the low 16 bits of `code` travel, as in the reference."""
     remark_bytes = remark.encode() if remark else b""
     ext = encode_map(ext_fields or {})
-    code16 = (code & 0xFFFF) - (0x10000 if code & 0x8000 else 0)
-    fixed = _FIXED.pack(code16, LanguageCode.PYTHON, VERSION, opaque, flag, len(remark_bytes))
+    fixed = _FIXED.pack(short_code(code), LanguageCode.PYTHON, VERSION, opaque, flag, len(remark_bytes))
     return b"".join((fixed, remark_bytes, _I32.pack(len(ext)), ext))
 
 

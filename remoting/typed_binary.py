@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from remoting.codec_binary import short_code
 from remoting.command import FLAG_RESPONSE, Request
 from remoting.framing import ROCKETMQ
 from remoting.headers.base import Header
@@ -43,10 +44,11 @@ _Shape = tuple[int, int, int]
 class TypedBinaryDecoder:
     """Decodes the requests of one route.  It never refuses: what is not usual is left to the general decoder."""
 
-    __slots__ = ("_code", "_decode", "_misses", "_names", "_shapes")
+    __slots__ = ("_code", "_decode", "_misses", "_names", "_shapes", "_short")
 
     def __init__(self, code: int, header: type[Header]) -> None:
         self._code = code
+        self._short = short_code(code)
         self._decode = msgspec.msgpack.Decoder(header, strict=False).decode
         self._names = {field.encode_name.encode() for field in msgspec.structs.fields(header)}
         # By header length: the last one learned of each.
@@ -59,7 +61,7 @@ class TypedBinaryDecoder:
         if not _HEAD.size < size <= _MOST_SHAPE_BYTES:
             return None
         code, language, version, opaque, flag, remark_bytes, ext_bytes = _HEAD.unpack_from(header)
-        if code != self._code or flag & FLAG_RESPONSE or remark_bytes or ext_bytes != size - _HEAD.size:
+        if code != self._short or flag & FLAG_RESPONSE or remark_bytes or ext_bytes != size - _HEAD.size:
             return None
         number = int.from_bytes(header[_MAP_AT:], "big")
         shape = self._shapes.get(size)
@@ -73,7 +75,7 @@ class TypedBinaryDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
         return Request(
-            code=code, header=fields, flag=flag, language=_LANGUAGES[language], opaque=opaque, version=version,
+            code=self._code, header=fields, flag=flag, language=_LANGUAGES[language], opaque=opaque, version=version,
             body=body, channel=channel, serialization=ROCKETMQ,
         )  # fmt: skip
 

@@ -21,7 +21,9 @@ def test_scenario(runs: Runs, version: str, serialization: str, scenario: str) -
 
 @pytest.mark.parametrize("serialization", ["JSON", "ROCKETMQ"])
 @pytest.mark.parametrize("scenario", [*POP_SCENARIOS, *TIMER_SCENARIOS])
-def test_scenario_of_newer_clients(runs: Runs, serialization: str, scenario: str) -> None:
+def test_scenario_of_newer_clients(runs: Runs, cluster: Cluster, serialization: str, scenario: str) -> None:
+    if scenario in POP_SCENARIOS and serialization == "ROCKETMQ" and isinstance(cluster, ApacheCluster):
+        pytest.skip("codes of pop do not fit into its header: RocketMQ refuses its own client")
     test_scenario(runs, POP_VERSION, serialization, scenario)
 
 

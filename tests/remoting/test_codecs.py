@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from remoting import codec_binary, codec_json
 from remoting.codes import RequestCode
-from remoting.command import Request, Response
+from remoting.command import ReceivedResponse, Request, Response
 from remoting.frames import ResponseTemplate, encode_request, encode_response
 from remoting.framing import JSON, ROCKETMQ, FrameDecoder
 from remoting.headers.base import to_ext_fields
 from remoting.headers.client import UnregisterClientRequestHeader
+from remoting.headers.pop import PollingInfoRequestHeader
 from remoting.headers.send import SendMessageRequestHeaderV2
-from remoting.routes import Action, Resource, Route, RouteTable, UnroutableRequest
+from remoting.routes import Action, NoHeader, Resource, Route, RouteTable, UnroutableRequest
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
 
@@ -184,6 +185,34 @@ def test_a_request_that_we_encode_is_decoded(serialization: int) -> None:
     _, request = table().decode(frame)  # type: ignore[misc]
     assert request.header == header
     assert request.body == b"hi"
+
+
+@pytest.mark.parametrize("fields", [{}, {"consumerGroup": "g", "topic": "t", "queueId": "0"}, {"topic": ""}])
+def test_a_code_that_a_binary_header_cuts_is_known_by_its_low_bits(fields: dict[str, str]) -> None:
+    """With ROCKETMQ serialization the Java client sends 3447 for 200055."""
+    route = Route(RequestCode.POLLING_INFO, NoHeader, never, Resource.GROUP, Action.GET)
+    header = codec_binary.encode_header(200055, 7, 0, None, fields)
+    assert header[:2] == (3447).to_bytes(2, "big")
+    entry, request = RouteTable([route]).decode((ROCKETMQ, header, b""))  # type: ignore[misc]
+    assert (entry.code, request.code, request.opaque) == (200055, 200055, 7)
+    with pytest.raises(UnroutableRequest, match="POLLING_INFO"):
+        RouteTable([]).decode((ROCKETMQ, header, b""))
+    answer = codec_binary.encode_header(200055, 7, 1, None, fields)
+    response = RouteTable([route]).decode((ROCKETMQ, answer, b""))
+    assert isinstance(response, ReceivedResponse)
+    assert response.code == 3447, "of a response nothing is known"
+
+
+def test_a_cut_code_is_known_on_the_fast_path_too() -> None:
+    route = Route(RequestCode.POLLING_INFO, PollingInfoRequestHeader, never, Resource.GROUP, Action.GET)
+    fields = {"consumerGroup": "g", "topic": "t", "queueId": "-1"}
+    header = codec_binary.encode_header(200055, 7, 0, None, fields)
+    entry, request = RouteTable([route]).decode((ROCKETMQ, header, b""))  # type: ignore[misc]
+    assert (request.code, request.header) == (
+        200055,
+        PollingInfoRequestHeader(consumer_group="g", topic="t", queue_id=-1),
+    )
+    assert entry.binary(header, b"", None) == request
 
 
 def test_ext_fields_are_text_and_leave_out_what_is_absent() -> None:

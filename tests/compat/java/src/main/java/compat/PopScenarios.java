@@ -211,7 +211,10 @@ final class PopScenarios {
         Expect.equal(Set.of("q-10", "q-12", "q-14", "q-16", "q-18"), inbox.bodies(), "messages that match");
     }
 
-    /** A group is switched to PULL and back while its consumer runs; it goes on where it was. */
+    /**
+     * A group is switched to PULL and back while its consumer runs; it goes on where it was. What is handed to a pop
+     * that its client has given up comes again, and may have been pulled by then.
+     */
     private static void toPull(Context context) throws Exception {
         context.createTopic(2);
         Inbox inbox = new Inbox();
@@ -233,7 +236,7 @@ final class PopScenarios {
             // What is consumed is acknowledged or committed a moment later.
             Thread.sleep(1_000);
         }
-        Expect.equal(120, inbox.size(), "deliveries of 120 messages");
+        Expect.between(120, 140, inbox.size(), "deliveries of 120 messages");
     }
 
     private static void awaitMode(Context context, DefaultMQPushConsumer consumer, boolean isPop) throws Exception {
