@@ -1,5 +1,6 @@
 """How fast a consumer works, topic by topic, over the last minute and the last hour.  Pure: it is told the time.
 
+Counting is a few additions per message; samples of the counts are kept, and rates are differences to old ones.
 Source: RocketMQ 5.3.3, `ConsumerStatsManager`, `StatsItem`.
 """
 
@@ -13,99 +14,104 @@ _MINUTE_STEP_S = 10.0
 _HOUR_STEP_S = 600.0
 
 
-class RateWindow:
-    """Events and a quantity over the last `span_s`, in steps of `step_s`."""
+class TopicCounts:
+    """What has happened in one topic since the start; whoever counts adds to these."""
 
-    __slots__ = ("_span_s", "_step_s", "_steps", "_until")
+    __slots__ = ("consumed", "consumed_s", "failed", "pulled", "pulls", "pulls_s")
 
-    def __init__(self, span_s: float, step_s: float) -> None:
+    def __init__(self) -> None:
+        self.pulls = 0
+        self.pulls_s = 0.0  # that they took, together
+        self.pulled = 0  # messages
+        self.consumed = 0
+        self.consumed_s = 0.0  # from taken to acknowledged, together
+        self.failed = 0
+
+    def minus(self, other: "TopicCounts") -> "TopicCounts":
+        """What has happened since `other`."""
+        difference = TopicCounts()
+        for name in self.__slots__:
+            setattr(difference, name, getattr(self, name) - getattr(other, name))
+        return difference
+
+
+class _Samples:
+    """Counts as they were, each `step_s` after the one before, for `span_s`."""
+
+    __slots__ = ("_span_s", "_step_s", "_taken")
+
+    def __init__(self, span_s: float, step_s: float, now: float) -> None:
         self._span_s = span_s
         self._step_s = step_s
-        self._steps: deque[list[float]] = deque()  # begun at, count, quantity
-        self._until = 0.0
+        self._taken: deque[tuple[float, TopicCounts]] = deque([(now, TopicCounts())])
 
-    def add(self, now: float, count: int, quantity: float) -> None:
-        if now >= self._until or not self._steps:
-            self._until = now + self._step_s
-            self._steps.append([now, 0, 0.0])
-            self._forget(now)
-        step = self._steps[-1]
-        step[1] += count
-        step[2] += quantity
+    def take(self, now: float, counts: TopicCounts) -> None:
+        if now - self._taken[-1][0] >= self._step_s:
+            self._taken.append((now, counts.minus(TopicCounts())))
+        # The oldest one that is kept is as old as the span, or older.
+        while len(self._taken) > 1 and now - self._taken[1][0] >= self._span_s:
+            self._taken.popleft()
 
-    def _forget(self, now: float) -> None:
-        while self._steps and self._steps[0][0] < now - self._span_s:
-            self._steps.popleft()
-
-    def totals(self, now: float) -> tuple[int, float, float]:
-        """Count, quantity, and the seconds that they span."""
-        self._forget(now)
-        if not self._steps:
-            return 0, 0.0, 0.0
-        count = sum(step[1] for step in self._steps)
-        quantity = sum(step[2] for step in self._steps)
-        return int(count), quantity, max(now - self._steps[0][0], 1.0)
+    def since(self, now: float, counts: TopicCounts) -> tuple[TopicCounts, float]:
+        """What happened in the span, and how many seconds that is."""
+        at, then = self._taken[0]
+        return counts.minus(then), max(now - at, 1.0)
 
 
 class _Topic:
-    __slots__ = ("consumed", "consumed_hour", "failed", "failed_hour", "pulled", "pulls")
+    __slots__ = ("counts", "hour", "minute")
 
-    def __init__(self) -> None:
-        self.pulls = RateWindow(_MINUTE_S, _MINUTE_STEP_S)
-        self.pulled = RateWindow(_MINUTE_S, _MINUTE_STEP_S)
-        self.consumed = RateWindow(_MINUTE_S, _MINUTE_STEP_S)
-        self.consumed_hour = RateWindow(_HOUR_S, _HOUR_STEP_S)
-        self.failed = RateWindow(_MINUTE_S, _MINUTE_STEP_S)
-        self.failed_hour = RateWindow(_HOUR_S, _HOUR_STEP_S)
+    def __init__(self, now: float) -> None:
+        self.counts = TopicCounts()
+        self.minute = _Samples(_MINUTE_S, _MINUTE_STEP_S, now)
+        self.hour = _Samples(_HOUR_S, _HOUR_STEP_S, now)
 
 
 class ConsumerStats:
-    """Rates of one consumer."""
+    """Rates of one consumer; times are monotonic s."""
 
     def __init__(self) -> None:
         self._topics: dict[str, _Topic] = {}
 
-    def _of(self, topic: str) -> _Topic:
-        stats = self._topics.get(topic)
-        if stats is None:
-            stats = self._topics[topic] = _Topic()
-        return stats
+    def of(self, topic: str, now: float) -> TopicCounts:
+        """The counts of `topic`, to add to."""
+        found = self._topics.get(topic)
+        return self._of(topic, now).counts if found is None else found.counts
 
     def pulled(self, topic: str, now: float, messages: int, seconds: float) -> None:
         """A pull of `seconds` brought `messages`."""
-        stats = self._of(topic)
-        stats.pulls.add(now, 1, seconds)
-        stats.pulled.add(now, messages, 0.0)
+        counts = self.of(topic, now)
+        counts.pulls += 1
+        counts.pulls_s += seconds
+        counts.pulled += messages
 
-    def consumed(self, topic: str, now: float, seconds: float) -> None:
-        """A message was acknowledged `seconds` after the application had got it."""
-        stats = self._of(topic)
-        stats.consumed.add(now, 1, seconds)
-        stats.consumed_hour.add(now, 1, seconds)
+    def _of(self, topic: str, now: float) -> _Topic:
+        found = self._topics.get(topic)
+        if found is None:
+            found = self._topics[topic] = _Topic(now)
+        return found
 
-    def failed(self, topic: str, now: float) -> None:
-        """A message was given back."""
-        stats = self._of(topic)
-        stats.failed.add(now, 1, 0.0)
-        stats.failed_hour.add(now, 1, 0.0)
+    def sample(self, now: float) -> None:
+        """Remember the counts as they are; called every few seconds."""
+        for topic in self._topics.values():
+            topic.minute.take(now, topic.counts)
+            topic.hour.take(now, topic.counts)
 
     def status(self, topic: str, now: float) -> ConsumeStatus:
         """The rates in `topic`."""
-        stats = self._of(topic)
-        consumed = stats.consumed.totals(now)
+        found = self._of(topic, now)
+        last, seconds = found.minute.since(now, found.counts)
+        hour, _ = found.hour.since(now, found.counts)
+        consumed = last if last.consumed else hour
         return ConsumeStatus(
-            pull_rt=_mean_ms(stats.pulls.totals(now)),
-            pull_tps=_per_second(stats.pulled.totals(now)),
-            consume_rt=_mean_ms(consumed if consumed[0] else stats.consumed_hour.totals(now)),
-            consume_ok_tps=_per_second(consumed),
-            consume_failed_tps=_per_second(stats.failed.totals(now)),
-            consume_failed_msgs=stats.failed_hour.totals(now)[0],
+            pull_rt=_mean_ms(last.pulls_s, last.pulls),
+            pull_tps=last.pulled / seconds,
+            consume_rt=_mean_ms(consumed.consumed_s, consumed.consumed),
+            consume_ok_tps=last.consumed / seconds,
+            consume_failed_tps=last.failed / seconds,
+            consume_failed_msgs=hour.failed,
         )
 
 
-def _mean_ms(totals: tuple[int, float, float]) -> float:
-    return totals[1] * 1000 / totals[0] if totals[0] else 0.0
-
-
-def _per_second(totals: tuple[int, float, float]) -> float:
-    return totals[0] / totals[2] if totals[0] else 0.0
+def _mean_ms(seconds: float, count: int) -> float:
+    return seconds * 1000 / count if count else 0.0

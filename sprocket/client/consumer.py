@@ -109,7 +109,8 @@ class Consumer:
         )
         self._is_started = False
         self._is_closed = False
-        self._inbox = Inbox(self._instance.clock.monotonic)
+        self._monotonic = self._instance.clock.monotonic
+        self._inbox = Inbox(self._monotonic)
         self._stats = ConsumerStats()
         self._handler: BatchHandler | None = None
         self._concurrency = 0
@@ -147,10 +148,8 @@ class Consumer:
         return self
 
     def _spawn_expiry(self) -> None:
-        expiry = give_back_expired(
-            self._assignment.held, self.nack, self._instance.clock.monotonic, self._settings.consume_timeout_s
-        )
-        self._instance.spawn(expiry)
+        timeout_s = self._settings.consume_timeout_s
+        self._instance.spawn(give_back_expired(self._assignment.held, self.nack, self._monotonic, timeout_s))
 
     def _new_assignment(self, store: OffsetStore, start: StartOffset) -> Assignment:
         return Assignment(self._instance, store, start, self._pull_loop, self._is_wanted)
@@ -212,8 +211,6 @@ class Consumer:
         )
         return HeartbeatData(self._instance.client_id, consumer_data_set=[data])
 
-    # Queues
-
     def _pull_loop(self, process_queue: ProcessQueue) -> PullLoop:
         topic = process_queue.queue.topic
         latest = self._subscriptions[topic]
@@ -240,14 +237,13 @@ class Consumer:
     async def _persist_offsets(self) -> None:
         while True:
             await self._persist_due.wait(self._instance.settings.persist_consumer_offset_interval_s)
+            self._stats.sample(self._monotonic())
             await self._assignment.persist()
 
     @property
     def assigned_queues(self) -> list[MessageQueue]:
         """The queues that this consumer has now, sorted."""
         return self._assignment.queues if self._is_started else []
-
-    # Messages
 
     def _restore_topics(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         if process_queue.queue.topic == self._retry_topic:
@@ -259,12 +255,15 @@ class Consumer:
         self._inbox.put(messages)
 
     def _pulled(self, topic: str, messages: int, seconds: float) -> None:
-        self._stats.pulled(topic, self._instance.clock.monotonic(), messages, seconds)
+        self._stats.pulled(topic, self._monotonic(), messages, seconds)
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         return self
 
     async def __anext__(self) -> ReceivedMessage:
+        message = self._inbox.next_ready()
+        if message is not None:
+            return message
         taken = await self.receive()
         if not taken:
             raise StopAsyncIteration
@@ -302,8 +301,10 @@ class Consumer:
         """`ack`, which never waits; False when it counted nothing."""
         if not self._assignment.acknowledge(message):
             return False
-        now = self._instance.clock.monotonic()
-        self._stats.consumed(message.queue.topic, now, now - message.taken_at)
+        now = self._monotonic()
+        counts = self._stats.of(message.queue.topic, now)
+        counts.consumed += 1
+        counts.consumed_s += now - message.taken_at
         return True
 
     async def nack(self, message: ReceivedMessage, delay_level: int = 0) -> None:
@@ -317,7 +318,7 @@ class Consumer:
         source = message.source
         if source is not None and not source.is_dropped and not source.is_pending(message):
             return
-        self._stats.failed(message.queue.topic, self._instance.clock.monotonic())
+        self._stats.of(message.queue.topic, self._monotonic()).failed += 1
         if self._is_clustering:
             await self._back.send(message, delay_level)
         else:
@@ -366,7 +367,7 @@ class Consumer:
             return None
         if message.queue.topic == self._retry_topic:
             message.topic = message.properties.get("RETRY_TOPIC", message.topic)
-        return try_directly(self._handler, message, self._instance.clock.monotonic, is_orderly=self._is_orderly)
+        return try_directly(self._handler, message, self._monotonic, is_orderly=self._is_orderly)
 
     def committed(self, topic: str) -> dict[MessageQueue, int]:
         """The offset that the group has in each queue of `topic` that this consumer has."""

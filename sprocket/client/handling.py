@@ -86,9 +86,16 @@ class Handling:
 
     async def work(self) -> None:
         """Handle lists of up to `most` messages, one list after the other, until the inbox is closed."""
-        while messages := await self._inbox.take(self._most):
+        next_ready = self._inbox.next_ready
+        while True:
+            message = next_ready() if self._most == 1 else None
+            messages = [message] if message is not None else await self._inbox.take(self._most)
+            if not messages:
+                return
             try:
-                await call(self._handler, messages)
+                outcome = self._handler(messages)
+                if inspect.isawaitable(outcome):
+                    await outcome
             except ReconsumeLater as later:
                 await self._give_back(messages, later.delay_level)
             except Exception:

@@ -18,6 +18,8 @@ class Inbox:
 
     def put(self, messages: Sequence[ReceivedMessage]) -> None:
         """Messages of one queue, in order."""
+        if self.is_closed:
+            return
         self._ready.extend(messages)
         for _ in range(min(len(messages), len(self._readers))):
             self._wake_reader()
@@ -25,6 +27,7 @@ class Inbox:
     def close(self) -> None:
         """Give nothing more; all readers are told."""
         self.is_closed = True
+        self._ready.clear()
         for reader in self._readers:
             if not reader.done():
                 reader.set_result(None)
@@ -36,23 +39,32 @@ class Inbox:
                 reader.set_result(None)
                 return
 
+    def next_ready(self) -> ReceivedMessage | None:
+        """The next message if one is here: what it costs is paid for every message, so there is no list and no task."""
+        ready = self._ready
+        while ready:
+            message = ready.popleft()
+            source = message.source
+            if source is not None and not source.is_dropped:
+                source.take(message, self._monotonic())
+                return message
+        return None
+
     async def take(self, most: int = 1) -> list[ReceivedMessage]:
         """Up to `most` messages that lie one behind the other in one queue; none once it is closed."""
         ready = self._ready
         while not self.is_closed:
-            while ready:
-                first = ready.popleft()
-                source = first.source
-                if source is None or source.is_dropped:
-                    continue
-                taken = [first]
-                while len(taken) < most and ready and ready[0].source is source:
-                    taken.append(ready.popleft())
-                now = self._monotonic()
-                for message in taken:
-                    source.take(message, now)
-                return taken
-            await self._wait()
+            first = self.next_ready()
+            if first is None:
+                await self._wait()
+                continue
+            taken = [first]
+            source = first.source
+            while len(taken) < most and ready and ready[0].source is source and source is not None:
+                message = ready.popleft()
+                source.take(message, first.taken_at)
+                taken.append(message)
+            return taken
         return []
 
     async def _wait(self) -> None:

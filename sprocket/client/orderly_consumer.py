@@ -169,7 +169,7 @@ class OrderlyConsumer(Consumer):
 
     async def _is_given_up(self, message: ReceivedMessage) -> bool:
         """Whether the message is dead by now; otherwise it counts one more attempt."""
-        self._stats.failed(message.queue.topic, self._instance.clock.monotonic())
+        self._stats.of(message.queue.topic, self._instance.clock.monotonic()).failed += 1
         if message.reconsume_times >= self._orderly_settings.max_reconsume_times:
             try:
                 await self._back.send_as_new(message)
