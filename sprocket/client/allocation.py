@@ -6,6 +6,7 @@ member computes the same division from the same sorted lists, so the results are
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import md5
 from typing import Protocol
 
@@ -84,8 +85,7 @@ class AllocateMessageQueueConsistentHash:
     def allocate(self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
         if client_id not in client_ids:
             return []
-        ring = {_hash(f"{member}-{index}"): member for member in client_ids for index in range(self._virtual_nodes)}
-        points = sorted(ring)
+        ring, points = _ring(tuple(client_ids), self._virtual_nodes)
         if not points:
             return []
         mine = []
@@ -95,6 +95,13 @@ class AllocateMessageQueueConsistentHash:
             if ring[points[point % len(points)]] == client_id:
                 mine.append(queue)
         return mine
+
+
+@lru_cache(maxsize=16)  # a broker divides for many members of few groups
+def _ring(client_ids: tuple[str, ...], virtual_nodes: int) -> tuple[dict[int, str], list[int]]:
+    """Whose each point is, and the points in order."""
+    ring = {_hash(f"{member}-{index}"): member for member in client_ids for index in range(virtual_nodes)}
+    return ring, sorted(ring)
 
 
 def _hash(text: str) -> int:
