@@ -77,7 +77,7 @@ class TopicRoutes:
         return queues
 
     async def refresh(self) -> None:
-        """Ask again for each topic that is kept; forget those that nobody asks for."""
+        """Ask again for each topic that is kept, until there is no answer; forget those that nobody asks for."""
         source = self._source
         if source is None:
             return
@@ -86,7 +86,11 @@ class TopicRoutes:
             if asked_at < oldest:
                 del self._kept[topic]
                 continue
-            queues = await self._ask(source, topic)
+            try:
+                queues = await self._fetch(source, topic)
+            except SprocketError as error:
+                logger.warning("event=topic_routes_not_refreshed topic=%s reason=%r", topic, str(error))
+                return
             kept = self._kept.get(topic)
             if queues is not None and kept is not None and queues != kept[0]:
                 logger.info("event=topic_route_changed topic=%s queues=%d before=%d", topic, len(queues), len(kept[0]))
@@ -99,14 +103,20 @@ class TopicRoutes:
 
     async def _ask(self, source: RouteSource, topic: str) -> Queues | None:
         try:
+            return await self._fetch(source, topic)
+        except SprocketError as error:
+            logger.warning("event=topic_route_unknown topic=%s reason=%r", topic, str(error))
+            return None
+
+    async def _fetch(self, source: RouteSource, topic: str) -> Queues | None:
+        """None if there is no such topic.  Raises SprocketError when there is no answer."""
+        try:
             return topic_route(topic, await source.topic_route(topic)).subscribe
         except TopicNotFound:
             # The queues of a retry topic may come and go with the broker that made it.
             if not topic.startswith(RETRY_PREFIX):
                 self._kept.pop(topic, None)
-        except SprocketError as error:
-            logger.warning("event=topic_route_unknown topic=%s reason=%r", topic, str(error))
-        return None
+            return None
 
     def _keep(self, topic: str, queues: Queues, now: float) -> None:
         self._kept.pop(topic, None)

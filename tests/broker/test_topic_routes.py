@@ -83,11 +83,13 @@ async def test_a_refresh_takes_over_what_changed_and_forgets_what_is_gone() -> N
 
 async def test_what_is_known_stays_while_name_servers_are_down() -> None:
     source = Source()
-    source.queues["T"] = 1
+    source.queues = {"T": 1, "V": 1}
     routes = TopicRoutes(source, nothing, ManualClock())
     await routes.find("T")
+    await routes.find("V")
     source.is_down = True
     await routes.refresh()
+    assert source.asked == ["T", "V", "T"], "it waits for no answer once for each topic"
     assert routes.known("T") == on_b("T", 1)
     assert await routes.find("U") is None
     source.is_down = False
