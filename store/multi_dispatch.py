@@ -20,7 +20,7 @@ from store.config import StoreConfig
 from store.consume_queue_table import ConsumeQueueTable, is_file_name, is_light
 from store.inner_batch import without
 from store.logic_queue import LogicQueue
-from store.record import SCHEDULE_TOPIC, PendingMessage
+from store.record import SCHEDULE_TOPIC, PendingMessage, Record, decode
 from store.record_batch import RecordBatch
 
 # In the flags of a message that is being appended, and in no record's.
@@ -29,8 +29,9 @@ NAMES: Final = b"INNER_MULTI_DISPATCH\x01"
 OFFSETS: Final = b"INNER_MULTI_QUEUE_OFFSET\x01"
 LIGHT_QUEUE_ID: Final = 0
 _SEPARATOR: Final = ","
-_NOT_DISPATCHED: Final = ("%RETRY%", "rmq_sys_")
-# Beyond RocketMQ: there a half message enters the queues before anybody has committed it.
+# Beyond RocketMQ: there a dead letter enters the queues again that it was given up in, and a half message does before
+# anybody has committed it.
+_NOT_DISPATCHED: Final = ("%RETRY%", "rmq_sys_", "%DLQ%")
 _HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _MAX_OFFSET: Final = (1 << 63) // 20
@@ -62,6 +63,16 @@ def places(properties: bytes) -> list[tuple[str, int]]:
         if is_light(queue) and is_file_name(queue) and len(number) < 20 and int(number) < _MAX_OFFSET:
             found.setdefault(queue, int(number))
     return list(found.items())
+
+
+def offset_in(topic: str, record: memoryview) -> int:
+    """Queue offset of a record that was read from a queue of `topic`: of a light one its properties say it."""
+    decoded = decode(record, check_crc=False)
+    if not isinstance(decoded, Record):
+        return -1
+    if decoded.topic == topic or not is_light(topic):
+        return decoded.queue_offset
+    return dict(places(bytes(decoded.properties))).get(topic, decoded.queue_offset)
 
 
 class MultiDispatch:

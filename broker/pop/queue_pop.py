@@ -20,7 +20,9 @@ from broker.pop.retry_record import queue_offsets_in, records_in, renamed
 from broker.pop.revive_log import ReviveLog
 from remoting.pop_extra_info import PopHandle, msg_offsets_entry, retry_kind, start_offset_entry
 from sprocket.common.errors import CorruptRecord, RequestError
+from store.consume_queue_table import is_light
 from store.get_result import GetResult, GetStatus
+from store.multi_dispatch import offset_in
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +120,10 @@ class QueuePop:
         self, popped: Popped, topic: str, queue_id: int, offset: int, result: GetResult, is_retry: bool
     ) -> None:
         header, group = popped.request.header, popped.request.header.consumer_group
-        message_offsets = queue_offsets_in(result.slices)
+        if is_light(topic):
+            message_offsets = [offset_in(topic, record) for record in records_in(result.slices)]
+        else:
+            message_offsets = queue_offsets_in(result.slices)
         if popped.is_ordered:
             self._order_info.update(
                 header.attempt_id, topic, group, queue_id, popped.pop_time_ms, header.invisible_time, message_offsets,

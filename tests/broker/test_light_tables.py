@@ -16,6 +16,9 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.fastjson import dumps
 from remoting.headers.admin import DeleteTopicRequestHeader, GetTopicConfigRequestHeader
 from remoting.headers.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
+from remoting.headers.pop import AckMessageRequestHeader, PopMessageResponseHeader
+from remoting.pop_extra_info import PopHandle, parse_msg_offsets, parse_start_offsets, queue_key
+from tests.broker.pop.rig import pop
 from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored, until
 
 LIGHT = {"enable_lmq": True, "enable_multi_dispatch": True}
@@ -150,3 +153,26 @@ async def test_puts_are_counted_where_they_were_sent(tmp_path: Path) -> None:
     async with light_broker(tmp_path) as (broker, client):
         await client.send(b"first", INNER_MULTI_DISPATCH="%LMQ%a,%LMQ%b")
         assert broker._puts_by_topic() == {TOPIC: 1}
+
+
+async def test_a_light_queue_is_popped_by_its_own_offsets(tmp_path: Path) -> None:
+    async with light_broker(tmp_path) as (broker, client):
+        await client.send(b"elsewhere", INNER_MULTI_DISPATCH="%LMQ%b")
+        for number in range(3):
+            await client.send(b"%d" % number, INNER_MULTI_DISPATCH="%LMQ%b,%LMQ%a")
+        answer = await pop(client, topic="%LMQ%a", consumer_group=GROUP, queue_id=0)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        header = answer.header(PopMessageResponseHeader)
+        assert parse_msg_offsets(header.msg_offset_info) == {queue_key("0", 0): [0, 1, 2]}
+        assert all(b"INNER_MULTI_QUEUE_OFFSET\x01%d,%d\x02" % (n + 1, n) in answer.body for n in range(3))
+        start = parse_start_offsets(header.start_offset_info)[queue_key("0", 0)]
+        for offset in range(3):
+            handle = PopHandle(
+                start, header.pop_time, header.invisible_time, header.revive_qid, "0", "broker-a", 0, offset
+            )
+            ack = AckMessageRequestHeader(
+                consumer_group=GROUP, topic="%LMQ%a", queue_id=0, extra_info=handle.encode(), offset=offset
+            )
+            await client.ask_well(RequestCode.ACK_MESSAGE, ack)
+        assert (await pop(client, topic="%LMQ%a", consumer_group=GROUP)).code == ResponseCode.POLLING_TIMEOUT
+        assert broker.offsets.query(GROUP, "%LMQ%a", 0) == 3

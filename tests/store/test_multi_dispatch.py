@@ -88,7 +88,9 @@ def test_without_both_keys_the_property_is_only_kept(stores: Stores, fields: dic
     assert store.queues() == [("Parent", 0)]
 
 
-@pytest.mark.parametrize("topic", ["%RETRY%group", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC"])
+@pytest.mark.parametrize(
+    "topic", ["%RETRY%group", "%DLQ%group", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC"]
+)
 def test_topics_on_a_message_s_way_do_not_dispatch(stores: Stores, topic: str) -> None:
     store = stores.open()
     store.append([addressed("%LMQ%a", topic=topic), addressed("%LMQ%a", sys_flag=int(SysFlag.TRANSACTION_PREPARED))])
