@@ -211,6 +211,12 @@ class BrokerConfig(PopSettings):
         "Whether topics may be given the attribute message.type=MIXED.  What it says is the proxy's to enforce.",
         mutable=True,
     )
+    enable_lmq_stats: bool = _bool(
+        "enableLmqStats",
+        False,
+        "With enableLmq: whether each light topic and group has figures of its own.",
+        mutable=True,
+    )
     enable_create_sys_group: bool = _bool(
         "enableCreateSysGroup",
         True,

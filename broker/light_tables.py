@@ -4,7 +4,7 @@ Source: RocketMQ 5.3.3, `LmqTopicConfigManager`, `LmqSubscriptionGroupManager`, 
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Protocol, TypeVar
 
@@ -17,7 +17,7 @@ from broker.topics import PERM_READ_WRITE, TopicTable
 from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from remoting.bodies.topic import TopicConfig, TopicConfigTable
 from sprocket.common.clock import Clock
-from store.consume_queue_table import is_light
+from store.consume_queue_table import LIGHT_PREFIX, is_light
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -68,9 +68,14 @@ class LightConsumerOffsets(ConsumerOffsets):
     """
 
     def __init__(
-        self, file: ConfigFile[ConsumerOffsetTable], clock: Clock, plain: ConfigFile[ConsumerOffsetTable]
+        self,
+        file: ConfigFile[ConsumerOffsetTable],
+        clock: Clock,
+        plain: ConfigFile[ConsumerOffsetTable],
+        counts_each: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(file, clock)
+        self._counts_each = counts_each
         self._light_file = file
         self._plain_file = plain
 
@@ -87,6 +92,20 @@ class LightConsumerOffsets(ConsumerOffsets):
         for key, offset in light.items():
             self._offsets.setdefault(key, {})[_LIGHT_QUEUE_ID] = offset
         logger.info("event=consumer_offsets_loaded count=%d light=%d", len(self._offsets), len(light))
+
+    def totals(self) -> dict[str, int]:
+        """As `ConsumerOffsets.totals`; light names count as one, unless enableLmqStats (`LmqBrokerStatsManager`)."""
+        totals = super().totals()
+        if self._counts_each():
+            return totals
+        sums: dict[str, int] = {}
+        for key, total in totals.items():
+            topic, _, group = key.partition(SEPARATOR)
+            if is_light(topic) or is_light(group):
+                names = (LIGHT_PREFIX if is_light(name) else name for name in (topic, group))
+                key = SEPARATOR.join(names)
+            sums[key] = sums.get(key, 0) + total
+        return sums
 
     def snapshot(self) -> ConsumerOffsetTable:
         """The table as it is now, for reading at once."""
@@ -128,5 +147,5 @@ def new_tables(
     return (
         LightTopicTable(config, topics, clock),
         LightSubscriptionGroups(config, groups, clock),
-        LightConsumerOffsets(light_offsets, clock, offsets),
+        LightConsumerOffsets(light_offsets, clock, offsets, lambda: config.broker.enable_lmq_stats),
     )

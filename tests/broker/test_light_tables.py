@@ -176,3 +176,14 @@ async def test_a_light_queue_is_popped_by_its_own_offsets(tmp_path: Path) -> Non
             await client.ask_well(RequestCode.ACK_MESSAGE, ack)
         assert (await pop(client, topic="%LMQ%a", consumer_group=GROUP)).code == ResponseCode.POLLING_TIMEOUT
         assert broker.offsets.query(GROUP, "%LMQ%a", 0) == 3
+
+
+@pytest.mark.parametrize("counts_each", [True, False])
+async def test_light_groups_have_figures_together_or_each(tmp_path: Path, counts_each: bool) -> None:
+    async with running_broker(tmp_path, store=LIGHT, enable_lmq_stats=counts_each) as (broker, client):
+        await client.send(b"first", INNER_MULTI_DISPATCH="%LMQ%a,%LMQ%b")
+        for topic in ("%LMQ%a", "%LMQ%b"):
+            await commit(client, GROUP, topic, 1)
+        await commit(client, "plain", TOPIC, 1)
+        each = {f"%LMQ%a@{GROUP}": 1, f"%LMQ%b@{GROUP}": 1}
+        assert broker.offsets.totals() == {"Orders@plain": 1} | (each if counts_each else {"%LMQ%@%LMQ%": 2})
