@@ -36,6 +36,7 @@ from broker.retention import Retention
 from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
 from broker.service import Service
 from broker.statistics import SAMPLE_PERIOD_S, DailyTotals, RateWindow
+from broker.table_saving import TableSaving
 from broker.timer.timer_intake import TimerIntake
 from broker.timer.timer_metrics import TimerMetricsTable
 from broker.timer.timer_service import TimerService
@@ -59,8 +60,6 @@ logger = logging.getLogger(__name__)
 
 # `ClientHousekeepingService`
 _CLIENT_SCAN_S = 10.0
-# `BrokerController.initializeBrokerScheduledTasks`
-_FILTER_SAVE_S = 10.0
 
 Fatal = Callable[[SprocketError], None]
 T = TypeVar("T")
@@ -140,7 +139,7 @@ class Broker:
         self._statistics = self._new_statistics()
         self.routes = self._new_routes()
         self._server = self._new_server(config)
-        self._periodic = self._periodic_work(config)
+        self._periodic = self._periodic_work()
 
     def _new_core(self) -> BrokerCore:
         return BrokerCore(
@@ -159,6 +158,7 @@ class Broker:
             self.revive,
             NotificationService(self._core, self.pop),
             IdleOffsets(self._core),
+            TableSaving(self._core, self.schedule.offsets),  # last: the others commit offsets when they save
         ]
 
     def _new_statistics(self) -> BrokerStatistics:
@@ -186,13 +186,10 @@ class Broker:
         server.on_close.append(self._channel_closed)
         return server
 
-    def _periodic_work(self, config: BrokerConfig) -> list[Periodic]:
+    def _periodic_work(self) -> list[Periodic]:
         return [
             Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
             Periodic("statistics", SAMPLE_PERIOD_S, self._sample),
-            Periodic("consumer_offsets", config.flush_consumer_offset_interval / 1000, self._save_offsets),
-            Periodic("consumer_filters", _FILTER_SAVE_S, self._save_filters),
-            Periodic("delay_offsets", config.flush_delay_offset_interval / 1000, self._save_delay_offsets),
             *(work for service in self._services for work in service.periodic()),
         ]
 
@@ -303,6 +300,8 @@ class Broker:
         self.transaction_check.stop()
         for service in reversed(self._services):
             service.stop()
+        if self.store.failure is None:
+            self.store.flush()  # for which the saving of offsets may wait
         for work in self._periodic:
             await work.stop()
         self.held.wake_all()
@@ -310,6 +309,8 @@ class Broker:
         await self._server.stop()
         self.waits.close()
         _STOP_CLOSED()
+        if self.store.failure is None:
+            self.store.flush()
         failed = self.store.failure is not None
         if not failed:
             self._save_everything()
@@ -323,13 +324,8 @@ class Broker:
             self.groups.persist()
             _STOP_TOPICS_SAVED()
             self.transactions.commit_offsets()
-            self.offsets.persist()
-            self.filters.persist()
             for service in self._services:
                 service.save()
-            content = self.schedule.offsets.take_unsaved(self.store.flushed_offset)
-            if content is not None:
-                self.schedule.offsets.save(content)
         except StoreError as error:
             logger.error("event=config_not_saved reason=%r", str(error))
 
@@ -338,21 +334,6 @@ class Broker:
     def _topics_changed(self, configs: list[TopicConfig]) -> None:
         self.registration.topics_changed(configs)
         self.retention.topics_changed(configs)
-
-    async def _save_offsets(self) -> None:
-        content = self.offsets.take_unsaved()
-        if content is not None:
-            await asyncio.to_thread(self.offsets.save, content)
-
-    async def _save_filters(self) -> None:
-        content = self.filters.take_unsaved()
-        if content is not None:
-            await asyncio.to_thread(self.filters.save, content)
-
-    async def _save_delay_offsets(self) -> None:
-        content = self.schedule.offsets.take_unsaved(self.store.flushed_offset)
-        if content is not None:
-            await asyncio.to_thread(self.schedule.offsets.save, content)
 
     def _puts_by_topic(self) -> dict[str, int]:
         puts: dict[str, int] = {}

@@ -56,6 +56,8 @@ class Confirmation:
         # Memory that messages hold whose senders wait, about.
         self.waiting_bytes = 0
         self._waiters: deque[tuple[int, ConfirmListener]] = deque()
+        # Those who wait for the disk, whatever confirms; few, in no order.
+        self._flush_waiters: list[tuple[int, ConfirmListener]] = []
 
     def begin(self, store_timestamp: int) -> None:
         """Recovery is done: the whole log is on the disk, its newest record has `store_timestamp`, ms."""
@@ -110,8 +112,26 @@ class Confirmation:
             self._waiters.append((physical_offset, callback))
             self._wake()
 
+    def when_flushed(self, physical_offset: int, callback: ConfirmListener) -> None:
+        """Call `callback(None)` once ``flushed_offset >= physical_offset``, or with the error after a failure."""
+        if self.failure is not None:
+            callback(self.failure)
+        elif self.flushed_offset >= physical_offset:
+            callback(None)
+        else:
+            self._flush_waiters.append((physical_offset, callback))
+
+    def _answer_flush_waiters(self, error: StoreError | None) -> None:
+        waiters, self._flush_waiters = self._flush_waiters, []
+        for waiter in waiters:
+            if error is not None or waiter[0] <= self.flushed_offset:
+                waiter[1](error)
+            else:
+                self._flush_waiters.append(waiter)
+
     def answer_waiters(self, error: StoreError) -> None:
         """Give `error` to all who wait."""
+        self._answer_flush_waiters(error)
         while self._waiters:
             self._waiters.popleft()[1](error)
 
@@ -142,6 +162,8 @@ class Confirmation:
             _, self._flushed_timestamp = self._syncing.popleft()
         _FLUSHED()
         self._advance()
+        if self._flush_waiters:
+            self._answer_flush_waiters(None)
 
     def _advance(self) -> None:
         """Publish and answer what the confirm offset now covers."""

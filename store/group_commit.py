@@ -72,6 +72,7 @@ class GroupCommit:
         # Held while files are synced: who closes one that was removed from the log takes it.
         self.busy = threading.Lock()
         self._failure: DiskFailed | None = None
+        self._is_asked = False
         self._flushing_since_s: float | None = None
         self.last_flush_s = 0.0
 
@@ -81,6 +82,11 @@ class GroupCommit:
 
     def wake(self) -> None:
         """SYNC_FLUSH: somebody waits for what was written.  Cheap when the thread is awake already."""
+        self._worker.wake()
+
+    def ask(self) -> None:
+        """Somebody waits for the disk: flush what is written, however little, and however recent the last flush."""
+        self._is_asked = True
         self._worker.wake()
 
     def stop(self) -> None:
@@ -120,8 +126,11 @@ class GroupCommit:
 
     def _turn(self) -> bool:
         """Flush what is due; False after an error, for the thread to end."""
+        is_asked, self._is_asked = self._is_asked, False
         flushed, wrote, _ = self._pending()
-        due = wrote > flushed if self._is_sync else self._schedule.is_due(self._clock.monotonic(), wrote - flushed)
+        due = wrote > flushed
+        if not (self._is_sync or is_asked):
+            due = self._schedule.is_due(self._clock.monotonic(), wrote - flushed)
         if not due:
             return True
         reached, error = self.flush()

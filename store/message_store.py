@@ -279,6 +279,11 @@ class MessageStore:
         """
         self._confirmation.when_confirmed(physical_offset, callback)
 
+    def when_flushed(self, physical_offset: int, callback: ConfirmListener) -> None:
+        """The same for `flushed_offset`, whatever FlushDiskType says; a flush is asked for."""
+        self._confirmation.when_flushed(physical_offset, callback)
+        self._group_commit.ask()
+
     @property
     def failure(self) -> DiskFailed | None:
         """The latched failure of the disk, if there was one."""

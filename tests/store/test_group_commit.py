@@ -207,3 +207,28 @@ def test_an_error_that_nobody_foresaw_is_latched(stores: Stores, disk: FaultyDis
     until(stores, lambda: bool(answers))
     assert "a bug" in str(store.failure)
     assert isinstance(answers[0][1], DiskFailed)
+
+
+@pytest.mark.parametrize("flush", list(FlushDiskType))
+def test_who_waits_for_the_disk_gets_a_flush_at_once(stores: Stores, disk: FaultyDisk, flush: FlushDiskType) -> None:
+    stores.fields |= {
+        "flush_disk_type": flush,
+        "flush_interval_commit_log": 60_000,
+        "flush_commit_log_thorough_interval": 600_000,
+    }
+    store = stores.open()
+    answers: list[StoreError | None] = []
+    for _ in range(3):
+        store.append([message()])
+        store.when_flushed(store.wrote_offset, answers.append)
+    until(stores, lambda: len(answers) == 3)
+    assert answers == [None] * 3
+    assert store.flushed_offset == store.wrote_offset
+    store.when_flushed(store.wrote_offset, answers.append)
+    assert len(answers) == 4, "it is there already"
+    disk.sync_fails = True
+    store.append([message()])
+    store.when_flushed(store.wrote_offset, answers.append)
+    until(stores, lambda: len(answers) == 5)
+    store.when_flushed(store.wrote_offset, answers.append)
+    assert [type(error) for error in answers[4:]] == [DiskFailed, DiskFailed]
