@@ -15,6 +15,7 @@ from remoting.bodies.consumption import (
     ResetOffsetBodyForC,
 )
 from remoting.bodies.stats import ResetOffsetBody
+from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse, Response
 from remoting.fastjson import dumps, loads
@@ -174,4 +175,40 @@ async def test_orderly_consumer_goes_on_from_the_offset_of_a_reset(shared_broker
         )
         await until(lambda: seen == [0, 1, 2, 3, 2, 3])
         await until(lambda: consumer.committed(topic)[queue] == 4)
+    await run
+
+
+async def ask_broker(broker: Broker, code: RequestCode, header: Header) -> ReceivedResponse:
+    client = RemotingClient()
+    try:
+        return await client.invoke(broker.address, code, header, timeout_s=20)
+    finally:
+        await client.close()
+
+
+async def test_operator_asks_through_the_broker(shared_broker: Broker, topic: str) -> None:
+    async with Producer("g", shared_broker.namesrv) as producer:
+        sent = [await producer.send(Message(topic, b"%d" % number), sharding_key="one") for number in range(4)]
+    seen: list[bytes] = []
+    async with consumer_of(shared_broker, topic) as consumer:
+        run = asyncio.create_task(consumer.run(lambda message: seen.append(message.body)))
+        await until(lambda: len(seen) == 4)
+        client_id = consumer._instance.client_id
+
+        about = GetConsumerRunningInfoRequestHeader(consumer_group=consumer.group, client_id=client_id)
+        response = await ask_broker(shared_broker, RequestCode.GET_CONSUMER_RUNNING_INFO, about)
+        info = loads(response.body, ConsumerRunningInfo[str])
+        assert by_queue(info.mq_table)[sent[0].queue].commit_offset == 4
+
+        direct = ConsumeMessageDirectlyRequestHeader(
+            consumer_group=consumer.group, client_id=client_id, msg_id=sent[2].offset_message_id, topic=topic
+        )
+        response = await ask_broker(shared_broker, RequestCode.CONSUME_MESSAGE_DIRECTLY, direct)
+        assert loads(response.body, ConsumeMessageDirectlyResult).consume_result is CMResult.SUCCESS
+        assert seen[4:] == [b"2"]
+
+        reset = ResetOffsetRequestHeader(topic=topic, group=consumer.group, timestamp=0, is_force=True)
+        response = await ask_broker(shared_broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset)
+        assert response.code == ResponseCode.SUCCESS
+        await until(lambda: seen[5:] == [b"0", b"1", b"2", b"3"])
     await run
