@@ -90,6 +90,13 @@ class ReviveService(Service):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._commit()
+
+    def save(self) -> None:
+        """Commit what is done with: more of it may be on the disk by now."""
+        self._commit()
+
+    def _commit(self) -> None:
         for queue in self.queues:
             queue.commit()
 

@@ -190,6 +190,8 @@ class ReviveRig:
     def restart(self, **changes: Any) -> "ReviveRig":
         """The same after an orderly stop."""
         self.service.stop()
+        self.flush()
+        self.service.save()
         self.core.offsets.persist()
         return self.crash(**changes)
 

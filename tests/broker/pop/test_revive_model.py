@@ -63,12 +63,16 @@ class ReviveModel(RuleBasedStateMachine):
         self.rig.elapse(seconds)
 
     @precondition(lambda self: self.crashes < 4)
-    @rule(offsets_saved=st.sampled_from([True, True, False]), flushed=st.booleans())
-    def crash(self, offsets_saved: bool, flushed: bool) -> None:
+    @rule(is_orderly=st.booleans())
+    def stop(self, is_orderly: bool) -> None:
         self.crashes += 1
-        if flushed:
-            self.rig.flush()
-        self.rig = self.rig.restart() if offsets_saved else self.rig.crash()
+        self.rig = self.rig.restart() if is_orderly else self.rig.crash()
+
+    @rule()
+    def save(self) -> None:
+        self.rig.flush()
+        self.rig.service.save()
+        self.rig.core.offsets.persist()
 
     @invariant()
     def nothing_comes_too_early_or_after_its_acknowledgement(self) -> None:
