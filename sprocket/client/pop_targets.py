@@ -5,7 +5,7 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor`, `NotificationProcessor`, `Default
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from remoting.bodies.client import SubscriptionData
 from remoting.codes import ResponseCode
@@ -26,11 +26,17 @@ class PopTargets:
     """Pops for one group from the brokers of its topics."""
 
     def __init__(
-        self, instance: ClientInstance, pops: PopRequests, subscriptions: Mapping[str, SubscriptionData]
+        self,
+        instance: ClientInstance,
+        pops: PopRequests,
+        subscriptions: Mapping[str, SubscriptionData],
+        keep: Callable[[list[PoppedMessage]], object],
     ) -> None:
+        """`keep` gets what a pop brings whose caller was cancelled meanwhile: such a pop cannot be taken back."""
         self._instance = instance
         self._pops = pops
         self._subscriptions = subscriptions
+        self._keep = keep
         self._turn = 0
 
     async def all(self) -> list[Target]:
@@ -85,11 +91,11 @@ class PopTargets:
             self._turn += 1
             turned = [targets[(self._turn + step) % len(targets)] for step in range(len(targets))]
             if len(turned) == 1:
-                return await self.pop(turned[0], most, invisible_s, wait_s)
+                return await self._pop_or_keep(turned[0], most, invisible_s, wait_s)
             failures = []
             for target in turned:
                 try:
-                    popped = await self.pop(target, most, invisible_s, 0.0)
+                    popped = await self._pop_or_keep(target, most, invisible_s, 0.0)
                 except ClientError as error:
                     failures.append(error)
                     continue
@@ -102,6 +108,18 @@ class PopTargets:
                 return []
             await pause(_MISSED_S * (waits > 0))
             waits += 1
+
+    async def _pop_or_keep(self, target: Target, most: int, invisible_s: float, wait_s: float) -> list[PoppedMessage]:
+        popping = asyncio.ensure_future(self.pop(target, most, invisible_s, wait_s))
+        try:
+            return await asyncio.shield(popping)
+        except asyncio.CancelledError:
+            popping.add_done_callback(self._popped_for_nobody)
+            raise
+
+    def _popped_for_nobody(self, popping: "asyncio.Future[list[PoppedMessage]]") -> None:
+        if not popping.cancelled() and popping.exception() is None:
+            self._keep(popping.result())
 
     async def _await_messages(self, targets: list[Target], wait_s: float) -> bool:
         """Whether one of `targets` has messages within `wait_s`.  Asking takes none, so it can be given up."""

@@ -111,8 +111,8 @@ class SimpleConsumer:
             invisible_s=self._settings.pop_invisible_time_s,
             limit_s=self._settings.renew_limit_s,
         )
-        self._targets = PopTargets(self._instance, self._pops, self._subscriptions)
         self._left_over: deque[PoppedMessage] = deque()  # of a `receive` that was cancelled
+        self._targets = PopTargets(self._instance, self._pops, self._subscriptions, self._left_over.extend)
         self._ready: deque[PoppedMessage] = deque()  # of the iteration
         self._arrived = Wakeup()
         self._room = Wakeup()
@@ -187,19 +187,8 @@ class SimpleConsumer:
         kept = self._take_left_over(max_messages)
         if kept:
             return kept
-        receiving = asyncio.ensure_future(
-            self._targets.receive(max_messages, invisible_s, self._settings.poll_time_s if wait_s is None else wait_s)
-        )
-        try:
-            return await asyncio.shield(receiving)
-        except asyncio.CancelledError:
-            # A pop that is under way cannot be taken back: what it brings is there for the next call.
-            receiving.add_done_callback(self._keep)
-            raise
-
-    def _keep(self, receiving: "asyncio.Future[list[PoppedMessage]]") -> None:
-        if not receiving.cancelled() and receiving.exception() is None:
-            self._left_over.extend(receiving.result())
+        wait_s = self._settings.poll_time_s if wait_s is None else wait_s
+        return await self._targets.receive(max_messages, invisible_s, wait_s)
 
     def _take_left_over(self, most: int) -> list[PoppedMessage]:
         now = self._instance.clock.monotonic()

@@ -6,7 +6,17 @@ from collections.abc import Iterator
 import pytest
 
 from remoting.codes import ResponseCode
-from sprocket import BrokerRefused, ConsumeFrom, Consumer, IllegalMessage, Message, Producer, ReceivedMessage, SqlFilter
+from sprocket import (
+    BrokerRefused,
+    ConsumeFrom,
+    Consumer,
+    IllegalMessage,
+    Message,
+    Producer,
+    ReceivedMessage,
+    SimpleConsumer,
+    SqlFilter,
+)
 from sprocket.testing import Broker
 
 
@@ -80,3 +90,20 @@ async def test_a_topic_that_is_not_there_yet_is_no_obstacle(broker: Broker) -> N
         await send(broker, "Later", 1, 7)
         async with asyncio.timeout(60):
             assert await take(consumer, 1) == [7]
+
+
+async def test_popping_consumer_filters_too(broker: Broker) -> None:
+    broker.create_topic("PoppedAmounts", 2)
+    await send(broker, "PoppedAmounts", *range(0, 100, 5))
+    wanted = {"PoppedAmounts": SqlFilter("amount > 80")}
+    async with SimpleConsumer("popped", wanted, broker.namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+        taken: list[int] = []
+        while len(taken) < 3:
+            messages = await consumer.receive(wait_s=1)
+            taken += [int(message.body) for message in messages]
+            await consumer.ack_all(messages)
+        assert sorted(taken) == [85, 90, 95]
+        assert await consumer.receive(wait_s=0.2) == []
+    with pytest.raises(BrokerRefused):
+        async with SimpleConsumer("popped", {"PoppedAmounts": SqlFilter("amount >")}, broker.namesrv):
+            pass

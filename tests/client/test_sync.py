@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -157,3 +159,38 @@ def test_interrupt_ends_the_call_that_waits(shared_broker: Broker, topic: str) -
         producer.send(Message(topic, b"after"))
         assert [message.body for message in consumer.receive(wait_s=20)] == [b"after"]
     assert not shared_loop.is_running
+
+
+FORKING = """
+import os, sys
+from sprocket import Message, sync
+
+with sync.Producer("parent", sys.argv[1]) as producer:
+    producer.send(Message(sys.argv[2], b"parent"))
+    child = os.fork()
+    if not child:
+        try:
+            try:
+                producer.send(Message(sys.argv[2], b"never"))
+            except Exception as error:
+                print(type(error).__name__, flush=True)
+            with sync.Producer("child", sys.argv[1]) as own:
+                own.send(Message(sys.argv[2], b"child"))
+            print("sent", flush=True)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    producer.send(Message(sys.argv[2], b"parent again"))
+print("done")
+"""
+
+
+def test_forked_process_opens_a_client_of_its_own(shared_broker: Broker, topic: str) -> None:
+    command = [sys.executable, "-c", FORKING, shared_broker.namesrv, topic]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout.splitlines() == ["ClientError", "sent", "done"], ended.stderr
+    with consumer_of(shared_broker, topic) as consumer:
+        bodies = set()
+        while len(bodies) < 3:
+            bodies |= {message.body for message in consumer.receive(8, wait_s=5)}
+    assert bodies == {b"parent", b"child", b"parent again"}
