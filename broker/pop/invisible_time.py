@@ -66,8 +66,10 @@ class InvisibleTimeProcessor:
             return [], _Change(self._ordered.change(header, handle))
         queue_id = handle.revive_queue_id
         self._checks.revive_queue(queue_id)
+        # A checkpoint is known by its pop time: with that of the old one it would be acknowledged together with it.
+        pop_time = max(self._clock.wall_ms(), handle.pop_time_ms + 1)
         again = PopCheckPoint(
-            so=header.offset, pt=self._clock.wall_ms(), it=header.invisible_time, n=1, q=header.queue_id,
+            so=header.offset, pt=pop_time, it=header.invisible_time, n=1, q=header.queue_id,
             t=header.topic, c=header.consumer_group, d=[0], bn=handle.broker_name,
         )  # fmt: skip
         old = AckMsg(

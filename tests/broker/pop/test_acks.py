@@ -11,6 +11,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.fastjson import loads
 from remoting.headers.pop import AckMessageRequestHeader, ChangeInvisibleTimeResponseHeader
 from remoting.message_properties import parse
+from sprocket.common.clock import SystemClock
 from sprocket.common.errors import DiskFull
 from tests.broker.pop.rig import ack, ack_batch, change, changed, pop, popped, written
 from tests.broker.rig import GROUP, TOPIC, running_broker
@@ -281,3 +282,22 @@ async def test_a_oneway_acknowledgement_is_written(tmp_path: Path) -> None:
         await client.remoting.notify(client.address, RequestCode.ACK_MESSAGE, header)
         assert (await ack(client, message)).code == CODE.SUCCESS
         assert len(written(broker)) == 3
+
+
+async def test_two_changes_in_one_millisecond_are_told_apart(tmp_path: Path) -> None:
+    """Else the acknowledgement of the first handle would be one of the second, too."""
+    async with running_broker(tmp_path, clock=StoppedClock()) as (broker, client):
+        await client.send()
+        (message,) = await popped(client)
+        first = changed(message, await change(client, message, 1000))
+        second = changed(message, await change(client, message, 60_000, extra_info=first.encode()))
+        assert len({one.pop_time_ms for one in (message.handle, first, second)}) == 3
+        keys = [parse(bytes(record.properties).decode())["UNIQ_KEY"] for record in written(broker)]
+        assert len(set(keys)) == len(keys) == 5
+
+
+class StoppedClock(SystemClock):
+    """Wall time does not pass."""
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
