@@ -4,6 +4,7 @@ import asyncio
 import re
 import textwrap
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,10 @@ def snippet(words: str) -> str:
 
 async def run(code: str, **names: object) -> dict[str, object]:
     """Run `code`, which may await, with `names`; its own names are returned."""
-    space: dict[str, object] = {name: getattr(sprocket, name) for name in sprocket.__all__} | {"asyncio": asyncio}
-    source = "from datetime import datetime, timedelta\nasync def program():\n"
-    source += textwrap.indent(code, "    ") + "\n    return locals()\n"
-    exec(compile(source, "docs/client.md", "exec"), space | names, space)
+    space: dict[str, object] = {name: getattr(sprocket, name) for name in sprocket.__all__}
+    space |= {"asyncio": asyncio, "datetime": datetime, "timedelta": timedelta} | names
+    source = "async def program():\n" + textwrap.indent(code, "    ") + "\n    return locals()\n"
+    exec(compile(source, "docs/client.md", "exec"), space)
     return await space["program"]()  # type: ignore[operator, no-any-return]
 
 
@@ -71,3 +72,19 @@ async def test_without_an_event_loop(broker: Broker) -> None:
     code = snippet("with sync.Producer")
     made = await asyncio.to_thread(lambda: exec(code, space := {"namesrv": broker.namesrv}) or space)
     assert "Flights" in made["topics"]
+
+
+async def test_pop(broker: Broker) -> None:
+    async with Producer("g", broker.namesrv) as producer:
+        await producer.send_batch([Message("Jobs", b"%d" % number) for number in range(5)])
+
+        async def send_one_more() -> None:
+            await asyncio.sleep(1)
+            await producer.send(Message("Jobs", b"one more"))
+
+        later = asyncio.create_task(send_one_more())
+        code = snippet("await consumer.receive(16").replace("namesrv)", "namesrv, consume_from=ConsumeFrom.FIRST)")
+        made = await run(code, namesrv=broker.namesrv)
+        await later
+    assert made["message"].body == b"one more"  # type: ignore[attr-defined]
+    assert len(made["messages"]) == 5  # type: ignore[arg-type]
