@@ -50,12 +50,14 @@ class TimedMessage:
         return None if unique_key is None else b"%s+%s" % (self.real_topic.encode(), unique_key)
 
     def real(self, enqueue_ms: int, now_ms: int, tags_codes: TagsCodes) -> PendingMessage | None:
-        """The message as it goes to its real topic; None if it names no queue."""
+        """The message as it goes to its real topic; None if it names no queue.
+
+        As in the reference it keeps REAL_TOPIC and REAL_QID.
+        """
         queue_id = find(self.properties, _REAL_QUEUE_ID)
         if queue_id is None or not queue_id.isdigit() or int(queue_id) >= 1 << 31:
             return None
-        properties = without(without(self.properties, _REAL_TOPIC), _REAL_QUEUE_ID)
-        properties = _traced(properties, enqueue_ms, now_ms)
+        properties = _traced(self.properties, enqueue_ms, now_ms)
         code = tags_codes.of(self.real_topic, properties, 0)
         return self._pending(self.real_topic, int(queue_id), properties, code)
 

@@ -82,7 +82,6 @@ final class TimerScenarios {
             Expect.between(0, LATE_MILLIS, late, "ms after its time of " + body);
             Expect.equal(context.topic, message.getTopic(), "topic of " + body);
             Expect.equal("key-" + body, message.getKeys(), "keys of " + body);
-            Expect.that(message.getProperty("REAL_TOPIC") == null, "REAL_TOPIC of " + body);
         }
     }
 

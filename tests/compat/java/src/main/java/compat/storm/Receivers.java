@@ -26,6 +26,7 @@ final class Receivers {
     static final String DEAD_LETTERS = "dead-letters";
     private static final int MAX_RETRIES = 2;
     private static final long HANDLER_MILLIS = 3;
+    private static final long INVISIBLE_MILLIS = 10_000;
 
     private Receivers() {
     }
@@ -87,12 +88,21 @@ final class Receivers {
         return started(push);
     }
 
-    /** The broker hands out messages one by one; which queues to ask it says itself. */
+    /** The broker hands out messages one by one; which queues to ask it says itself. What comes again is a retry. */
     static AutoCloseable pop(Setting setting, String consumer) throws Exception {
         DefaultMQPushConsumer push = setting.pushConsumer(consumer);
         push.subscribe(setting.topic, "*");
         DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(push, false);
-        push.registerMessageListener(listener(setting, consumer));
+        DefaultMQPushConsumer.class.getMethod("setPopInvisibleTime", long.class).invoke(push, INVISIBLE_MILLIS);
+        push.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            long began = Journal.micros();
+            for (MessageExt message : messages) {
+                String topic = message.getReconsumeTimes() > 0 ? "%RETRY%" : setting.topic;
+                got(setting, consumer, began, new MessageQueue(topic, message.getBrokerName(), message.getQueueId()),
+                    message);
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
         return started(push);
     }
 

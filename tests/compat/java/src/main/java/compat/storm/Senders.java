@@ -18,7 +18,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 final class Senders {
     private static final int BATCH = 8;
     private static final int SHARDS = 16;
-    private static final long REPLY_MILLIS = 10_000;
+    private static final long REPLY_MILLIS = 15_000;
 
     private Senders() {
     }
