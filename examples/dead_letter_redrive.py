@@ -7,9 +7,18 @@ import asyncio
 
 from cluster import name_server
 
-from sprocket import ConsumeFrom, Consumer, Message, Producer, ReceivedMessage, ReconsumeLater
-from sprocket.client.admin import AdminClient, AdminError
-from sprocket.client.redrive import DeadLetterFilter, Redrive
+from sprocket import (
+    AdminClient,
+    AdminError,
+    ConsumeFrom,
+    Consumer,
+    DeadLetterFilter,
+    Message,
+    Producer,
+    ReceivedMessage,
+    ReconsumeLater,
+    Redrive,
+)
 
 
 async def main(namesrv: str) -> None:

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sprocket.client.admin import AdminClient, AdminError
     from sprocket.client.allocation import (
         AllocateMessageQueueAveragely,
         AllocateMessageQueueAveragelyByCircle,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from sprocket.client.producer import Producer
     from sprocket.client.pull import PullSettings
     from sprocket.client.recall import RecallHandle
+    from sprocket.client.redrive import DeadLetterFilter, Redrive, RedriveFailed, Redriven
     from sprocket.client.reply import Reply, make_reply
     from sprocket.client.send_request import SendSettings
     from sprocket.client.simple_consumer import PopHandler, PopSettings, SimpleConsumer
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "AdminClient",
+    "AdminError",
     "AllocateMessageQueueAveragely",
     "AllocateMessageQueueAveragelyByCircle",
     "AllocateMessageQueueByConfig",
@@ -75,6 +79,7 @@ __all__ = [
     "ConsumeFrom",
     "ConsumeSettings",
     "Consumer",
+    "DeadLetterFilter",
     "Deduplicator",
     "HandledKeys",
     "Handler",
@@ -94,6 +99,9 @@ __all__ = [
     "RecallHandle",
     "ReceivedMessage",
     "ReconsumeLater",
+    "Redrive",
+    "RedriveFailed",
+    "Redriven",
     "RemotingTimeout",
     "Reply",
     "ReplyTimeout",
@@ -165,6 +173,12 @@ _EXPORTS = {
     "Deduplicator": "sprocket.client.deduplication",
     "KeyWindow": "sprocket.client.deduplication",
     "HandledKeys": "sprocket.client.deduplication",
+    "AdminClient": "sprocket.client.admin",
+    "AdminError": "sprocket.client.admin",
+    "Redrive": "sprocket.client.redrive",
+    "DeadLetterFilter": "sprocket.client.redrive",
+    "Redriven": "sprocket.client.redrive",
+    "RedriveFailed": "sprocket.client.redrive",
     "SprocketError": "sprocket.common.errors",
 }
 
