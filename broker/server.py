@@ -170,7 +170,9 @@ class Broker:
         return RouteTable(
             [
                 *message_routes(self._core, self.transactions, self.pulls),
-                *admin_routes(self._core, self.schedule, self.timer, self.registration, self._statistics),
+                *admin_routes(
+                    self._core, self.schedule, self.timer, self.revive, self.registration, self._statistics
+                ),
                 *(route for service in self._services for route in service.routes()),
             ]
         )

@@ -64,7 +64,7 @@ class AdministrationProcessor:
         put_rates: RateWindow,
         consume_rates: RateWindow,
         clock: Clock,
-        timer_info: Callable[[], dict[str, str]],
+        part_info: Callable[[], dict[str, str]],
         space: DiskSpace = disk_space,
     ) -> None:
         self._config = config
@@ -74,7 +74,7 @@ class AdministrationProcessor:
         self._totals = totals
         self._rates = {_TOPIC_PUT_NUMS: put_rates, _GROUP_GET_NUMS: consume_rates}
         self._clock = clock
-        self._timer_info = timer_info
+        self._part_info = part_info
         self._space = space
         self._config_version = DataVersion(timestamp=clock.wall_ms())
 
@@ -119,7 +119,7 @@ class AdministrationProcessor:
     def runtime_info(self, request: Request[NoHeader]) -> Response:
         """Figures under RocketMQ's names."""
         info = self._store.runtime_info()
-        info |= self._schedule.runtime_info() | self._timer_info()
+        info |= self._schedule.runtime_info() | self._part_info()
         info |= self._totals.runtime_info()
         total, free = self._space(self._config.store.store_path_root_dir)
         behind = self._store.wrote_offset - self._store.flushed_offset

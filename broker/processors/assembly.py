@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from broker.core import BrokerCore
 from broker.message_id import UniqueKeys
 from broker.message_intake import MessageIntake
+from broker.pop.revive import ReviveService
 from broker.processors.administration import AdministrationProcessor
 from broker.processors.cleaning import CleaningProcessor
 from broker.processors.clients import ClientProcessor
@@ -66,6 +67,7 @@ def admin_routes(
     core: BrokerCore,
     schedule: ScheduleService,
     timer: TimerService,
+    revive: ReviveService,
     registration: Registration,
     statistics: BrokerStatistics,
 ) -> list[Route]:
@@ -73,6 +75,10 @@ def admin_routes(
     config, store, topics, groups, clock = core.config, core.store, core.topics, core.groups, core.clock
     offsets, consumers, producers = core.offsets, core.consumers, core.producers
     put_rates, consume_rates = statistics.put_rates, statistics.consume_rates
+
+    def part_info() -> dict[str, str]:
+        return timer.runtime_info() | revive.runtime_info()
+
     return [
         *TopicProcessor(config, store, topics, consumers, offsets, put_rates, registration.settle).routes(),
         *GroupProcessor(groups, offsets).routes(),
@@ -81,7 +87,7 @@ def admin_routes(
         ).routes(),
         *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
         *AdministrationProcessor(
-            config, store, topics, schedule, statistics.totals, put_rates, consume_rates, clock, timer.runtime_info
+            config, store, topics, schedule, statistics.totals, put_rates, consume_rates, clock, part_info
         ).routes(),
         *QueryProcessor(config, store).routes(),
         *QueueProcessor(store, topics, consumers, core.filters).routes(),

@@ -7,7 +7,9 @@ from typing import Any
 from broker.pop.records import REVIVE_GROUP, PopCheckPoint
 from broker.pop.revive_log import encode_checkpoint
 from broker.server import Broker
-from remoting.codes import ResponseCode
+from remoting.bodies.stats import KVTable
+from remoting.codes import RequestCode, ResponseCode
+from remoting.fastjson import loads
 from remoting.message_properties import TAGS, TIMER_DELIVER_MS, encode
 from store.config import FlushDiskType
 from store.message_store import PendingMessage
@@ -73,7 +75,9 @@ async def test_what_came_again_before_a_restart_does_not_after_it(tmp_path: Path
         (message,) = await popped(client)
         over(broker, message)
         await until(lambda: broker.offsets.query(REVIVE_GROUP, REVIVE_TOPIC, QUEUE) == 0)
-        assert broker.revive.runtime_info()[f"popReviveLag_{QUEUE}"] == "0"
+        response = await client.ask_well(RequestCode.GET_BROKER_RUNTIME_INFO)
+        info = loads(response.body, KVTable).table
+        assert (info[f"popReviveLag_{QUEUE}"], info[f"popReviveLatency_{QUEUE}"]) == ("0", "0")
     async with running_broker(tmp_path, **quick()) as (broker, client):
         assert len(await popped(client)) == 1
         assert broker.store.max_offset(RETRY, 0) == 1
