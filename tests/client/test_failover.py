@@ -4,7 +4,16 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
-from sprocket import ClientError, ConsumeFrom, Consumer, Message, Producer, SendSettings
+from sprocket import (
+    ClientError,
+    ConsumeFrom,
+    Consumer,
+    Message,
+    PopSettings,
+    Producer,
+    SendSettings,
+    SimpleConsumer,
+)
 from sprocket.testing import Broker
 from tests.client.fake_cluster import until
 from tests.compat.cluster import SprocketCluster
@@ -102,3 +111,24 @@ async def test_offset_that_a_dead_broker_could_not_be_told_counts_when_its_queue
                 await until(lambda: len(seen) == 800)
             await consuming
         assert set(seen.values()) == {1}
+
+
+async def test_popping_consumer_goes_on_after_a_kill_of_its_broker(tmp_path: Path) -> None:
+    seen: set[int] = set()
+    settings = PopSettings(pop_invisible_time_s=3, poll_time_s=2)
+    with Broker(tmp_path) as broker:
+        broker.create_topic("Popped")
+        async with SimpleConsumer(
+            "g", ["Popped"], broker.namesrv, consume_from=ConsumeFrom.FIRST, settings=settings
+        ) as consumer:
+            run = asyncio.create_task(consumer.run(lambda message: seen.add(int(message.body))))
+            for first in (0, 50):
+                async with Producer("g", broker.namesrv, settings=PATIENT) as producer:
+                    for number in range(first, first + 50):
+                        await producer.send(Message("Popped", b"%d" % number))
+                if not first:
+                    await until(lambda: len(seen) > 20)
+                    await asyncio.to_thread(broker.kill)
+                    await asyncio.to_thread(broker.start)
+            await until(lambda: len(seen) == 100)
+        await run
