@@ -31,6 +31,7 @@ from broker.processors.assignments import AssignmentService
 from broker.processors.pull import PullProcessor
 from broker.queue_locks import QueueLocks
 from broker.registration import Registration
+from broker.replication import Replication
 from broker.request_modes import RequestModeTable
 from broker.retention import Retention
 from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
@@ -125,6 +126,7 @@ class Broker:
         self.timer = TimerService(self._core, self._file("timermetrics", TimerMetricsTable))
         self.pop = PopService(self._core, self._file("consumerOrderInfo.json", OrderInfoTable))
         self.revive = ReviveService(self._core, self.pop.log)
+        self.replication = Replication(self._core, any_port=config.listen_port == 0 and config.ha_listen_port == 0)
         self.revive.on_revived.append(self.pop.revived)
         self.revive.timer = self.timer.timer if store_config.timer_wheel_enable else None
         self.broadcasts = BroadcastOffsets(self._core)
@@ -158,21 +160,21 @@ class Broker:
             self.revive,
             NotificationService(self._core, self.pop),
             IdleOffsets(self._core),
+            self.replication,
             TableSaving(self._core, self.schedule.offsets),  # last: the others commit offsets when they save
         ]
 
     def _new_statistics(self) -> BrokerStatistics:
         totals = DailyTotals(self.clock, lambda: self.store.statistics.put_messages, self._messages_got)
         put_rates = RateWindow(self.clock, self._puts_by_topic)
-        return BrokerStatistics(put_rates, RateWindow(self.clock, self.offsets.totals), totals)
+        pop_rates = {name: RateWindow(self.clock, counts) for name, counts in self.pop.counters.by_name().items()}
+        return BrokerStatistics(put_rates, RateWindow(self.clock, self.offsets.totals), pop_rates, totals)
 
     def _new_routes(self) -> RouteTable:
         return RouteTable(
             [
                 *message_routes(self._core, self.transactions, self.pulls),
-                *admin_routes(
-                    self._core, self.schedule, self.timer, self.revive, self.registration, self._statistics
-                ),
+                *admin_routes(self._core, self.schedule, self.timer, self.revive, self.registration, self._statistics),
                 *(route for service in self._services for route in service.routes()),
             ]
         )
@@ -254,6 +256,7 @@ class Broker:
         port = self._server.port
         self._set_store_host(host, port)
         self.config.replace_broker(self.config.broker.with_ports(port))
+        await self._listen()
         self._is_running = True
         self.schedule.start()
         self.transaction_check.start()
@@ -267,6 +270,18 @@ class Broker:
             self.config.broker.broker_name, self.config.broker.broker_cluster_name, self.address,
             self.config.store.store_path_root_dir,
         )  # fmt: skip
+
+    async def _listen(self) -> None:
+        """Open the services' own ports; without one of them the broker does not start."""
+        try:
+            for service in self._services:
+                await service.listen()
+        except BaseException:
+            for service in self._services:
+                service.stop()
+            await self._server.stop()
+            self.store.shutdown()
+            raise
 
     async def _resolve(self, host: str) -> str:
         """`host` as an address: records hold addresses.  Raises ConfigError."""
@@ -351,6 +366,8 @@ class Broker:
     def _sample(self) -> None:
         self._statistics.put_rates.sample()
         self._statistics.consume_rates.sample()
+        for rates in self._statistics.pop_rates.values():
+            rates.sample()
         self._statistics.totals.sample()
 
     def _expire_clients(self) -> None:

@@ -1,8 +1,8 @@
 """A part of the broker with a life of its own: what it serves, keeps in files, and does again and again.
 
 The broker calls, in this order: `routes` once; `load` when the store has recovered and nobody is served yet;
-`start` when clients are served; `periodic` work from then on; `stop` when no new work may begin; `save` once
-nothing runs any more, unless the disk has failed.
+`listen` when its own port is open, before anybody is told of it; `start` when clients are served; `periodic` work from
+then on; `stop` when no new work may begin; `save` once nothing runs any more, unless the disk has failed.
 """
 
 from broker.periodic import Periodic
@@ -23,6 +23,9 @@ class Service:
 
     def load(self) -> None:
         """Take what its files hold.  Raises `StoreError` if they are broken beyond repair."""
+
+    async def listen(self) -> None:
+        """Open a port of its own.  Raises ConfigError if it cannot be had."""
 
     def start(self) -> None:
         """Begin to work."""

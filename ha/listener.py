@@ -119,6 +119,7 @@ class SlaveListener:
         self._on_acknowledged = on_acknowledged
         self._is_pumping = False
         self.replicas = replicas
+        # In the order in which they came.
         self.connections: list[SlaveConnection] = []
 
     async def start(self, host: str, port: int) -> int:
@@ -133,15 +134,13 @@ class SlaveListener:
         logger.info("event=ha_listening address=%s:%d", host, bound)
         return bound
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """Listen no longer, and end all connections."""
         if self._server is not None:
             self._server.close()
+            self._server = None
         for connection in list(self.connections):
             connection.close("the master stops")
-        if self._server is not None:
-            await self._server.wait_closed()
-            self._server = None
 
     def log_grew(self) -> None:
         """There is more to send: all slaves get it in the next turn of the loop."""

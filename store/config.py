@@ -11,6 +11,7 @@ from typing import Final
 
 from sprocket.common.errors import ConfigError
 from sprocket.common.limits import MAX_MESSAGE_BYTES
+from store.ha_config import HaConfig
 from store.layout import (
     BATCH_CONSUME_QUEUE_UNIT_BYTES,
     BATCH_CONSUME_QUEUE_UNITS_PER_FILE,
@@ -60,7 +61,7 @@ def _bool(key: str, default: bool, doc: str, *, mutable: bool = False) -> bool:
 
 
 @dataclass(frozen=True)
-class StoreConfig(TimerConfig):
+class StoreConfig(TimerConfig, HaConfig):
     """The store's part of a broker's configuration; checked when the store starts."""
 
     store_path_root_dir: Path = field(

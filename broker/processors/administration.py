@@ -13,7 +13,7 @@ from broker.live_config import LiveConfig
 from broker.schedule import ScheduleService
 from broker.statistics import DailyTotals, RateWindow, Span
 from broker.topics import TopicTable
-from remoting.bodies.stats import BrokerStatsData, BrokerStatsItem, HARuntimeInfo, KVTable
+from remoting.bodies.stats import BrokerStatsData, BrokerStatsItem, KVTable
 from remoting.bodies.topic import DataVersion
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import VERSION, Request, Response
@@ -63,6 +63,7 @@ class AdministrationProcessor:
         totals: DailyTotals,
         put_rates: RateWindow,
         consume_rates: RateWindow,
+        pop_rates: Mapping[str, RateWindow],
         clock: Clock,
         part_info: Callable[[], dict[str, str]],
         space: DiskSpace = disk_space,
@@ -72,7 +73,7 @@ class AdministrationProcessor:
         self._topics = topics
         self._schedule = schedule
         self._totals = totals
-        self._rates = {_TOPIC_PUT_NUMS: put_rates, _GROUP_GET_NUMS: consume_rates}
+        self._rates = {_TOPIC_PUT_NUMS: put_rates, _GROUP_GET_NUMS: consume_rates, **pop_rates}
         self._clock = clock
         self._part_info = part_info
         self._space = space
@@ -84,7 +85,6 @@ class AdministrationProcessor:
             Route(code.GET_BROKER_CONFIG, NoHeader, self.get_config, cluster, Action.GET),
             Route(code.UPDATE_BROKER_CONFIG, NoHeader, self.update_config, cluster, Action.UPDATE),
             Route(code.GET_BROKER_RUNTIME_INFO, NoHeader, self.runtime_info, cluster, Action.GET),
-            Route(code.GET_BROKER_HA_STATUS, NoHeader, self.ha_status, cluster, Action.GET),
             Route(
                 code.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequestHeader, self.stats_data, cluster, Action.GET
             ),
@@ -138,10 +138,6 @@ class AdministrationProcessor:
             info[f"{lane}ThreadPoolQueueSize"] = "0"
             info[f"{lane}ThreadPoolQueueHeadWaitTimeMills"] = "0"
         return Response(body=dumps(KVTable(info)))
-
-    def ha_status(self, request: Request[NoHeader]) -> Response:
-        """A master without slaves."""
-        return Response(body=dumps(HARuntimeInfo(master_commit_log_max_offset=self._store.wrote_offset)))
 
     def stats_data(self, request: Request[ViewBrokerStatsDataRequestHeader]) -> Response:
         """What a topic took in (TOPIC_PUT_NUMS), or a group consumed (GROUP_GET_NUMS, ``topic@group``), lately.

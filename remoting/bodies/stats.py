@@ -78,13 +78,24 @@ class ResetOffsetBody(msgspec.Struct, Generic[QueueKey], rename="camel"):
     offset_table: dict[QueueKey, int] = {}
 
 
+class HAConnectionRuntimeInfo(msgspec.Struct, rename="camel"):
+    """One slave, as its master sees it."""
+
+    addr: str = ""
+    slave_ack_offset: int = 0
+    diff: int = 0  # bytes that it lacks
+    in_sync: bool = False
+    transferred_byte_in_second: int = 0
+    transfer_from_where: int = 0
+
+
 class HARuntimeInfo(msgspec.Struct, rename="camel"):
     """Answer to GET_BROKER_HA_STATUS of a master."""
 
     master: bool = True
     master_commit_log_max_offset: int = 0
     in_sync_slave_nums: int = 0
-    ha_connection_info: list[dict[str, str]] = []
+    ha_connection_info: list[HAConnectionRuntimeInfo] = []
 
 
 class BrokerStatsItem(msgspec.Struct, rename="camel"):

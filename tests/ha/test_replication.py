@@ -70,7 +70,8 @@ async def pair(root: Path, **rules: float) -> AsyncIterator[Pair]:
     try:
         yield Pair(master, log, listener, f"127.0.0.1:{port}", slaves, acknowledged)
     finally:
-        await listener.stop()
+        listener.stop()
+        await until(lambda: not listener.connections)
         stores.crash(master)
 
 

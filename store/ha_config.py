@@ -1,0 +1,44 @@
+"""What replication can be told: the ha keys of RocketMQ's `MessageStoreConfig` that are honoured.
+
+`store.config.StoreConfig` inherits them, as in RocketMQ they are keys of the store.
+Source of names and defaults: RocketMQ 5.3.3, `MessageStoreConfig`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+_MAX_INT: Final = (1 << 31) - 1
+
+
+def _int(key: str, default: int, doc: str, minimum: int, unit: str = "") -> int:
+    metadata = {"key": key, "doc": doc, "minimum": minimum, "maximum": _MAX_INT, "unit": unit, "mutable": False}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HaConfig:
+    """Replication's part of a store's configuration."""
+
+    ha_send_heartbeat_interval: int = _int(
+        "haSendHeartbeatInterval", 5000, "Time without anything to send after which a heartbeat goes.", 1, "ms"
+    )
+    ha_housekeeping_interval: int = _int(
+        "haHousekeepingInterval", 20_000, "A slave that is silent for this long is disconnected.", 1, "ms"
+    )
+    ha_transfer_batch_size: int = _int(
+        "haTransferBatchSize", 32 * 1024, "Most bytes of the CommitLog in one message to a slave.", 1024, "bytes"
+    )
+    ha_max_gap_not_in_sync: int = _int(
+        "haMaxGapNotInSync", 256 * 1024 * 1024, "A slave that is further behind is not in sync.", 1, "bytes"
+    )
+    ha_flow_control_enable: bool = field(
+        default=False,
+        metadata={
+            "key": "haFlowControlEnable",
+            "doc": "Hold each slave to maxHaTransferByteInSecond.",
+            "mutable": False,
+        },
+    )
+    max_ha_transfer_byte_in_second: int = _int(
+        "maxHaTransferByteInSecond", 100 * 1024 * 1024, "Most bytes for one slave in a second.", 1024, "bytes"
+    )
