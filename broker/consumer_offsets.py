@@ -179,10 +179,13 @@ class ConsumerOffsets:
                 self._is_dirty = True
 
     def clone(self, source_group: str, target_group: str, topic: str) -> None:
-        """Give one group the offsets of another."""
+        """Give one group the offsets of another; an earlier reset of it that still waits is given up."""
         offsets = self._offsets.get(topic + SEPARATOR + source_group)
         if offsets is not None:
-            self._offsets[topic + SEPARATOR + target_group] = dict(offsets)
+            target = topic + SEPARATOR + target_group
+            self._offsets[target] = dict(offsets)
+            self._resets.pop(target, None)
+            self._pulls.pop(target, None)
             self._is_dirty = True
 
     def clamp(self, max_offset: Callable[[str, int], int]) -> None:
