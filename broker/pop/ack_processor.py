@@ -12,6 +12,7 @@ from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.ordered_acks import OrderedAcks
 from broker.pop.pop_checks import PopChecks
+from broker.pop.pop_counters import PopCounters
 from broker.pop.pop_writes import PendingWrites
 from broker.pop.records import ORDER_REVIVE_QUEUE, AckMsg, BatchAckMsg
 from broker.pop.revive_log import ReviveLog
@@ -48,6 +49,7 @@ class AckProcessor:
         buffer: MergeBuffer,
         ordered: OrderedAcks,
         inflight: InflightMessages,
+        counters: PopCounters,
     ) -> None:
         self._store = core.store
         self._topics = core.topics
@@ -56,6 +58,7 @@ class AckProcessor:
         self._buffer = buffer
         self._ordered = ordered
         self._inflight = inflight
+        self._counters = counters
         self._writes = PendingWrites(core, log, self._answer)
 
     def acknowledge(self, run: list[Request[Any]]) -> None:
@@ -97,6 +100,7 @@ class AckProcessor:
         if not self._buffer.acknowledge(ack):
             records.append(self._log.ack(ack, revive_queue_id, ack.pt + invisible_ms))
         self._inflight.done(ack.t, ack.c, ack.q, ack.pt, count)
+        self._counters.acknowledged(ack.t, ack.c, count)
         return records
 
     # Batches

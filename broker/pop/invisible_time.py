@@ -12,6 +12,7 @@ from broker.core import BrokerCore
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.ordered_acks import OrderedAcks
 from broker.pop.pop_checks import PopChecks
+from broker.pop.pop_counters import PopCounters
 from broker.pop.pop_writes import PendingWrites
 from broker.pop.records import AckMsg, PopCheckPoint
 from broker.pop.revive_log import ReviveLog
@@ -32,10 +33,11 @@ _CHANGED: Final = failpoint("pop.change_written")
 class _Change:
     """What is answered, and what is to be acknowledged in memory once the new checkpoint is written."""
 
-    __slots__ = ("header", "old", "old_record")
+    __slots__ = ("header", "is_in_log", "old", "old_record")
 
-    def __init__(self, header: ChangeInvisibleTimeResponseHeader | None) -> None:
+    def __init__(self, header: ChangeInvisibleTimeResponseHeader | None, *, is_in_log: bool) -> None:
         self.header = header
+        self.is_in_log = is_in_log  # not if it was popped in order
         self.old: AckMsg | None = None
         self.old_record: PendingMessage | None = None
 
@@ -44,13 +46,20 @@ class InvisibleTimeProcessor:
     """Serves changes of the invisible time.  Lives in the event loop's thread."""
 
     def __init__(
-        self, core: BrokerCore, checks: PopChecks, log: ReviveLog, buffer: MergeBuffer, ordered: OrderedAcks
+        self,
+        core: BrokerCore,
+        checks: PopChecks,
+        log: ReviveLog,
+        buffer: MergeBuffer,
+        ordered: OrderedAcks,
+        counters: PopCounters,
     ) -> None:
         self._clock = core.clock
         self._checks = checks
         self._log = log
         self._buffer = buffer
         self._ordered = ordered
+        self._counters = counters
         self._writes = PendingWrites(core, log, self._answer)
 
     def change(self, run: list[Request[Any]]) -> None:
@@ -63,7 +72,7 @@ class InvisibleTimeProcessor:
         self._checks.popped(header, request.channel.peer)
         handle = parse_handle(header.extra_info)
         if handle.is_ordered:
-            return [], _Change(self._ordered.change(header, handle))
+            return [], _Change(self._ordered.change(header, handle), is_in_log=False)
         queue_id = handle.revive_queue_id
         self._checks.revive_queue(queue_id)
         # A checkpoint is known by its pop time: with that of the old one it would be acknowledged together with it.
@@ -79,7 +88,8 @@ class InvisibleTimeProcessor:
         change = _Change(
             ChangeInvisibleTimeResponseHeader(
                 pop_time=again.pt, invisible_time=header.invisible_time, revive_qid=queue_id
-            )
+            ),
+            is_in_log=True,
         )
         records = [self._log.checkpoint(again, queue_id)]
         ack_record = self._log.ack(old, queue_id, handle.pop_time_ms + handle.invisible_ms)
@@ -95,6 +105,10 @@ class InvisibleTimeProcessor:
         for request, change in done:
             if change.old is not None and change.old_record is not None and not self._buffer.acknowledge(change.old):
                 self._write_late(change.old_record)
+            if change.is_in_log:
+                header = request.header
+                self._counters.checkpointed(header.topic, header.consumer_group)
+                self._counters.acknowledged(header.topic, header.consumer_group, 1)
             request.channel.reply(request, Response(ResponseCode.SUCCESS, None, change.header))
 
     def _write_late(self, record: PendingMessage) -> None:

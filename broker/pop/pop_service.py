@@ -22,6 +22,7 @@ from broker.pop.order_locks import OrderLocks, QueueKey
 from broker.pop.ordered_acks import OrderedAcks
 from broker.pop.peek_processor import PeekProcessor
 from broker.pop.pop_checks import PopChecks
+from broker.pop.pop_counters import PopCounters
 from broker.pop.pop_filters import PopFilters
 from broker.pop.pop_offsets import PopOffsets
 from broker.pop.pop_processor import PopProcessor
@@ -54,18 +55,19 @@ class PopService(Service):
         self.log = ReviveLog(core)
         self.offsets = PopOffsets(core, order_info)
         self.inflight = InflightMessages(core.config, core.clock.wall_ms())
+        self.counters = counters = PopCounters(core.config)
         self.buffer = MergeBuffer(core, self.log, self.offsets)
         checks = PopChecks(core)
         filters = PopFilters(core.config, core.consumers.assumed)
-        queues = QueuePop(core, self.log, self.offsets, order_info, self.inflight, self.buffer)
+        queues = QueuePop(core, self.log, self.offsets, order_info, self.inflight, self.buffer, counters)
         self.pops = PopProcessor(core, checks, filters, queues, self.offsets, self.log)
         self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self.pops.answer_held)
         self.pops.held = self.held
         # Told of a queue that can be popped from again: topic, group, queue.
         self.on_free: list[Callable[[str, str, int], object]] = [self.held.lock_released]
         ordered = OrderedAcks(core, order_info, self.inflight, self._came_free)
-        self._acks = AckProcessor(core, checks, self.log, self.buffer, ordered, self.inflight)
-        self._changes = InvisibleTimeProcessor(core, checks, self.log, self.buffer, ordered)
+        self._acks = AckProcessor(core, checks, self.log, self.buffer, ordered, self.inflight, counters)
+        self._changes = InvisibleTimeProcessor(core, checks, self.log, self.buffer, ordered, counters)
         self._peeks = PeekProcessor(core, checks, self.offsets)
         self.inflight.has_room = self._came_free
 
@@ -142,6 +144,7 @@ class PopService(Service):
         core.consumers.assumed.expire(core.config.broker.subscription_expired_timeout / 1000)
         self.offsets.forget_gone(self._is_there)
         self.inflight.forget_gone(self._is_there)
+        self.counters.forget_gone(self._is_there)
 
     def _is_there(self, topic: str, group: str) -> bool:
         return topic in self._core.topics and group in self._core.groups

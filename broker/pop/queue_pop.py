@@ -13,6 +13,7 @@ from broker.long_polling import PullFilter
 from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.order_info import ConsumerOrderInfo
+from broker.pop.pop_counters import PopCounters
 from broker.pop.pop_offsets import PopOffsets
 from broker.pop.popped import Popped
 from broker.pop.records import PopCheckPoint
@@ -47,6 +48,7 @@ class QueuePop:
         order_info: ConsumerOrderInfo,
         inflight: InflightMessages,
         buffer: MergeBuffer,
+        counters: PopCounters,
     ) -> None:
         self._config = core.config
         self._store = core.store
@@ -56,6 +58,7 @@ class QueuePop:
         self._order_info = order_info
         self._inflight = inflight
         self._buffer = buffer
+        self._counters = counters
 
     def take(self, popped: Popped, topic: str, queue_id: int, matches: PullFilter | None, *, is_retry: bool) -> None:
         """Take what `popped` has room for from one queue, and count what stays.
@@ -161,6 +164,8 @@ class QueuePop:
         )  # fmt: skip
         message = self._log.checkpoint(checkpoint, popped.revive_queue_id)
         taken = self._offsets.take(topic, header.consumer_group, queue_id, next_offset)
+        # Under the name that the group knows, as in the reference.
+        self._counters.checkpointed(header.topic, header.consumer_group)
         if not self._buffer.add(checkpoint, popped.revive_queue_id, taken):
             popped.checkpoints.append(message)
             popped.taken.append(taken)

@@ -5,7 +5,7 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getBrokerConfig`, `prepareRuntimeI
 
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import sprocket

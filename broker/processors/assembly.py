@@ -1,6 +1,7 @@
 """All processors of a broker, put together from its core."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.core import BrokerCore
@@ -39,6 +40,7 @@ class BrokerStatistics:
 
     put_rates: RateWindow
     consume_rates: RateWindow
+    pop_rates: Mapping[str, RateWindow]  # by the names of `PopCounters`
     totals: DailyTotals
 
 
@@ -87,7 +89,16 @@ def admin_routes(
         ).routes(),
         *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
         *AdministrationProcessor(
-            config, store, topics, schedule, statistics.totals, put_rates, consume_rates, clock, part_info
+            config,
+            store,
+            topics,
+            schedule,
+            statistics.totals,
+            put_rates,
+            consume_rates,
+            statistics.pop_rates,
+            clock,
+            part_info,
         ).routes(),
         *QueryProcessor(config, store).routes(),
         *QueueProcessor(store, topics, consumers, core.filters).routes(),
