@@ -7,8 +7,10 @@ import pytest
 
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
 from remoting.bodies.pop import BatchAck
+from remoting.bodies.stats import BrokerStatsData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.fastjson import loads
+from remoting.headers.admin import ViewBrokerStatsDataRequestHeader
 from remoting.headers.pop import AckMessageRequestHeader, ChangeInvisibleTimeResponseHeader
 from remoting.message_properties import parse
 from sprocket.common.clock import SystemClock
@@ -301,3 +303,22 @@ class StoppedClock(SystemClock):
 
     def wall_ms(self) -> int:
         return 1_700_000_000_000
+
+
+async def test_operators_see_how_much_is_popped_and_acknowledged(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, client):
+        broker._sample()
+        for number in range(4):
+            await client.send(b"%d" % number)
+        first, second, *_ = await popped(client)
+        await ack(client, first)
+        await change(client, second, 1000)
+        broker._sample()
+        growth = {}
+        names = {"GROUP_ACK_NUMS": f"{TOPIC}@{GROUP}", "GROUP_CK_NUMS": f"{TOPIC}@{GROUP}"}
+        names |= {"BROKER_ACK_NUMS": "DefaultCluster", "BROKER_CK_NUMS": "DefaultCluster"}
+        for name, key in names.items():
+            header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
+            response = await client.ask_well(RequestCode.VIEW_BROKER_STATS_DATA, header)
+            growth[name] = loads(response.body, BrokerStatsData).stats_minute.sum
+        assert growth == dict.fromkeys(names, 2)
