@@ -25,6 +25,7 @@ PRINTS = {
         "charged charge 3",
     ],
     "deduplication": ["attempt 2 sent", "handled invoice 4711", "left out 1"],
+    "delayed": ["recalled ", "refused: 'not a handle'", "after 1.5 s", "at a time", "nothing more"],
     "handler": ["not now: order 3", "handled order 3 at attempt 2"],
     "ordered": ["the bank does not answer yet", "every order's steps came in order"],
     "request_reply": ["1+2 = 3", "20+22 = 42"],

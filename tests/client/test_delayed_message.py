@@ -1,7 +1,9 @@
 """When a message is to come, what names it for good, and how it is taken back."""
 
 import base64
+import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -9,10 +11,11 @@ from remoting import message_properties
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
 from remoting.headers.send import RecallMessageRequestHeader, SendMessageResponseHeader
-from sprocket import BrokerRefused, IllegalMessage, Message, Producer, SendSettings
+from sprocket import BrokerRefused, ConsumeFrom, Consumer, IllegalMessage, Message, Producer, SendSettings
 from sprocket.client.recall import RecallHandle
 from sprocket.client.send_request import single_request
 from sprocket.client.unique_id import derived_id
+from sprocket.testing import Broker
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, route, topic_data
 
 
@@ -98,3 +101,30 @@ async def test_recall_goes_to_the_broker_of_the_handle() -> None:
             assert (asked[0].topic, asked[0].producer_group, asked[0].recall_handle) == ("T", "g", given)
             with pytest.raises(BrokerRefused, match="too late"):
                 await producer.recall(given)
+
+
+async def test_delays_on_a_broker(tmp_path: Path) -> None:
+    with Broker(tmp_path, properties={"recallMessageEnable": "true"}) as broker:
+        async with (
+            Producer("g", broker.namesrv) as producer,
+            Consumer("c", ["Later"], broker.namesrv, consume_from=ConsumeFrom.FIRST) as consumer,
+        ):
+            begun_ms = time.time() * 1000
+            after = await producer.send(Message("Later", b"after", delay=timedelta(milliseconds=600)))
+            await producer.send(Message("Later", b"at", deliver_at=round(begun_ms) + 1300))
+            never = await producer.send(Message("Later", b"never", delay=1200))
+            assert after.recall_handle is not None
+            assert never.recall_handle is not None
+            assert RecallHandle.decode(never.recall_handle).topic == "Later"
+            assert await producer.recall(never.recall_handle) == never.message_id
+            for body, delay_ms in ((b"after", 600), (b"at", 1300)):
+                message = await anext(consumer)
+                assert message.body == body
+                assert time.time() * 1000 >= begun_ms + delay_ms - 1
+                await consumer.ack(message)
+            assert message.message_id != after.message_id
+            assert await consumer.receive(wait_s=0.7) == []
+            with pytest.raises(BrokerRefused):
+                await producer.send(Message("Later", b"x", delay=timedelta(days=4)))
+            with pytest.raises(BrokerRefused):  # it has been delivered
+                await producer.recall(after.recall_handle)

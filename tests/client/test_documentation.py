@@ -88,3 +88,10 @@ async def test_pop(broker: Broker) -> None:
         await later
     assert made["message"].body == b"one more"  # type: ignore[attr-defined]
     assert len(made["messages"]) == 5  # type: ignore[arg-type]
+
+
+async def test_later(broker: Broker) -> None:
+    async with Producer("g", broker.namesrv) as producer:
+        code = snippet("recall_handle").replace("datetime(2027, 1, 1)", "datetime.now() + timedelta(hours=1)")
+        made = await run(code, producer=producer)
+    assert made["sent"].recall_handle  # type: ignore[attr-defined]
