@@ -126,12 +126,20 @@ class ReviveQueue:
     # Reading
 
     def _read(self, budget: int) -> bool:
-        """Take up to `budget` records into the window; whether that is all there are."""
+        """Take about `budget` records into the window; whether that is all there are."""
+        window = self._window
+        end = window.next_offset + budget
+        while window.next_offset < end and not window.is_full:
+            # The store gives some of them at a time, few if they are not in memory.
+            if self._read_some(end - window.next_offset):
+                return True
+        return False
+
+    def _read_some(self, count: int) -> bool:
+        """Take some records, or pass over what is none; whether that is all there are."""
         window, store = self._window, self._core.store
-        if window.is_full:
-            return False
         try:
-            result = store.get(self._log.topic, self.queue_id, window.next_offset, budget, _MAX_READ_BYTES)
+            result = store.get(self._log.topic, self.queue_id, window.next_offset, count, _MAX_READ_BYTES)
         except CorruptRecord as damage:
             logger.error(
                 "event=revive_record_dropped queue=%d offset=%d reason=%r",
