@@ -213,7 +213,8 @@ class TimerMessageStore:
     @property
     def checkpoint(self) -> TimerCheckpoint:
         """What the file holds, or will hold first."""
-        return TimerCheckpoint(self._saved or self._state.progress, self._version)
+        state = self._state
+        return TimerCheckpoint(self._saved or replace(state.progress, log_position=state.log.end), self._version)
 
     # Figures
 

@@ -18,7 +18,7 @@ HOST: Final = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
 SLOTS: Final = 7200
 REAL_TOPIC: Final = "Orders"
 _MOST_TURNS: Final = 10_000
-_STEPS: Final = {
+STEPS: Final = {
     "send": 40,
     "recall": 6,
     "pass_time": 30,
@@ -31,15 +31,13 @@ _STEPS: Final = {
 }
 
 
-def timed(
-    number: int, due_ms: int, *, topic: str = REAL_TOPIC, queue_id: int = 0, size: int = 10, **properties: str
-) -> PendingMessage:
+def timed(number: int, due_ms: int, **properties: str) -> PendingMessage:
     """A message of the wheel's topic, as the broker makes it; `due_ms` is its slot."""
     values = {
-        "UNIQ_KEY": f"K{number}", "TIMER_OUT_MS": str(due_ms), "REAL_TOPIC": topic, "REAL_QID": str(queue_id),
+        "UNIQ_KEY": f"K{number}", "TIMER_OUT_MS": str(due_ms), "REAL_TOPIC": REAL_TOPIC, "REAL_QID": "0",
     } | properties  # fmt: skip
     encoded = "".join(f"{name}\x01{value}\x02" for name, value in values.items()).encode()
-    return PendingMessage(TIMER_TOPIC, 0, (b"%d." % number).ljust(size, b"."), encoded, 0, 3, 0, 77, HOST)
+    return PendingMessage(TIMER_TOPIC, 0, (b"%d." % number).ljust(10, b"."), encoded, 0, 3, 0, 77, HOST)
 
 
 def record_of(store: MessageStore, topic: str, queue_id: int, offset: int) -> Record:
@@ -111,7 +109,7 @@ class WheelRun:
     # The script
 
     def play(self, steps: int) -> "WheelRun":
-        kinds, weights = list(_STEPS), list(_STEPS.values())
+        kinds, weights = list(STEPS), list(STEPS.values())
         for _ in range(steps):
             (kind,) = self.rng.choices(kinds, weights)
             getattr(self, f"do_{kind}")()
@@ -252,3 +250,7 @@ class WheelRun:
         if self.timer.waiting and not self.crashes:
             self.problems.append(f"{self.timer.waiting} are counted as waiting")
         return self
+
+    def close(self) -> None:
+        self.timer.close()
+        self.store.shutdown()
