@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
@@ -83,10 +83,10 @@ class EventLoopThread:
             future.cancel()
             raise
 
-    def soon(self, what: "object", *arguments: object) -> None:
-        """Call `what` in the loop without waiting for it."""
+    def soon(self, what: Callable[..., object], *arguments: object) -> None:
+        """Call `what` in the loop without waiting for it.  Raises as `submit`."""
         loop = self._loop
-        if loop is None or not callable(what):
+        if loop is None or self._pid != os.getpid():
             raise ClientError("the client is not open; use it inside `with`")
         loop.call_soon_threadsafe(what, *arguments)
 
