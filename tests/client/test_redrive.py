@@ -120,6 +120,23 @@ async def test_runs_with_filters_do_not_send_twice(site: Site) -> None:
     assert (await site.redrive().run()).matched == 0
 
 
+async def test_by_an_expression(site: Site) -> None:
+    """The broker evaluates it, if it may."""
+    address = await site.address()
+    await site.die(*(Message(site.topic, b"%d" % n, properties={"n": str(n)}) for n in range(6)))
+    wanted = DeadLetterFilter(sql="n > 3")
+    with pytest.raises(AdminError, match="does not support consumer to filter message by SQL92"):
+        await site.redrive().run(wanted)
+    await site.admin.ask(address, RequestCode.UPDATE_BROKER_CONFIG, None, b"enablePropertyFilter=true")
+    try:
+        assert (await site.redrive().run(wanted)).sent == 2
+    finally:
+        await site.admin.ask(address, RequestCode.UPDATE_BROKER_CONFIG, None, b"enablePropertyFilter=false")
+    assert await site.bodies_back() == Counter([b"4", b"5"])
+    rest = await site.redrive().run()
+    assert (rest.sent, rest.sent_before) == (4, 2)
+
+
 async def test_at_most_and_since(site: Site) -> None:
     await site.die(*numbered(site.topic, 5))
     assert (await site.redrive().run(most=2)).sent == 2
