@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `FilterAPI`, `Cons
 """
 
 from functools import lru_cache
+from typing import Final
 
 from broker.assumed_subscriptions import AssumedSubscriptions
 from broker.filter.sql_filter import SQL92, compiled
@@ -17,6 +18,9 @@ from remoting.codes import ResponseCode
 from remoting.headers.pop import PopMessageRequestHeader
 from remoting.java_hash import java_hash_code
 from sprocket.common.errors import RequestError
+
+# The filters and subscriptions of the last expressions are kept.
+MAX_EXPRESSION_CHARS: Final = 32 * 1024
 
 
 class PopFilters:
@@ -33,6 +37,9 @@ class PopFilters:
         """
         topic, group, expression = header.topic, header.consumer_group, header.exp or ALL
         expression_type = header.exp_type if header.exp else TAG
+        if len(expression) > MAX_EXPRESSION_CHARS:
+            why = f"the expression has {len(expression)} characters, allowed are {MAX_EXPRESSION_CHARS}"
+            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, _failed(why))
         try:
             matches = _filter(expression, expression_type)
         except InvalidExpression as error:
@@ -47,7 +54,7 @@ def _failed(why: str) -> str:
     return f"parse the consumer's subscription failed: {why}"
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _filter(expression: str, expression_type: str | None) -> PullFilter | None:
     if is_tag_type(expression_type):
         if not expression.replace("||", ""):
@@ -59,7 +66,7 @@ def _filter(expression: str, expression_type: str | None) -> PullFilter | None:
     return sql.record_filter()
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _subscription(topic: str, expression: str, expression_type: str | None) -> SubscriptionData:
     if not is_tag_type(expression_type):
         return SubscriptionData(topic, expression, expression_type=expression_type)

@@ -148,7 +148,7 @@ async def test_what_no_filter_wants_is_passed_over(tmp_path: Path) -> None:
         assert written(broker) == []
 
 
-@pytest.mark.parametrize(("exp", "exp_type"), [("||", "TAG"), ("a >", "SQL92"), ("a", "GROOVY")])
+@pytest.mark.parametrize(("exp", "exp_type"), [("||", "TAG"), ("a >", "SQL92"), ("a", "GROOVY"), ("t" * 40_000, "TAG")])
 async def test_an_expression_that_is_none_is_refused(tmp_path: Path, exp: str, exp_type: str) -> None:
     async with running_broker(tmp_path) as (_, client):
         await client.send()
