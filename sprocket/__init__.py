@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from sprocket.client.handling import BatchHandler, Handler, ReconsumeLater
     from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
     from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
+    from sprocket.client.pop_subject import PopHandler
     from sprocket.client.popped_message import PoppedMessage
     from sprocket.client.producer import Producer
     from sprocket.client.pull import PullSettings
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from sprocket.client.redrive import DeadLetterFilter, Redrive, RedriveFailed, Redriven
     from sprocket.client.reply import Reply, make_reply
     from sprocket.client.send_request import SendSettings
-    from sprocket.client.simple_consumer import PopHandler, PopSettings, SimpleConsumer
+    from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
     from sprocket.client.start_offset import ConsumeFrom
     from sprocket.client.subscription import SqlFilter
     from sprocket.client.transaction import TransactionProducer, TransactionResult, TransactionState
@@ -168,7 +169,7 @@ _EXPORTS = {
     "TransactionState": "sprocket.client.transaction",
     "SimpleConsumer": "sprocket.client.simple_consumer",
     "PopSettings": "sprocket.client.simple_consumer",
-    "PopHandler": "sprocket.client.simple_consumer",
+    "PopHandler": "sprocket.client.pop_subject",
     "PoppedMessage": "sprocket.client.popped_message",
     "Deduplicator": "sprocket.client.deduplication",
     "KeyWindow": "sprocket.client.deduplication",

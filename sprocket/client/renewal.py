@@ -62,6 +62,10 @@ class Renewal:
         if held is not None and held.renewing is not None:
             await asyncio.wait([held.renewing])
 
+    def held(self) -> list[PoppedMessage]:
+        """The messages that are renewed."""
+        return list(self._held)
+
     def forget_all(self) -> list[PoppedMessage]:
         """Renew nothing more; what was held."""
         held, self._held = list(self._held), {}

@@ -24,7 +24,7 @@ from sprocket.common.clock import Clock
 
 _MIB = 1024 * 1024
 # The name of `remoting.command.VERSION`.
-_VERSION_NAME = "V5_3_3"
+VERSION_NAME = "V5_3_3"
 
 
 def properties_of(
@@ -43,7 +43,7 @@ def properties_of(
     return {
         PROP_NAMESERVER_ADDR: name_servers,
         PROP_CONSUME_TYPE: "CONSUME_PASSIVELY",
-        PROP_CLIENT_VERSION: _VERSION_NAME,
+        PROP_CLIENT_VERSION: VERSION_NAME,
         PROP_CONSUME_ORDERLY: "true" if is_orderly else "false",
         PROP_THREADPOOL_CORE_SIZE: str(concurrency),
         PROP_CONSUMER_START_TIMESTAMP: str(started_ms),

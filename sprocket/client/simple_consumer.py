@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import logging
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -19,7 +19,9 @@ from remoting.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 from sprocket.client.client_instance import ClientInstance, ClientSettings
 from sprocket.client.errors import ClientError, IllegalMessage
 from sprocket.client.handling import ReconsumeLater
+from sprocket.client.inquiries import Inquiries
 from sprocket.client.pop_requests import MAX_POP_NUMS, PopRequests, Target
+from sprocket.client.pop_subject import PopHandler, PopSubject
 from sprocket.client.pop_targets import PopTargets
 from sprocket.client.popped_message import PoppedMessage
 from sprocket.client.renewal import Renewal
@@ -27,7 +29,7 @@ from sprocket.client.start_offset import ConsumeFrom
 from sprocket.client.subscription import SqlFilter, subscriptions
 from sprocket.client.subscription_check import check_subscriptions
 from sprocket.client.wakeup import Wakeup, pause
-from sprocket.common.clock import Clock
+from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import SprocketError
 
 logger = logging.getLogger(__name__)
@@ -37,8 +39,6 @@ _RETRY_S = 1.0
 _GIVE_BACK_S = 1.0
 # What lies here for the next `receive` is given only while so much of its time is left.
 _LEAST_LEFT = 0.5
-
-PopHandler = Callable[[PoppedMessage], Awaitable[object] | object]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,14 +94,20 @@ class SimpleConsumer:
         """
         self.group = group
         self._settings = settings or PopSettings()
-        self._instance = ClientInstance(
-            client or ClientSettings(namesrv=namesrv), heartbeat=self._heartbeat, clock=clock
+        client = client or ClientSettings(namesrv=namesrv)
+        clock = clock or SystemClock()
+        self._subscriptions: dict[str, SubscriptionData] = subscriptions(
+            group, topics, clock.wall_ms(), with_retry=False
         )
-        now_ms = self._instance.clock.wall_ms()
-        self._subscriptions: dict[str, SubscriptionData] = subscriptions(group, topics, now_ms, with_retry=False)
         if not self._subscriptions:
             raise IllegalMessage("a SimpleConsumer has at least one topic")
-        self._is_ordered = ordered
+        self._subject = PopSubject(
+            group, client.namesrv, self._subscriptions, lambda: self._renewal.held(), clock.monotonic,
+            is_ordered=ordered,
+        )  # fmt: skip
+        self._instance = ClientInstance(
+            client, routes=Inquiries(self._subject).routes(), heartbeat=self._heartbeat, clock=clock
+        )
         self._pops = PopRequests(
             self._instance, group, init_mode=0 if consume_from is ConsumeFrom.FIRST else 1, is_ordered=ordered
         )
@@ -128,6 +134,7 @@ class SimpleConsumer:
             await self._instance.close()
             raise
         self._instance.spawn(self._renewal.run())
+        self._subject.started_ms = self._instance.clock.wall_ms()
         return self
 
     async def __aexit__(
@@ -271,9 +278,13 @@ class SimpleConsumer:
         A handler that returns has consumed its message.  One that raises leaves it: it comes again when its time is
         over, or, after `ReconsumeLater` with `suspend_s`, after that.
         """
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(concurrency):
-                workers.create_task(self._work(handler))
+        self._subject.handler, self._subject.concurrency = handler, concurrency
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(concurrency):
+                    workers.create_task(self._work(handler))
+        finally:
+            self._subject.handler = None
 
     async def _work(self, handler: PopHandler) -> None:
         async for popped in self._iterate():

@@ -27,7 +27,17 @@ from remoting.headers.client import (
     HeartbeatRequestHeader,
 )
 from remoting.headers.offset import ResetOffsetRequestHeader
-from sprocket import ConsumeFrom, Consumer, Message, OrderlyConsumer, Producer, ReceivedMessage, ReconsumeLater
+from sprocket import (
+    ConsumeFrom,
+    Consumer,
+    Message,
+    OrderlyConsumer,
+    PoppedMessage,
+    Producer,
+    ReceivedMessage,
+    ReconsumeLater,
+    SimpleConsumer,
+)
 from sprocket.testing import Broker
 from tests.client.fake_cluster import FakeServer, route, until
 from tests.client.java_vectors import RECORD_IPV4
@@ -211,4 +221,36 @@ async def test_operator_asks_through_the_broker(shared_broker: Broker, topic: st
         response = await ask_broker(shared_broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset)
         assert response.code == ResponseCode.SUCCESS
         await until(lambda: seen[5:] == [b"0", b"1", b"2", b"3"])
+    await run
+
+
+async def test_popping_consumer_is_asked_through_the_broker(shared_broker: Broker, topic: str) -> None:
+    await send(shared_broker, topic, 3)
+    seen: list[PoppedMessage] = []
+    may_end = asyncio.Event()
+
+    async def handler(message: PoppedMessage) -> None:
+        seen.append(message)
+        await may_end.wait()
+
+    async with SimpleConsumer(f"g-{topic}", [topic], shared_broker.namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+        run = asyncio.create_task(consumer.run(handler, concurrency=2))
+        await until(lambda: len(seen) == 2)
+        client_id = consumer._instance.client_id
+        about = GetConsumerRunningInfoRequestHeader(consumer_group=consumer.group, client_id=client_id)
+        response = await ask_broker(shared_broker, RequestCode.GET_CONSUMER_RUNNING_INFO, about)
+        info = loads(response.body, ConsumerRunningInfo[str])
+        assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_POP"
+        assert sum(queue.wait_ack_count for queue in by_queue(info.mq_pop_table).values()) >= 2
+        may_end.set()
+        await until(lambda: len(seen) == 3)
+        direct = ConsumeMessageDirectlyRequestHeader(
+            consumer_group=consumer.group,
+            client_id=client_id,
+            msg_id=seen[0].message.offset_message_id,
+            topic=topic,
+        )
+        response = await ask_broker(shared_broker, RequestCode.CONSUME_MESSAGE_DIRECTLY, direct)
+        assert loads(response.body, ConsumeMessageDirectlyResult).consume_result is CMResult.SUCCESS
+        assert seen[3].message_id == seen[0].message_id
     await run
