@@ -14,7 +14,7 @@ from remoting.message_properties import TAGS, TIMER_DELIVER_MS, encode
 from store.config import FlushDiskType
 from store.message_store import PendingMessage
 from store.record import TagsCodes
-from tests.broker.pop.rig import REVIVE_TOPIC, Message, ack, messages_of, pop, popped
+from tests.broker.pop.rig import REVIVE_TOPIC, Message, ack, change, messages_of, pop, popped
 from tests.broker.rig import GROUP, TOPIC, running_broker, until
 
 RETRY = f"%RETRY%{GROUP}_{TOPIC}"
@@ -67,6 +67,23 @@ async def test_it_comes_again_from_the_retry_topic_too(tmp_path: Path) -> None:
             (message,) = messages_of(await pop(client, poll_time=30_000, born_time=broker.clock.wall_ms()))
             assert broker.store.max_offset(f"%RETRY%{GROUP}+{TOPIC}", 0) == count
             assert message.handle.retry == "2"
+
+
+async def test_through_the_wheel_what_is_acknowledged_stays_away(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, **quick()) as (broker, client):
+        for number in range(4):
+            await client.send(b"%d" % number)
+        messages = await popped(client, invisible_time=2_000)
+        await ack(client, messages[1])
+        # It comes a while after the others: what they got is acknowledged by then.
+        assert (await change(client, messages[3], 3_500)).code == ResponseCode.SUCCESS
+        bodies = []
+        while b"3" not in bodies:
+            for message in messages_of(await pop(client, poll_time=30_000, born_time=broker.clock.wall_ms())):
+                bodies.append(message.body)
+                await ack(client, message)
+        assert sorted(bodies) == [b"0", b"2", b"3"]
+        assert broker.store.max_offset(RETRY, 0) == 3
 
 
 async def test_what_came_again_before_a_restart_does_not_after_it(tmp_path: Path) -> None:
