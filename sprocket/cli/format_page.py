@@ -28,6 +28,8 @@ from store.inspection.rebuild import IndexRebuild
 from store.inspection.small_files import KNOWN_NAMES
 from store.record import FIXED_IPV4_RAW, MIN_RECORD_BYTES, Record, blank, decode
 from store.recovery import sealed_file
+from store.timer.timer_config import SLOTS_TOTAL
+from store.timer.timer_progress import EXTENSION_AT
 
 _BORN: Final = 1_767_225_600_000
 _STORED: Final = _BORN + 7
@@ -142,6 +144,26 @@ One page of {size} bytes; all but the first fields is zeros.
 
 {dump}
 """
+_TIMER: Final = """
+## timerwheel, timerlog
+
+A message for a time of its own lies in queue 0 of `rmq_sys_wheel_timer`, with the time in `TIMER_OUT_MS`. `timerwheel`
+is a ring of {slots} slots of {slot} bytes; the slot of a time is the time over `timerPrecisionMs`, modulo their number.
+
+{slot_table}
+
+`timerlog/` has files as the log has. Each message in the wheel is a unit of {unit} bytes; the units of a slot are a
+chain from the newest to the oldest.
+
+{unit_table}
+
+`config/timercheck` is one page and says how far the wheel has come:
+
+{checkpoint_table}
+
+Behind byte {extension} of the page Sprocket keeps, with a CRC, what a wall clock that stepped back leaves; RocketMQ
+neither reads nor overwrites it. `config/timermetrics` is JSON: how many messages wait for each topic.
+"""
 _REST: Final = """
 ## abort, lock
 
@@ -221,6 +243,11 @@ def page() -> str:
             ),
             _CHECKPOINT.format(
                 size=layout.CHECKPOINT_BYTES, table=table("CHECKPOINT_DTYPE"), dump=hexdump(checkpoint)
+            ),
+            _TIMER.format(
+                slots=2 * SLOTS_TOTAL, slot=layout.TIMER_SLOT_DTYPE.itemsize, slot_table=table("TIMER_SLOT_DTYPE"),
+                unit=layout.TIMER_UNIT_DTYPE.itemsize, unit_table=table("TIMER_UNIT_DTYPE"),
+                checkpoint_table=table("TIMER_CHECKPOINT_DTYPE"), extension=EXTENSION_AT,
             ),
             _REST.format(head=len(sealed_file.seal(b"KIND", b"")), sealed=_sealed_layout()),
         )

@@ -27,7 +27,7 @@ from store.disk import Disk
 PAGE_BYTES: Final = 4096
 _FIELDS: Final = struct.Struct(">7q")
 CHECKPOINT_BYTES: Final = _FIELDS.size
-_EXTENSION_AT: Final = 512
+EXTENSION_AT: Final = 512
 # Magic, CRC of what follows, CRC of the first fields, number of barriers, rebuild_until.
 _EXTENSION_HEAD: Final = struct.Struct(">8sIIIq")
 _BARRIER: Final = struct.Struct(">qq")
@@ -105,7 +105,7 @@ class TimerCheckpoint:
         body = struct.pack(">IIq", zlib.crc32(head), len(barriers), self.progress.rebuild_until)
         body += b"".join(_BARRIER.pack(barrier.position, barrier.before_ms) for barrier in barriers)
         extension = _MAGIC + zlib.crc32(body).to_bytes(4, "big") + body
-        return (head.ljust(_EXTENSION_AT, b"\0") + extension).ljust(PAGE_BYTES, b"\0")
+        return (head.ljust(EXTENSION_AT, b"\0") + extension).ljust(PAGE_BYTES, b"\0")
 
     @classmethod
     def decode(cls, content: bytes) -> "TimerCheckpoint":
@@ -121,12 +121,12 @@ class TimerCheckpoint:
 
 
 def _extension(content: bytes) -> tuple[bool, int, tuple[Barrier, ...]]:
-    if len(content) < _EXTENSION_AT + _EXTENSION_HEAD.size:
+    if len(content) < EXTENSION_AT + _EXTENSION_HEAD.size:
         return False, 0, ()
-    magic, crc, head_crc, count, rebuild_until = _EXTENSION_HEAD.unpack_from(content, _EXTENSION_AT)
-    begin = _EXTENSION_AT + _EXTENSION_HEAD.size
+    magic, crc, head_crc, count, rebuild_until = _EXTENSION_HEAD.unpack_from(content, EXTENSION_AT)
+    begin = EXTENSION_AT + _EXTENSION_HEAD.size
     end = begin + count * _BARRIER.size
-    body_at = _EXTENSION_AT + len(_MAGIC) + 4
+    body_at = EXTENSION_AT + len(_MAGIC) + 4
     if magic != _MAGIC or count > _MOST_BARRIERS or zlib.crc32(content[body_at:end]) != crc:
         return False, 0, ()
     barriers = tuple(Barrier(*fields) for fields in _BARRIER.iter_unpack(content[begin:end]))
