@@ -9,6 +9,7 @@ import ast
 import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -26,7 +27,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 _FOLDERS: Final = {"broker": "broker", "name server": "namesrv", "client": "client"}
 # These name codes without asking for them.
 _NO_TESTS: Final = ("test_routes.py", "test_compatibility_page.py")
-_SHOWN_TESTS: Final = 2
+# One is enough to find the others by, and new tests seldom change which one it is.
+_SHOWN_TESTS: Final = 1
 
 _HEAD: Final = """\
 # Compatibility
@@ -40,7 +42,7 @@ A server answers a code that it does not serve with REQUEST_CODE_NOT_SUPPORTED a
 
 
 class Row(NamedTuple):
-    """One request code: who serves it, or why nobody does, and the test files that name it."""
+    """One request code: who serves it, or why nobody does, and the test files that name it, the best one first."""
 
     code: RequestCode
     servers: tuple[str, ...]
@@ -56,8 +58,9 @@ def rows(root: Path = ROOT) -> list[Row]:
     for code in sorted(RequestCode):
         servers = tuple(name for name, codes in served.items() if code in codes)
         folders = [_FOLDERS[name] for name in servers]
-        found = sorted(tests.get(code, ()), key=lambda path: (_distance(path, folders), path))
-        made.append(Row(code, servers, "" if servers else UNSUPPORTED.get(code, ""), tuple(found)))
+        found = tests.get(code, {})
+        ordered = sorted(found, key=lambda path: (_distance(path, folders), -found[path], path))
+        made.append(Row(code, servers, "" if servers else UNSUPPORTED.get(code, ""), tuple(ordered)))
     return made
 
 
@@ -89,15 +92,15 @@ def _is_route(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Route"
 
 
-def files_naming_codes(root: Path = ROOT) -> dict[RequestCode, list[str]]:
-    """Test files that name a code, as paths under `root`."""
-    found: dict[RequestCode, list[str]] = {}
+def files_naming_codes(root: Path = ROOT) -> dict[RequestCode, dict[str, int]]:
+    """Test files that name a code, as paths under `root`, and how often they do."""
+    found: dict[RequestCode, dict[str, int]] = {}
     for file in (root / "tests").rglob("test_*.py"):
         if file.name in _NO_TESTS:
             continue
-        words = set(re.findall(r"[A-Z][A-Z0-9_]+", file.read_text(encoding="utf-8")))
-        for name in words & RequestCode.__members__.keys():
-            found.setdefault(RequestCode[name], []).append(file.relative_to(root).as_posix())
+        words = Counter(re.findall(r"[A-Z][A-Z0-9_]+", file.read_text(encoding="utf-8")))
+        for name in words.keys() & RequestCode.__members__.keys():
+            found.setdefault(RequestCode[name], {})[file.relative_to(root).as_posix()] = words[name]
     return found
 
 

@@ -16,7 +16,14 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from broker.server import Broker
 from remoting.bodies.client import MessageQueue, by_queue
@@ -139,6 +146,18 @@ class OffsetModel(RuleBasedStateMachine):
             self.model.committed[group, queue_id] = commit
         if offset < len(self.model.sent_ms[queue_id]):
             assert response.code == ResponseCode.SUCCESS
+
+    @precondition(lambda self: self.model.waiting)
+    @rule(data=st.data(), commit=st.one_of(st.none(), st.integers(0, 20)))
+    def pull_after_a_reset(self, data: st.DataObject, commit: int | None) -> None:
+        group, queue_id = data.draw(st.sampled_from(sorted(self.model.waiting)))
+        self.pull(group=group, queue_id=queue_id, offset=0, commit=commit)
+
+    @precondition(lambda self: self.model.waiting)
+    @rule(data=st.data(), offset=st.integers(0, 20))
+    def commit_after_a_reset(self, data: st.DataObject, offset: int) -> None:
+        group, queue_id = data.draw(st.sampled_from(sorted(self.model.waiting)))
+        self.commit(group=group, queue_id=queue_id, offset=offset)
 
     # What operators do
 

@@ -47,4 +47,4 @@ def test_a_test_is_found_by_the_name_that_it_names(tmp_path: Path) -> None:
     (folder / "test_sends.py").write_text("await ask(RequestCode.SEND_MESSAGE_V2)")
     (folder / "rig.py").write_text("RequestCode.PULL_MESSAGE")
     (folder / "test_routes.py").write_text("RequestCode.PULL_MESSAGE")
-    assert files_naming_codes(tmp_path) == {RequestCode.SEND_MESSAGE_V2: ["tests/broker/test_sends.py"]}
+    assert files_naming_codes(tmp_path) == {RequestCode.SEND_MESSAGE_V2: {"tests/broker/test_sends.py": 1}}

@@ -114,10 +114,15 @@ def _outcomes(output: str) -> dict[str, Outcome]:
 
 def mqadmin(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """RocketMQ's own mqadmin.  Raises maven.JavaMissingError."""
+    command = [*_tools_command(home), "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=ADMIN_LIMIT_S, check=False)
+
+
+def _tools_command(home: Path) -> list[str]:
     home.mkdir(parents=True, exist_ok=True)
     quiet = home / "quiet.xml"
     quiet.write_text('<configuration><root level="OFF"/></configuration>')
-    command = [
+    return [
         maven.java(),
         "-Xmx128m",
         "-XX:TieredStopAtLevel=1",
@@ -127,7 +132,32 @@ def mqadmin(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         f"-Drmq.logback.configurationFile={quiet}",
         "-cp",
         maven.apache_classpath(),
-        "org.apache.rocketmq.tools.command.MQAdminStartup",
-        *arguments,
     ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=ADMIN_LIMIT_S, check=False)
+
+
+class AdminShell:
+    """RocketMQ's own mqadmin, many commands in one JVM: it is slow to start.  Raises maven.JavaMissingError."""
+
+    def __init__(self, home: Path) -> None:
+        source = Path(__file__).parent / "java" / "admin" / "AdminShell.java"
+        self._process = subprocess.Popen(
+            [*_tools_command(home), str(source)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, *arguments: str) -> str:
+        """What one command printed."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(*arguments, sep="\t", file=self._process.stdin, flush=True)
+        lines: list[str] = []
+        for line in self._process.stdout:
+            if line == "=\n":
+                return "".join(lines)
+            lines.append(line)
+        raise AssertionError("the JVM ended: " + "".join(lines))
+
+    def close(self) -> None:
+        """End the JVM."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(ADMIN_LIMIT_S)
+        self._process.stdout.close()

@@ -317,6 +317,7 @@ async def test_a_stop_keeps_where_the_group_is(tmp_path: Path) -> None:
 
 
 async def test_a_peek_takes_nothing(tmp_path: Path) -> None:
+    """PEEK_MESSAGE, of any queue and of one."""
     async with running_broker(tmp_path) as (broker, client):
         await client.send(b"0")
         await client.send(b"1")

@@ -1,0 +1,192 @@
+"""Our mqadmin beside RocketMQ's own, about groups, offsets, connections and queues: the same words, line by line."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from remoting.bodies.group import SubscriptionGroupConfig
+from remoting.bodies.topic import TopicConfig
+from remoting.codes import RequestCode
+from remoting.fastjson import dumps
+from sprocket.cli.mqadmin import main
+from sprocket.client.admin import AdminClient
+from sprocket.client.consumer import Consumer
+from sprocket.client.message import Message
+from sprocket.client.producer import Producer
+from sprocket.client.start_offset import ConsumeFrom
+from sprocket.client.transaction import TransactionProducer, TransactionState
+from tests.compat.cluster import CLUSTER_NAME, Cluster
+from tests.compat.java_client import AdminShell
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+
+TOPIC, GROUP, ONLINE = "AdminGroups", "GAdminGroups", "GAdminOnline"
+Lines = list[list[str]]
+Run = Callable[..., Lines]
+# What is not done twice.
+_ONCE = ("sendMessage", "checkMsgSendRT")
+
+
+def words(output: str) -> Lines:
+    return [line.split() for line in output.splitlines() if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def theirs(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """RocketMQ's mqadmin."""
+    shell = AdminShell(tmp_path_factory.mktemp("theirs"))
+
+    def run(*arguments: str) -> Lines:
+        output = shell.run(*arguments, "-n", cluster.name_server_address)
+        if "RemotingTimeoutException" in output and arguments[0] not in _ONCE:
+            output = shell.run(*arguments, "-n", cluster.name_server_address)  # it has just begun to load its classes
+        assert "Exception" not in output, output
+        return words(output)
+
+    yield run
+    shell.close()
+
+
+@pytest.fixture(scope="module")
+def ours(cluster: Cluster) -> Run:
+    def run(*arguments: str) -> Lines:
+        done = CliRunner().invoke(main, [*arguments, "-n", cluster.name_server_address])
+        assert done.exit_code == 0, done.output
+        return words(done.output)
+
+    return run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def topic(cluster: Cluster) -> str:
+    """Two queues with three messages each, and a group that has read none."""
+
+    async def make() -> None:
+        address = cluster.brokers[0].address
+        async with (
+            AdminClient([cluster.name_server_address]) as client,
+            Producer("PG", cluster.name_server_address) as producer,
+        ):
+            await client.create_topic(address, TopicConfig(TOPIC, 2, 2))
+            for group in (GROUP, f"{GROUP}2"):
+                body = dumps(SubscriptionGroupConfig(group))
+                await client.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+                await client.create_topic(address, TopicConfig(f"%RETRY%{group}", 1, 1))
+            for queue in await producer.queues(TOPIC):
+                for number in range(3):
+                    await producer.send(Message(TOPIC, b"m%d" % number, tags="A"), queue=queue)
+
+    asyncio.run(make())
+    return TOPIC
+
+
+@pytest.fixture(scope="module")
+def online(cluster: Cluster, topic: str) -> Iterator[str]:
+    """A consumer that has read the topic, and a producer of the group PGOnline."""
+    ready, end = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        servers = cluster.name_server_address
+        async with (
+            TransactionProducer("PGOnline", servers, checker=lambda _: TransactionState.UNKNOWN),
+            Consumer(ONLINE, {topic: "*"}, servers, consume_from=ConsumeFrom.FIRST) as consumer,
+        ):
+            for _ in range(6):
+                await consumer.ack(await anext(consumer))
+            ready.set()
+            while not end.is_set():
+                await asyncio.sleep(0.05)
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()))
+    thread.start()
+    assert ready.wait(60)
+    yield ONLINE
+    end.set()
+    thread.join(60)
+
+
+def test_resets_skips_and_clones(cluster: Cluster, theirs: Run, ours: Run) -> None:
+    arguments = ("-g", GROUP, "-t", TOPIC)
+    same_in_any_order(theirs("skipAccumulatedMessage", *arguments), ours("skipAccumulatedMessage", *arguments))
+    for run, other in ((theirs, ours), (ours, theirs)):
+        reset = run("resetOffsetByTime", *arguments, "-s", "0")
+        assert sorted(row[1:] for row in reset[-2:]) == [["0", "0"], ["1", "0"]]
+        same_in_any_order(reset, other("resetOffsetByTime", *arguments, "-s", "0"))
+    one = ("-s", "0", "-b", cluster.brokers[0].address, "-q", "1", "-o", "2")
+    assert theirs("resetOffsetByTime", *arguments, *one) == ours("resetOffsetByTime", *arguments, *one)
+    clone = ("-s", GROUP, "-d", f"{GROUP}2", "-t", TOPIC)
+    assert theirs("cloneGroupOffset", *clone) == ours("cloneGroupOffset", *clone)
+    progress = ("-g", f"{GROUP}2", "-t", TOPIC)
+    their_rows = [row for row in theirs("consumerProgress", *progress) if row[0] == TOPIC]
+    assert [row[2:5] for row in their_rows] == [["0", "3", "0"], ["1", "3", "2"]]
+    assert their_rows == [row for row in ours("consumerProgress", *progress) if row[0] == TOPIC]
+
+
+def same_in_any_order(one: Lines, other: Lines) -> None:
+    """RocketMQ prints the queues of a hash table."""
+    assert sorted(one) == sorted(other)
+
+
+def test_who_is_connected(
+    cluster: Cluster, theirs: Run, ours: Run, online: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    same_in_any_order(theirs("consumerConnection", "-g", online), ours("consumerConnection", "-g", online))
+    asked = ("producerConnection", "-g", "PGOnline", "-t", TOPIC)
+    assert theirs(*asked) == ours(*asked)
+    members = ("producer", "-b", cluster.brokers[0].address)
+
+    def without_time(lines: Lines) -> Lines:
+        return sorted(row[:-1] for row in lines if "(PGOnline)" in row)
+
+    assert without_time(theirs(*members)) == without_time(ours(*members)) != []
+    monkeypatch.chdir(tmp_path)
+    client_id = ours("consumerConnection", "-g", online)[1][0]
+    status = ("consumerStatus", "-g", online, "-i", client_id)
+    one, other = theirs(*status), ours(*status)
+    # RocketMQ prints the properties of a hash table.
+    assert sorted(row[0] for row in one) == sorted(row[0] for row in other)
+    for head in ("#Consumer", "#Topic", "001", "002"):
+        assert [row for row in one if row[0] == head] == [row for row in other if row[0] == head]
+
+
+def test_queues_and_figures(cluster: Cluster, theirs: Run, ours: Run) -> None:
+    entries = ("queryCq", "-t", TOPIC, "-q", "0", "-i", "1", "-c", "2", "-g", GROUP)
+    one = theirs(*entries)
+    assert one == ours(*entries)
+    assert sum(row[0] == "idx:" for row in one) == 2
+    ours(
+        "resetOffsetByTime", "-g", GROUP, "-t", TOPIC, "-s", "0", "-b", cluster.brokers[0].address, "-q", "0", "-o", "1"
+    )
+    stats = ("brokerConsumeStats", "-b", cluster.brokers[0].address)
+
+    def of_topic(lines: Lines) -> Lines:
+        return sorted(row for row in lines if row[0].startswith("#") or row[:2] == [TOPIC, GROUP])
+
+    assert of_topic(theirs(*stats)) == of_topic(ours(*stats))
+    assert [TOPIC, GROUP] in [row[:2] for row in ours(*stats)]
+    totals = ("statsAll", "-t", TOPIC)
+    # Rates move between two calls; names, what is behind and the head do not.
+    assert sorted(row[:3] for row in theirs(*totals)) == sorted(row[:3] for row in ours(*totals))
+
+
+def test_messages_sent_and_read(cluster: Cluster, theirs: Run, ours: Run) -> None:
+    name = cluster.brokers[0].name
+    sent = ("sendMessage", "-t", f"{TOPIC}Sent", "-p", "hello", "-k", "k", "-c", "A")
+    ours("updateTopic", "-c", CLUSTER_NAME, "-t", f"{TOPIC}Sent", "-r", "1", "-w", "1")
+    assert [row[:3] for row in theirs(*sent)[1:]] == [row[:3] for row in ours(*sent)[1:]] == [[name, "0", "SEND_OK"]]
+    where = ("consumeMessage", "-t", f"{TOPIC}Sent", "-b", name, "-i", "0", "-o", "0", "-c", "1")
+
+    def messages(lines: Lines) -> list[tuple[str, str]]:
+        """Id and body."""
+        return [(row[1], row[-1]) for row in lines if row[0] == "MSGID:"]
+
+    (message,) = messages(ours(*where))
+    assert messages(theirs(*where)) == [message]
+    assert message[1] == "hello"
+    times = theirs("checkMsgSendRT", "-t", TOPIC, "-a", "3")
+    assert [row[2] for row in times[1:4]] == [row[2] for row in ours("checkMsgSendRT", "-t", TOPIC, "-a", "3")[1:4]]
+    assert times[0] == ours("checkMsgSendRT", "-t", TOPIC, "-a", "2")[0]
