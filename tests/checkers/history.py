@@ -100,16 +100,13 @@ class History:
 
 
 class Histories(dict[str, History]):
-    """The history of each kind, and when phases ended; fed line by line."""
+    """The history of each kind; fed line by line."""
 
     def __init__(self, kinds: Iterable[str]) -> None:
         super().__init__({kind: History(kind) for kind in kinds})
-        self.phases: dict[str, int] = {}
 
     def feed(self, line: str) -> None:
-        """A line that is none of the format (a library's own words) is left alone."""
+        """A line that is none of the format (a library's own words), or tells of a phase, is left alone."""
         word, *fields = line.rstrip("\n").split("\t")
-        if word == "PHASE":
-            self.phases[fields[0]] = int(fields[1])
-        elif len(fields) > 1 and fields[0] in self:
+        if len(fields) > 1 and fields[0] in self:
             self[fields[0]].add(word, fields[1:])

@@ -1,5 +1,6 @@
 """The client families and versions of the matrix, what each can do, and how its program is started."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +13,6 @@ from tests.compat.kinds import KINDS
 PERIOD_MS = 50
 # Stock Java clients rebalance every 20 s unless a broker tells them to.
 _REBALANCE_MS = 2_000
-# Kinds that no client is run for yet.
-_PENDING = ("delay-time", "pop")
 
 
 @dataclass(frozen=True)
@@ -35,21 +34,25 @@ JAVA = (
     Client(
         "Java",
         "4.9.8",
-        {"delay-time": "since 5.0", "pop": "not by setClientRebalance"},
+        {"delay-time": "the client has it since 5.0", "pop": "the client has it since 5.0"},
     ),
-    Client("Java", "5.3.3", dict.fromkeys(_PENDING, "pending")),
+    Client("Java", "5.3.3", {}),
 )
 GO = Client(
     "Go",
     GO_CLIENT_VERSION,
-    {"delay-time": "pending", "pop": "the client has none"},
+    {"pop": "the client has none"},
     {
-        "async": "a send that is never answered ends the process (`sendAsync` reads the missing answer)",
+        "delay-time": "by the property TIMER_DELAY_MS: the client has no name for it",
+        "orderly": "queues that are given up stay locked for 60 s",
+        "async": "a send that is never answered ends the process unless there is a `PanicHandler`",
         "request-reply": "as async; `CreateReplyMessage` takes the body for properties; a client that has only "
         "requested is unknown to brokers until its next heartbeat",
         "pull": "a pull whose broker is gone is waited for until its time is over",
     },
 )
+# Kinds that two families share.
+MIXED = ("concurrent", "orderly", "request-reply", "sql-filter", "retry")
 
 
 def java_command(version: str, home: Path) -> Sequence[str]:
@@ -65,6 +68,11 @@ def java_command(version: str, home: Path) -> Sequence[str]:
         maven.client_classpath(version),
         "compat.storm.Storm",
     ]
+
+
+def sprocket_command() -> Sequence[str]:
+    """The project's own client."""
+    return [sys.executable, "-m", "tests.compat.storm_program"]
 
 
 def go_command(program: Path) -> Sequence[str]:

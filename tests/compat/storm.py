@@ -4,27 +4,33 @@ The program (Java's `compat.storm.Storm`, or another that obeys the same orders 
 is told on standard input; here is who tells it, and who stops the brokers.
 """
 
+import json
 import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.checkers.consumption import Disturbance
-from tests.checkers.history import Histories, History
+from tests.checkers.history import Got, Histories, History
 from tests.compat import wire
 from tests.compat.clients import PERIOD_MS
 from tests.compat.cluster import ApacheCluster, Cluster, Server, SprocketCluster
-from tests.compat.kinds import BY_NAME, Storm, is_through
+from tests.compat.kinds import BY_NAME, SECOND, Storm, is_through
+from tests.compat.maven import ROOT
 
 QUEUES = 4
+_SET_MESSAGE_REQUEST_MODE = 401
 STEP_LIMIT_S = 60.0
 _POLL_S = 0.05
 _END_LIMIT_S = 10.0
 _S = 1_000_000
+_USUAL_RESTART_US = 3 * _S
+# Messages of each kind that both sides of a change have at least, however slow the machine is.
+_SOME = 25
 # A storm's brokers: nothing acknowledged may be lost by SIGKILL; transactions are asked about soon.
 PROPERTIES = {
     "flushDiskType": "SYNC_FLUSH",
@@ -40,42 +46,51 @@ class StormError(Exception):
 
 @dataclass(frozen=True)
 class Weather:
-    """How long each part lasts, in seconds, and how fast this client gets over a change."""
+    """How long each part lasts at least, in seconds, and how fast this client gets over a change."""
 
-    calm_s: float = 5.0
-    between_s: float = 4.0
-    last_s: float = 10.0
+    calm_s: float = 4.0
+    between_s: float = 3.0
+    last_s: float = 6.0
     drain_s: float = 60.0
     settling_s: float = 8.0
-    # The client's interval of commits and the broker's of 5 s, and some more on a busy machine.
+    # The client's interval of commits and the broker's of 5 s, and some more.
     memory_s: float = 15.0
     calm_after_s: float = 5.0
-    # Whether the program is told before a broker ends: see what it does then.
-    has_pauses: bool = False
 
     def storm(self, disturbances: Sequence[Disturbance]) -> Storm:
-        """What the checks are to know."""
+        """What the checks are to know.  How slow this machine is, the restarts have shown."""
+        slowest_us = max(each.ended_us - each.began_us for each in disturbances)
+        factor = max(1.0, slowest_us / _USUAL_RESTART_US)
         return Storm(
-            disturbances, round(self.memory_s * _S), round(self.settling_s * _S), round(self.calm_after_s * _S)
+            disturbances,
+            memory_us=round(self.memory_s * factor * _S),
+            settling_us=round(self.settling_s * factor * _S),
+            calm_after_us=round(self.calm_after_s * factor * _S),
         )
 
 
-JAVA_WEATHER = Weather()
-# The Go client's intervals are constants: heartbeats and routes every 30 s, rebalance every 20 s.
-GO_WEATHER = Weather(last_s=32.0, drain_s=90.0, settling_s=32.0, memory_s=25.0, calm_after_s=32.0, has_pauses=True)
+WEATHER = Weather()
+# The Go client's intervals are constants: heartbeats and routes every 30 s, rebalance every 20 s. An orderly consumer
+# keeps the locks of queues that it gives up, so that the next one waits until they expire after 60 s.
+GO_WEATHER = Weather(last_s=30.0, drain_s=90.0, settling_s=90.0, memory_s=25.0, calm_after_s=32.0)
 
 
 class Program:
     """A running program: orders go in, its journal comes out into `histories`, all it says into a file."""
 
-    def __init__(
-        self, command: Sequence[str], histories: Histories, home: Path, environment: Mapping[str, str]
-    ) -> None:
-        self.histories = histories
+    def __init__(self, command: Sequence[str], histories: Histories, home: Path) -> None:
+        self._histories = histories
+        self._phases: list[str] = []
         self._output = home / "journal.txt"
-        with (home / "errors.txt").open("wb") as errors:
+        self._errors = home / "errors.txt"
+        with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=dict(environment), cwd=home
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "HOME": str(home), "PYTHONPATH": str(ROOT)},
+                cwd=home,
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -85,7 +100,10 @@ class Program:
         with self._output.open("wb") as output:
             for line in self._process.stdout:
                 output.write(line)
-                self.histories.feed(line.decode(errors="replace"))
+                if line.startswith(b"PHASE\t"):
+                    self._phases.append(line.split(b"\t")[1].decode())
+                else:
+                    self._histories.feed(line.decode(errors="replace"))
 
     def tell(self, order: str) -> None:
         """Raises BrokenPipeError when the program has ended."""
@@ -94,16 +112,15 @@ class Program:
         self._process.stdin.flush()
 
     def await_phase(self, name: str) -> None:
-        self.await_true(lambda: name in self.histories.phases, STEP_LIMIT_S, f"is not {name}")
-
-    def await_true(self, ready: Callable[[], bool], limit_s: float, what: str) -> None:
-        """Raises StormError when the program ends, or `ready` does not hold within `limit_s`."""
-        deadline = time.monotonic() + limit_s
-        while not ready():
+        """Raises StormError when the program ends, or says nothing of this phase within `STEP_LIMIT_S`."""
+        deadline = time.monotonic() + STEP_LIMIT_S
+        while name not in self._phases:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 tail = self._output.read_text(errors="replace")[-2000:]
-                raise StormError(f"{what}, status {self._process.poll()}:\n{tail}")
+                errors = self._errors.read_text(errors="replace")[-3000:]
+                raise StormError(f"not {name}, status {self._process.poll()}:\n{tail}\n{errors}")
             time.sleep(_POLL_S)
+        self._phases.remove(name)
 
     def end(self) -> None:
         """No more lines come after this."""
@@ -129,66 +146,109 @@ class Report:
         return BY_NAME[kind].check(self.histories[kind], self.storm)
 
     def summary(self, kind: str) -> str:
-        history: History = self.histories[kind]
+        """Counts, for whom a problem makes curious."""
+        history = self.histories[kind]
         given = {got.key for got in history.got}
         return (
             f"{len(history.sent)} sent, {len(history.acknowledged)} acknowledged, "
             f"{len(given)} given, {len(history.got)} deliveries"
         )
 
+    def assert_right(self, kind: str) -> None:
+        """Raises AssertionError that names the kind and its messages."""
+        problems = self.problems(kind)
+        what = [f"{kind}: {self.summary(kind)}; {len(problems)} problems", *problems[:20]]
+        assert not problems, "\n".join(what)
+
+
+@dataclass
+class Cast:
+    """Who plays some kinds: the program that sends and starts the first consumer, and the one that joins later."""
+
+    kinds: Sequence[str]
+    histories: Histories
+    first: Program
+    second: Program
+
+    @property
+    def programs(self) -> list[Program]:
+        return [self.first] if self.first is self.second else [self.first, self.second]
+
 
 @dataclass
 class Orchestra:
-    """Who conducts one storm over a cluster of two brokers."""
+    """Who conducts a storm over a cluster of two brokers: all casts meet the same restarts."""
 
     cluster: Cluster
-    program: Program
+    casts: Sequence[Cast]
     weather: Weather
     disturbances: list[Disturbance] = field(default_factory=list)
 
-    def conduct(self, kinds: Sequence[str]) -> Report:
-        for phase, order in (("ready", "start"), ("started", "send")):
-            self.program.await_phase(phase)
-            self.program.tell(order)
-        time.sleep(self.weather.calm_s)
+    def conduct(self) -> list[Report]:
+        """A report for each cast.  Raises StormError."""
+        for cast in self.casts:
+            for program in cast.programs:
+                program.await_phase("ready")
+        self._all("start", "started")
+        self._all("send")
+        self._go_on(self.weather.calm_s, _SOME, lambda got: True)
         with self._disturbance("join"):
-            self.program.tell("join")
-            self.program.await_phase("joined")
-        time.sleep(self.weather.between_s)
+            self._all("join", "joined", lambda cast: cast.second)
+        self._go_on(self.weather.between_s, 1, lambda got: got.consumer == SECOND)
         stopped, killed = self.cluster.brokers
         self._restart(stopped, "stop", lambda: stopped.stop())
-        time.sleep(self.weather.between_s)
         self._restart(killed, "kill", killed.kill)
-        time.sleep(self.weather.between_s)
         with self._disturbance("leave"):
-            self.program.tell("leave")
-            self.program.await_phase("left")
-        time.sleep(self.weather.last_s)
-        self.program.tell("stop")
-        self.program.await_phase("stopped")
-        return self._drain(kinds)
+            self._all("leave", "left")
+        self._go_on(self.weather.last_s, _SOME, self._since_the_last)
+        self._all("stop", "stopped")
+        self._drain()
+        storm = self.weather.storm(self.disturbances)
+        return [Report(cast.histories, storm) for cast in self.casts]
 
-    def _drain(self, kinds: Sequence[str]) -> Report:
+    def _since_the_last(self, got: Got) -> bool:
+        return got.began_us > self.disturbances[-1].ended_us
+
+    def _go_on(self, least_s: float, count: int, wanted: Callable[[Got], bool]) -> None:
+        """For `least_s`, and until so many wanted messages of each kind were given; the checks say what was not."""
+        time.sleep(least_s)
+        waiting = self._histories()
+        deadline = time.monotonic() + STEP_LIMIT_S
+        while time.monotonic() < deadline and waiting:
+            waiting = [each for each in waiting if sum(map(wanted, tuple(each.got))) < count]
+            time.sleep(_POLL_S)
+
+    def _histories(self) -> list[History]:
+        return [cast.histories[kind] for cast in self.casts for kind in cast.kinds]
+
+    def _all(self, order: str, phase: str = "", who: Callable[[Cast], Program] = lambda cast: cast.first) -> None:
+        """Tell one program of each cast, and wait until all are through."""
+        for cast in self.casts:
+            who(cast).tell(order)
+        for cast in self.casts:
+            if phase:
+                who(cast).await_phase(phase)
+
+    def _drain(self) -> None:
         """What is missing at the end of the patience, the checks will say."""
-        histories = self.program.histories
+        waiting = self._histories()
         deadline = time.monotonic() + self.weather.drain_s
-        while time.monotonic() < deadline and not all(is_through(histories[kind]) for kind in kinds):
+        while time.monotonic() < deadline and waiting:
+            waiting = [history for history in waiting if not is_through(history)]
             time.sleep(_POLL_S)
         time.sleep(1.0)
-        self.program.end()
-        return Report(histories, self.weather.storm(self.disturbances))
+        for cast in self.casts:
+            for program in cast.programs:
+                program.end()
 
     def _restart(self, broker: Server, name: str, end: Callable[[], object]) -> None:
-        if self.weather.has_pauses:
-            self.program.histories.phases.pop("paused", None)
-            self.program.tell("pause")
-            self.program.await_phase("paused")
         with self._disturbance(name, broker.name):
             end()
             broker.start()
             self.cluster.await_registered(broker)
-        if self.weather.has_pauses:
-            self.program.tell("resume")
+        self._go_on(
+            self.weather.between_s, 1, lambda got: got.place.broker == broker.name and self._since_the_last(got)
+        )
 
     @contextmanager
     def _disturbance(self, name: str, broker: str | None = None) -> Iterator[None]:
@@ -198,12 +258,20 @@ class Orchestra:
 
 
 def create_topics(cluster: Cluster, run: str, kinds: Sequence[str]) -> None:
-    """The topic of each kind on both brokers, and that of dead letters, for which not every client waits."""
+    """The topic of each kind on both brokers, and that of dead letters, for which not every client waits.
+
+    The group that pops is told so, as `mqadmin setConsumeMode` does.
+    """
     for broker in cluster.brokers:
         for kind in kinds:
             wire.create_topic(broker.address, f"S-{run}-{kind}", QUEUES)
         if "retry" in kinds:
             wire.create_topic(broker.address, f"%DLQ%SG-{run}-retry", 1)
+        if "pop" in kinds:
+            mode = {"topic": f"S-{run}-pop", "consumerGroup": f"SG-{run}-pop", "mode": "POP", "popShareQueueNum": 0}
+            answer = wire.invoke(broker.address, _SET_MESSAGE_REQUEST_MODE, body=json.dumps(mode).encode())
+            if answer.code != 0:
+                raise wire.WireError(f"request mode: code {answer.code}, {answer.remark}")
 
 
 def storm_cluster(directory: Path) -> Cluster:
@@ -212,16 +280,36 @@ def storm_cluster(directory: Path) -> Cluster:
     return kind(directory / "servers", brokers=2, properties=PROPERTIES)
 
 
-def start_storm(cluster: Cluster, command: Sequence[str], kinds: Sequence[str], home: Path, weather: Weather) -> Report:
-    """One storm from its topics to its report; `home` takes what the program writes, and its name marks the topics.
+@dataclass(frozen=True)
+class Role:
+    """A program that is to be started: its command, and where it writes what it writes."""
+
+    command: Sequence[str]
+    home: Path
+
+
+def start_storm(cluster: Cluster, roles: Sequence[tuple[Sequence[str], Role, Role]], weather: Weather) -> list[Report]:
+    """One storm from its topics to its reports: of each cast its kinds, who begins and who joins; may be the same.
 
     Raises StormError.
     """
-    run = home.name
-    create_topics(cluster, run, kinds)
-    arguments = [*command, cluster.name_server_address, run, str(PERIOD_MS), *kinds]
-    program = Program(arguments, Histories(kinds), home, {**os.environ, "HOME": str(home)})
+    casts = []
     try:
-        return Orchestra(cluster, program, weather).conduct(kinds)
+        for kinds, first, second in roles:
+            casts.append(_start_cast(cluster, kinds, first, second))
+        return Orchestra(cluster, casts, weather).conduct()
     finally:
-        program.end()
+        for cast in casts:
+            for program in cast.programs:
+                program.end()
+
+
+def _start_cast(cluster: Cluster, kinds: Sequence[str], first: Role, second: Role) -> Cast:
+    """The name of the first one's home marks the topics."""
+    run = first.home.name
+    create_topics(cluster, run, kinds)
+    histories = Histories(kinds)
+    arguments = [cluster.name_server_address, run, str(PERIOD_MS), *kinds]
+    begins = Program([*first.command, *arguments], histories, first.home)
+    joins = begins if second is first else Program([*second.command, *arguments], histories, second.home)
+    return Cast(kinds, histories, begins, joins)

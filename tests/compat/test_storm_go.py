@@ -8,8 +8,7 @@ import pytest
 from tests.compat import golang
 from tests.compat.clients import GO, go_command
 from tests.compat.cluster import Cluster
-from tests.compat.kinds import KINDS
-from tests.compat.storm import GO_WEATHER, Report, start_storm, storm_cluster
+from tests.compat.storm import GO_WEATHER, Report, Role, start_storm, storm_cluster
 
 pytestmark = [pytest.mark.timeout(600)]
 
@@ -30,15 +29,10 @@ def cluster(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def report(program: Path, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    home = tmp_path_factory.mktemp("go")
-    return start_storm(cluster, go_command(program), GO.kinds, home, GO_WEATHER)
+    role = Role(go_command(program), tmp_path_factory.mktemp("go"))
+    return start_storm(cluster, [(GO.kinds, role, role)], GO_WEATHER)[0]
 
 
 @pytest.mark.parametrize("kind", GO.kinds)
 def test_kind(report: Report, kind: str) -> None:
-    problems = report.problems(kind)
-    assert not problems, f"{kind}: {report.summary(kind)}; {len(problems)} problems\n" + "\n".join(problems[:20])
-
-
-def test_no_kind_is_forgotten() -> None:
-    assert {*GO.kinds, *GO.without} == {kind.name for kind in KINDS}
+    report.assert_right(kind)

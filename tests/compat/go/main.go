@@ -3,11 +3,12 @@
 //	storm <name servers> <run> <period ms> <kind>...
 //
 // On standard input it is told what to do: start, send, join (a second consumer each), leave (the first of each),
-// stop (sending), exit; around the end of a broker also pause and resume. Its journal goes to standard output. Topics are there before it starts.
+// stop (sending), exit. Its journal goes to standard output. Topics are there before it starts.
 package main
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -15,10 +16,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 )
-
-const pauseToSettle = 500 * time.Millisecond
 
 type traffic struct {
 	setting   *Setting
@@ -51,7 +51,6 @@ type storm struct {
 	all       []*traffic
 	period    time.Duration
 	isStopped atomic.Bool
-	isPaused  atomic.Bool
 }
 
 // atOnce has every kind take a step; what fails is written down for its kind, and the others go on.
@@ -72,10 +71,7 @@ func (st *storm) atOnce(phase string, step func(*traffic) error) {
 
 func (st *storm) send(each *traffic) {
 	for number := 0; !st.isStopped.Load() && each.sender != nil; number++ {
-		// A request that gets no answer from its broker ends the process in 2.1.2: none is on its way while one stops.
-		if !st.isPaused.Load() || each.setting.kind != "request-reply" {
-			each.sender(number)
-		}
+		each.sender(number)
 		time.Sleep(st.period)
 	}
 }
@@ -92,12 +88,6 @@ func (st *storm) obey(order string) {
 		st.atOnce("joined", func(each *traffic) error { return each.start("second") })
 	case "leave":
 		st.atOnce("left", func(each *traffic) error { return each.end("first") })
-	case "pause":
-		st.isPaused.Store(true)
-		time.Sleep(pauseToSettle)
-		st.journal.phase("paused")
-	case "resume":
-		st.isPaused.Store(false)
 	case "stop":
 		st.isStopped.Store(true)
 		st.journal.phase("stopped")
@@ -110,6 +100,8 @@ func (st *storm) obey(order string) {
 
 func main() {
 	rlog.SetLogLevel("warn")
+	// An async send or a request that no broker answers has 2.1.2 read the missing answer.
+	primitive.PanicHandler = func(failure any) { fmt.Fprintln(os.Stderr, "panic in the client:", failure) }
 	period, err := strconv.Atoi(os.Args[3])
 	if err != nil {
 		panic(err)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"strconv"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 const (
 	batchSize   = 8
 	shards      = 16
-	replyWithin = 10 * time.Second
+	replyWithin = 15 * time.Second
 
 	firstHeartbeat = 1500 * time.Millisecond
 )
@@ -101,8 +100,7 @@ func (s *Setting) sendAsync(p rocketmq.Producer, number int) {
 	err := p.SendAsync(context.Background(), func(_ context.Context, result *primitive.SendResult, failure error) {
 		if failure != nil {
 			s.journal.unsure(s.kind, s.key(number), began, failure)
-			// Behind this call 2.1.2 reads the answer that did not come, and would end the process.
-			runtime.Goexit()
+			return
 		}
 		s.acknowledged(s.key(number), began, true, result, 0)
 	}, s.message(number))

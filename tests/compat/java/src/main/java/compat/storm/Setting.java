@@ -12,6 +12,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 /** Where one kind of traffic goes, and clients for it. Clients of one name share connections and threads. */
 final class Setting {
     private static final int OFTEN_MILLIS = 1_000;
+    private static final int PATIENT_MILLIS = 20_000;
 
     final String nameServers;
     final String kind;
@@ -73,5 +74,7 @@ final class Setting {
         client.setPollNameServerInterval(OFTEN_MILLIS);
         client.setHeartbeatBrokerInterval(OFTEN_MILLIS);
         client.setPersistConsumerOffsetInterval(OFTEN_MILLIS);
+        // A consumer whose first route takes longer does not start; machines are slow at times.
+        client.setMqClientApiTimeout(PATIENT_MILLIS);
     }
 }

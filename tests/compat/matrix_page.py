@@ -1,0 +1,77 @@
+"""Makes docs/compatibility-clients.md from the tables that the tests of storms run by.
+
+``python -m tests.compat.matrix_page docs/compatibility-clients.md``
+"""
+
+import sys
+from pathlib import Path
+
+from tests.compat.clients import GO, JAVA, MIXED, Client
+from tests.compat.kinds import KINDS, Kind
+
+_HEAD = """\
+# Clients
+
+Written by `python -m tests.compat.matrix_page docs/compatibility-clients.md`; a test compares. Every cell that says
+"passes" is a test of `tests/compat/test_storm_java.py`, `test_storm_go.py` or `test_storm_mixed.py`.
+
+Each kind of message and way to consume runs in a storm: two brokers with SYNC_FLUSH, a producer and a consumer that go
+on all the time, a second consumer of the group that joins, one broker stopped (SIGTERM) and started, the other killed
+(SIGKILL) and started, and the first consumer that leaves. All kinds of a client run side by side. `tests/checkers` has
+these checks over the whole history:
+
+- What was acknowledged was given to a consumer, from the broker, queue and offset that the answer named, from no other.
+- Nothing was given that nobody sent, that a filter leaves out, or that was rolled back.
+- A message came twice only after one of these events, and only if its offset could not yet have been kept.
+- Orderly: each queue and each key in its order, none passed over, and never two handlers of a queue at a time.
+- Delays: never early; both forms of delay may come twice after the SIGKILL, as the broker then writes them again.
+- Transactions: each committed one is given, no rolled back one is, and each undecided one was asked about.
+- Requests: each has its own reply, or an error; those that no event touched have the reply.
+- Broadcasting: each consumer has all. Retry: each attempt is counted, and exactly the poisoned ones are dead letters.
+- Both consumers and both brokers took part, also after each event.
+
+The same tests run against Apache RocketMQ 5.3.3 with `COMPAT_AGAINST=apache`, to test the tests.
+
+"""
+
+_TAIL = """
+## Both families in one group
+
+`tests/compat/test_storm_mixed.py`: Java 5.3.3 sends and consumes, and `sprocket`'s own client joins and stays; and the
+reverse, at the same time. Kinds: {mixed}.
+Orderly consumers of both lock the same queues, and requests of each are answered by the other.
+
+## What the clients do by themselves
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    clients = [*JAVA, GO]
+    lines = ["| Kind | What | " + " | ".join(f"{each.name} {each.version}" for each in clients) + " |"]
+    lines.append("|---" * (len(clients) + 2) + "|")
+    lines += [_row(kind, clients) for kind in KINDS]
+    notes = [f"- {GO.name} {GO.version}, `{kind}`: {note}." for kind, note in GO.notes.items()]
+    tail = _TAIL.format(mixed=", ".join(f"`{kind}`" for kind in MIXED))
+    return _HEAD + "\n".join(lines) + "\n" + tail + "\n" + "\n".join([*notes, _CPP]) + "\n"
+
+
+_CPP = """\
+
+The C++ client comes as the PyPI wheel `rocketmq` 0.4.4; what a consumer gets through it names no broker, and what a
+producer gets no queue, so that most of these checks have nothing to hold on to. It has no test here yet. The wheel
+`rocketmq-client-python` 2.0.0 comes without the library that it calls."""
+
+
+def _row(kind: Kind, clients: list[Client]) -> str:
+    return f"| `{kind.name}` | {kind.title} | " + " | ".join(_cell(kind, client) for client in clients) + " |"
+
+
+def _cell(kind: Kind, client: Client) -> str:
+    if kind.name in client.without:
+        return f"none: {client.without[kind.name]}"
+    return "passes, see below" if kind.name in client.notes else "passes"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page())
