@@ -346,4 +346,29 @@ MUTANTS: Final = (
         "after a crash a group skips messages that are sent later",
         ("tests/broker/test_server.py", "tests/broker/test_consumer_offsets.py"),
     ),
+    # Pop
+    Mutant(
+        "revive offset beyond a checkpoint that waits",
+        "broker/pop/revive_window.py",
+        "        return (order[0].revive_offset if order else self.next_offset) - 1\n",
+        "        return self.next_offset - 1\n",
+        "a restart forgets what was popped and would come again a moment later",
+        ("tests/broker/pop/test_revive_window.py", "tests/broker/pop/test_revive.py"),
+    ),
+    Mutant(
+        "revive offset committed before the flush",
+        "broker/pop/revive_queue.py",
+        "        while positions and positions[0][0] <= store.flushed_offset:\n",
+        "        while positions:\n",
+        "a power cut takes messages that came again, and they do not come once more",
+        ("tests/broker/pop/test_revive.py",),
+    ),
+    Mutant(
+        "checkpoint settled without waiting for its acknowledgements",
+        "broker/pop/revive_window.py",
+        "SETTLE_MS: Final = ACK_INTERVAL_MS + 1000\n",
+        "SETTLE_MS: Final = 0\n",
+        "acknowledged messages come again, because the timer brings the acknowledgement a moment later",
+        ("tests/broker/pop/test_revive_window.py",),
+    ),
 )
