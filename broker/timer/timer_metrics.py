@@ -1,0 +1,111 @@
+"""How many messages wait for each topic, kept in ``config/timermetrics``.
+
+Source: RocketMQ 5.3.3, `TimerMetrics`, `TimerMessageStore.addMetric`, `checkAndReviseMetrics`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from copy import copy
+from typing import Protocol
+
+import msgspec
+
+from broker.config_file import ConfigFile
+from broker.names import SYSTEM_TOPIC_PREFIX
+from remoting.bodies.topic import DataVersion
+from remoting.fastjson import dumps
+from remoting.java_hash import java_hash_code
+from sprocket.common.clock import Clock
+
+_LMQ_PREFIX = "%LMQ%"
+
+
+class Topics(Protocol):
+    """What knows which topics there are."""
+
+    def __contains__(self, topic: str, /) -> bool: ...
+
+
+class TimerMetric(msgspec.Struct, rename="camel"):
+    """Messages that wait for one topic."""
+
+    count: int = 0
+    time_stamp: int = 0  # ms, of the last change
+
+
+class TimerMetricsTable(msgspec.Struct, rename="camel"):
+    """The content of timermetrics, and the answer to GET_TIMER_METRICS."""
+
+    data_version: DataVersion
+    timing_count: dict[str, TimerMetric] = {}
+
+
+class TimerMetrics:
+    """Counts by topic."""
+
+    def __init__(self, file: ConfigFile[TimerMetricsTable], clock: Clock) -> None:
+        self._file = file
+        self._clock = clock
+        self.by_topic: dict[str, TimerMetric] = {}
+        self._version = DataVersion(timestamp=clock.wall_ms())
+        self._saved_counter = -1
+
+    def load(self) -> None:
+        """Take what the file holds.  Raises `StoreError` if it is broken beyond its backup."""
+        content = self._file.load()
+        if content is not None:
+            self.by_topic = content.timing_count
+            self._version = content.data_version
+
+    def add(self, topic: str, change: int) -> None:
+        """So many messages more wait for `topic`."""
+        now_ms = self._clock.wall_ms()
+        metric = self.by_topic.get(topic)
+        if metric is None:
+            metric = self.by_topic[topic] = TimerMetric()
+        metric.count += change
+        metric.time_stamp = now_ms
+        self._version.next(now_ms)
+
+    def clean(self, topics: Topics) -> None:
+        """Forget topics that are not in `topics` any more, but for those of the system."""
+        gone = [
+            topic
+            for topic in self.by_topic
+            if topic not in topics and not topic.startswith((SYSTEM_TOPIC_PREFIX, _LMQ_PREFIX))
+        ]
+        for topic in gone:
+            del self.by_topic[topic]
+        if gone:
+            self._version.next(self._clock.wall_ms())
+
+    def revise(self, counts: Mapping[int, int], small_threshold: int) -> None:
+        """Set what was counted in the timer log, by the hash of the topic, for topics with a small count.
+
+        Topics of one hash keep theirs: they cannot be told apart.
+        """
+        shared = Counter(map(java_hash_code, self.by_topic))
+        for topic, metric in self.by_topic.items():
+            code = java_hash_code(topic)
+            count = counts.get(code, 0)
+            if shared[code] == 1 and metric.count < small_threshold and metric.count != count:
+                self.add(topic, count - metric.count)
+
+    def take_unsaved(self) -> bytes | None:
+        """The file's next content; None if it is what was saved last."""
+        if self._version.counter == self._saved_counter:
+            return None
+        self._saved_counter = self._version.counter
+        return self.encode()
+
+    def save(self, content: bytes) -> None:
+        """Write the file; may run in another thread.  Raises `StoreError`; the counts are then still unsaved."""
+        try:
+            self._file.write(content)
+        except Exception:
+            self._saved_counter = -1
+            raise
+
+    def encode(self) -> bytes:
+        """The answer to GET_TIMER_METRICS."""
+        return dumps(TimerMetricsTable(copy(self._version), self.by_topic))

@@ -1,0 +1,233 @@
+"""The timer wheel as a part of the broker: its turns, its flushes, and what operators and slaves ask of it.
+
+Source: RocketMQ 5.3.3, `TimerMessageStore`, `AdminBrokerProcessor.getTimerCheckPoint`, `getTimerMetrics`,
+`prepareRuntimeInfo`, `BrokerController.initializeMessageStore`.
+"""
+
+import asyncio
+import logging
+from datetime import datetime
+from typing import Final
+
+from broker.config_file import ConfigFile
+from broker.core import BrokerCore
+from broker.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from broker.periodic import Periodic
+from broker.service import Service
+from broker.timer.recall import RecallProcessor
+from broker.timer.timer_metrics import TimerMetrics, TimerMetricsTable
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Request, Response
+from remoting.routes import Action, NoHeader, Resource, Route
+from sprocket.common.errors import DiskFailed, StoreError
+from store.config import delete_hours
+from store.timer.timer_config import TIMER_TOPIC
+from store.timer.timer_message_store import TimerMessageStore
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S: Final = 1.0
+# A step of the wall clock, and a change of the configuration, is noticed after this time at the latest.
+_MAX_SLEEP_S: Final = 1.0
+_METRICS_SAVE_S: Final = 10.0
+_LOG_EXPIRY_S: Final = 30.0
+_METRICS_CLEAN_S: Final = 180.0
+# Within the hours of timerCheckMetricsWhen once.
+_METRICS_CHECK_S: Final = 45 * 60.0
+NO_TIMER: Final = {
+    "timerReadBehind": "0",
+    "timerOffsetBehind": "0",
+    "timerCongestNum": "0",
+    "timerEnqueueTps": "0.0",
+    "timerDequeueTps": "0.0",
+}
+
+
+class _Rate:
+    """Events per second between the last two samples."""
+
+    def __init__(self) -> None:
+        self.per_second = 0.0
+        self._count = 0
+        self._at_s = 0.0
+
+    def sample(self, count: int, now_s: float) -> None:
+        if now_s > self._at_s:
+            self.per_second = (count - self._count) / (now_s - self._at_s)
+            self._count, self._at_s = count, now_s
+
+
+class TimerService(Service):
+    """Lives in the event loop's thread."""
+
+    def __init__(self, core: BrokerCore, metrics_file: ConfigFile[TimerMetricsTable]) -> None:
+        self._core = core
+        self._recall = RecallProcessor(core)
+        self.metrics = TimerMetrics(metrics_file, core.clock)
+        barred = (SCHEDULE_TOPIC, TRANS_HALF_TOPIC)
+        self.timer = TimerMessageStore(core.store, core.clock, self.metrics.add, barred)
+        self._is_enabled = core.config.store.timer_wheel_enable
+        if self._is_enabled:
+            core.timer_intake.count_at = self.timer.count_at
+        self._handle: asyncio.TimerHandle | None = None
+        self._wake_at = 0.0
+        self._is_running = False
+        self._enqueue_rate, self._dequeue_rate = _Rate(), _Rate()
+        self._logged_at = 0.0
+
+    def routes(self) -> list[Route]:
+        code, cluster = RequestCode, Resource.CLUSTER
+        return [
+            *self._recall.routes(),
+            Route(code.GET_TIMER_CHECK_POINT, NoHeader, self.get_checkpoint, cluster, Action.GET),
+            Route(code.GET_TIMER_METRICS, NoHeader, self.get_metrics, cluster, Action.GET),
+        ]
+
+    def periodic(self) -> list[Periodic]:
+        if not self._is_enabled:
+            return []
+        return [
+            Periodic("timer_flush", self._core.config.store.timer_flush_interval_ms / 1000, self._flush),
+            Periodic("timer_metrics", _METRICS_SAVE_S, self._save_metrics),
+            Periodic("timer_log_expiry", _LOG_EXPIRY_S, self.timer.remove_expired),
+            Periodic("timer_metrics_clean", _METRICS_CLEAN_S, self._clean_metrics),
+            Periodic("timer_metrics_check", _METRICS_CHECK_S, self._check_metrics),
+        ]
+
+    # Life
+
+    def load(self) -> None:
+        if not self._is_enabled:
+            return
+        self.metrics.load()
+        self.timer.load()
+        self.metrics.revise(self.timer.count_by_topic_hash(), 1 << 62)
+
+    def start(self) -> None:
+        if self._is_enabled:
+            self._is_running = True
+            self._core.store.on_arrival.append(self._arrived)
+            self._wake_in(0.0)
+
+    def stop(self) -> None:
+        self._is_running = False
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def save(self) -> None:
+        if not self._is_enabled:
+            return
+        # Else what was delivered since the last flush would be delivered again after the next start.
+        self._core.store.flush()
+        flush = self.timer.prepare_flush()
+        if flush is not None:
+            flush.write()
+            self.timer.flushed(flush)
+        content = self.metrics.take_unsaved()
+        if content is not None:
+            self.metrics.save(content)
+        self.timer.close()
+
+    # Turns
+
+    def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
+        if topic == TIMER_TOPIC and self._is_running:
+            self._wake_in(0.0)
+
+    def _wake_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        wake_at = loop.time() + min(seconds, _MAX_SLEEP_S)
+        if self._handle is not None:
+            if self._wake_at <= wake_at:
+                return
+            self._handle.cancel()
+        self._wake_at = wake_at
+        self._handle = loop.call_at(wake_at, self._turn)
+
+    def _turn(self) -> None:
+        self._handle = None
+        if not self._is_running:
+            return
+        try:
+            wait_s = self.timer.turn()
+        except DiskFailed as error:
+            self._core.fail(error)
+            return
+        except StoreError as error:
+            logger.warning("event=timer_postponed reason=%r", str(error))
+            wait_s = _RETRY_S
+        except Exception:
+            # A bug that one message wakes must not hold all others for ever, nor end the broker.
+            logger.exception("event=timer_turn_failed")
+            wait_s = _RETRY_S
+        if wait_s is not None:
+            self._wake_in(wait_s)
+
+    # Files
+
+    async def _flush(self) -> None:
+        timer, now_s = self.timer, self._core.clock.monotonic()
+        self._enqueue_rate.sample(timer.enqueued, now_s)
+        self._dequeue_rate.sample(timer.dequeued, now_s)
+        self._log_progress(now_s)
+        flush = timer.prepare_flush()
+        if flush is None:
+            return
+        try:
+            await asyncio.to_thread(flush.write)
+        except DiskFailed as error:
+            self._core.fail(error)
+            return
+        timer.flushed(flush)
+
+    def _log_progress(self, now_s: float) -> None:
+        timer = self.timer
+        interval_s = self._core.config.store.timer_progress_log_interval_ms / 1000
+        if now_s - self._logged_at >= interval_s and (timer.waiting or timer.enqueue_behind):
+            self._logged_at = now_s
+            logger.info(
+                "event=timer_progress waiting=%d enqueue_behind=%d dequeue_behind_ms=%d queue_offset=%d",
+                timer.waiting, timer.enqueue_behind, timer.dequeue_behind_ms, timer.queue_offset,
+            )  # fmt: skip
+
+    async def _save_metrics(self) -> None:
+        content = self.metrics.take_unsaved()
+        if content is not None:
+            await asyncio.to_thread(self.metrics.save, content)
+
+    def _clean_metrics(self) -> None:
+        self.metrics.clean(self._core.topics)
+
+    def _check_metrics(self) -> None:
+        config = self._core.config.store
+        hour = datetime.fromtimestamp(self._core.clock.wall_ms() / 1000).astimezone().hour
+        if config.timer_enable_check_metrics and hour in delete_hours(config.timer_check_metrics_when):
+            self.metrics.revise(self.timer.count_by_topic_hash(), config.timer_metric_small_threshold)
+
+    # Questions
+
+    def runtime_info(self) -> dict[str, str]:
+        """Figures of GET_BROKER_RUNTIME_INFO under RocketMQ's names."""
+        if not self._is_enabled:
+            return dict(NO_TIMER)
+        timer = self.timer
+        return {
+            "timerReadBehind": str(timer.dequeue_behind_ms // 1000),
+            "timerOffsetBehind": str(timer.enqueue_behind),
+            "timerCongestNum": str(timer.waiting),
+            "timerEnqueueTps": f"{self._enqueue_rate.per_second:.1f}",
+            "timerDequeueTps": f"{self._dequeue_rate.per_second:.1f}",
+        }
+
+    def get_checkpoint(self, request: Request[NoHeader]) -> Response:
+        """GET_TIMER_CHECK_POINT: the checkpoint's fields, as its file has them."""
+        if not self._is_enabled:
+            return Response(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
+        return Response(body=self.timer.checkpoint.encode())
+
+    def get_metrics(self, request: Request[NoHeader]) -> Response:
+        """GET_TIMER_METRICS: waiting messages by topic."""
+        if not self._is_enabled:
+            return Response(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
+        return Response(body=self.metrics.encode())
