@@ -155,7 +155,7 @@ async def test_filters_outlive_the_broker_and_the_group(tmp_path: Path) -> None:
     async with running_broker(tmp_path, enable_property_filter=True) as (broker, client):
         await send(client, 1, 9)
         await subscribe(client, subscription("n > 5"))
-        await broker._save_filters()
+        broker.filters.persist()
         assert (saved()["expression"], saved()["dead"]) == ("n > 5", False)
         header = UnregisterClientRequestHeader(client_id="c1", consumer_group=GROUP)
         await client.ask_well(RequestCode.UNREGISTER_CLIENT, header)
