@@ -35,6 +35,7 @@ def test_system_topics_of_a_new_broker(tmp_path: Path) -> None:
         "rmq_sys_SYNC_BROKER_MEMBER_broker-a": (1, 1),
         "RMQ_SYS_TRANS_HALF_TOPIC": (1, 6),
         "RMQ_SYS_TRANS_OP_HALF_TOPIC": (1, 6),
+        "rmq_sys_wheel_timer": (1, 6),
     }
     assert all(map(topics.is_system, topics.by_name))
     assert not topics.is_system("Orders")
