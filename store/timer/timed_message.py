@@ -3,15 +3,26 @@
 Source: RocketMQ 5.3.3, `TimerMessageStore.convert`, `convertMessage`, `buildDeleteKey`.
 """
 
+import struct
 from typing import Final
 
 from remoting import message_properties as names
 from remoting.message_properties import find
+from remoting.message_record import SysFlag
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from store.checksum import SEAL_BYTES, SEAL_NAME, without_seal
 from store.message_store import MessageStore
-from store.record import PendingMessage, Record, TagsCodes, decode, topic_name
+from store.record import (
+    FIXED_IPV4_BYTES,
+    MIN_RECORD_BYTES,
+    PendingMessage,
+    Record,
+    TagsCodes,
+    decode,
+    topic_field,
+    topic_name,
+)
 from store.timer.timer_config import TIMER_TOPIC
 
 _OUT_MS: Final = f"{names.TIMER_OUT_MS}\x01".encode()
@@ -23,6 +34,10 @@ _ROLL_TIMES: Final = f"{names.TIMER_ROLL_TIMES}\x01".encode()
 _DELETE_KEY: Final = f"{names.TIMER_DEL_UNIQKEY}\x01".encode()
 _UNIQUE_KEY: Final = f"{names.UNIQ_KEY}\x01".encode()
 _MOST_DIGITS: Final = 19
+_SYS_FLAG: Final = struct.Struct(">i")
+_SYS_FLAG_AT: Final = 36
+_ANY_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+_TOPIC_FIELD: Final = topic_field(TIMER_TOPIC)[1]
 # TIMER_ENQUEUE_MS of a message that was late already when the wheel met it: `Long.MAX_VALUE`.
 NEVER_ENQUEUED: Final = (1 << 63) - 1
 
@@ -30,13 +45,23 @@ NEVER_ENQUEUED: Final = (1 << 63) - 1
 class TimedMessage:
     """A record of the wheel's topic with the properties that the wheel lives by."""
 
-    __slots__ = ("due_ms", "properties", "real_topic", "record")
+    __slots__ = ("_record", "due_ms", "properties", "real_topic")
 
-    def __init__(self, record: Record, properties: bytes, due_ms: int, real_topic: str) -> None:
-        self.record = record
+    def __init__(self, record: Record | memoryview, properties: bytes, due_ms: int, real_topic: str) -> None:
+        self._record = record
         self.properties = properties
         self.due_ms = due_ms  # TIMER_OUT_MS
         self.real_topic = real_topic
+
+    @property
+    def record(self) -> Record:
+        """The record, decoded when it is first asked for: what enters the wheel needs its properties alone."""
+        record = self._record
+        if not isinstance(record, Record):
+            decoded = decode(record, check_crc=False)
+            assert isinstance(decoded, Record), decoded
+            record = self._record = decoded
+        return record
 
     @property
     def deleted_key(self) -> bytes | None:
@@ -81,14 +106,19 @@ def read_timed(store: MessageStore, physical_offset: int, size_bytes: int) -> Ti
     """The message of the wheel's topic whose record lies there, or a few words why there is none."""
     try:
         view = store.record_at(physical_offset, size_bytes)
-        record = "not in the log" if view is None else decode(view, check_crc=False)
     except CorruptRecord as damage:
         return damage.reason
-    if isinstance(record, str):
-        return record
-    if record.topic != TIMER_TOPIC:
-        return f"a message of topic {record.topic}"
-    properties = bytes(record.properties)
+    if view is None:
+        return "not in the log"
+    record: Record | memoryview = view
+    properties = _properties(view)
+    if properties is None:
+        decoded = decode(view, check_crc=False)
+        if isinstance(decoded, str):
+            return decoded
+        if decoded.topic != TIMER_TOPIC:
+            return f"a message of topic {decoded.topic}"
+        record, properties = decoded, bytes(decoded.properties)
     if SEAL_NAME in properties:
         sealed = properties.startswith(SEAL_NAME, len(properties) - SEAL_BYTES)
         properties = properties[:-SEAL_BYTES] if sealed else without_seal(properties)
@@ -98,6 +128,19 @@ def read_timed(store: MessageStore, physical_offset: int, size_bytes: int) -> Ti
     name = find(properties, _REAL_TOPIC)
     topic = topic_name(name) if name else None
     return "REAL_TOPIC is no topic" if topic is None else TimedMessage(record, properties, int(due), topic)
+
+
+def _properties(view: memoryview) -> bytes | None:
+    """The properties of a record of the wheel's topic that is as usual; None for any other."""
+    if len(view) < MIN_RECORD_BYTES or _SYS_FLAG.unpack_from(view, _SYS_FLAG_AT)[0] & _ANY_V6:
+        return None
+    body_bytes: int = _SYS_FLAG.unpack_from(view, FIXED_IPV4_BYTES - 4)[0]
+    at = FIXED_IPV4_BYTES + body_bytes
+    rest = at + len(_TOPIC_FIELD)
+    if body_bytes < 0 or view[at:rest] != _TOPIC_FIELD:
+        return None
+    properties = bytes(view[rest + 2 :])
+    return properties if int.from_bytes(view[rest : rest + 2], "big") == len(properties) else None
 
 
 def without(properties: bytes, name: bytes) -> bytes:

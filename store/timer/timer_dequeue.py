@@ -79,12 +79,15 @@ class _Delivery:
 
     def __init__(self) -> None:
         self.messages: list[PendingMessage] = []
-        self.counts: list[tuple[str, int]] = []
+        self.counts: dict[str, int] = {}  # by real topic
         self.taken_back: list[tuple[SlotDelivery, bytes]] = []
         self.bytes = 0
         # Slots that are delivered whole with this, and the one that is not; how many of its units are.
         self.whole: list[SlotDelivery] = []
         self.partial: tuple[SlotDelivery, int] | None = None
+
+    def count(self, topic: str, change: int) -> None:
+        self.counts[topic] = self.counts.get(topic, 0) + change
 
 
 class TimerDequeue:
@@ -169,7 +172,7 @@ class TimerDequeue:
         if isinstance(message, str):
             reason = message
         elif unit.magic & ROLL:
-            delivery.counts.append((message.real_topic, 1 if unit.magic & DELETE else -1))
+            delivery.count(message.real_topic, 1 if unit.magic & DELETE else -1)
             self._put(message.rolled(unit.write_ms, now_ms, state.tags_codes), delivery)
             return
         elif message.due_ms // state.slot_ms * state.slot_ms != slot.time_ms:
@@ -180,7 +183,7 @@ class TimerDequeue:
                 return
             real = message.real(unit.write_ms, now_ms, state.tags_codes)
             if real is not None and real.topic not in state.barred_topics:
-                delivery.counts.append((message.real_topic, -1))
+                delivery.count(message.real_topic, -1)
                 self._put(real, delivery)
                 return
             reason = "no real topic and queue"
@@ -193,7 +196,7 @@ class TimerDequeue:
     def _delivered(self, delivery: _Delivery) -> None:
         state = self._state
         state.dequeued += len(delivery.messages)
-        for topic, change in delivery.counts:
+        for topic, change in delivery.counts.items():
             state.on_count(topic, change)
         for slot, key in delivery.taken_back:
             slot.used.add(key)

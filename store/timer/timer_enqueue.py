@@ -32,7 +32,8 @@ class _Entries:
         self.batch = batch
         # time -> first, last, messages
         self.slots: dict[int, tuple[int, int, int]] = {}
-        self.counts: list[tuple[str, int]] = []
+        # By real topic.
+        self.counts: dict[str, int] = {}
 
 
 class TimerEnqueue:
@@ -87,7 +88,7 @@ class TimerEnqueue:
         if state.latest_ms < max(1, state.progress.read_ms):
             return True
         behind_ms = now_slot - state.progress.read_ms
-        return behind_ms + state.config.roll_window_ms < (state.wheel.ring_slots - BLANK_SLOTS) * state.slot_ms
+        return behind_ms + state.roll_window_ms < (state.wheel.ring_slots - BLANK_SLOTS) * state.slot_ms
 
     def _enter(
         self,
@@ -137,7 +138,7 @@ class TimerEnqueue:
         state = self._state
         due_ms, magic = self._roll(message.due_ms, now_slot)
         slot_ms = due_ms // state.slot_ms * state.slot_ms
-        if self._is_taken(slot_ms):
+        if slot_ms not in entries.slots and self._is_taken(slot_ms):
             slot_ms = due_ms = self._free_slot(slot_ms, now_slot)
             magic |= ROLL
         is_delete = message.deleted_key is not None
@@ -150,12 +151,12 @@ class TimerEnqueue:
         )
         position = entries.batch.add(unit)
         entries.slots[slot_ms] = (position if held[0] == -1 else held[0], position, held[2] + weight)
-        entries.counts.append((message.real_topic, weight))
+        entries.counts[message.real_topic] = entries.counts.get(message.real_topic, 0) + weight
 
     def _roll(self, due_ms: int, now_slot: int) -> tuple[int, int]:
         """When the message leaves the wheel, and its magic number: too far ahead, it is put in again on its way."""
         state = self._state
-        window_ms = state.config.roll_window_ms
+        window_ms = state.roll_window_ms
         slots = window_ms // state.slot_ms
         beyond_ms = due_ms - now_slot - window_ms
         if beyond_ms < 0:
@@ -206,6 +207,6 @@ class TimerEnqueue:
             log.end = log_end
             raise
         state.latest_ms = max(state.latest_ms, *entries.slots)
-        state.waiting += sum(weight for _, weight in entries.counts)
-        for topic, weight in entries.counts:
+        state.waiting += sum(entries.counts.values())
+        for topic, weight in entries.counts.items():
             state.on_count(topic, weight)

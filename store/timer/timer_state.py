@@ -9,7 +9,7 @@ from sprocket.common.errors import DiskFailed, DiskFull, RequestError, StoreBusy
 from store.config import StoreConfig
 from store.message_store import MessageStore
 from store.record import PendingMessage, TagsCodes
-from store.timer.timer_config import SLOTS_TOTAL, TIMER_TOPIC
+from store.timer.timer_config import BLANK_SLOTS, SLOTS_TOTAL, TIMER_TOPIC
 from store.timer.timer_log import TimerLog
 from store.timer.timer_progress import Progress, ProgressLog
 from store.timer.timer_wheel import TimerWheel
@@ -55,6 +55,11 @@ class TimerState:
     def config(self) -> StoreConfig:
         """The configuration as it is now."""
         return self.store.config
+
+    @property
+    def roll_window_ms(self) -> int:
+        """How far ahead a message is put into this wheel at the most."""
+        return min(self.config.roll_window_ms, (self.wheel.ring_slots // 2 - BLANK_SLOTS) * self.slot_ms)
 
     def now_slot_ms(self) -> int:
         """The slot of now; slots before it are over, and due."""
