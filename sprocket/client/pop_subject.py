@@ -53,7 +53,9 @@ class PopSubject:
 
     def running_info(self) -> ConsumerRunningInfo[MessageQueue]:
         """As `mqadmin consumerStatus` shows it: how many messages of each queue are not acknowledged."""
-        waiting = Counter(popped.queue for popped in self._held())
+        held = list(self._held())
+        waiting = Counter(popped.queue for popped in held)
+        last = {popped.queue: popped.handle.pop_time_ms for popped in held}
         return ConsumerRunningInfo(
             properties={
                 PROP_NAMESERVER_ADDR: self._name_servers,
@@ -65,7 +67,10 @@ class PopSubject:
                 "consumerGroup": self.group,
             },
             subscription_set=sorted(self._subscriptions.values(), key=lambda data: data.topic),
-            mq_pop_table={queue: PopProcessQueueInfo(wait_ack_count=waiting[queue]) for queue in sorted(waiting)},
+            mq_pop_table={
+                queue: PopProcessQueueInfo(wait_ack_count=waiting[queue], last_pop_timestamp=last[queue])
+                for queue in sorted(waiting)
+            },
             status_table={topic: ConsumeStatus() for topic in sorted(self._subscriptions)},
         )
 
