@@ -92,8 +92,13 @@ class Renewal:
         try:
             await self._renew(held.popped)
         except SprocketError as error:
-            logger.warning("event=renewal_failed message=%r reason=%r", held.popped, str(error))
-            held.due_at = self._monotonic() + _RETRY_S
+            now = self._monotonic()
+            is_lost = now >= held.popped.invisible_until
+            logger.warning("event=renewal_failed message=%r is_lost=%s reason=%r", held.popped, is_lost, str(error))
+            if is_lost:
+                # It comes again, perhaps elsewhere: what has happened cannot be undone by asking on.
+                self._held.pop(held.popped, None)
+            held.due_at = now + _RETRY_S
         else:
             held.due_at = held.popped.invisible_until - self._margin_s
         finally:

@@ -67,6 +67,19 @@ async def test_failed_renewal_is_tried_again() -> None:
         await until(lambda: len(broker.renewed) >= 2)
 
 
+async def test_message_whose_time_is_over_is_given_up() -> None:
+    broker = Broker()
+    broker.fails = set(range(1, 100))
+    async with renewing(broker) as (renewal, now):
+        held = popped(1, now() + 0.3)
+        renewal.hold([held])
+        await until(lambda: len(renewal) == 0)
+        assert now() >= held.invisible_until
+        tries = len(broker.renewed)
+        await asyncio.sleep(0.6)
+        assert len(broker.renewed) == tries >= 2
+
+
 async def test_release_waits_for_the_renewal_under_way() -> None:
     broker = Broker()
     broker.blocked = asyncio.Event()
