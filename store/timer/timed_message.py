@@ -145,7 +145,7 @@ def _properties(view: memoryview) -> bytes | None:
 
 def without(properties: bytes, name: bytes) -> bytes:
     """`properties` without the first property `name`, which ends with 0x01."""
-    value = find(properties, name)
+    value = find(properties, name) if name in properties else None
     if value is None:
         return properties
     item = name + value

@@ -104,9 +104,8 @@ class TimerLog:
         file, at = located
         if at + UNIT_BYTES > self._files.file_bytes:
             return None
-        size, *fields, _ = _UNIT.unpack_from(file.view, at)
-        unit = Unit(*fields)
-        return unit if size == UNIT_BYTES and is_magic(unit.magic) else None
+        fields = _UNIT.unpack_from(file.view, at)
+        return Unit._make(fields[1:8]) if fields[0] == UNIT_BYTES and is_magic(fields[2]) else None
 
     def files_between(self, start: int, end: int) -> list[DiskFile]:
         """The files that hold any of the bytes `start` to `end`, for a sync in another thread."""
