@@ -22,6 +22,7 @@ from remoting.bodies.client import (
     LockBatchRequestBody,
     LockBatchResponseBody,
 )
+from remoting.bodies.heartbeat import read_heartbeat
 from remoting.codes import LanguageCode, RequestCode, ResponseCode
 from remoting.command import Request, Response
 from remoting.fastjson import dumps, loads
@@ -96,7 +97,7 @@ class ClientProcessor:
 
     def heartbeat(self, request: Request[HeartbeatRequestHeader]) -> Response:
         """A client says which groups it belongs to.  Groups and their retry topics are made when new."""
-        data = loads(request.body, HeartbeatData)
+        data = read_heartbeat(request.body)
         if not data.client_id:
             raise RequestError(ResponseCode.INVALID_PARAMETER, "clientID is empty")
         member = self._member(request, data.client_id)
