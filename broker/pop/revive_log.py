@@ -14,8 +14,10 @@ from broker.core import BrokerCore
 from broker.names import REVIVE_TOPIC_PREFIX
 from broker.pop.records import ACK_INTERVAL_MS, ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, BatchAckMsg, PopCheckPoint
 from broker.timer.timer_intake import TimerRules, slot_time_ms
+from remoting.codes import ResponseCode
 from remoting.java_hash import java_hash_code
-from remoting.message_properties import TAGS, UNIQ_KEY, encode
+from remoting.message_properties import NAME_END, TAGS, UNIQ_KEY, VALUE_END, encode
+from sprocket.common.errors import RequestError
 from store.config import StoreConfig
 from store.record import PendingMessage
 from store.timer.timer_config import TIMER_TOPIC
@@ -66,7 +68,10 @@ class ReviveLog:
         return self._config.broker.revive_queue_num
 
     def checkpoint(self, checkpoint: PopCheckPoint, revive_queue_id: int) -> PendingMessage:
-        """The record of a checkpoint.  Raises RequestError for a time that the wheel does not take."""
+        """The record of a checkpoint.
+
+        Raises RequestError for a time that the wheel does not take, and for names that are none.
+        """
         key = (
             f"{checkpoint.t}@{checkpoint.q}@{checkpoint.so}@{checkpoint.c}@{checkpoint.pt}@{checkpoint.bn or 'null'}"
             f"@{CK_TAG}"
@@ -77,7 +82,7 @@ class ReviveLog:
     def ack(self, ack: AckMsg, revive_queue_id: int, revive_time_ms: int) -> PendingMessage:
         """The record of an acknowledgement, whose messages would come again at `revive_time_ms`.
 
-        Raises RequestError for a time that the wheel does not take.
+        Raises RequestError for a time that the wheel does not take, and for names that are none.
         """
         tag = BATCH_ACK_TAG if isinstance(ack, BatchAckMsg) else ACK_TAG
         # The same for one and for several: that is how the reference's acknowledgements are keyed.
@@ -85,6 +90,9 @@ class ReviveLog:
         return self._message(encode_ack(ack), revive_queue_id, tag, key, revive_time_ms)
 
     def _message(self, body: bytes, revive_queue_id: int, tag: str, key: str, deliver_ms: int) -> PendingMessage:
+        if NAME_END in key or VALUE_END in key:
+            # Names come from a client's handle; with these in them they would be properties of their own.
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"a name of a popped message is none: {key[:200]!r}")
         now_ms = self._clock.wall_ms()
         store = self._config.store
         if store is not self._settled_for:

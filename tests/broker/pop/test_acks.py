@@ -91,6 +91,12 @@ async def test_offsets_that_are_not_there_are_left_out_of_a_batch(tmp_path: Path
         ({"offset": 9}, CODE.NO_MESSAGE, "offset is illegal, key:Orders@0, commit:9, store:0~1"),
         ({"extra_info": "1 2 3"}, CODE.SYSTEM_ERROR, "has 3 parts"),
         ({"extra_info": "0 1 60000 8 0 broker-a 0 0"}, CODE.MESSAGE_ILLEGAL, "revive queue 8 of a handle is none of 8"),
+        (
+            {"extra_info": "0 1 60000 3 0 b\x02REAL_TOPIC\x01Orders\x02 0 0"},
+            CODE.MESSAGE_ILLEGAL,
+            "a name of a popped message is none",
+        ),
+        ({"consumer_group": "g\x02REAL_TOPIC\x01Orders"}, CODE.MESSAGE_ILLEGAL, "a name of a popped message is none"),
         ({"extra_info": "0 1 60000 -1 0 broker-a 0 0"}, CODE.MESSAGE_ILLEGAL, "revive queue -1"),
     ],
 )
