@@ -27,6 +27,7 @@ from store.timer.timer_message_store import TimerMessageStore
 logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
+_HOUR_MS: Final = 3_600_000
 # A step of the wall clock, and a change of the configuration, is noticed after this time at the latest.
 _MAX_SLEEP_S: Final = 1.0
 _METRICS_SAVE_S: Final = 10.0
@@ -99,6 +100,13 @@ class TimerService(Service):
     def load(self) -> None:
         if not self._is_enabled:
             return
+        config = self._core.config.store
+        if config.file_reserved_time * _HOUR_MS <= config.roll_window_ms:
+            logger.warning(
+                "event=timer_roll_window_too_long timerRollWindowSlot=%d fileReservedTime=%d note=%r",
+                config.timer_roll_window_slot, config.file_reserved_time,
+                "messages expire before the wheel writes them again",
+            )  # fmt: skip
         self.metrics.load()
         self.timer.load()
         self.metrics.revise(self.timer.count_by_topic_hash(), 1 << 62)
