@@ -12,20 +12,17 @@ import msgspec
 from broker.core import BrokerCore
 from broker.pop.records import ACK_TAG, BATCH_ACK_TAG, CK_TAG, REVIVE_GROUP, AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.retry_record import records_in
+from broker.pop.revive_record import read_record
 from broker.pop.revive_window import Held, ReviveWindow
 from broker.pop.reviver import CheckpointLog, Due, RevivedListener, ReviveFigures, Reviver
-from remoting.message_properties import find
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.failpoints import failpoint
 from store.get_result import GetStatus
-from store.record import Record, decode
 
 logger = logging.getLogger(__name__)
 
 _MAX_READ_BYTES: Final = 1 << 20
-_TAGS: Final = b"TAGS\x01"
 _CK, _ACK, _BATCH_ACK = CK_TAG.encode(), ACK_TAG.encode(), BATCH_ACK_TAG.encode()
-_DELIVER_AT: Final = b"TIMER_DELIVER_MS\x01"
 _COMMITTED: Final = failpoint("revive.committed")
 
 _decode_checkpoint: Final = msgspec.json.Decoder(PopCheckPoint, strict=False).decode
@@ -161,34 +158,32 @@ class ReviveQueue:
         return window.next_offset >= result.max_offset
 
     def _take(self, view: memoryview, now: int, monotonic: float) -> None:
-        record = decode(view, check_crc=False)  # The store has, where it must be.
-        if not isinstance(record, Record):
+        record = read_record(view)
+        if isinstance(record, str):
             logger.error("event=revive_record_dropped queue=%d reason=%r", self.queue_id, record)
             return
-        properties = bytes(record.properties)
-        deliver_at = _time(find(properties, _DELIVER_AT)) or record.store_timestamp
-        tag = find(properties, _TAGS)
+        queue_offset, deliver_at, tag, body = record
         window = self._window
         try:
             if tag == _CK:
-                checkpoint = _decode_checkpoint(record.body)
-                checkpoint.ro = record.queue_offset
+                checkpoint = _decode_checkpoint(body)
+                checkpoint.ro = queue_offset
                 self.figures.checkpoints += 1
                 window.take_checkpoint(checkpoint, deliver_at, now, monotonic)
             elif tag == _ACK:
-                ack = _decode_ack(record.body)
+                ack = _decode_ack(body)
                 self.figures.acks += 1
-                window.take_ack(ack, (ack.ao,), record.queue_offset, deliver_at, now, monotonic)
+                window.take_ack(ack, (ack.ao,), queue_offset, deliver_at, now, monotonic)
             elif tag == _BATCH_ACK:
-                acks = _decode_batch_ack(record.body)
+                acks = _decode_batch_ack(body)
                 self.figures.acks += 1
-                window.take_ack(acks, acks.aol, record.queue_offset, deliver_at, now, monotonic)
+                window.take_ack(acks, acks.aol, queue_offset, deliver_at, now, monotonic)
             else:
                 window.skip(deliver_at)
         except msgspec.DecodeError as error:
             logger.error(
                 "event=revive_record_dropped queue=%d offset=%d reason=%r",
-                self.queue_id, record.queue_offset, str(error),
+                self.queue_id, queue_offset, str(error),
             )  # fmt: skip
 
     # Reviving
@@ -228,8 +223,3 @@ class ReviveQueue:
             self._committed = positions.pop(0)[1]
             self._core.offsets.commit(REVIVE_GROUP, self._log.topic, self.queue_id, self._committed)
             _COMMITTED()
-
-
-def _time(text: bytes | None) -> int:
-    """Milliseconds in `text`; 0 for what is no time."""
-    return int(text) if text is not None and text.isdigit() and len(text) < 19 else 0
