@@ -289,7 +289,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "deleted topic not written down",
-        "store/message_store.py",
+        "store/retention/queue_removal.py",
         "            self._books.topic_deleted(topic)\n",
         "            pass\n",
         "after a crash a deleted topic's messages are back",
