@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.compat import maven
+from tests.compat.cpp_wheel import CPP_PROGRAM, CPP_WHEEL_VERSION
 from tests.compat.golang import GO_CLIENT_VERSION
 from tests.compat.kinds import KINDS
 
@@ -51,6 +52,22 @@ GO = Client(
         "pull": "a pull whose broker is gone is waited for until its time is over",
     },
 )
+_CPP_LACKS = "the bindings have none"
+CPP = Client(
+    "C++ (wheel `rocketmq`)",
+    CPP_WHEEL_VERSION,
+    {
+        "delay-time": _CPP_LACKS,
+        "transaction": _CPP_LACKS,
+        "request-reply": _CPP_LACKS,
+        "sql-filter": _CPP_LACKS,
+        "lite-pull": _CPP_LACKS,
+        "pull": "its offsets are kept without the broker's name",
+        "broadcasting": "no setting for where a new member begins",
+        "retry": "no setting for the number of attempts",
+        "pop": _CPP_LACKS,
+    },
+)
 # Kinds that two families share.
 MIXED = ("concurrent", "orderly", "request-reply", "sql-filter", "retry")
 
@@ -73,6 +90,11 @@ def java_command(version: str, home: Path) -> Sequence[str]:
 def sprocket_command() -> Sequence[str]:
     """The project's own client."""
     return [sys.executable, "-m", "tests.compat.storm_program"]
+
+
+def cpp_command(wheel: Path) -> Sequence[str]:
+    """`wheel`: the folder of the package `rocketmq`."""
+    return [sys.executable, str(CPP_PROGRAM), str(wheel)]
 
 
 def go_command(program: Path) -> Sequence[str]:

@@ -6,14 +6,14 @@
 import sys
 from pathlib import Path
 
-from tests.compat.clients import GO, JAVA, MIXED, Client
+from tests.compat.clients import CPP, GO, JAVA, MIXED, Client
 from tests.compat.kinds import KINDS, Kind
 
 _HEAD = """\
 # Clients
 
 Written by `python -m tests.compat.matrix_page docs/compatibility-clients.md`; a test compares. Every cell that says
-"passes" is a test of `tests/compat/test_storm_java.py`, `test_storm_go.py` or `test_storm_mixed.py`.
+"passes" is a test of `tests/compat/test_storm_java.py`, `test_storm_go.py` or `test_storm_cpp.py`.
 
 Each kind of message and way to consume runs in a storm: two brokers with SYNC_FLUSH, a producer and a consumer that go
 on all the time, a second consumer of the group that joins, one broker stopped (SIGTERM) and started, the other killed
@@ -47,7 +47,7 @@ Orderly consumers of both lock the same queues, and requests of each are answere
 
 def page() -> str:
     """The whole page."""
-    clients = [*JAVA, GO]
+    clients = [*JAVA, GO, CPP]
     lines = ["| Kind | What | " + " | ".join(f"{each.name} {each.version}" for each in clients) + " |"]
     lines.append("|---" * (len(clients) + 2) + "|")
     lines += [_row(kind, clients) for kind in KINDS]
@@ -57,10 +57,9 @@ def page() -> str:
 
 
 _CPP = """\
-
-The C++ client comes as the PyPI wheel `rocketmq` 0.4.4; what a consumer gets through it names no broker, and what a
-producer gets no queue, so that most of these checks have nothing to hold on to. It has no test here yet. The wheel
-`rocketmq-client-python` 2.0.0 comes without the library that it calls."""
+- C++: what a consumer gets names no broker, so that each broker has a cluster name of its own; the answer to a send names
+  no queue, so that places are compared among deliveries only. `rocketmq-client-python` 2.0.0 comes without the library
+  that it calls."""
 
 
 def _row(kind: Kind, clients: list[Client]) -> str:

@@ -11,14 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.checkers.consumption import Disturbance
 from tests.checkers.history import Got, Histories, History
 from tests.compat import wire
 from tests.compat.clients import PERIOD_MS
-from tests.compat.cluster import ApacheCluster, Cluster, Server, SprocketCluster
+from tests.compat.cluster import CLUSTER_NAME, ApacheCluster, Cluster, Server, SprocketCluster
 from tests.compat.kinds import BY_NAME, SECOND, Storm, is_through
 from tests.compat.maven import ROOT
 
@@ -56,6 +56,7 @@ class Weather:
     # The client's interval of commits and the broker's of 5 s, and some more.
     memory_s: float = 15.0
     calm_after_s: float = 5.0
+    is_sent_once: bool = True
 
     def storm(self, disturbances: Sequence[Disturbance]) -> Storm:
         """What the checks are to know.  How slow this machine is, the restarts have shown."""
@@ -66,6 +67,7 @@ class Weather:
             memory_us=round(self.memory_s * factor * _S),
             settling_us=round(self.settling_s * factor * _S),
             calm_after_us=round(self.calm_after_s * factor * _S),
+            is_sent_once=self.is_sent_once,
         )
 
 
@@ -73,6 +75,9 @@ WEATHER = Weather()
 # The Go client's intervals are constants: heartbeats and routes every 30 s, rebalance every 20 s. An orderly consumer
 # keeps the locks of queues that it gives up, so that the next one waits until they expire after 60 s.
 GO_WEATHER = Weather(last_s=30.0, drain_s=90.0, settling_s=90.0, memory_s=25.0, calm_after_s=32.0)
+
+# As Go's; it sends again by itself what was not answered.
+CPP_WEATHER = replace(GO_WEATHER, is_sent_once=False)
 
 
 class Program:
@@ -278,6 +283,14 @@ def storm_cluster(directory: Path) -> Cluster:
     """Two brokers, not started; Apache RocketMQ's with COMPAT_AGAINST=apache."""
     kind = ApacheCluster if os.environ.get("COMPAT_AGAINST") == "apache" else SprocketCluster
     return kind(directory / "servers", brokers=2, properties=PROPERTIES)
+
+
+def name_clusters_like_brokers(cluster: Cluster) -> None:
+    """Before the start: each message then says by its property CLUSTER which broker it is of."""
+    for broker in cluster.brokers:
+        configuration = broker.directory / "broker.conf"
+        text = configuration.read_text()
+        configuration.write_text(text.replace(f"={CLUSTER_NAME}\n", f"={broker.name}\n"))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The page of clients says what the tests run."""
 
-from tests.compat.clients import GO, JAVA
+from tests.compat.clients import CPP, GO, JAVA
 from tests.compat.kinds import BY_NAME, KINDS
 from tests.compat.matrix_page import page
 from tests.compat.maven import ROOT
@@ -11,7 +11,7 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def test_every_kind_is_run_by_a_client_or_has_a_reason() -> None:
-    for client in (*JAVA, GO):
+    for client in (*JAVA, GO, CPP):
         assert {*client.kinds, *client.without} == {kind.name for kind in KINDS}
         assert set(client.notes) <= set(client.kinds)
         assert all(client.without.values())
