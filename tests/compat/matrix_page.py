@@ -57,9 +57,9 @@ def page() -> str:
 
 
 _CPP = """\
-- C++: what a consumer gets names no broker, so that each broker has a cluster name of its own; the answer to a send names
-  no queue, so that places are compared among deliveries only. `rocketmq-client-python` 2.0.0 comes without the library
-  that it calls."""
+- C++: what a consumer gets names no broker, so that each broker has a cluster name of its own; the answer to a send
+  names no queue, so that places are compared among deliveries only. `rocketmq-client-python` 2.0.0 comes without the
+  library that it calls."""
 
 
 def _row(kind: Kind, clients: list[Client]) -> str:
