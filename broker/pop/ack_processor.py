@@ -34,6 +34,9 @@ _DONE: Final = ResponseTemplate(ResponseCode.SUCCESS, ())
 # A pop hands out 32 messages; what a filter skipped lies between them.
 _MOST_SPAN: Final = 1 << 19
 _MOST_ACKS: Final = 4096
+# Of all pops of a request: more would keep the loop from others.
+_MOST_SPANS: Final = 1 << 22
+_MOST_ACKS_AT_ONCE: Final = 1 << 16
 _BEFORE_ACK: Final = failpoint("pop.before_ack")
 _ACK_WRITTEN: Final = failpoint("pop.ack_written")
 
@@ -110,6 +113,7 @@ class AckProcessor:
         if not body.acks:
             raise RequestError(ResponseCode.NO_MESSAGE, "")
         peer = request.channel.peer
+        _check_sizes(body.acks)
         return [record for batch in body.acks for record in self._records_of(batch, body.broker_name, peer)], None
 
     def _records_of(self, batch: BatchAck, broker_name: str | None, peer: tuple[str, int]) -> list[PendingMessage]:
@@ -130,13 +134,24 @@ class AckProcessor:
         return self._written(ack, len(offsets), batch.rq, batch.it)
 
 
-def _offsets_of(batch: BatchAck) -> Iterator[int]:
-    """The offsets that a batch acknowledges.  Raises RequestError for more than any pop can hold."""
-    bits = batch.b.rstrip(b"\0")
-    number = int.from_bytes(bits, "little")
-    if len(bits) * 8 > _MOST_SPAN or number.bit_count() > _MOST_ACKS:
-        remark = f"a batch acknowledges {number.bit_count()} messages over {len(bits) * 8} offsets of one pop"
+def _check_sizes(batches: list[BatchAck]) -> None:
+    """Raises RequestError if more is acknowledged than pops can hold."""
+    spans = acks = 0
+    for batch in batches:
+        bits = batch.b.rstrip(b"\0")
+        span, count = len(bits) * 8, int.from_bytes(bits, "little").bit_count()
+        if span > _MOST_SPAN or count > _MOST_ACKS:
+            remark = f"a batch acknowledges {count} messages over {span} offsets of one pop"
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        spans, acks = spans + span, acks + count
+    if spans > _MOST_SPANS or acks > _MOST_ACKS_AT_ONCE:
+        remark = f"a request acknowledges {acks} messages over {spans} offsets of its pops"
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+
+def _offsets_of(batch: BatchAck) -> Iterator[int]:
+    """The offsets that a batch acknowledges."""
+    bits = batch.b.rstrip(b"\0")
     for index, byte in enumerate(bits):
         if byte:
             for bit in range(8):

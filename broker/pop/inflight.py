@@ -52,6 +52,15 @@ class InflightMessages:
         if broker.enable_pop_message_threshold and before - count <= broker.pop_inflight_message_threshold < before:
             self.has_room(topic, group, queue_id)
 
+    def given_back(self, topic: str, group: str, queue_id: int, count: int) -> None:
+        """`count` messages were not handed out after all.  Nobody is told: what kept them back goes on."""
+        key = (topic, group, queue_id)
+        left = self._counts.get(key, 0) - count
+        if left > 0:
+            self._counts[key] = left
+        else:
+            self._counts.pop(key, None)
+
     def clear(self, topic: str, group: str, queue_id: int) -> None:
         """Nothing of the queue is in flight: it is popped in order."""
         self._counts.pop((topic, group, queue_id), None)

@@ -179,6 +179,10 @@ class ConsumerOrderInfo:
         info = self._find(topic, group, queue_id)
         return info is not None and info.blocks(attempt_id, invisible_time, self._clock.wall_ms())
 
+    def has(self, topic: str, group: str, queue_id: int) -> bool:
+        """Whether it is known what of the queue was handed out last."""
+        return self._find(topic, group, queue_id) is not None
+
     def clear_block(self, topic: str, group: str, queue_id: int) -> None:
         """Forget what was handed out: the queue's offset was set by somebody."""
         if self._table.get(topic + SEPARATOR + group, {}).pop(queue_id, None) is not None:
@@ -214,7 +218,7 @@ class ConsumerOrderInfo:
     ) -> None:
         """The message at `offset` of the pop at `pop_time` comes free at `visible_at`, ms, and not before."""
         info = self._find(topic, group, queue_id)
-        if info is None or info.pop_time != pop_time:
+        if info is None or info.pop_time != pop_time or offset not in info.offsets():
             logger.warning(
                 "event=invisible_time_of_unknown topic=%s group=%s queue=%d offset=%d pop_time=%d",
                 topic, group, queue_id, offset, pop_time,

@@ -30,6 +30,7 @@ class OrderedAcks:
     ) -> None:
         self._clock = core.clock
         self._offsets = core.offsets
+        self._store = core.store
         self._order_info = order_info
         self._inflight = inflight
         self._came_free = came_free
@@ -45,6 +46,14 @@ class OrderedAcks:
         committed = self._offsets.query(group, topic, queue_id)
         if offset < committed:
             return
+        if not self._order_info.has(topic, group, queue_id) and not self._is_next(
+            topic, queue_id, offset, committed, pop_time_ms
+        ):
+            logger.warning(
+                "event=ordered_ack_of_forgotten_pop topic=%s group=%s queue=%d offset=%d committed=%d",
+                topic, group, queue_id, offset, committed,
+            )  # fmt: skip
+            return
         next_offset = self._order_info.commit_and_next(topic, group, queue_id, offset, pop_time_ms)
         if next_offset == ILLEGAL:
             remark = (
@@ -59,6 +68,14 @@ class OrderedAcks:
             if not self._order_info.blocks(None, topic, group, queue_id, invisible_ms):
                 self._came_free(topic, group, queue_id)
         self._inflight.done(topic, group, queue_id, pop_time_ms, 1)
+
+    def _is_next(self, topic: str, queue_id: int, offset: int, committed: int, pop_time_ms: int) -> bool:
+        """Whether nothing is passed over by committing what a pop handed out that a crash, or a reset, made forgotten.
+
+        A message that is younger than the pop took the place of one that a power cut took from the log.
+        RocketMQ commits whatever the acknowledgement says.
+        """
+        return offset == committed and self._store.store_time(topic, queue_id, offset) <= pop_time_ms
 
     def change(
         self, header: ChangeInvisibleTimeRequestHeader, handle: PopHandle

@@ -8,6 +8,7 @@ import logging
 from typing import Any, Final
 
 from broker.core import BrokerCore
+from broker.names import REVIVE_TOPIC_PREFIX
 from broker.send_admission import FAQ
 from remoting.bodies.topic import PERM_READ, TopicConfig
 from remoting.codes import ResponseCode
@@ -38,6 +39,7 @@ class PopChecks:
         self._store = core.store
         self._topics = core.topics
         self._groups = core.groups
+        self._revive_topic = REVIVE_TOPIC_PREFIX + core.config.broker.broker_cluster_name
 
     def pop(self, request: Request[PopMessageRequestHeader]) -> TopicConfig:
         """The topic of a pop.  Sets a born time that is missing."""
@@ -124,8 +126,12 @@ class PopChecks:
             raise RequestError(ResponseCode.NO_MESSAGE, remark)
 
     def revive_queue(self, revive_queue_id: int) -> None:
-        """A handle names a queue of the revive topic.  The reference writes wherever a client says."""
-        count = self._config.broker.revive_queue_num
+        """A handle names a queue of the revive topic.  The reference writes wherever a client says.
+
+        The topic keeps the queues that it has if reviveQueueNum gets smaller: handles from before name them.
+        """
+        topic = self._topics.get(self._revive_topic)
+        count = max(self._config.broker.revive_queue_num, 0 if topic is None else topic.read_queue_nums)
         if not 0 <= revive_queue_id < count:
             remark = f"revive queue {revive_queue_id} of a handle is none of {count}"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)

@@ -28,7 +28,7 @@ IsThere: TypeAlias = Callable[[str, str], bool]
 class Taken:
     """What one pop has taken from one queue: everything before `next_offset`."""
 
-    __slots__ = ("group", "is_safe", "next_offset", "queue_id", "topic")
+    __slots__ = ("group", "is_safe", "messages", "next_offset", "queue_id", "topic")
 
     def __init__(self, topic: str, group: str, queue_id: int, next_offset: int) -> None:
         self.topic = topic
@@ -36,6 +36,7 @@ class Taken:
         self.queue_id = queue_id
         self.next_offset = next_offset
         self.is_safe = False
+        self.messages = 0  # that were handed out
 
 
 class PopOffsets:

@@ -40,6 +40,7 @@ from remoting.headers.pop import (
     PopMessageRequestHeader,
 )
 from remoting.routes import Action, Lane, NoHeader, Resource, Route
+from sprocket.common.errors import StoreError
 
 # `PopBufferMergeService.scanGarbage`
 _CLEAN_S: Final = 30.0
@@ -110,7 +111,13 @@ class PopService(Service):
 
     async def _save_order_info(self) -> None:
         content = self.order_info.take_unsaved()
-        if content is not None:
+        if content is None:
+            return
+        # After a power cut another message could lie where one was handed out, and be acknowledged in its place.
+        store = self._core.store
+        flushed: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
+        store.when_flushed(store.wrote_offset, flushed.set_result)
+        if await flushed is None:
             await asyncio.to_thread(self.order_info.save, content)
 
     def load(self) -> None:

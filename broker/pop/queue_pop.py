@@ -14,7 +14,7 @@ from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.order_info import ConsumerOrderInfo
 from broker.pop.pop_counters import PopCounters
-from broker.pop.pop_offsets import PopOffsets
+from broker.pop.pop_offsets import PopOffsets, Taken
 from broker.pop.popped import Popped
 from broker.pop.records import PopCheckPoint
 from broker.pop.retry_record import queue_offsets_in, records_in, renamed
@@ -93,6 +93,11 @@ class QueuePop:
             popped.is_cut_short = popped.is_cut_short or result.next_offset < result.max_offset
         popped.rest += max(result.max_offset - result.next_offset, 0)
 
+    def give_back(self, taken: Taken) -> None:
+        """What was taken is not handed out."""
+        self._offsets.give_back(taken)
+        self._inflight.given_back(taken.topic, taken.group, taken.queue_id, taken.messages)
+
     def _read(
         self, popped: Popped, topic: str, queue_id: int, offset: int, matches: PullFilter | None
     ) -> tuple[int, GetResult]:
@@ -164,6 +169,7 @@ class QueuePop:
         )  # fmt: skip
         message = self._log.checkpoint(checkpoint, popped.revive_queue_id)
         taken = self._offsets.take(topic, header.consumer_group, queue_id, next_offset)
+        taken.messages = len(message_offsets)
         # Under the name that the group knows, as in the reference.
         self._counters.checkpointed(header.topic, header.consumer_group)
         if not self._buffer.add(checkpoint, popped.revive_queue_id, taken):

@@ -112,7 +112,8 @@ class TimerEnqueue:
             )  # fmt: skip
             return True
         slot_ms = message.due_ms // state.slot_ms * state.slot_ms
-        if slot_ms < state.progress.read_ms and offset < state.progress.rebuild_until:
+        # Not by its slot: `read_ms` may lie within one if the slots were narrower then.
+        if message.due_ms < state.progress.read_ms and offset < state.progress.rebuild_until:
             return True  # delivered before the wheel was made anew
         if slot_ms < now_slot:
             return bool(not entries.slots and self._is_late(message, late))

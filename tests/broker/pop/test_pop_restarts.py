@@ -1,0 +1,59 @@
+"""Messages that are in flight when the broker goes, or is started with another configuration."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoting.codes import ResponseCode
+from remoting.message_properties import parse
+from store.message_store import MessageStore
+from tests.broker.pop.rig import ack, popped, written
+from tests.broker.rig import GROUP, TOPIC, running_broker, until
+
+ORDER_INFO = "store/config/consumerOrderInfo.json"
+
+
+async def test_what_was_popped_with_more_revive_queues_can_be_acknowledged(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, revive_queue_num=4) as (broker, client):
+        for number in range(4):
+            await client.send(b"%d" % number)
+        messages = [(await popped(client, max_msg_nums=1))[0] for _ in range(4)]
+        assert sorted(message.handle.revive_queue_id for message in messages) == [0, 1, 2, 3]
+    async with running_broker(tmp_path, revive_queue_num=1) as (broker, client):
+        last = max(messages, key=lambda message: message.handle.revive_queue_id)
+        response = await ack(client, last)
+        assert response.code == ResponseCode.SUCCESS, response.remark
+        assert parse(bytes(written(broker)[-1].properties).decode())["REAL_QID"] == "3"
+
+
+async def test_an_acknowledgement_in_order_does_not_pass_over_what_a_crash_forgot(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, client):
+        for number in range(3):
+            await client.send(b"%d" % number)
+        messages = await popped(client, order=True, queue_id=0)
+        assert [message.body for message in messages] == [b"0", b"1", b"2"]
+    # It is written every few seconds: a broker that dies has not written what it handed out last.
+    (tmp_path / ORDER_INFO).unlink()
+    async with running_broker(tmp_path) as (broker, client):
+        assert (await ack(client, messages[2])).code == ResponseCode.SUCCESS
+        assert broker.offsets.query(GROUP, TOPIC, 0) == 0
+        assert [message.body for message in await popped(client, order=True, queue_id=0)] == [b"0", b"1", b"2"]
+
+
+async def test_what_was_popped_in_order_is_saved_once_the_log_is_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_broker(tmp_path, flush_consumer_offset_interval=60_000) as (broker, client):
+        await client.send()
+        await popped(client, order=True, queue_id=0)
+        asked: list[tuple[int, Any]] = []
+        monkeypatch.setattr(MessageStore, "when_flushed", lambda _, offset, callback: asked.append((offset, callback)))
+        task = asyncio.ensure_future(broker.pop._save_order_info())
+        await until(lambda: asked)
+        assert asked[0][0] == broker.store.wrote_offset
+        assert not (tmp_path / ORDER_INFO).exists()
+        asked[0][1](None)
+        await task
+        assert (tmp_path / ORDER_INFO).exists()
