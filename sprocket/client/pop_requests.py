@@ -58,7 +58,8 @@ class PopRequests:
         self._init_mode = init_mode
         self._is_ordered = is_ordered
         # An ordered pop whose answer was lost is repeated under the same name, and then gives the same messages.
-        self._attempts: dict[Target, str] = {}
+        # Of those that failed: pops of one name that wait at the same time would all be given the same.
+        self._lost_attempts: dict[Target, str] = {}
 
     async def pop(
         self, target: Target, subscription: SubscriptionData, most: int, invisible_s: float, wait_s: float
@@ -66,7 +67,7 @@ class PopRequests:
         """Take up to `most` messages, which nobody else gets for `invisible_s`; held for `wait_s`."""
         attempt_id = None
         if self._is_ordered:
-            attempt_id = self._attempts.setdefault(target, self._instance.identity.new_unique_id())
+            attempt_id = self._lost_attempts.pop(target, None) or self._instance.identity.new_unique_id()
         header = PopMessageRequestHeader(
             consumer_group=self._group,
             topic=target.topic,
@@ -82,8 +83,12 @@ class PopRequests:
             attempt_id=attempt_id,
         )
         asked_at = self._instance.clock.monotonic()
-        response = await self._ask(target, RequestCode.POP_MESSAGE, header, timeout_s=wait_s + _POLL_SLACK_S)
-        self._attempts.pop(target, None)
+        try:
+            response = await self._ask(target, RequestCode.POP_MESSAGE, header, timeout_s=wait_s + _POLL_SLACK_S)
+        except BaseException:
+            if attempt_id is not None:
+                self._lost_attempts[target] = attempt_id
+            raise
         if response.code in _NOTHING:
             if response.code == ResponseCode.POLLING_FULL:
                 await pause(min(_FULL_PAUSE_S, wait_s))

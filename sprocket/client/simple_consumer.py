@@ -269,7 +269,13 @@ class SimpleConsumer:
                 await self._start_loops()
                 await self._arrived.wait(_RETRY_S)
                 continue
-            yield self._ready.popleft()
+            popped = self._ready.popleft()
+            if popped.invisible_until > self._instance.clock.monotonic():
+                yield popped
+            else:
+                # Its broker was out of reach, or this process asleep.
+                await self._released(popped)
+                logger.info("event=not_given_in_time message=%r", popped)
         self._arrived.set()  # for the next of those who wait
 
     async def run(self, handler: PopHandler, *, concurrency: int = 20) -> None:
