@@ -3,7 +3,7 @@
 Source: RocketMQ 5.3.3, `FilterAPI`, `ExpressionMessageFilter`, `SubscriptionData`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -16,6 +16,9 @@ from remoting.java_hash import java_hash_code
 ALL: Final = "*"
 TAG: Final = "TAG"
 _FEW: Final = 4
+# What is longer is parsed with every request: filters that are kept must not fill the memory.
+_MOST_KEPT_CHARS: Final = 4096
+_MOST_KEPT_CODES: Final = 256
 
 
 class TagFilter:
@@ -48,7 +51,6 @@ def is_tag_type(expression_type: str | None) -> bool:
     return not expression_type or expression_type == TAG
 
 
-@lru_cache(maxsize=4096)
 def tag_filter(expression: str | None) -> TagFilter | None:
     """The filter for ``TagA || TagB``; None, which lets everything through, for ``*`` and for no expression.
 
@@ -56,13 +58,22 @@ def tag_filter(expression: str | None) -> TagFilter | None:
     """
     if not expression or expression == ALL:
         return None
+    return _known_tag_filter(expression) if len(expression) <= _MOST_KEPT_CHARS else _tag_filter(expression)
+
+
+def _tag_filter(expression: str) -> TagFilter:
     tags = (tag.strip() for tag in expression.split("||"))
     return TagFilter(java_hash_code(tag) for tag in tags if tag)
 
 
-@lru_cache(maxsize=4096)
+_known_tag_filter = lru_cache(maxsize=1024)(_tag_filter)
+
+
 def _code_filter(codes: tuple[int, ...]) -> TagFilter:
-    return TagFilter(codes)
+    return _known_code_filter(codes) if len(codes) <= _MOST_KEPT_CODES else TagFilter(codes)
+
+
+_known_code_filter: Callable[[tuple[int, ...]], TagFilter] = lru_cache(maxsize=1024)(TagFilter)
 
 
 def subscription_filter(subscription: SubscriptionData) -> TagFilter | None:

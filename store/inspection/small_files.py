@@ -34,7 +34,6 @@ KNOWN_NAMES: Final = {
     "config": "topics, groups and offsets",
     "timerwheel": "slots of timed messages",
     "timerlog": "timed messages by slot",
-    "timercheckpoint": "how far timed messages are",
     "epochFileCheckpoint": "epochs of masters",
     "epochFileCheckpoint.bak": "epochs of masters",
     "brokerIdentity": "the broker's id at its controller",
