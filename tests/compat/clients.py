@@ -25,6 +25,7 @@ class Client:
     without: Mapping[str, str]
     # Kind -> what of the client's own faults the program goes round.
     notes: Mapping[str, str] = field(default_factory=dict)
+    verdict: str = "passes"
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -67,6 +68,7 @@ CPP = Client(
         "retry": "no setting for the number of attempts",
         "pop": _CPP_LACKS,
     },
+    verdict="not always, see below",
 )
 # Kinds that two families share.
 MIXED = ("concurrent", "orderly", "request-reply", "sql-filter", "retry")

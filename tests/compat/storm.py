@@ -51,6 +51,8 @@ class Weather:
     calm_s: float = 4.0
     between_s: float = 3.0
     last_s: float = 6.0
+    # How much longer a part lasts until each kind has shown what the part is for.
+    patience_s: float = 60.0
     drain_s: float = 60.0
     settling_s: float = 8.0
     # The client's interval of commits and the broker's of 5 s, and some more.
@@ -73,8 +75,9 @@ class Weather:
 
 WEATHER = Weather()
 # The Go client's intervals are constants: heartbeats and routes every 30 s, rebalance every 20 s. An orderly consumer
-# keeps the locks of queues that it gives up, so that the next one waits until they expire after 60 s.
-GO_WEATHER = Weather(last_s=30.0, drain_s=90.0, settling_s=90.0, memory_s=25.0, calm_after_s=32.0)
+# keeps the locks of queues that it gives up, so that the next one waits until they expire after 60 s. That is waited
+# for at the end, once.
+GO_WEATHER = Weather(last_s=30.0, patience_s=5.0, drain_s=90.0, settling_s=90.0, memory_s=25.0, calm_after_s=32.0)
 
 # As Go's; it sends again by itself what was not answered.
 CPP_WEATHER = replace(GO_WEATHER, is_sent_once=False)
@@ -218,7 +221,7 @@ class Orchestra:
         """For `least_s`, and until so many wanted messages of each kind were given; the checks say what was not."""
         time.sleep(least_s)
         waiting = self._histories()
-        deadline = time.monotonic() + STEP_LIMIT_S
+        deadline = time.monotonic() + self.weather.patience_s
         while time.monotonic() < deadline and waiting:
             waiting = [each for each in waiting if sum(map(wanted, tuple(each.got))) < count]
             time.sleep(_POLL_S)

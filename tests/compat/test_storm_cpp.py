@@ -1,4 +1,7 @@
-"""What the C++ client can, while consumers join and leave and both brokers are restarted."""
+"""What the C++ client can, while consumers join and leave and both brokers are restarted.
+
+Slow tests, as an instance of this client sometimes falls silent for good after a broker was killed.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +13,7 @@ from tests.compat.clients import CPP, cpp_command
 from tests.compat.cluster import Cluster
 from tests.compat.storm import CPP_WEATHER, Report, Role, name_clusters_like_brokers, start_storm, storm_cluster
 
-pytestmark = [pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
