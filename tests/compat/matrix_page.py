@@ -58,8 +58,8 @@ def page() -> str:
 
 _CPP = """\
 - C++: each kind has passed, but not in every run. After a broker was killed, an instance of the client sometimes sends
-  neither heartbeats nor pulls any more: of seven kinds none in one run, two in another. Whether it does so with RocketMQ,
-  too, was not tried. `pytest -m slow tests/compat/test_storm_cpp.py` runs it; `make test` does not.
+  neither heartbeats nor pulls any more: of seven kinds none in one run, two in another. Whether it does so with
+  RocketMQ, too, was not tried. `pytest -m slow tests/compat/test_storm_cpp.py` runs it; `make test` does not.
 - C++: what a consumer gets names no broker, so that each broker has a cluster name of its own; the answer to a send
   names no queue, so that places are compared among deliveries only. `rocketmq-client-python` 2.0.0 comes without the
   library that it calls."""
