@@ -6,6 +6,7 @@ Source: RocketMQ 5.3.3, `ConfigManager`, `RemotingSerializable.toJson(pretty)` w
 import errno
 import logging
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -93,11 +94,18 @@ def pretty(value: object) -> bytes:
     return b"".join(pieces)
 
 
+@cache  # asking msgspec takes longer than writing the struct
+def _fields(struct: type[msgspec.Struct]) -> tuple[tuple[str, bytes], ...]:
+    """Attribute, and the key that is written, in the order of the keys."""
+    fields = sorted(msgspec.structs.fields(struct), key=lambda field: field.encode_name)
+    return tuple((field.name, dumps(field.encode_name) + b":") for field in fields)
+
+
 def _write(value: object, line: bytes, pieces: list[bytes]) -> None:
-    if isinstance(value, msgspec.Struct):
-        fields = msgspec.structs.fields(type(value))
-        members = {field.encode_name: getattr(value, field.name) for field in fields}
-        _write_members(dict(sorted(members.items())), line, pieces)
+    if type(value) is int:
+        pieces.append(b"%d" % value)
+    elif isinstance(value, msgspec.Struct):
+        _write_struct(value, line, pieces)
     elif isinstance(value, Mapping):
         _write_members(value, line, pieces)
     elif isinstance(value, list):
@@ -108,12 +116,33 @@ def _write(value: object, line: bytes, pieces: list[bytes]) -> None:
         pieces.append(dumps(value))
 
 
+def _write_struct(struct: msgspec.Struct, line: bytes, pieces: list[bytes]) -> None:
+    inner = line + b"\t"
+    before, between = b"{" + inner, b"," + inner
+    is_empty = True
+    for name, key in _fields(type(struct)):
+        value = getattr(struct, name)
+        if value is None:
+            continue
+        if type(value) is int:
+            pieces.append(b"%b%b%d" % (before, key, value))
+        else:
+            pieces.append(before + key)
+            _write(value, inner, pieces)
+        before, is_empty = between, False
+    pieces.append(b"{}" if is_empty else line + b"}")
+
+
 def _write_members(members: Mapping[str | int, object], line: bytes, pieces: list[bytes]) -> None:
     inner = line + b"\t"
     separator = b""
     pieces.append(b"{")
     for key, value in members.items():
         if value is None:
+            continue
+        if type(value) is int and type(key) is int:
+            pieces.append(b"%b%d:%d" % (separator, key, value))
+            separator = b","
             continue
         pieces.append(separator)
         separator = b","

@@ -216,12 +216,17 @@ class ConsumerOffsets:
         """The answer to GET_ALL_CONSUMER_OFFSET."""
         return dumps(self.snapshot())
 
-    def take_unsaved(self) -> bytes | None:
-        """The file's next content, which the caller must `save`; None if nothing changed since the last one."""
+    def take_changed(self) -> ConsumerOffsetTable | None:
+        """A copy for the file, which the caller must make `pretty` and `save`; None if nothing changed.
+
+        Of many groups that takes a while, and can be done in another thread.
+        """
         if not self._is_dirty:
             return None
         self._is_dirty = False
-        return pretty(self.snapshot())
+        table = self.snapshot()
+        table.offset_table = {key: dict(queues) for key, queues in table.offset_table.items()}
+        return table
 
     def save(self, content: bytes) -> None:
         """Write the file; may run in another thread.  Raises `StoreError`; the change is then still unsaved."""
@@ -235,9 +240,9 @@ class ConsumerOffsets:
 
     def persist(self) -> None:
         """Write the file now if anything changed.  Raises `StoreError`."""
-        content = self.take_unsaved()
-        if content is not None:
-            self.save(content)
+        changed = self.take_changed()
+        if changed is not None:
+            self.save(pretty(changed))
 
 
 def _split(key: str) -> tuple[str, str]:

@@ -349,6 +349,8 @@ class Broker:
     # While it runs
 
     def _topics_changed(self, configs: list[TopicConfig]) -> None:
+        if not configs:
+            self.pop.topic_deleted()
         self.registration.topics_changed(configs)
         self.retention.topics_changed(configs)
 

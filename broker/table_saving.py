@@ -8,6 +8,7 @@ Source of the periods: RocketMQ 5.3.3, `BrokerController.initializeBrokerSchedul
 import asyncio
 from typing import Final
 
+from broker.config_file import pretty
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.schedule import DelayOffsets
@@ -35,13 +36,13 @@ class TableSaving(Service):
 
     async def _save_offsets(self) -> None:
         offsets, store = self._core.offsets, self._core.store
-        content = offsets.take_unsaved()
-        if content is None:
+        changed = offsets.take_changed()
+        if changed is None:
             return
         flushed: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
         store.when_flushed(store.wrote_offset, flushed.set_result)
         if await flushed is None:
-            await asyncio.to_thread(offsets.save, content)
+            await asyncio.to_thread(lambda: offsets.save(pretty(changed)))
 
     async def _save_filters(self) -> None:
         filters = self._core.filters

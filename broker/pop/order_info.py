@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from broker.config_file import ConfigFile, pretty
 from broker.consumer_offsets import SEPARATOR
@@ -248,13 +249,18 @@ class ConsumerOrderInfo:
                     del queues[queue_id]
                     self._is_dirty = True
 
-    def take_unsaved(self) -> bytes | None:
-        """The file's next content, which the caller must `save`; None if nothing changed since the last one."""
+    def take_changed(self) -> OrderInfoTable | None:
+        """A copy for the file, which the caller must make `pretty` and `save`; None if nothing changed.
+
+        Of many queues that takes a while, and can be done in another thread.
+        """
         self.clean()
         if not self._is_dirty:
             return None
         self._is_dirty = False
-        return pretty(OrderInfoTable(self._table))
+        return OrderInfoTable(
+            {key: {queue_id: replace(info) for queue_id, info in queues.items()} for key, queues in self._table.items()}
+        )
 
     def save(self, content: bytes) -> None:
         """Write the file; may run in another thread.  Raises `StoreError`; the change is then still unsaved."""
@@ -266,9 +272,9 @@ class ConsumerOrderInfo:
 
     def persist(self) -> None:
         """Write the file now if anything changed.  Raises `StoreError`."""
-        content = self.take_unsaved()
-        if content is not None:
-            self.save(content)
+        changed = self.take_changed()
+        if changed is not None:
+            self.save(pretty(changed))
 
 
 def _split(key: str) -> tuple[str, str]:

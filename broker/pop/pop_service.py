@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from broker.config_file import ConfigFile
+from broker.config_file import ConfigFile, pretty
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.pop.ack_processor import AckProcessor
@@ -110,15 +110,15 @@ class PopService(Service):
         ]
 
     async def _save_order_info(self) -> None:
-        content = self.order_info.take_unsaved()
-        if content is None:
+        changed = self.order_info.take_changed()
+        if changed is None:
             return
         # After a power cut another message could lie where one was handed out, and be acknowledged in its place.
         store = self._core.store
         flushed: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
         store.when_flushed(store.wrote_offset, flushed.set_result)
         if await flushed is None:
-            await asyncio.to_thread(self.order_info.save, content)
+            await asyncio.to_thread(lambda: self.order_info.save(pretty(changed)))
 
     def load(self) -> None:
         """Take what was popped in order, and is not done."""
@@ -145,6 +145,12 @@ class PopService(Service):
     def channel_closed(self, channel: RemotingChannel) -> None:
         """Nobody waits there any more."""
         self.held.drop_channel(channel.id)
+
+    def topic_deleted(self) -> None:
+        """Forget where groups were in topics that are gone: one of the same name begins anew."""
+        self.offsets.forget_gone(self._is_there)
+        self.inflight.forget_gone(self._is_there)
+        self.order_info.clean()
 
     def _clean(self) -> None:
         core = self._core

@@ -26,10 +26,10 @@ def test_commit_is_found_again_after_a_restart(tmp_path: Path) -> None:
 
 def test_only_changes_are_written(tmp_path: Path) -> None:
     offsets = table(tmp_path)
-    assert offsets.take_unsaved() is None
+    assert offsets.take_changed() is None
     offsets.commit("CG", "Orders", 0, 1)
-    assert offsets.take_unsaved() is not None
-    assert offsets.take_unsaved() is None
+    assert offsets.take_changed() is not None
+    assert offsets.take_changed() is None
 
 
 def test_failed_write_is_tried_again(tmp_path: Path) -> None:

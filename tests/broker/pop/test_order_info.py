@@ -246,21 +246,21 @@ def test_file_of_an_old_version_has_no_invisible_time(rig: Rig) -> None:
 
 
 def test_unchanged_table_is_not_written_again(rig: Rig) -> None:
-    assert rig.order.take_unsaved() is None
+    assert rig.order.take_changed() is None
     rig.pop(1)
-    assert rig.order.take_unsaved() is not None
-    assert rig.order.take_unsaved() is None
+    assert rig.order.take_changed() is not None
+    assert rig.order.take_changed() is None
 
 
 def test_table_that_could_not_be_written_is_written_again(rig: Rig) -> None:
     rig.pop(1)
-    content = rig.order.take_unsaved()
-    assert content is not None
+    changed = rig.order.take_changed()
+    assert changed is not None
     rig.file.path.mkdir()
     with pytest.raises(DiskFailed):
-        rig.order.save(content)
+        rig.order.save(pretty(changed))
     rig.file.path.rmdir()
-    assert rig.order.take_unsaved() == content
+    assert rig.order.take_changed() == changed
 
 
 def test_what_is_gone_is_cleaned(rig: Rig) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from remoting.codes import ResponseCode
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.admin import DeleteTopicRequestHeader
 from remoting.message_properties import parse
 from store.message_store import MessageStore
 from tests.broker.pop.rig import ack, popped, written
@@ -57,3 +58,17 @@ async def test_what_was_popped_in_order_is_saved_once_the_log_is_flushed(
         asked[0][1](None)
         await task
         assert (tmp_path / ORDER_INFO).exists()
+
+
+@pytest.mark.parametrize("is_ordered", [False, True])
+async def test_a_topic_that_is_made_again_is_popped_from_its_begin(tmp_path: Path, is_ordered: bool) -> None:
+    async with running_broker(tmp_path, enable_pop_buffer_merge=True) as (broker, client):
+        for number in range(3):
+            await client.send(b"old%d" % number)
+        (*_, last) = await popped(client, order=is_ordered, queue_id=0)
+        await client.ask_well(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=TOPIC))
+        for number in range(4):
+            await client.send(b"new%d" % number)
+        await ack(client, last)
+        found = await popped(client, order=is_ordered, queue_id=0)
+        assert [message.body for message in found] == [b"new0", b"new1", b"new2", b"new3"]
