@@ -62,7 +62,7 @@ async def test_what_was_popped_in_order_is_saved_once_the_log_is_flushed(
 
 @pytest.mark.parametrize("is_ordered", [False, True])
 async def test_a_topic_that_is_made_again_is_popped_from_its_begin(tmp_path: Path, is_ordered: bool) -> None:
-    async with running_broker(tmp_path, enable_pop_buffer_merge=True) as (broker, client):
+    async with running_broker(tmp_path, enable_pop_buffer_merge=True) as (_, client):
         for number in range(3):
             await client.send(b"old%d" % number)
         (*_, last) = await popped(client, order=is_ordered, queue_id=0)
