@@ -4,15 +4,15 @@ Source: RocketMQ 5.3.3, `MessageFilter.isMatchedByCommitLog`, `MessageDecoder.de
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from mmap import mmap
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from remoting.message_record import FIXED_IPV4, MAGIC_V1, MAGIC_V2, SysFlag
+from store.distinct_names import Integers
+from store.value_scan import ALONE, KeyVerdicts, ValueScan
 
 # Of a record with two IPv4 hosts: magic, sys_flag and the length of the body.
 _BEFORE_BODY: Final = struct.Struct(">4xi28xi44xi")
@@ -25,25 +25,35 @@ _BORN_HOST_V6: Final = int(SysFlag.BORN_HOST_V6)
 _STORE_HOST_V6: Final = int(SysFlag.STORE_HOST_V6)
 # One read takes no more than this many operations, so that nobody else waits for long.
 _MOST_OPERATIONS: Final = 16_000
-# So many records are looked at together.
+# So many records are looked at together, and so many at the most.
 _CHUNK_RECORDS: Final = 128
-# Where magic, sys_flag and length of the body stand in a record with two IPv4 hosts.
-_HEAD_BYTES: Final = np.array([*range(4, 8), *range(36, 40), *range(84, 88)])
-_SHORT_BYTES: Final = np.array([0, 1])
-# Behind each property.
-_SEPARATOR: Final = 2
+_MOST_CHUNK_RECORDS: Final = 1024
+# Values of which a verdict is kept.
+_MOST_VERDICTS: Final = 4096
+# Fields of a record with two IPv4 hosts, up to its body.
+_HEAD: Final = np.dtype(
+    {
+        "names": ["magic", "sys_flag", "body_bytes"],
+        "formats": [">i4", ">i4", ">i4"],
+        "offsets": [4, 36, 84],
+        "itemsize": FIXED_IPV4.size,
+    }
+)
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
 class ValueVerdicts:
-    """What is known about the values of the only property that a filter looks at.
+    """What was found out about the values of the only property that a filter looks at, which may be kept for it.
 
-    `name` ends with 0x01; `known` maps a value, or None for none, to whether such a record is wanted, and fills up
-    as records are looked at.
+    `name` ends with 0x01.
     """
 
-    name: bytes
-    known: Mapping[bytes | None, bool]
+    __slots__ = ("scan", "verdicts")
+
+    def __init__(self, name: bytes) -> None:
+        self.scan = ValueScan(name)
+        self.verdicts = KeyVerdicts(_MOST_VERDICTS)
 
 
 class RecordFilter:
@@ -52,13 +62,14 @@ class RecordFilter:
     With `by_value` most records are decided by a look at one property.
     """
 
-    __slots__ = ("_by_value", "_matches", "most_records")
+    __slots__ = ("_by_value", "_expected", "_matches", "most_records")
 
     def __init__(
         self, matches: Callable[[bytes], bool], operations: int = 1, by_value: ValueVerdicts | None = None
     ) -> None:
         self._matches = matches
         self._by_value = by_value
+        self._expected = _CHUNK_RECORDS
         self.most_records = max(1, _MOST_OPERATIONS // max(1, operations))
 
     def wanted(
@@ -69,51 +80,61 @@ class RecordFilter:
         A record in which no properties can be found is wanted: whoever reads it finds the damage.
         """
         numbers: list[int] = []
-        content = np.frombuffer(segment, np.uint8)
-        choose = self._chosen if self._by_value is None else self._chosen_by_value
-        for first in range(0, len(positions), _CHUNK_RECORDS):
-            part, part_sizes = positions[first : first + _CHUNK_RECORDS], sizes[first : first + _CHUNK_RECORDS]
-            starts, ends = _bounds(content, part, part_sizes)
-            for number in choose(segment, starts, ends):
+        first, count = 0, self._expected
+        while first < len(positions):
+            part, part_sizes = positions[first : first + count], sizes[first : first + count]
+            for number, is_usual in self._chosen(segment, *_bounds(segment, part, part_sizes)):
                 at = int(part[number])
-                if starts[number] or self(segment[at : at + int(part_sizes[number])]):
+                if is_usual or self(segment[at : at + int(part_sizes[number])]):
                     numbers.append(first + number)
                     if len(numbers) == limit:
+                        self._expect(numbers[-1])
                         return numbers
+            first += count
+            count = _CHUNK_RECORDS
+        self._expect(len(positions))
         return numbers
 
-    def _chosen(self, segment: memoryview, starts: list[int], ends: list[int]) -> Iterator[int]:
-        """Those with wanted properties, and those whose properties have no known place (start 0)."""
-        matches = self._matches
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            if not start or matches(bytes(segment[start:end])):
-                yield number
+    def _expect(self, count: int) -> None:
+        """Look at so many and some more at once next time: most of what arrays cost is one for all of them."""
+        if self._by_value is not None:
+            self._expected = min(max(_CHUNK_RECORDS, count + count // 8), _MOST_CHUNK_RECORDS)
 
-    def _chosen_by_value(self, segment: memoryview, starts: list[int], ends: list[int]) -> Iterator[int]:
-        """The same, with a search in the mapping itself in place of a copy of each record's properties."""
-        content, by_value = segment.obj, self._by_value
-        if by_value is None or not isinstance(content, mmap | bytearray) or len(content) != len(segment):
-            yield from self._chosen(segment, starts, ends)
-            return
-        matches, known, name, width = self._matches, by_value.known.get, by_value.name, len(by_value.name)
-        find, find_last = content.find, content.rfind
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            if start:
-                at = find_last(name, start, end)
-                if at < 0:
-                    verdict = known(None)
-                elif at > start and content[at - 1] == _SEPARATOR:
-                    at += width
-                    stop = find(b"\x02", at, end)
-                    verdict = known(bytes(content[at : end if stop < 0 else stop]))
-                else:
-                    # At the very beginning, or a part of something else.
-                    verdict = None
-                if verdict is None:
-                    verdict = matches(bytes(content[start:end]))
-                if not verdict:
-                    continue
-            yield number
+    def _chosen(self, segment: memoryview, starts: Integers, ends: Integers) -> Iterator[tuple[int, bool]]:
+        """Those with wanted properties, True, and those whose properties have no known place (start 0), False."""
+        matches = self._matches
+        if self._by_value is None:
+            numbers: Iterable[int] = range(starts.size)
+            is_wanted: Sequence[bool] = [False] * starts.size
+        else:
+            verdicts, is_known = self._verdicts(self._by_value, segment, starts, ends)
+            numbers = np.flatnonzero(verdicts | ~is_known).tolist()
+            is_wanted = verdicts.tolist()
+        for number in numbers:
+            if is_wanted[number]:
+                yield number, True
+            else:
+                start = int(starts[number])
+                if not start or matches(bytes(segment[start : ends[number]])):
+                    yield number, start > 0
+
+    def _verdicts(
+        self, by_value: ValueVerdicts, segment: memoryview, starts: Integers, ends: Integers
+    ) -> tuple[Flags, Flags]:
+        """For each record whether it is wanted, and whether that is known: else it must be asked alone."""
+        keys = by_value.scan.keys(segment, starts, ends)
+        if not starts.all():
+            keys[starts == 0] = ALONE
+        verdicts, is_known = by_value.verdicts.of(keys)
+        if not is_known.all():
+            unknown = np.flatnonzero(~is_known)
+            new, firsts = np.unique(keys[unknown], return_index=True)
+            of_new = np.array(
+                [self._matches(bytes(segment[starts[one] : ends[one]])) for one in unknown[firsts].tolist()], np.bool_
+            )
+            by_value.verdicts.learn(new, of_new)
+            verdicts[unknown] = of_new[np.searchsorted(new, keys[unknown])]
+        return verdicts, keys != ALONE
 
     def __call__(self, record: memoryview) -> bool:
         """Whether a whole record is wanted.
@@ -125,27 +146,31 @@ class RecordFilter:
 
 
 def _bounds(
-    content: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
-) -> tuple[list[int], list[int]]:
-    """Where the properties of usual records begin and end in `content`; 0 where a look at the record itself is needed.
+    segment: memoryview, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+) -> tuple[Integers, Integers]:
+    """Where the properties of usual records begin and end in `segment`; 0 where a look at the record itself is needed.
 
     Usual is a record of the first version with two IPv4 hosts, whose lengths are within its size.
     """
-    last = len(content) - 2
-    fits = positions + sizes <= len(content)
-    head = content[np.minimum(positions[:, None] + _HEAD_BYTES, last)].view(">i4")
-    usual = fits & (head[:, 0] == MAGIC_V1) & (head[:, 1] & _HOSTS_V6 == 0) & (head[:, 2] >= 0)
-    at = positions + FIXED_IPV4.size + np.where(usual, head[:, 2], 0)
-    at = np.minimum(at, last)
-    at += 1 + content[at].astype(np.int64)
-    at = np.minimum(at, last)
-    lengths = content[at[:, None] + _SHORT_BYTES].view(">i2")[:, 0].astype(np.int64)
+    last = len(segment) - 2
+    octets = np.frombuffer(segment, np.uint8)
+    places: npt.NDArray[np.void] = np.ndarray(
+        (len(segment) - _HEAD.itemsize + 1,), f"V{_HEAD.itemsize}", segment, 0, (1,)
+    )
+    heads = places[np.minimum(positions, places.size - 1)].view(_HEAD)
+    body_bytes = heads["body_bytes"].astype(np.int64)
+    usual = (heads["magic"] == MAGIC_V1) & (heads["sys_flag"] & _HOSTS_V6 == 0) & (body_bytes >= 0)
+    if not usual.all():
+        body_bytes[~usual] = 0
+    at = np.minimum(positions + body_bytes + FIXED_IPV4.size, last)
+    at = np.minimum(at + octets[at] + 1, last)
+    lengths = np.ndarray((last + 1,), ">i2", segment, 0, (1,))[at].astype(np.int64)
     starts = at + 2
     ends = starts + lengths
     usual &= (lengths >= 0) & (ends <= positions + sizes)
-    starts[~usual] = 0
-    result: tuple[list[int], list[int]] = starts.tolist(), ends.tolist()
-    return result
+    if not usual.all():
+        starts[~usual] = ends[~usual] = 0
+    return starts, ends
 
 
 def properties_of(record: memoryview) -> bytes | None:

@@ -55,7 +55,7 @@ def _first_tags(batch: RecordBatch, limits: Integers) -> tuple[Integers, Integer
     properties_bytes = limits - properties_at
     width = max(1, min(int(properties_bytes.max()), _WINDOW_BYTES, len(data)))
     words = words_at(data)
-    records, columns = _candidates(data, properties_at, width)
+    records, columns = candidates(data, properties_at, width, _NAME[0])
     names = properties_at[records] + columns
     is_name = (words[np.minimum(names, words.size - 1)] & _NAME_MASK) == _NAME_WORD
     is_name &= columns + len(_NAME) <= properties_bytes[records]
@@ -70,8 +70,8 @@ def _first_tags(batch: RecordBatch, limits: Integers) -> tuple[Integers, Integer
     return records, names + len(_NAME), is_alone
 
 
-def _candidates(data: memoryview, properties_at: Integers, width: int) -> tuple[Integers, Integers]:
-    """Records and columns where a property that has the name's first letter begins, in order.
+def candidates(data: memoryview, properties_at: Integers, width: int, letter: int) -> tuple[Integers, Integers]:
+    """Records and columns where a property whose name begins with the byte `letter` begins, in order.
 
     A column counts from the first byte of the record's properties and is less than `width`.
     """
@@ -81,7 +81,7 @@ def _candidates(data: memoryview, properties_at: Integers, width: int) -> tuple[
     found = []
     for at in range(0, properties_at.size, rows):
         octets = windows[np.minimum(properties_at[at : at + rows], last)].view(np.uint8)
-        begins = octets == _NAME[0]
+        begins = octets == letter
         is_first_column = begins[::width].copy()
         begins[1:] &= octets[:-1] == _SEPARATOR
         begins[::width] = is_first_column
@@ -98,7 +98,7 @@ def _lengths(data: memoryview, starts: Integers, limits: Integers) -> Integers:
     # Most tags end in their first word: only the others are looked at again.
     open_ended = np.arange(starts.size)
     for at in range(0, _MAX_TAG_BYTES, WORD_BYTES):
-        found = _first_separator(words[np.minimum(starts[open_ended] + at, words.size - 1)])
+        found = first_separator(words[np.minimum(starts[open_ended] + at, words.size - 1)])
         is_found = found < WORD_BYTES
         ended = open_ended[is_found]
         lengths[ended] = np.minimum(at + found[is_found], rest[ended])
@@ -108,7 +108,7 @@ def _lengths(data: memoryview, starts: Integers, limits: Integers) -> Integers:
     return lengths
 
 
-def _first_separator(words: npt.NDArray[np.uint64]) -> Integers:
+def first_separator(words: npt.NDArray[np.uint64]) -> Integers:
     """Index of the first byte that is a separator; 8 if there is none."""
     differences = words ^ _SEPARATORS
     zeros = (differences - _ONES) & ~differences & _TOPS

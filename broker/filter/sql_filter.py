@@ -4,7 +4,7 @@ Source: RocketMQ 5.3.3, `SqlFilter`, `SelectorParser.parse`.
 """
 
 from functools import lru_cache
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from broker.filter.expression import names_in
 from broker.filter.java_numbers import NotComparable
@@ -27,7 +27,7 @@ Values: TypeAlias = tuple[bytes | None, ...] | bytes | None
 class SqlFilter:
     """The compiled `expression`.  Raises InvalidExpression for one that is no filter or too large."""
 
-    __slots__ = ("_names", "_truth", "_verdicts", "expression", "operations")
+    __slots__ = ("_names", "_record_filter", "_truth", "_verdicts", "expression", "operations")
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
@@ -36,13 +36,13 @@ class SqlFilter:
         self._names = [name.encode() + b"\x01" for name in sorted(names_in(parsed))]
         # Values of the properties that the expression names -> whether such a message is wanted.
         self._verdicts: dict[Values, bool] = {}
+        names = self._names
+        by_value = ValueVerdicts(names[0]) if len(names) == 1 else None
+        self._record_filter = RecordFilter(self.matches, self.operations, by_value)
 
     def record_filter(self) -> RecordFilter:
         """This filter as the store asks it."""
-        names = self._names
-        # Of a single property the keys are its values.
-        known = cast(dict[bytes | None, bool], self._verdicts)
-        return RecordFilter(self.matches, self.operations, ValueVerdicts(names[0], known) if len(names) == 1 else None)
+        return self._record_filter
 
     def evaluate(self, properties: bytes) -> bool | None:
         """True, false or null for a message with these encoded properties.  Raises NotComparable."""

@@ -92,17 +92,15 @@ class Decided:
 
     def __init__(self, *values: bytes | None) -> None:
         self._wanted = values
-        self.known: dict[bytes | None, bool] = {}
+        self._by_value = ValueVerdicts(b"a\x01")
         self.looks = 0
 
     def matches(self, properties: bytes) -> bool:
         self.looks += 1
-        value = find_last(properties, b"a\x01")
-        verdict = self.known[value] = value in self._wanted
-        return verdict
+        return find_last(properties, b"a\x01") in self._wanted
 
     def filter(self) -> RecordFilter:
-        return RecordFilter(self.matches, 1, ValueVerdicts(b"a\x01", self.known))
+        return RecordFilter(self.matches, 1, self._by_value)
 
 
 VALUES = (
