@@ -13,11 +13,11 @@ from broker.long_polling import PullFilter
 from broker.pop.held_pops import HeldPops, HoldResult
 from broker.pop.pop_checks import PopChecks, refusal
 from broker.pop.pop_filters import PopFilters
-from broker.pop.pop_offsets import PopOffsets
+from broker.pop.pop_offsets import FROM_FIRST, PopOffsets
 from broker.pop.popped import Popped
 from broker.pop.queue_pop import QueuePop
 from broker.pop.records import ORDER_REVIVE_QUEUE
-from broker.pop.retry_topics import retry_topic
+from broker.pop.retry_topics import retry_topic, retry_topic_v2
 from broker.pop.revive_log import ReviveLog
 from remoting.bodies.topic import TopicConfig
 from remoting.codes import ResponseCode
@@ -122,11 +122,22 @@ class PopProcessor:
         """From one retry topic: an answer's texts do not tell two of them apart."""
         broker, header = self._config.broker, popped.request.header
         is_v2 = broker.enable_retry_topic_v2
-        if is_v2 and broker.retrieve_message_from_pop_retry_topic_v1 and draw % 2 == 0:
-            is_v2 = False
+        if draw % 2 == 0:
+            if is_v2 and broker.retrieve_message_from_pop_retry_topic_v1:
+                is_v2 = False
+            elif not is_v2:
+                is_v2 = self._has_left(retry_topic_v2(header.topic, header.consumer_group), header.consumer_group)
         config = self._topics.get(retry_topic(header.topic, header.consumer_group, is_v2))
         if config is not None:
             self._take_all(popped, config, draw, matches, is_retry=True)
+
+    def _has_left(self, topic: str, group: str) -> bool:
+        """Whether enableRetryTopicV2 was on and messages are left; RocketMQ leaves them where they are."""
+        config = self._topics.get(topic)
+        return config is not None and any(
+            self._store.max_offset(topic, queue_id) > self._offsets.current(topic, group, queue_id, FROM_FIRST)
+            for queue_id in range(config.read_queue_nums)
+        )
 
     def _take_all(
         self, popped: Popped, config: TopicConfig, draw: int, matches: PullFilter | None, *, is_retry: bool

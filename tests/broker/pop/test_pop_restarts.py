@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from remoting.bodies.topic import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.admin import DeleteTopicRequestHeader
 from remoting.message_properties import parse
 from store.message_store import MessageStore
+from store.record import PendingMessage
 from tests.broker.pop.rig import ack, popped, written
 from tests.broker.rig import GROUP, TOPIC, running_broker, until
 
@@ -72,3 +74,17 @@ async def test_a_topic_that_is_made_again_is_popped_from_its_begin(tmp_path: Pat
         await ack(client, last)
         found = await popped(client, order=is_ordered, queue_id=0)
         assert [message.body for message in found] == [b"new0", b"new1", b"new2", b"new3"]
+
+
+async def test_what_came_again_under_the_other_kind_of_name_is_not_left_behind(tmp_path: Path) -> None:
+    retry = f"%RETRY%{GROUP}+{TOPIC}"
+    async with running_broker(tmp_path, enable_retry_topic_v2=True) as (broker, client):
+        await client.send(b"first")
+        (message,) = await popped(client)
+        broker.topics.update([TopicConfig(retry, read_queue_nums=1, write_queue_nums=1)])
+        broker.store.append([PendingMessage(retry, 0, b"again", b"", 0, 0, 0, 0, broker.store.store_host)])
+    async with running_broker(tmp_path, enable_retry_topic_v2=False) as (broker, client):
+        broker.pop.pops._random_below = lambda below: 0
+        (message,) = await popped(client)
+        assert (message.body, message.handle.retry) == (b"again", "2")
+        assert (await ack(client, message)).code == ResponseCode.SUCCESS
