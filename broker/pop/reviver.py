@@ -77,9 +77,10 @@ class Reviver:
         self._figures = figures
         self._codes = TagsCodes(core.config.store.message_delay_level)
         self._on_revived = on_revived
+        self._new_topics: dict[str, str] = {}  # retry topic -> its group
 
     def due(self, held: Held) -> list[Due]:
-        """What is to be written for a checkpoint.  Raises `StoreError` if a topic that it needs cannot be made."""
+        """What is to be written for a checkpoint."""
         checkpoint = held.checkpoint
         if checkpoint is None:
             return []
@@ -127,14 +128,22 @@ class Reviver:
         return "not in the log" if view is None else decode(view)
 
     def _retry_topic(self, checkpoint: PopCheckPoint) -> str:
-        """The name of the retry topic, which is made if it is new."""
-        core = self._core
-        topic = topic_of(checkpoint, core.config.broker.enable_retry_topic_v2)
-        if topic not in core.topics:
-            core.topics.update([TopicConfig(topic, read_queue_nums=1, write_queue_nums=1)])
-            if core.offsets.query(checkpoint.c, topic, 0) < 0:
-                core.offsets.commit(checkpoint.c, topic, 0, 0)
+        """The name of the retry topic, which is made before anything is appended if it is new."""
+        topic = topic_of(checkpoint, self._core.config.broker.enable_retry_topic_v2)
+        if topic not in self._core.topics:
+            self._new_topics[topic] = checkpoint.c
         return topic
+
+    def _make_topics(self) -> None:
+        """All at once: each time the file of all topics is written."""
+        core, topics = self._core, self._new_topics
+        if not topics:
+            return
+        core.topics.update([TopicConfig(topic, read_queue_nums=1, write_queue_nums=1) for topic in topics])
+        for topic, group in topics.items():
+            if core.offsets.query(group, topic, 0) < 0:
+                core.offsets.commit(group, topic, 0, 0)
+        topics.clear()
 
     def _later(self, checkpoint: PopCheckPoint, index: int) -> Due | None:
         """A checkpoint of one message for later; None if it was so often enough."""
@@ -152,8 +161,10 @@ class Reviver:
     def append(self, due: Sequence[Due]) -> None:
         """Append all; what the store does not take as it is comes later.
 
-        Raises `StoreError`; the checkpoints then say what is done already.
+        Raises `StoreError`, also if a topic that they need cannot be made; the checkpoints then say what is done
+        already.
         """
+        self._make_topics()
         _BEFORE_APPEND()
         try:
             self._core.store.append([one.message for one in due])
