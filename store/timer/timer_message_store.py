@@ -212,9 +212,8 @@ class TimerMessageStore:
 
     @property
     def checkpoint(self) -> TimerCheckpoint:
-        """What the file holds, or will hold first."""
-        state = self._state
-        return TimerCheckpoint(self._saved or replace(state.progress, log_position=state.log.end), self._version)
+        """What the file holds, or will hold first: never what the disk is not sure of."""
+        return TimerCheckpoint(self._saved or self._state.unflushed.saveable, self._version)
 
     # Figures
 
