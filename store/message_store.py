@@ -28,6 +28,7 @@ from store.disk import Disk, DiskLock, RealDisk
 from store.get_result import Boundary, GetResult, GetStatus
 from store.group_commit import GroupCommit, Notify
 from store.index.index_service import IndexService
+from store.layout import CONSUME_QUEUE_DTYPE
 from store.logic_queue import QueueTypeOf, unknown_type
 from store.master_log import MasterLog
 from store.queue_flush import QueueFlush
@@ -322,16 +323,17 @@ class MessageStore:
 
     def tags_codes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> npt.NDArray[np.int64]:
         """Tags codes of the queue's entries `first_offset` to before `end_offset`, within one ConsumeQueue file."""
+        return self.entries(topic, queue_id, first_offset, end_offset)["tags_code"].astype(np.int64)
+
+    def entries(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> npt.NDArray[np.void]:
+        """Those entries, as an array of `CONSUME_QUEUE_DTYPE`.  No copy."""
         queue = self._table.by_key.get((topic, queue_id))
         if queue is None:
-            return np.empty(0, np.int64)
-        return queue.entries(first_offset, end_offset - first_offset)["tags_code"].astype(np.int64)
+            return np.empty(0, CONSUME_QUEUE_DTYPE)
+        return queue.entries(first_offset, end_offset - first_offset)
 
     def has_wanted(self, topic: str, queue_id: int, first_offset: int, end_offset: int, wants: RecordFilter) -> bool:
-        """Whether one of the queue's messages `first_offset` to before `end_offset` is wanted.
-
-        True for more messages than one read may look at.
-        """
+        """Whether one of these messages is wanted, or they are more than one read may look at."""
         queue = self._table.by_key.get((topic, queue_id))
         return queue is not None and self._reader.has_wanted(queue, first_offset, end_offset, wants)
 

@@ -28,8 +28,10 @@ _SLOTS_WRITTEN: Final = failpoint("timer_enqueue.slots_written")
 class _Entries:
     """Units of one batch, and what they make of their slots."""
 
-    def __init__(self, batch: UnitBatch) -> None:
+    def __init__(self, batch: UnitBatch, now_slot: int, window_ms: int) -> None:
         self.batch = batch
+        self.now_slot = now_slot
+        self.window_ms = window_ms  # how far ahead a message is put into the wheel at the most
         # time -> first, last, messages
         self.slots: dict[int, tuple[int, int, int]] = {}
         # By real topic.
@@ -64,14 +66,12 @@ class TimerEnqueue:
         if not state.wheel.is_open:
             state.wheel.create()
             state.advance(replace(state.progress, read_ms=now_slot) if not state.progress.read_ms else state.progress)
-        entries = _Entries(state.log.begin())
+        entries = _Entries(state.log.begin(), now_slot, state.roll_window_ms)
         late: list[tuple[PendingMessage, str]] = []
         reached = start
-        while reached < min(end, start + most):
-            entry = store.entry(TIMER_TOPIC, 0, reached)
-            if entry is None:
-                break
-            if not self._enter(reached, entry[0], entry[1], now_slot, entries, late):
+        places = store.entries(TIMER_TOPIC, 0, start, min(end, start + most))
+        for physical_offset, size_bytes, _ in places.tolist():
+            if not self._enter(reached, physical_offset, size_bytes, entries, late):
                 break
             reached += 1
         self._write(entries)
@@ -95,7 +95,6 @@ class TimerEnqueue:
         offset: int,
         physical_offset: int,
         size_bytes: int,
-        now_slot: int,
         entries: _Entries,
         late: list[tuple[PendingMessage, str]],
     ) -> bool:
@@ -115,11 +114,11 @@ class TimerEnqueue:
         # Not by its slot: `read_ms` may lie within one if the slots were narrower then.
         if message.due_ms < state.progress.read_ms and offset < state.progress.rebuild_until:
             return True  # delivered before the wheel was made anew
-        if slot_ms < now_slot:
+        if slot_ms < entries.now_slot:
             return bool(not entries.slots and self._is_late(message, late))
         if late:
             return False
-        self._add(message, physical_offset, size_bytes, now_slot, entries)
+        self._add(message, physical_offset, size_bytes, entries)
         return True
 
     def _is_late(self, message: TimedMessage, late: list[tuple[PendingMessage, str]]) -> bool:
@@ -133,11 +132,9 @@ class TimerEnqueue:
                 late.append((real, message.real_topic))
         return True
 
-    def _add(
-        self, message: TimedMessage, physical_offset: int, size_bytes: int, now_slot: int, entries: _Entries
-    ) -> None:
-        state = self._state
-        due_ms, magic = self._roll(message.due_ms, now_slot)
+    def _add(self, message: TimedMessage, physical_offset: int, size_bytes: int, entries: _Entries) -> None:
+        state, now_slot = self._state, entries.now_slot
+        due_ms, magic = self._roll(message.due_ms, entries)
         slot_ms = due_ms // state.slot_ms * state.slot_ms
         if slot_ms not in entries.slots and self._is_taken(slot_ms):
             slot_ms = due_ms = self._free_slot(slot_ms, now_slot)
@@ -154,17 +151,17 @@ class TimerEnqueue:
         entries.slots[slot_ms] = (position if held[0] == -1 else held[0], position, held[2] + weight)
         entries.counts[message.real_topic] = entries.counts.get(message.real_topic, 0) + weight
 
-    def _roll(self, due_ms: int, now_slot: int) -> tuple[int, int]:
+    def _roll(self, due_ms: int, entries: _Entries) -> tuple[int, int]:
         """When the message leaves the wheel, and its magic number: too far ahead, it is put in again on its way."""
-        state = self._state
-        window_ms = state.roll_window_ms
-        slots = window_ms // state.slot_ms
+        now_slot, window_ms = entries.now_slot, entries.window_ms
         beyond_ms = due_ms - now_slot - window_ms
         if beyond_ms < 0:
             return due_ms, DEFAULT
-        if beyond_ms < slots // 3 * state.slot_ms:
+        slot_ms = self._state.slot_ms
+        slots = window_ms // slot_ms
+        if beyond_ms < slots // 3 * slot_ms:
             # Else the next step would be a very short one.
-            return now_slot + slots // 2 * state.slot_ms, DEFAULT | ROLL
+            return now_slot + slots // 2 * slot_ms, DEFAULT | ROLL
         return now_slot + window_ms, DEFAULT | ROLL
 
     def _is_taken(self, slot_ms: int) -> bool:
