@@ -42,23 +42,27 @@ class EventLoopThread:
 
     def release(self) -> None:
         """One user less; after the last one the thread has ended when this returns."""
+        ending = None
         with self._lock:
             self._users -= 1
             if not self._users:
-                self._stop()
+                ending = self._stop()
+        # Not under the lock: a handler that the thread waits for may open a client meanwhile, in a new thread.
+        if ending is not None and ending is not threading.current_thread():
+            ending.join()
 
     def _start(self) -> None:
         loop = self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=_run, args=(loop,), name=_NAME, daemon=True)
         self._thread.start()
 
-    def _stop(self) -> None:
+    def _stop(self) -> threading.Thread | None:
+        """Ask the loop to end; the thread to wait for."""
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
-        if loop is not None and thread is not None:
+        if loop is not None:
             loop.call_soon_threadsafe(loop.stop)
-            if thread is not threading.current_thread():
-                thread.join()
+        return thread
 
     def submit(self, work: Coroutine[object, object, T]) -> "Future[T]":
         """Begin `work`.  Raises ClientError outside `acquire` and `release`."""

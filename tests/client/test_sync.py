@@ -1,5 +1,6 @@
 """The blocking client: threads, errors, interrupts, and nothing left behind."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from sprocket import (
     TransactionState,
     sync,
 )
-from sprocket.client.event_loop_thread import shared_loop
+from sprocket.client.event_loop_thread import EventLoopThread, shared_loop
 from sprocket.testing import Broker
 
 
@@ -194,3 +195,30 @@ def test_forked_process_opens_a_client_of_its_own(shared_broker: Broker, topic: 
         while len(bodies) < 3:
             bodies |= {message.body for message in consumer.receive(8, wait_s=5)}
     assert bodies == {b"parent", b"child", b"parent again"}
+
+
+def test_a_handler_may_begin_a_client_while_the_last_one_ends() -> None:
+    shared = EventLoopThread()
+    shared.acquire()
+    is_working, may_go_on = threading.Event(), threading.Event()
+
+    def handler() -> None:
+        is_working.set()
+        may_go_on.wait(10)
+        shared.acquire()
+
+    async def begin() -> None:
+        asyncio.get_running_loop().run_in_executor(None, handler)
+
+    shared.call(begin())
+    is_working.wait(10)
+    ending = threading.Thread(target=shared.release)
+    ending.start()
+    while shared.is_running:
+        threading.Event().wait(0.001)
+    may_go_on.set()
+    ending.join(10)
+    assert not ending.is_alive()
+    assert shared.is_running, "the handler's own"
+    shared.release()
+    assert not shared.is_running
