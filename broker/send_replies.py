@@ -31,14 +31,17 @@ class SendReplies:
         self._store_host = store_host
         self.constants = {MSG_REGION: region_id, TRACE_ON: "true" if trace_on else "false"}
         self._host_hex = store_host.hex().upper()
-        self._templates: dict[int, ResponseTemplate] = {}
+        # By code and whether the answer has a recall handle.
+        self._templates: dict[tuple[int, bool], ResponseTemplate] = {}
         self.success = self._template(ResponseCode.SUCCESS)
 
-    def _template(self, code: int) -> ResponseTemplate:
-        template = self._templates.get(code)
+    def _template(self, code: int, *, has_handle: bool = False) -> ResponseTemplate:
+        template = self._templates.get((code, has_handle))
         if template is None:
             formats = {"msgId": f"{self._host_hex}%016X", "queueId": "%d", "queueOffset": "%d", "transactionId": "%b"}
-            template = self._templates[code] = ResponseTemplate(code, formats, self.constants)
+            if has_handle:
+                formats["recallHandle"] = "%b"
+            template = self._templates[code, has_handle] = ResponseTemplate(code, formats, self.constants)
         return template
 
     def frames(self, sent: list[Sent], appended: list[Appended], code: int = _SUCCESS) -> bytes:
@@ -52,6 +55,11 @@ class SendReplies:
             if not unique_key.isalnum():
                 # Somebody else's idea of a key: it may need escaping, or end before 32 digits.
                 unique_key, _, handle = unique_key.partition(HANDLE_MARK)
+                if handle and unique_key.isalnum():
+                    values = (physical_offset, queue_id, queue_offset, unique_key, handle)
+                    with_handle = self._template(code, has_handle=True)
+                    pieces.append(with_handle.frame(request.serialization, request.opaque, values))
+                    continue
                 key = unique_key.partition(b"\x02")[0].decode()
                 ids = [physical_offset]
                 pieces += self._slow(request, code, queue_id, key, queue_offset, ids, handle=handle.decode())
@@ -60,8 +68,8 @@ class SendReplies:
                 size = len(header)
                 pieces += (prefixes[size] if size < len(prefixes) else frame_prefix(JSON, size, 0), header)
             else:
-                values = (physical_offset, queue_id, queue_offset, unique_key)
-                pieces.append(template.frame(request.serialization, request.opaque, values))
+                short = (physical_offset, queue_id, queue_offset, unique_key)
+                pieces.append(template.frame(request.serialization, request.opaque, short))
         return b"".join(pieces)
 
     def batch_frame(

@@ -142,12 +142,20 @@ class TimerIntake:
         self._random_below = random_below
         # How many messages the slot of a time holds; the wheel puts itself here.
         self.count_at: Callable[[int], int] = lambda slot_time: 0
+        self._rules_of = config.store
+        self._rules = TimerRules.of(config)
+
+    def _current_rules(self) -> TimerRules:
+        """The rules, made anew when the configuration changes."""
+        if self._config.store is not self._rules_of:
+            self._rules_of, self._rules = self._config.store, TimerRules.of(self._config)
+        return self._rules
 
     def place(self, topic: str, queue_id: int, properties: dict[str, str]) -> tuple[str, int]:
         """Where a message with `properties` goes that has no delay level; see `timer_message`."""
         if not is_timer_message(topic, properties):
             return topic, queue_id
-        rules = TimerRules.of(self._config)
+        rules = self._current_rules()
         check_enabled(rules)
         try:
             deliver_ms = requested_ms(properties, self._clock.wall_ms())
@@ -158,7 +166,7 @@ class TimerIntake:
     def place_at(self, topic: str, queue_id: int, properties: dict[str, str], deliver_ms: int) -> tuple[str, int]:
         """Where a message of the broker's own goes that is to be delivered at `deliver_ms`; see `timer_message`."""
         properties[names.TIMER_DELIVER_MS] = str(deliver_ms)
-        return self._timed(topic, queue_id, properties, deliver_ms, TimerRules.of(self._config))
+        return self._timed(topic, queue_id, properties, deliver_ms, self._current_rules())
 
     def _timed(
         self, topic: str, queue_id: int, properties: dict[str, str], deliver_ms: int, rules: TimerRules

@@ -15,6 +15,7 @@ from store.checksum import SEAL_BYTES, SEAL_NAME, without_seal
 from store.message_store import MessageStore
 from store.record import (
     FIXED_IPV4_BYTES,
+    FIXED_IPV4_RAW,
     MIN_RECORD_BYTES,
     PendingMessage,
     Record,
@@ -95,11 +96,18 @@ class TimedMessage:
         return self._pending(TIMER_TOPIC, self.record.queue_id, properties, tags_codes.of("", properties, 0))
 
     def _pending(self, topic: str, queue_id: int, properties: bytes, tags_code: int) -> PendingMessage:
-        record = self.record
+        record = self._record
+        if isinstance(record, Record):
+            return PendingMessage(
+                topic, queue_id, record.body, properties, tags_code, record.flag, record.sys_flag,
+                record.born_timestamp, record.born_host, record.reconsume_times,
+            )  # fmt: skip
+        # As usual, or it would be decoded: only what is needed is read.
+        fields = FIXED_IPV4_RAW.unpack_from(record)
+        body = record[FIXED_IPV4_BYTES : FIXED_IPV4_BYTES + fields[14]]
         return PendingMessage(
-            topic, queue_id, record.body, properties, tags_code, record.flag, record.sys_flag,
-            record.born_timestamp, record.born_host, record.reconsume_times,
-        )  # fmt: skip
+            topic, queue_id, body, properties, tags_code, fields[4], fields[7], fields[8], fields[9], fields[12]
+        )
 
 
 def read_timed(store: MessageStore, physical_offset: int, size_bytes: int) -> TimedMessage | str:
