@@ -5,6 +5,7 @@ import uvloop
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import Request, Response
+from remoting.frames import encode_response
 from remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from remoting.server import RemotingServer
 
@@ -28,3 +29,25 @@ def test_serves_and_asks_under_uvloop() -> None:
     # uvloop's transports do not derive from asyncio.Transport, and its writes take other paths for large bodies.
     for size in (0, 5, 300_000):
         assert uvloop.run(_echo_once(b"x" * size)) == b"x" * size
+
+
+async def _answered_in_pieces(pieces: list[bytes]) -> bytes:
+    def answer(request: Request[NoHeader]) -> None:
+        head, *_ = encode_response(Response(body=b"".join(pieces)), request.opaque, request.serialization)
+        request.channel.write(head, *pieces)
+
+    route = Route(RequestCode.HEART_BEAT, NoHeader, answer, Resource.NONE, Action.NONE)
+    server, client = RemotingServer(RouteTable([route]), host="127.0.0.1"), RemotingClient()
+    await server.start()
+    try:
+        response = await client.invoke(f"127.0.0.1:{server.port}", RequestCode.HEART_BEAT)
+    finally:
+        await client.close()
+        await server.stop()
+    return response.body
+
+
+def test_pieces_of_every_size_arrive_in_their_order() -> None:
+    sizes = [300, 40_000, 1, 16_383, 16_384, 70_000, 5, 16_000, 16_000, 16_000, 16_000, 16_000, 0, 200_000, 7, 8]
+    pieces = [bytes([97 + number]) * size for number, size in enumerate(sizes)]
+    assert uvloop.run(_answered_in_pieces(pieces)) == b"".join(pieces)
