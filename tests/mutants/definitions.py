@@ -371,4 +371,21 @@ MUTANTS: Final = (
         "acknowledged messages come again, because the timer brings the acknowledgement a moment later",
         ("tests/broker/pop/test_revive_window.py",),
     ),
+    # Transactions and orderly groups
+    Mutant(
+        "cut commit not looked for",
+        "broker/transaction/recovery.py",
+        "    _find_committed(store, table, found)\n    logger",
+        "    logger",
+        "a transaction that a crash cut is asked about again, and its message comes twice",
+        ("tests/broker/transaction/test_crashes.py",),
+    ),
+    Mutant(
+        "renewal of a lock not counted",
+        "broker/queue_locks.py",
+        "            held[queue] = (client_id, now)\n",
+        "            held[queue] = (client_id, renewed_at if holder == client_id else now)\n",
+        "a queue is given to another member while the first one consumes it",
+        ("tests/broker/test_queue_locks.py",),
+    ),
 )
