@@ -5,6 +5,7 @@ Source: RocketMQ 5.3.3, `MessageFilter.isMatchedByCommitLog`, `MessageDecoder.de
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -84,8 +85,7 @@ class RecordFilter:
         while first < len(positions):
             part, part_sizes = positions[first : first + count], sizes[first : first + count]
             for number, is_usual in self._chosen(segment, *_bounds(segment, part, part_sizes)):
-                at = int(part[number])
-                if is_usual or self(segment[at : at + int(part_sizes[number])]):
+                if is_usual or self(segment[part[number] : part[number] + part_sizes[number]]):
                     numbers.append(first + number)
                     if len(numbers) == limit:
                         self._expect(numbers[-1])
@@ -102,21 +102,19 @@ class RecordFilter:
 
     def _chosen(self, segment: memoryview, starts: Integers, ends: Integers) -> Iterator[tuple[int, bool]]:
         """Those with wanted properties, True, and those whose properties have no known place (start 0), False."""
-        matches = self._matches
-        if self._by_value is None:
-            numbers: Iterable[int] = range(starts.size)
-            is_wanted: Sequence[bool] = [False] * starts.size
-        else:
+        numbers: Iterable[int] = range(starts.size)
+        is_wanted: Sequence[bool] = ()
+        if self._by_value is not None:
             verdicts, is_known = self._verdicts(self._by_value, segment, starts, ends)
-            numbers = np.flatnonzero(verdicts | ~is_known).tolist()
-            is_wanted = verdicts.tolist()
+            if is_known.all():
+                yield from zip(np.flatnonzero(verdicts).tolist(), repeat(True))
+                return
+            numbers, is_wanted = np.flatnonzero(verdicts | ~is_known).tolist(), verdicts.tolist()
+        matches, begins, stops = self._matches, starts.tolist(), ends.tolist()
         for number in numbers:
-            if is_wanted[number]:
-                yield number, True
-            else:
-                start = int(starts[number])
-                if not start or matches(bytes(segment[start : ends[number]])):
-                    yield number, start > 0
+            start = begins[number]
+            if (is_wanted and is_wanted[number]) or not start or matches(bytes(segment[start : stops[number]])):
+                yield number, start > 0
 
     def _verdicts(
         self, by_value: ValueVerdicts, segment: memoryview, starts: Integers, ends: Integers
