@@ -38,6 +38,8 @@ class PopLoad:
     def __init__(self) -> None:
         self.sent: set[str] = set()  # keys whose sends were acknowledged
         self.done: set[str] = set()  # keys whose acknowledgements were answered
+        # Keys whose acknowledgement the broker may have taken: it died before the answer.
+        self._unknown: set[str] = set()
         self._numbers = itertools.count()
 
     def sent_one(self, key: str) -> None:
@@ -55,15 +57,18 @@ class PopLoad:
                     await self._change(client, address, queue_id, handle)
 
     async def undone(self, address: str, limit_s: float) -> set[str]:
-        """Pop and acknowledge whatever comes, and return what has not come within `limit_s`."""
+        """Pop and acknowledge whatever comes, and return what has not come within `limit_s` and should have."""
         client = RemotingClient()
         end = time.monotonic() + limit_s
-        while self.sent - self.done and time.monotonic() < end:
+        while self._missing() and time.monotonic() < end:
             for key, queue_id, handle in await self._pop(client, address, 60_000):
                 await self._ack(client, address, key, queue_id, handle)
             await asyncio.sleep(0.02)
         await client.close()
-        return self.sent - self.done
+        return self._missing()
+
+    def _missing(self) -> set[str]:
+        return self.sent - self.done - self._unknown
 
     async def _pop(self, client: RemotingClient, address: str, invisible_ms: int) -> list[tuple[str, int, PopHandle]]:
         header = PopMessageRequestHeader(
@@ -78,7 +83,9 @@ class PopLoad:
             consumer_group=GROUP, topic=real_topic(TOPIC, GROUP, handle.retry), queue_id=queue_id,
             extra_info=handle.encode(), offset=handle.queue_offset or 0,
         )  # fmt: skip
+        self._unknown.add(key)
         response = await client.invoke(address, RequestCode.ACK_MESSAGE, header, timeout_s=_TIMEOUT_S)
+        self._unknown.discard(key)
         if response.code == ResponseCode.SUCCESS:
             self.done.add(key)
 
