@@ -134,12 +134,23 @@ def disordered_shards(history: History, shard: Callable[[str], int]) -> list[str
     return problems
 
 
-def overlaps(history: History) -> list[str]:
-    """Messages of one queue that two consumers, or two threads of one, had at the same time."""
+def overlaps(history: History, disturbances: Sequence[Disturbance] = (), validity_us: int = 0) -> list[str]:
+    """Messages of one queue that two consumers, or two threads of one, had at the same time.
+
+    Locks are in a broker's memory, as in RocketMQ: for `validity_us` after its restart a member may go on with a queue
+    that another has locked meanwhile.
+    """
+
+    def is_restarted(broker: str, at_us: int) -> bool:
+        return any(
+            each.broker == broker and each.began_us <= at_us <= each.ended_us + validity_us for each in disturbances
+        )
+
     problems = []
     for (broker, queue_id), deliveries in history.by_queue().items():
         for one, other in pairwise(deliveries):
-            if other.began_us < one.ended_us and (one.consumer, one.began_us) != (other.consumer, other.began_us):
+            is_same = (one.consumer, one.began_us) == (other.consumer, other.began_us)
+            if other.began_us < one.ended_us and not is_same and not is_restarted(broker, other.began_us):
                 problems.append(
                     f"{broker} queue {queue_id}: {other.consumer} began {other.key} "
                     f"{one.ended_us - other.began_us} us before {one.consumer} was through with {one.key}"

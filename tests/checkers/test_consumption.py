@@ -77,6 +77,14 @@ def test_both_places_of_an_unsure_send_are_named() -> None:
     assert consumption.displaced(seen, is_stored_once=False) == []
 
 
+def test_locks_do_not_outlive_their_broker() -> None:
+    seen = history("GOT k k-2 218 240 a 0 2 second 0 T")
+    assert consumption.overlaps(seen)
+    assert consumption.overlaps(seen, [Disturbance("stop", 100, 150, "b")], 100)
+    assert consumption.overlaps(seen, [Disturbance("stop", 100, 150, "a")], 50)
+    assert consumption.overlaps(seen, [Disturbance("stop", 100, 150, "a")], 100) == []
+
+
 def test_retries_are_no_doubles() -> None:
     assert consumption.doubles(history("GOT k k-1 300 310 a 0 0 first 1 %RETRY%G")) == {}
 

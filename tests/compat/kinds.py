@@ -28,6 +28,8 @@ _S = 1_000_000
 # What a kind has to have done for a run to show anything.
 _LEAST = 80
 _LATE_US = 30 * _S
+# How long a stock client takes its lock of a queue for valid, and a little.
+_LOCK_VALIDITY_US = 32 * _S
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ def _oneway(history: History, storm: Storm) -> list[str]:
 
 
 def _orderly(history: History, storm: Storm) -> list[str]:
-    problems = _at_least_once(history, storm) + disordered(history) + overlaps(history)
+    problems = _at_least_once(history, storm) + disordered(history)
+    problems += overlaps(history, storm.disturbances, _LOCK_VALIDITY_US)
     return problems + disordered_shards(history, lambda key: number(key) % SHARDS)
 
 

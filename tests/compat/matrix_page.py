@@ -23,7 +23,8 @@ these checks over the whole history:
 - What was acknowledged was given to a consumer, from the broker, queue and offset that the answer named, from no other.
 - Nothing was given that nobody sent, that a filter leaves out, or that was rolled back.
 - A message came twice only after one of these events, and only if its offset could not yet have been kept.
-- Orderly: each queue and each key in its order, none passed over, and never two handlers of a queue at a time.
+- Orderly: each queue and each key in its order, none passed over, and never two handlers of a queue at a time, but for
+  the 32 s after its broker's restart: locks are in memory, as in RocketMQ.
 - Delays: never early; both forms of delay may come twice after the SIGKILL, as the broker then writes them again.
 - Transactions: each committed one is given, no rolled back one is, and each undecided one was asked about.
 - Requests: each has its own reply, or an error; those that no event touched have the reply.

@@ -54,7 +54,8 @@ class Weather:
     # How much longer a part lasts until each kind has shown what the part is for.
     patience_s: float = 60.0
     drain_s: float = 60.0
-    settling_s: float = 8.0
+    # A client that misses a notice divides queues anew after 20 s, on a slow machine later.
+    settling_s: float = 45.0
     # The client's interval of commits and the broker's of 5 s, and some more.
     memory_s: float = 15.0
     calm_after_s: float = 5.0
