@@ -11,10 +11,10 @@ from enum import StrEnum
 
 from broker.local_address import host_name, local_address
 from broker.pop_settings import PopSettings
-from broker.setting_fields import bool_setting as _bool
-from broker.setting_fields import int_setting as _int
-from broker.setting_fields import text_setting as _str
 from sprocket.common.errors import ConfigError
+from sprocket.common.setting_fields import bool_setting as _bool
+from sprocket.common.setting_fields import int_setting as _int
+from sprocket.common.setting_fields import text_setting as _str
 
 _ADDRESS = re.compile(r"(?:[^\s:;\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 

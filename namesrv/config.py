@@ -6,9 +6,7 @@ Source of names and defaults: RocketMQ 5.3.3, `NamesrvConfig`, `NettyServerConfi
 from dataclasses import dataclass, field
 from pathlib import Path
 
-
-def _bool(key: str, default: bool, doc: str, *, mutable: bool = False) -> bool:
-    return field(default=default, metadata={"key": key, "doc": doc, "mutable": mutable})
+from sprocket.common.setting_fields import bool_setting
 
 
 @dataclass(frozen=True)
@@ -47,35 +45,37 @@ class NamesrvConfig:
             "unit": "ms",
         },
     )
-    order_message_enable: bool = _bool(
+    order_message_enable: bool = bool_setting(
         "orderMessageEnable", False, "Routes carry the order configuration of their topic.", mutable=True
     )
-    return_order_topic_config_to_broker: bool = _bool(
+    return_order_topic_config_to_broker: bool = bool_setting(
         "returnOrderTopicConfigToBroker",
         True,
         "The answer to a registration carries the order configuration.",
         mutable=True,
     )
-    delete_topic_with_broker_registration: bool = _bool(
+    delete_topic_with_broker_registration: bool = bool_setting(
         "deleteTopicWithBrokerRegistration",
         False,
         "A topic that a broker's registration no longer names is removed from its routes.",
         mutable=True,
     )
-    support_acting_master: bool = _bool(
+    support_acting_master: bool = bool_setting(
         "supportActingMaster", False, "A slave may stand in for a lost master in routes.", mutable=True
     )
-    enable_all_topic_list: bool = _bool("enableAllTopicList", True, "Answer requests for all topics.", mutable=True)
-    enable_topic_list: bool = _bool(
+    enable_all_topic_list: bool = bool_setting(
+        "enableAllTopicList", True, "Answer requests for all topics.", mutable=True
+    )
+    enable_topic_list: bool = bool_setting(
         "enableTopicList", True, "Answer requests for the topics of a cluster, of the system or of units.", mutable=True
     )
-    notify_min_broker_id_changed: bool = _bool(
+    notify_min_broker_id_changed: bool = bool_setting(
         "notifyMinBrokerIdChanged",
         False,
         "Brokers of a group are told when the smallest broker id of the group changes.",
         mutable=True,
     )
-    need_wait_for_service: bool = _bool(
+    need_wait_for_service: bool = bool_setting(
         "needWaitForService",
         False,
         "Routes are refused for a while after the start, until brokers have registered.",

@@ -11,6 +11,7 @@ from typing import Final
 
 from sprocket.common.errors import ConfigError
 from sprocket.common.limits import MAX_MESSAGE_BYTES
+from sprocket.common.setting_fields import bool_setting, int_setting
 from store.ha_config import HaConfig
 from store.layout import (
     BATCH_CONSUME_QUEUE_UNIT_BYTES,
@@ -38,26 +39,9 @@ class FlushDiskType(StrEnum):
     SYNC_FLUSH = "SYNC_FLUSH"
 
 
-def _int(
-    key: str,
-    default: int,
-    doc: str,
-    minimum: int,
-    unit: str = "",
-    maximum: int | None = None,
-    mutable: bool = False,
-) -> int:
-    metadata = {"key": key, "doc": doc, "minimum": minimum, "maximum": maximum, "unit": unit, "mutable": mutable}
-    return field(default=default, metadata=metadata)
-
-
 def _live(key: str, default: int, doc: str, minimum: int, unit: str = "", maximum: int | None = None) -> int:
     """An integer that may change while the broker runs."""
-    return _int(key, default, doc, minimum, unit, maximum, mutable=True)
-
-
-def _bool(key: str, default: bool, doc: str, *, mutable: bool = False) -> bool:
-    return field(default=default, metadata={"key": key, "doc": doc, "mutable": mutable})
+    return int_setting(key, default, doc, minimum, unit, maximum, mutable=True)
 
 
 @dataclass(frozen=True)
@@ -75,10 +59,10 @@ class StoreConfig(TimerConfig, HaConfig):
             "doc": "Directory of the CommitLog; storePathRootDir/commitlog if unset.",
         },
     )
-    mapped_file_size_commit_log: int = _int(
+    mapped_file_size_commit_log: int = int_setting(
         "mappedFileSizeCommitLog", COMMIT_LOG_FILE_BYTES, "Size of one CommitLog file.", 4096, "bytes", (1 << 31) - 1
     )
-    mapped_file_size_consume_queue: int = _int(
+    mapped_file_size_consume_queue: int = int_setting(
         "mappedFileSizeConsumeQueue",
         CONSUME_QUEUE_ENTRIES_PER_FILE * CONSUME_QUEUE_UNIT_BYTES,
         "Size of one ConsumeQueue file; rounded up to whole entries of 20 bytes.",
@@ -86,7 +70,7 @@ class StoreConfig(TimerConfig, HaConfig):
         "bytes",
         (1 << 31) - 1,
     )
-    mapped_file_size_batch_consume_queue: int = _int(
+    mapped_file_size_batch_consume_queue: int = int_setting(
         "mapperFileSizeBatchConsumeQueue",
         BATCH_CONSUME_QUEUE_UNITS_PER_FILE * BATCH_CONSUME_QUEUE_UNIT_BYTES,
         "Size of one file of a Batch ConsumeQueue; rounded up to whole units of 46 bytes.",
@@ -102,65 +86,65 @@ class StoreConfig(TimerConfig, HaConfig):
             "allowed": tuple(FlushDiskType),
         },
     )
-    warm_mapped_file_enable: bool = _bool(
+    warm_mapped_file_enable: bool = bool_setting(
         "warmMapedFileEnable",
         False,
         "Write the next CommitLog file full of zeros first: shorter syncs, twice the bytes.",
     )
-    flush_least_pages_when_warm_mapped_file: int = _int(
+    flush_least_pages_when_warm_mapped_file: int = int_setting(
         "flushLeastPagesWhenWarmMapedFile", 4096, "Warming syncs the file each time after so many pages.", 1, "pages"
     )
-    flush_interval_commit_log: int = _int(
+    flush_interval_commit_log: int = int_setting(
         "flushIntervalCommitLog", 500, "ASYNC_FLUSH: how often the CommitLog may be flushed.", 1, "ms"
     )
-    flush_commit_log_least_pages: int = _int(
+    flush_commit_log_least_pages: int = int_setting(
         "flushCommitLogLeastPages", 4, "ASYNC_FLUSH: flush only if so many pages of 4 KiB are unflushed.", 0, "pages"
     )
-    flush_commit_log_thorough_interval: int = _int(
+    flush_commit_log_thorough_interval: int = int_setting(
         "flushCommitLogThoroughInterval", 10_000, "ASYNC_FLUSH: flush whatever there is this often.", 1, "ms"
     )
-    flush_interval_consume_queue: int = _int(
+    flush_interval_consume_queue: int = int_setting(
         "flushIntervalConsumeQueue", 1_000, "How often ConsumeQueues may be flushed.", 1, "ms"
     )
-    flush_consume_queue_least_pages: int = _int(
+    flush_consume_queue_least_pages: int = int_setting(
         "flushConsumeQueueLeastPages", 2, "Flush a ConsumeQueue only if so many pages of it are unflushed.", 0, "pages"
     )
-    flush_consume_queue_thorough_interval: int = _int(
+    flush_consume_queue_thorough_interval: int = int_setting(
         "flushConsumeQueueThoroughInterval",
         60_000,
         "Flush every ConsumeQueue and write the checkpoint this often.",
         1,
         "ms",
     )
-    max_message_size: int = _int("maxMessageSize", MAX_MESSAGE_BYTES, "Largest body of a message.", 1, "bytes")
-    sync_flush_timeout: int = _int(
+    max_message_size: int = int_setting("maxMessageSize", MAX_MESSAGE_BYTES, "Largest body of a message.", 1, "bytes")
+    sync_flush_timeout: int = int_setting(
         "syncFlushTimeout", 5_000, "SYNC_FLUSH: a send that waits longer is answered FLUSH_DISK_TIMEOUT.", 1, "ms"
     )
-    check_crc_on_recover: bool = _bool(
+    check_crc_on_recover: bool = bool_setting(
         "checkCRCOnRecover", True, "Recovery checks each body against its CRC before it trusts a record."
     )
-    enabled_append_prop_crc: bool = _bool(
+    enabled_append_prop_crc: bool = bool_setting(
         "enabledAppendPropCRC", True, "Each record ends with the property __CRC32#, a CRC of all that comes before it."
     )
-    force_verify_prop_crc: bool = _bool(
+    force_verify_prop_crc: bool = bool_setting(
         "forceVerifyPropCRC", False, "A record without the property __CRC32# counts as damaged when its CRC is checked."
     )
-    max_filter_message_size: int = _int(
+    max_filter_message_size: int = int_setting(
         "maxFilterMessageSize", 16_000, "Bytes of ConsumeQueue that one pull may look through.", 20, "bytes"
     )
-    max_transfer_bytes_on_message_in_memory: int = _int(
+    max_transfer_bytes_on_message_in_memory: int = int_setting(
         "maxTransferBytesOnMessageInMemory", 256 * 1024, "Bytes of one pull near the log's end.", 1, "bytes"
     )
-    max_transfer_count_on_message_in_memory: int = _int(
+    max_transfer_count_on_message_in_memory: int = int_setting(
         "maxTransferCountOnMessageInMemory", 32, "Messages of one pull near the log's end.", 1
     )
-    max_transfer_bytes_on_message_in_disk: int = _int(
+    max_transfer_bytes_on_message_in_disk: int = int_setting(
         "maxTransferBytesOnMessageInDisk", 64 * 1024, "Bytes of one pull far behind the log's end.", 1, "bytes"
     )
-    max_transfer_count_on_message_in_disk: int = _int(
+    max_transfer_count_on_message_in_disk: int = int_setting(
         "maxTransferCountOnMessageInDisk", 8, "Messages of one pull far behind the log's end.", 1
     )
-    access_message_in_memory_max_ratio: int = _int(
+    access_message_in_memory_max_ratio: int = int_setting(
         "accessMessageInMemoryMaxRatio",
         40,
         "Share of physical memory within which the log's end counts as in memory.",
@@ -168,20 +152,20 @@ class StoreConfig(TimerConfig, HaConfig):
         "percent",
         100,
     )
-    message_index_enable: bool = _bool(
+    message_index_enable: bool = bool_setting(
         "messageIndexEnable", True, "Index messages by key and unique key; else queries find only what was before."
     )
-    message_index_safe: bool = _bool(
+    message_index_safe: bool = bool_setting(
         "messageIndexSafe", False, "The start waits until the index holds the whole log; else it follows while serving."
     )
-    max_hash_slot_num: int = _int(
+    max_hash_slot_num: int = int_setting(
         "maxHashSlotNum", INDEX_SLOTS_PER_FILE, "Hash slots of one index file; changing it makes the index anew.", 1
     )
-    max_index_num: int = _int(
+    max_index_num: int = int_setting(
         "maxIndexNum", INDEX_UNITS_PER_FILE, "Entries of one index file and 1; changing it makes the index anew.", 2
     )
-    max_msgs_num_batch: int = _int("maxMsgsNumBatch", 64, "Most messages that one query by key finds.", 1)
-    default_query_max_num: int = _int(
+    max_msgs_num_batch: int = int_setting("maxMsgsNumBatch", 64, "Most messages that one query by key finds.", 1)
+    default_query_max_num: int = int_setting(
         "defaultQueryMaxNum", 32, "Most messages that a query by unique key finds, whatever the client asks for.", 1
     )
     message_delay_level: str = field(
@@ -223,7 +207,7 @@ class StoreConfig(TimerConfig, HaConfig):
         "percent",
         100,
     )
-    clean_file_forcibly_enable: bool = _bool(
+    clean_file_forcibly_enable: bool = bool_setting(
         "cleanFileForciblyEnable", True, "Whether diskSpaceCleanForciblyRatio removes files.", mutable=True
     )
     clean_resource_interval: int = _live(
@@ -282,15 +266,15 @@ class StoreConfig(TimerConfig, HaConfig):
         "ms",
     )
 
-    enable_lmq: bool = _bool(
+    enable_lmq: bool = bool_setting(
         "enableLmq", False, "Names that begin with %LMQ% are light topics and groups, which need not be created."
     )
-    enable_multi_dispatch: bool = _bool(
+    enable_multi_dispatch: bool = bool_setting(
         "enableMultiDispatch",
         False,
         "With enableLmq: a message also enters the light queues that its property INNER_MULTI_DISPATCH names.",
     )
-    max_lmq_consume_queue_num: int = _int(
+    max_lmq_consume_queue_num: int = int_setting(
         "maxLmqConsumeQueueNum", 20_000, "With so many light queues, messages for new ones are refused.", 1
     )
 

@@ -4,15 +4,15 @@
 Source of names and defaults: RocketMQ 5.3.3, `MessageStoreConfig`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
+
+from sprocket.common.setting_fields import bool_setting, int_setting
 
 _MAX_INT: Final = (1 << 31) - 1
 
-
-def _int(key: str, default: int, doc: str, minimum: int, unit: str = "") -> int:
-    metadata = {"key": key, "doc": doc, "minimum": minimum, "maximum": _MAX_INT, "unit": unit, "mutable": False}
-    return field(default=default, metadata=metadata)
+_int = partial(int_setting, maximum=_MAX_INT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +31,8 @@ class HaConfig:
     ha_max_gap_not_in_sync: int = _int(
         "haMaxGapNotInSync", 256 * 1024 * 1024, "A slave that is further behind is not in sync.", 1, "bytes"
     )
-    ha_flow_control_enable: bool = field(
-        default=False,
-        metadata={
-            "key": "haFlowControlEnable",
-            "doc": "Hold each slave to maxHaTransferByteInSecond.",
-            "mutable": False,
-        },
+    ha_flow_control_enable: bool = bool_setting(
+        "haFlowControlEnable", False, "Hold each slave to maxHaTransferByteInSecond."
     )
     max_ha_transfer_byte_in_second: int = _int(
         "maxHaTransferByteInSecond", 100 * 1024 * 1024, "Most bytes for one slave in a second.", 1024, "bytes"

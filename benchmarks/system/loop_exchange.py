@@ -26,12 +26,11 @@ def run(address: str, exchange: Exchange, seconds: float) -> Result:
         deadline = started + seconds
         reader = _Reader(connection, exchange)
         connection.sendall(exchange.begin())
-        while (now := time.perf_counter()) < deadline:
+        while time.perf_counter() < deadline:
             reader.turn(refill=True)
         while exchange.outstanding > 0:
             reader.turn(refill=False)
         exchange.settle(address)
-        del now
         elapsed = time.perf_counter() - started
     return Result(exchange.messages, elapsed, sorted(exchange.latencies_us))
 

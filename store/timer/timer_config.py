@@ -5,7 +5,10 @@ Source of names and defaults: RocketMQ 5.3.3, `MessageStoreConfig`, `TimerMessag
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
+
+from sprocket.common.setting_fields import bool_setting, int_setting
 
 # `TimerMessageStore.TIMER_WHEEL_TTL_DAY`, `DAY_SECS`, `TIMER_BLANK_SLOTS`
 SLOTS_TOTAL: Final = 7 * 24 * 3600
@@ -14,21 +17,14 @@ TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 _MAX_INT: Final = (1 << 31) - 1
 _PRECISIONS_MS: Final = (100, 200, 500, 1000)
 
-
-def _int(key: str, default: int, doc: str, minimum: int, unit: str = "", *, mutable: bool = False) -> int:
-    metadata = {"key": key, "doc": doc, "minimum": minimum, "maximum": _MAX_INT, "unit": unit, "mutable": mutable}
-    return field(default=default, metadata=metadata)
-
-
-def _bool(key: str, default: bool, doc: str, *, mutable: bool = False) -> bool:
-    return field(default=default, metadata={"key": key, "doc": doc, "mutable": mutable})
+_int = partial(int_setting, maximum=_MAX_INT)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimerConfig:
     """The timer wheel's part of a store's configuration."""
 
-    timer_wheel_enable: bool = _bool(
+    timer_wheel_enable: bool = bool_setting(
         "timerWheelEnable", True, "Take messages with a delay or a delivery time of their own; else they are refused."
     )
     timer_precision_ms: int = _int(
@@ -51,11 +47,11 @@ class TimerConfig:
         1,
         mutable=True,
     )
-    timer_stop_enqueue: bool = _bool(
+    timer_stop_enqueue: bool = bool_setting(
         "timerStopEnqueue", False, "Move no messages into the wheel; they wait in their topic.", mutable=True
     )
-    timer_stop_dequeue: bool = _bool("timerStopDequeue", False, "Deliver nothing that is due.", mutable=True)
-    timer_skip_unknown_error: bool = _bool(
+    timer_stop_dequeue: bool = bool_setting("timerStopDequeue", False, "Deliver nothing that is due.", mutable=True)
+    timer_skip_unknown_error: bool = bool_setting(
         "timerSkipUnknownError",
         False,
         "Drop a due message that the store does not take for a reason that is not load; else try again for ever.",
@@ -67,7 +63,7 @@ class TimerConfig:
     timer_progress_log_interval_ms: int = _int(
         "timerProgressLogIntervalMs", 10_000, "How often the progress of the wheel is logged.", 1, "ms", mutable=True
     )
-    timer_enable_check_metrics: bool = _bool(
+    timer_enable_check_metrics: bool = bool_setting(
         "timerEnableCheckMetrics", True, "Count the waiting messages of small topics anew now and then.", mutable=True
     )
     timer_check_metrics_when: str = field(

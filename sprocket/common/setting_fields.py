@@ -4,7 +4,7 @@ from dataclasses import field
 
 
 def int_setting(
-    key: str, default: int, doc: str, *, minimum: int, maximum: int | None = None, unit: str = "", mutable: bool = False
+    key: str, default: int, doc: str, minimum: int, unit: str = "", maximum: int | None = None, mutable: bool = False
 ) -> int:
     """A number."""
     metadata = {"key": key, "doc": doc, "minimum": minimum, "maximum": maximum, "unit": unit, "mutable": mutable}
