@@ -34,7 +34,7 @@ class Service:
         """Begin nothing more; answer what is held."""
 
     def save(self) -> None:
-        """Write its files, as far as they have changed.  Raises `StoreError`."""
+        """Write its files, as far as they have changed; the log is flushed.  Raises `StoreError`."""
 
     def channel_closed(self, channel: RemotingChannel) -> None:
         """A client's connection is gone."""

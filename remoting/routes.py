@@ -7,6 +7,7 @@ type of its header, what access control protects, and which lane carries it.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -127,22 +128,21 @@ class RouteTable:
         fields of the header are not served.
         """
         serialization, header, body = frame
+        entry = self._entry_of(frame)
+        if entry is None:
+            return self._decode_slowly(frame)
         if serialization == JSON:
-            entry = self._by_prefix.get(header[:_PREFIX_BYTES]) or self._by_prefix.get(header[:_LONG_PREFIX_BYTES])
-            if entry is not None:
-                try:
-                    request = entry.decode(header)
-                except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-                    return self._decode_slowly(frame)
-                if request.code == entry.code and not request.flag & FLAG_RESPONSE and request.header is not None:
-                    request.body = body
-                    return entry, request
+            try:
+                request = entry.decode(header)
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                return self._decode_slowly(frame)
+            if request.code == entry.code and not request.flag & FLAG_RESPONSE and request.header is not None:
+                request.body = body
+                return entry, request
         else:
-            entry = self._by_short_code.get(int.from_bytes(header[:_BINARY_CODE_BYTES], "big"))
-            if entry is not None:
-                usual = entry.binary(header, body, None)
-                if usual is not None:
-                    return entry, usual
+            usual = entry.binary(header, body, None)
+            if usual is not None:
+                return entry, usual
         return self._decode_slowly(frame)
 
     def grouped(self, frames: Sequence[Frame], start: int) -> list[Frame]:
@@ -150,19 +150,15 @@ class RouteTable:
 
         What one handler gets keeps its order, and nothing passes a frame that is for no batch handler.
         """
-        result = list(frames[:start])
         groups: dict[BatchHandler, list[Frame]] = {}
-        for index in range(start, len(frames)):
-            entry = self._entry_of(frames[index])
+        end = start
+        for frame in frames[start:]:
+            entry = self._entry_of(frame)
             if entry is None or entry.batch is None:
-                for group in groups.values():
-                    result += group
-                result += frames[index:]
-                return result
-            groups.setdefault(entry.batch, []).append(frames[index])
-        for group in groups.values():
-            result += group
-        return result
+                break
+            groups.setdefault(entry.batch, []).append(frame)
+            end += 1
+        return [*frames[:start], *chain.from_iterable(groups.values()), *frames[end:]]
 
     def _entry_of(self, frame: Frame) -> Entry | None:
         """Where a frame goes, as far as its first bytes tell."""

@@ -126,8 +126,6 @@ class TimerService(Service):
     def save(self) -> None:
         if not self._is_enabled:
             return
-        # Else what was delivered since the last flush would be delivered again after the next start.
-        self._core.store.flush()
         flush = self.timer.prepare_flush()
         if flush is not None:
             flush.write()
