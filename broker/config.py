@@ -45,8 +45,8 @@ class BrokerConfig(PopSettings):
         default=BrokerRole.ASYNC_MASTER,
         metadata={
             "key": "brokerRole",
-            "doc": "ASYNC_MASTER answers without waiting for slaves; the others need replication.",
-            "allowed": (BrokerRole.ASYNC_MASTER,),
+            "doc": "ASYNC_MASTER answers at once, SYNC_MASTER when a slave has the message; SLAVE follows.",
+            "allowed": tuple(BrokerRole),
         },
     )
     namesrv_addr: str = field(
@@ -370,5 +370,7 @@ class BrokerConfig(PopSettings):
                 )
         if self.broker_role is not BrokerRole.SLAVE and self.broker_id != 0:
             raise ConfigError(f"brokerId = {self.broker_id}: a broker of role {self.broker_role} has brokerId 0")
+        if self.broker_role is BrokerRole.SLAVE and self.broker_id == 0:
+            raise ConfigError("brokerId = 0: a broker of role SLAVE has a brokerId above 0, its own in its group")
         if not self.broker_name or not self.broker_cluster_name:
             raise ConfigError("brokerName and brokerClusterName: allowed is text that is not empty")

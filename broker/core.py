@@ -9,6 +9,7 @@ from broker.consumer_filters import ConsumerFilters
 from broker.consumer_offsets import ConsumerOffsets
 from broker.live_config import LiveConfig
 from broker.queue_locks import QueueLocks
+from broker.role import Role
 from broker.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
 from broker.topics import TopicTable
@@ -23,6 +24,7 @@ class BrokerCore:
     """The tables, the store and the outside world of one broker.  All of it lives in the event loop's thread."""
 
     config: LiveConfig
+    role: Role
     clock: Clock
     call_later: CallLater
     random_below: Callable[[int], int]

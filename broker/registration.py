@@ -10,6 +10,7 @@ name server forget the broker) is made anew at once.
 import asyncio
 import logging
 import zlib
+from collections.abc import Callable
 from copy import copy
 
 from broker.config import BrokerConfig
@@ -25,6 +26,7 @@ from remoting.headers.namesrv import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
     UnregisterBrokerRequestHeader,
 )
 from sprocket.common.errors import ClientError, ProtocolError
@@ -49,6 +51,8 @@ class Registration:
         self._topics = topics
         self._client = client
         self.sessions: list[NameServerSession] = []
+        # Hear where a name server says that the group's master is, each time it accepts a registration.
+        self.on_registered: list[Callable[[RegisterBrokerResponseHeader], None]] = []
         self._registered = asyncio.Event()
 
     @property
@@ -123,6 +127,9 @@ class Registration:
         if response.code != ResponseCode.SUCCESS:
             raise ClientError(f"name server {name_server} refused the registration: {response.code} {response.remark}")
         self._registered.set()
+        master = response.header(RegisterBrokerResponseHeader)
+        for listener in self.on_registered:
+            listener(master)
         if response.body:
             self._topics.update_order(loads(response.body, KVTable).table)
 

@@ -16,6 +16,7 @@ import msgspec
 
 from broker.config_file import ConfigFile, pretty
 from broker.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from broker.service import Service
 from remoting.bodies.topic import DataVersion
 from remoting.fastjson import dumps
 from remoting.message_properties import REAL_QUEUE_ID, REAL_TOPIC, find
@@ -114,7 +115,7 @@ class DelayOffsets:
         return dumps(DelayOffsetTable(copy(self.data_version), dict(self.delivered)))
 
 
-class ScheduleService:
+class ScheduleService(Service):
     """Delivers what is due, in batches, with one timer for all levels."""
 
     def __init__(self, store: MessageStore, offsets: DelayOffsets, delay_levels: str, clock: Clock) -> None:
@@ -131,7 +132,7 @@ class ScheduleService:
     def max_level(self) -> int:
         return len(self._delays_ms)
 
-    def start(self) -> None:
+    def activate(self) -> None:
         """Go on where the offsets say, as far as the queues reach; deliver from now on."""
         for level in range(1, self.max_level + 1):
             low = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
@@ -146,9 +147,10 @@ class ScheduleService:
         self._store.on_arrival.append(self._arrived)
         self._wake_in(0.0)
 
-    def stop(self) -> None:
+    def deactivate(self) -> None:
         """Deliver nothing more."""
         self._running = False
+        self._store.on_arrival.remove(self._arrived)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

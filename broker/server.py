@@ -16,6 +16,8 @@ from broker.config_file import ConfigFile
 from broker.confirm_waits import ConfirmWaits
 from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable
 from broker.core import BrokerCore
+from broker.following import Following
+from broker.group_work import GroupWork
 from broker.idle_offsets import IdleOffsets
 from broker.light_tables import new_tables
 from broker.live_config import LiveConfig
@@ -26,7 +28,7 @@ from broker.pop.notifications import NotificationService
 from broker.pop.order_info import OrderInfoTable
 from broker.pop.pop_service import PopService
 from broker.pop.revive import ReviveService
-from broker.processors.assembly import BrokerStatistics, admin_routes, message_routes
+from broker.processors.assembly import admin_routes, message_routes
 from broker.processors.assignments import AssignmentService
 from broker.processors.pull import PullProcessor
 from broker.queue_locks import QueueLocks
@@ -34,13 +36,14 @@ from broker.registration import Registration
 from broker.replication import Replication
 from broker.request_modes import RequestModeTable
 from broker.retention import Retention
+from broker.role import Role
 from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
 from broker.service import Service
-from broker.statistics import SAMPLE_PERIOD_S, DailyTotals, RateWindow
 from broker.table_saving import TableSaving
 from broker.timer.timer_intake import TimerIntake
 from broker.timer.timer_metrics import TimerMetricsTable
 from broker.timer.timer_service import TimerService
+from broker.traffic import Traffic
 from broker.transaction.check import TransactionCheck
 from broker.transaction.transactions import Transactions
 from remoting.bodies.topic import TopicConfig
@@ -52,7 +55,6 @@ from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import ConfigError, SprocketError, StoreError
 from sprocket.common.failpoints import failpoint
 from store.config import StoreConfig
-from store.consume_queue_table import is_light
 from store.disk import Disk
 from store.logic_queue import QueueType
 from store.message_store import MessageStore
@@ -97,6 +99,7 @@ class Broker:
     ) -> None:
         self.clock: Clock = SystemClock() if clock is None else clock
         self.config = LiveConfig(config, store_config)
+        self.role = Role(config.broker_role)
         self._on_fatal = on_fatal
         self._random_below = random_below
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -130,7 +133,6 @@ class Broker:
         self.revive.on_revived.append(self.pop.revived)
         self.revive.timer = self.timer.timer if store_config.timer_wheel_enable else None
         self.broadcasts = BroadcastOffsets(self._core)
-        self._services = self._new_services()
         self.pulls = PullProcessor(
             self.config, self.store, self.topics, self.groups, self.consumers, self.offsets, self.filters
         )
@@ -138,14 +140,16 @@ class Broker:
         self.pulls.held = self.held
         self.pulls.broadcasts = self.broadcasts
         self.store.on_arrival.append(self.held.arrived)
-        self._statistics = self._new_statistics()
+        self.traffic = Traffic(self._core, self.pulls, self.pop)
+        self._services = self._new_services()
+        self._group_work = GroupWork(self.role, self._services)
         self.routes = self._new_routes()
         self._server = self._new_server(config)
         self._periodic = self._periodic_work()
 
     def _new_core(self) -> BrokerCore:
         return BrokerCore(
-            self.config, self.clock, _call_later, self._random_below, self.store, self.topics, self.groups,
+            self.config, self.role, self.clock, _call_later, self._random_below, self.store, self.topics, self.groups,
             self.offsets, self.locks, self.consumers, self.producers, self.filters, self.waits,
             TimerIntake(self.config, self.clock, self._random_below), self.client, self._fail,
         )  # fmt: skip
@@ -153,6 +157,8 @@ class Broker:
     def _new_services(self) -> list[Service]:
         """The parts with a life of their own, in the order of their start."""
         return [
+            self.schedule,
+            self.transaction_check,
             self.timer,
             AssignmentService(self._core, self._file("messageRequestMode.json", RequestModeTable)),
             self.broadcasts,
@@ -160,21 +166,17 @@ class Broker:
             self.revive,
             NotificationService(self._core, self.pop),
             IdleOffsets(self._core),
+            self.traffic,
             self.replication,
+            *([Following(self._core, self.registration)] if self.role.is_slave else []),
             TableSaving(self._core, self.schedule.offsets),  # last: the others commit offsets when they save
         ]
-
-    def _new_statistics(self) -> BrokerStatistics:
-        totals = DailyTotals(self.clock, lambda: self.store.statistics.put_messages, self._messages_got)
-        put_rates = RateWindow(self.clock, self._puts_by_topic)
-        pop_rates = {name: RateWindow(self.clock, counts) for name, counts in self.pop.counters.by_name().items()}
-        return BrokerStatistics(put_rates, RateWindow(self.clock, self.offsets.totals), pop_rates, totals)
 
     def _new_routes(self) -> RouteTable:
         return RouteTable(
             [
                 *message_routes(self._core, self.transactions, self.pulls),
-                *admin_routes(self._core, self.schedule, self.timer, self.revive, self.registration, self._statistics),
+                *admin_routes(self._core, self.schedule, self.timer, self.revive, self.registration, self.traffic),
                 *(route for service in self._services for route in service.routes()),
             ]
         )
@@ -193,7 +195,6 @@ class Broker:
     def _periodic_work(self) -> list[Periodic]:
         return [
             Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
-            Periodic("statistics", SAMPLE_PERIOD_S, self._sample),
             *(work for service in self._services for work in service.periodic()),
         ]
 
@@ -258,10 +259,9 @@ class Broker:
         self.config.replace_broker(self.config.broker.with_ports(port))
         await self._listen()
         self._is_running = True
-        self.schedule.start()
-        self.transaction_check.start()
         for service in self._services:
             service.start()
+        self._group_work.start()
         for work in self._periodic:
             work.start()
         self.registration.start()
@@ -313,8 +313,7 @@ class Broker:
         # Until every name server has forgotten us, clients that come are still served.
         await self.registration.stop()
         await self.client.close()
-        self.schedule.stop()
-        self.transaction_check.stop()
+        self._group_work.stop()
         for service in reversed(self._services):
             service.stop()
         if self.store.failure is None:
@@ -353,24 +352,6 @@ class Broker:
             self.pop.topic_deleted()
         self.registration.topics_changed(configs)
         self.retention.topics_changed(configs)
-
-    def _puts_by_topic(self) -> dict[str, int]:
-        puts: dict[str, int] = {}
-        for topic, queue_id in self.store.queues():
-            if is_light(topic):
-                continue  # what it holds was sent to another topic
-            puts[topic] = puts.get(topic, 0) + self.store.max_offset(topic, queue_id)
-        return puts
-
-    def _messages_got(self) -> int:
-        return self.pulls.pulled_messages + self.pop.pops.popped_messages
-
-    def _sample(self) -> None:
-        self._statistics.put_rates.sample()
-        self._statistics.consume_rates.sample()
-        for rates in self._statistics.pop_rates.values():
-            rates.sample()
-        self._statistics.totals.sample()
 
     def _expire_clients(self) -> None:
         timeout_s = self.config.broker.channel_expired_timeout / 1000

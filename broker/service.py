@@ -2,7 +2,8 @@
 
 The broker calls, in this order: `routes` once; `load` when the store has recovered and nobody is served yet;
 `listen` when its own port is open, before anybody is told of it; `start` when clients are served; `periodic` work from
-then on; `stop` when no new work may begin; `save` once nothing runs any more, unless the disk has failed.
+then on; `activate` and `deactivate` as this replica becomes the one that serves the group, see `broker.role`, and
+ceases to be; `stop` when no new work may begin; `save` once nothing runs any more, unless the disk has failed.
 """
 
 from broker.periodic import Periodic
@@ -29,6 +30,12 @@ class Service:
 
     def start(self) -> None:
         """Begin to work."""
+
+    def activate(self) -> None:
+        """Begin what one replica of a group alone may do.  After `start`; may come again after `deactivate`."""
+
+    def deactivate(self) -> None:
+        """End what `activate` began.  Before `stop`; another replica does it from now on."""
 
     def stop(self) -> None:
         """Begin nothing more; answer what is held."""

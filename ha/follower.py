@@ -115,12 +115,13 @@ class Follower:
         """Begin to follow."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    async def stop(self) -> None:
-        """Follow no longer."""
+    def stop(self) -> None:
+        """Follow no longer: nothing more is taken from the master."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            await asyncio.wait([task])
+        if self.connection is not None:
+            self.connection.close("the slave stops")
 
     def now(self) -> float:
         """Of the monotonic clock, seconds."""

@@ -40,6 +40,7 @@ from store.recovery.recovery import RecoveryReport
 from store.replica_log import ReplicaLog
 from store.retention.cleaner import Cleaner
 from store.retention.queue_removal import QueueRemoval
+from store.runtime_info import log_figures
 from store.statistics import StoreStatistics
 from store.time_search import offset_by_time
 from store.worker import ThreadWorker, Workers
@@ -247,6 +248,7 @@ class MessageStore:
 
     def replica(self) -> ReplicaLog:
         """The log as a replica fills it, in place of `append`."""
+        self._appender.is_replica = True
         return ReplicaLog(self._commit_log, self._table, self._tags_codes, self._confirmation, self._check)
 
     def master_log(self) -> MasterLog:
@@ -389,12 +391,5 @@ class MessageStore:
 
     def runtime_info(self) -> dict[str, str]:
         """Figures of GET_BROKER_RUNTIME_INFO that the store knows, under RocketMQ's names."""
-        commit_log = self._commit_log
-        info = self.statistics.runtime_info() | self.cleaner.runtime_info()
-        info["commitLogMinOffset"] = str(commit_log.min_offset)
-        info["commitLogMaxOffset"] = str(commit_log.wrote_offset)
-        info["commitLogDiskRatio"] = str(self.disk.used_ratio(self.config.commit_log_path))
-        info[f"commitLogDiskRatio_{self.config.commit_log_path}"] = info["commitLogDiskRatio"]
-        info["consumeQueueDiskRatio"] = str(self.disk.used_ratio(self.config.store_path_root_dir))
-        info["earliestMessageTimeStamp"] = str(commit_log.first_store_time())
-        return info
+        figures = self.statistics.runtime_info() | self.cleaner.runtime_info()
+        return figures | log_figures(self._commit_log, self.disk, self.config)

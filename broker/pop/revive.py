@@ -23,7 +23,6 @@ _TURN_RECORDS: Final = 256
 _RETRY_S: Final = 1.0
 # How often it is looked whether the disk is sure of what is done with.
 _COMMIT_S: Final = 0.5
-MASTER_ID: Final = 0
 
 
 class TimerProgress(Protocol):
@@ -73,15 +72,13 @@ class ReviveService(Service):
             queue.load()
             self.queues.append(queue)
 
-    def start(self) -> None:
+    def activate(self) -> None:
         """Revive from now on."""
-        if self._core.config.broker.broker_id != MASTER_ID:
-            return
         self._is_running = True
         self._core.store.on_arrival.append(self._arrived)
         self._wake_in(0.0)
 
-    def stop(self) -> None:
+    def deactivate(self) -> None:
         """Revive nothing more; commit what is done with."""
         if not self._is_running:
             return

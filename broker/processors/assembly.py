@@ -1,8 +1,6 @@
 """All processors of a broker, put together from its core."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from broker.core import BrokerCore
 from broker.message_id import UniqueKeys
@@ -27,21 +25,11 @@ from broker.processors.transactions import TransactionProcessor
 from broker.registration import Registration
 from broker.schedule import ScheduleService
 from broker.send_admission import SendAdmission
-from broker.statistics import DailyTotals, RateWindow
 from broker.timer.timer_service import TimerService
+from broker.traffic import Traffic
 from broker.transaction.transactions import Transactions
 from remoting.routes import Route
 from store.record import TagsCodes
-
-
-@dataclass(frozen=True)
-class BrokerStatistics:
-    """What operators see of the traffic."""
-
-    put_rates: RateWindow
-    consume_rates: RateWindow
-    pop_rates: Mapping[str, RateWindow]  # by the names of `PopCounters`
-    totals: DailyTotals
 
 
 def message_routes(core: BrokerCore, transactions: Transactions, pulls: PullProcessor) -> list[Route]:
@@ -71,12 +59,12 @@ def admin_routes(
     timer: TimerService,
     revive: ReviveService,
     registration: Registration,
-    statistics: BrokerStatistics,
+    traffic: Traffic,
 ) -> list[Route]:
     """What operators ask for."""
     config, store, topics, groups, clock = core.config, core.store, core.topics, core.groups, core.clock
     offsets, consumers, producers = core.offsets, core.consumers, core.producers
-    put_rates, consume_rates = statistics.put_rates, statistics.consume_rates
+    put_rates, consume_rates = traffic.put_rates, traffic.consume_rates
 
     def part_info() -> dict[str, str]:
         return timer.runtime_info() | revive.runtime_info()
@@ -93,10 +81,10 @@ def admin_routes(
             store,
             topics,
             schedule,
-            statistics.totals,
+            traffic.totals,
             put_rates,
             consume_rates,
-            statistics.pop_rates,
+            traffic.pop_rates,
             clock,
             part_info,
         ).routes(),

@@ -111,13 +111,15 @@ class TimerService(Service):
         self.timer.load()
         self.metrics.revise(self.timer.count_by_topic_hash(), 1 << 62)
 
-    def start(self) -> None:
+    def activate(self) -> None:
         if self._is_enabled:
             self._is_running = True
             self._core.store.on_arrival.append(self._arrived)
             self._wake_in(0.0)
 
-    def stop(self) -> None:
+    def deactivate(self) -> None:
+        if self._is_running:
+            self._core.store.on_arrival.remove(self._arrived)
         self._is_running = False
         if self._handle is not None:
             self._handle.cancel()

@@ -14,6 +14,7 @@ from broker.clients import Member, ProducerRegistry
 from broker.confirm_waits import CallLater, Timer
 from broker.live_config import LiveConfig
 from broker.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from broker.service import Service
 from broker.topics import TopicTable
 from broker.transaction.check_rules import CheckRules, Verdict
 from broker.transaction.half_message import QUEUE_ID, HalfMessage, check_request
@@ -34,7 +35,7 @@ _STEP_OFFSETS: Final = 4096
 _MS_PER_HOUR: Final = 3_600_000
 
 
-class TransactionCheck:
+class TransactionCheck(Service):
     """One timer for all half messages.  Lives in the event loop's thread."""
 
     def __init__(
@@ -59,11 +60,11 @@ class TransactionCheck:
         self._unasked: dict[str, int] = {}
         self._at = self._end = self._began_ms = 0
 
-    def start(self) -> None:
+    def activate(self) -> None:
         """Begin the first turn after one interval."""
         self._wait()
 
-    def stop(self) -> None:
+    def deactivate(self) -> None:
         """No turn goes on after this."""
         if self._timer is not None:
             self._timer.cancel()

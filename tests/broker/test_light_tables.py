@@ -152,7 +152,7 @@ async def test_turning_the_key_on_loses_no_offset(tmp_path: Path, is_first_time:
 async def test_puts_are_counted_where_they_were_sent(tmp_path: Path) -> None:
     async with light_broker(tmp_path) as (broker, client):
         await client.send(b"first", INNER_MULTI_DISPATCH="%LMQ%a,%LMQ%b")
-        assert broker._puts_by_topic() == {TOPIC: 1}
+        assert broker.traffic.puts_by_topic() == {TOPIC: 1}
 
 
 async def test_a_light_queue_is_popped_by_its_own_offsets(tmp_path: Path) -> None:

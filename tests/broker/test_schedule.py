@@ -176,7 +176,7 @@ async def test_offsets_outside_of_the_queue_are_corrected_at_the_start(tmp_path:
     rig = Rig(tmp_path, ManualClock())
     rig.put(1)
     rig.offsets.place(1, 99)
-    rig.service.start()
-    rig.service.stop()
+    rig.service.activate()
+    rig.service.deactivate()
     assert rig.offsets.delivered[1] == 1
     rig.store.shutdown()

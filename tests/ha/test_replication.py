@@ -93,7 +93,7 @@ async def test_a_slave_has_what_the_master_appends_and_says_so(tmp_path: Path) -
         assert it.is_copy(store)
         assert it.acknowledged == sorted(it.acknowledged)
         assert it.listener.connections[0].link.lag_bytes() == 0
-        await follower.stop()
+        follower.stop()
         await until(lambda: not it.listener.connections)
         assert it.listener.replicas.offsets() == []
 
@@ -108,7 +108,7 @@ async def test_a_slave_that_comes_and_goes_catches_up(tmp_path: Path) -> None:
             it.send(40, turn)
             if turn % 2:
                 await asyncio.sleep(0.02)
-            await follower.stop()
+            follower.stop()
             it.send(5, turn)
             if turn == 3:
                 it.slaves.crash(store)
@@ -116,7 +116,7 @@ async def test_a_slave_that_comes_and_goes_catches_up(tmp_path: Path) -> None:
         follower = it.follower(store)
         await until(lambda: store.wrote_offset == it.master.wrote_offset)
         assert it.is_copy(store)
-        await follower.stop()
+        follower.stop()
 
 
 async def test_a_slave_of_another_log_is_sent_away_and_changes_nothing(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ async def test_a_slave_of_another_log_is_sent_away_and_changes_nothing(tmp_path:
         await asyncio.sleep(0.3)
         assert it.listener.replicas.offsets() == []
         assert store.max_offset("Orders", 0) == 40
-        await follower.stop()
+        follower.stop()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -149,7 +149,7 @@ async def test_garbage_acknowledges_nothing_and_hurts_nobody(tmp_path: Path, see
         await until(lambda: store.wrote_offset == it.master.wrote_offset)
         await until(lambda: len(it.listener.connections) == 1)
         assert it.listener.replicas.offsets() == [it.master.wrote_offset]
-        await follower.stop()
+        follower.stop()
 
 
 async def test_a_slave_that_does_not_read_costs_a_bounded_buffer(tmp_path: Path) -> None:
@@ -165,4 +165,4 @@ async def test_a_slave_that_does_not_read_costs_a_bounded_buffer(tmp_path: Path)
             store = it.slaves.open()
             follower = it.follower(store)
             await until(lambda: store.wrote_offset == it.master.wrote_offset)
-            await follower.stop()
+            follower.stop()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.clients import ConsumerRegistry, ProducerRegistry
+from broker.config import BrokerRole
 from broker.config_file import ConfigFile
 from broker.confirm_waits import ConfirmWaits
 from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable
@@ -15,6 +16,7 @@ from broker.pop.records import REVIVE_GROUP, AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.revive import ReviveService
 from broker.pop.revive_log import ReviveLog
 from broker.queue_locks import QueueLocks
+from broker.role import Role
 from broker.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
 from broker.topics import TopicTable
@@ -49,7 +51,8 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
         raise error
 
     core = BrokerCore(
-        config, clock, timers.call_later, random.Random(0).randrange, messages, topics, groups, offsets,
+        config, Role(BrokerRole.ASYNC_MASTER), clock, timers.call_later, random.Random(0).randrange, messages, topics,
+        groups, offsets,
         QueueLocks(clock), ConsumerRegistry(clock, lambda: True), ProducerRegistry(clock), filters,
         ConfirmWaits(messages, clock, timers.call_later), TimerIntake(config, clock, random.Random(0).randrange),
         RemotingClient(), fail,
@@ -75,7 +78,7 @@ class ReviveRig:
         self.log = ReviveLog(self.core)
         self.service = ReviveService(self.core, self.log)
         self.service.load()
-        self.service.start()
+        self.service.activate()
         self._wheel: list[tuple[int, int, PendingMessage]] = []
         self._wheel_read = self.core.store.max_offset(TIMER_TOPIC, 0)
         self.is_wheel_stopped = False
@@ -189,12 +192,12 @@ class ReviveRig:
 
     def restart(self, **changes: Any) -> "ReviveRig":
         """The same after an orderly stop."""
-        self.service.stop()
+        self.service.deactivate()
         self.flush()
         self.service.save()
         self.core.offsets.persist()
         return self.crash(**changes)
 
     def close(self) -> None:
-        self.service.stop()
+        self.service.deactivate()
         self.core.store.shutdown()

@@ -313,13 +313,13 @@ class StoppedClock(SystemClock):
 
 async def test_operators_see_how_much_is_popped_and_acknowledged(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
-        broker._sample()
+        broker.traffic.sample()
         for number in range(4):
             await client.send(b"%d" % number)
         first, second, *_ = await popped(client)
         await ack(client, first)
         await change(client, second, 1000)
-        broker._sample()
+        broker.traffic.sample()
         growth = {}
         names = {"GROUP_ACK_NUMS": f"{TOPIC}@{GROUP}", "GROUP_CK_NUMS": f"{TOPIC}@{GROUP}"}
         names |= {"BROKER_ACK_NUMS": "DefaultCluster", "BROKER_CK_NUMS": "DefaultCluster"}

@@ -419,13 +419,15 @@ def test_expired_records_are_passed_over(tmp_path: Path) -> None:
     again.close()
 
 
-def test_slave_revives_nothing(tmp_path: Path) -> None:
-    rig = ReviveRig(tmp_path, broker_id=1)
+def test_a_replica_that_does_not_serve_the_group_revives_nothing(rig: ReviveRig) -> None:
+    rig.service.deactivate()
     rig.send()
     rig.pop(0)
     rig.elapse(60)
     assert rig.revived() == []
-    rig.close()
+    rig.service.activate()
+    rig.elapse(60)
+    assert rig.revived() != []
 
 
 # How much at a time

@@ -99,13 +99,13 @@ async def test_statistics_that_are_not_kept_are_not_made_up(pair: Pair) -> None:
 async def test_what_a_topic_took_and_a_group_consumed(tmp_path: Path) -> None:
     clock = ManualClock()
     async with running_broker(tmp_path, clock=clock) as (broker, client):
-        broker._sample()
+        broker.traffic.sample()
         for count in (2, 3):
             for _ in range(count):
                 await client.send()
             broker.offsets.commit(GROUP, TOPIC, 0, 2 * count - 4)
             clock.advance(10)
-            broker._sample()
+            broker.traffic.sample()
         for name, key, grown in (("TOPIC_PUT_NUMS", TOPIC, 5), ("GROUP_GET_NUMS", f"{TOPIC}@{GROUP}", 2)):
             header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
             response = await client.ask_well(RequestCode.VIEW_BROKER_STATS_DATA, header)

@@ -1,0 +1,21 @@
+"""Figures of GET_BROKER_RUNTIME_INFO about the log and the disk, under RocketMQ's names.
+
+Source: RocketMQ 5.3.3, `DefaultMessageStore.getRuntimeInfo`.
+"""
+
+from store.commit_log import CommitLog
+from store.config import StoreConfig
+from store.disk import Disk
+
+
+def log_figures(log: CommitLog, disk: Disk, config: StoreConfig) -> dict[str, str]:
+    """Where the log begins and ends, and how full its disk is, as a share of 1."""
+    ratio = str(disk.used_ratio(config.commit_log_path))
+    return {
+        "commitLogMinOffset": str(log.min_offset),
+        "commitLogMaxOffset": str(log.wrote_offset),
+        "commitLogDiskRatio": ratio,
+        f"commitLogDiskRatio_{config.commit_log_path}": ratio,
+        "consumeQueueDiskRatio": str(disk.used_ratio(config.store_path_root_dir)),
+        "earliestMessageTimeStamp": str(log.first_store_time()),
+    }
