@@ -1,90 +1,28 @@
 """A cluster of real processes: two name servers and two brokers, profile 2m-noslave.
 
-An edge file: it starts processes, reads the line in which each says where it listens, and ends them by the
-process object it holds.  The system ends them too when this process dies, however it dies.
+Each says in a line where it listens.  The system ends them when this process dies, however it dies.
 """
 
-import ctypes
-import json
-import select
 import signal
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.errors import SprocketError
+from sprocket.processes.child_process import ChildProcess, bound
 
-_PR_SET_PDEATHSIG: Final = 1
-_LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _START_LIMIT_S: Final = 30.0
-_STOP_LIMIT_S: Final = 20.0
 CLUSTER_NAME: Final = "DemoCluster"
 
 
-class ServerNotStarted(SprocketError):
-    """A server ended or said nothing in time; the text holds the end of its log."""
+class Server(ChildProcess):
+    """One server process of the cluster."""
 
-
-def end_with_parent() -> None:
-    """In a child about to run: have the system send SIGTERM when the parent is gone."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-
-
-@dataclass
-class Server:
-    """One server process and how to start it."""
-
-    name: str
-    command: list[str]
-    directory: Path
-    process: subprocess.Popen[bytes] | None = None
-    address: str = ""
-
-    @property
-    def log(self) -> Path:
-        return self.directory / f"{self.name}.log"
-
-    def launch(self) -> None:
-        """Start the process; `wait_until_ready` says when it listens."""
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd=self.directory,
-                preexec_fn=end_with_parent,  # one call into libc, made ready above
-            )
+    address = ""
 
     def wait_until_ready(self) -> int:
-        """The port that it listens on.  Raises ServerNotStarted."""
-        assert self.process is not None and self.process.stdout is not None
-        readable, _, _ = select.select([self.process.stdout], [], [], _START_LIMIT_S)
-        line = self.process.stdout.readline() if readable else b""
-        if not line:
-            tail = self.log.read_text(errors="replace")[-2000:]
-            raise ServerNotStarted(f"{self.name} did not start within {_START_LIMIT_S:.0f} s; end of its log:\n{tail}")
-        port = int(json.loads(line)["port"])
+        """The port that it listens on.  Raises ProcessNotStarted."""
+        port = int(str(self.facts(_START_LIMIT_S)["port"]))
         self.address = f"127.0.0.1:{port}"
         return port
-
-    def end(self, how: signal.Signals) -> None:
-        """Send `how` and wait; SIGKILL follows if it takes too long."""
-        process, self.process = self.process, None
-        if process is None:
-            return
-        if process.poll() is None:
-            process.send_signal(how)
-            try:
-                process.wait(_STOP_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
 
 
 class DemoCluster:
@@ -93,7 +31,7 @@ class DemoCluster:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._name_servers = [
-            Server(f"namesrv-{name}", [*_console_script("mqnamesrv"), "-c", f"namesrv-{name}.properties"], directory)
+            Server(f"namesrv-{name}", _server("namesrv", "-c", f"namesrv-{name}.properties"), directory)
             for name in "ab"
         ]
         self.brokers: dict[str, Server] = {}
@@ -108,7 +46,7 @@ class DemoCluster:
         return self._directory / broker_name / "store"
 
     def start(self) -> None:
-        """Start everything, and wait until each server listens.  Raises ServerNotStarted."""
+        """Start everything, and wait until each server listens.  Raises ProcessNotStarted."""
         for server in self._name_servers:
             _write_properties(self._directory / f"{server.name}.properties", {"listenPort": 0})
             server.launch()
@@ -149,13 +87,11 @@ class DemoCluster:
         }
         _write_properties(self._directory / f"{name}.properties", values)
         file = str(self._directory / f"{name}.properties")
-        self.brokers[name].command = [*_console_script("mqbroker"), "-c", file, "-n", self.namesrv]
+        self.brokers[name].command = _server("broker", "-c", file, "-n", self.namesrv)
 
 
-def _console_script(name: str) -> list[str]:
-    """The project's console script in isolated mode: nothing of the current directory is imported."""
-    script = Path(sys.executable).parent / name
-    return [sys.executable, "-I", str(script), "--json"]
+def _server(kind: str, *arguments: str) -> list[str]:
+    return bound("sprocket.cli", kind, "--json", *arguments)
 
 
 def _write_properties(path: Path, values: dict[str, object]) -> None:

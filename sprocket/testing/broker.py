@@ -1,17 +1,12 @@
 """A broker in a child process, isolated from the caller's import path.
 
 The child is started with ``python -I``: a project that has its own `store`, `broker` or `common` packages does not
-lend them to it.  An edge file: it starts a process and reads what that says.
+lend them to it.
 """
 
 import asyncio
-import json
-import os
-import select
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Coroutine, Mapping
@@ -19,9 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from sprocket.common.errors import SprocketError
+from sprocket.processes.child_process import ChildProcess, ProcessNotStarted, bound
 
-_STOP_LIMIT_S = 20.0
 # However full or slow the machine's disk is, a test's messages are neither refused nor removed for it.
 _THROWAWAY = {
     "diskSpaceWarningLevelRatio": "100",
@@ -30,7 +24,7 @@ _THROWAWAY = {
 }
 
 
-class BrokerNotStarted(SprocketError):
+class BrokerNotStarted(ProcessNotStarted):
     """The broker's process ended or said nothing in time; the text holds the end of its log."""
 
 
@@ -52,7 +46,7 @@ class Broker:
         self._directory = directory
         self._properties = dict(properties or {})
         self._start_limit_s = start_limit_s
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
         self._port = 0
         self._namesrv_port = 0
 
@@ -101,12 +95,10 @@ class Broker:
         Raises BrokerNotStarted.
         """
         self.store.mkdir(parents=True, exist_ok=True)
-        with (self.directory / "broker.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, cwd=self.directory
-            )
+        self._process = ChildProcess("broker", self._command(), self.directory)
+        self._process.launch()
         try:
-            facts = self._ready_line()
+            facts = self._facts(self._process)
             self._port = int(facts["port"])
             self._namesrv_port = int(facts["namesrvAddr"].rpartition(":")[2])
             _run_aside(self._wait_registered(facts["cluster"]))
@@ -128,40 +120,23 @@ class Broker:
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        if process.poll() is None:
-            process.send_signal(how)
-            try:
-                process.wait(_STOP_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        if process is not None:
+            process.end(how)
 
     def _command(self) -> list[str]:
-        command = [sys.executable, "-I", "-m", "sprocket.testing.child", str(os.getpid())]
+        command = bound("sprocket.cli", "standalone")
         command += ["--store", str(self.store), "--port", str(self._port), "--namesrv-port", str(self._namesrv_port)]
         command += ["--json", "--log-level", "warning"]
         for key, value in (_THROWAWAY | self._properties).items():
             command += ["--set", f"{key}={value}"]
         return command
 
-    def _ready_line(self) -> dict[str, str]:
+    def _facts(self, process: ChildProcess) -> dict[str, str]:
         """What the process says of itself once it listens."""
-        process = self._process
-        assert process is not None and process.stdout is not None
-        readable, _, _ = select.select([process.stdout], [], [], self._start_limit_s)
-        line = process.stdout.readline() if readable else b""
-        if not line:
-            raise BrokerNotStarted(f"the broker did not start within {self._start_limit_s} s\n{self._log_tail()}")
-        facts: dict[str, str] = json.loads(line)
-        return facts
-
-    def _log_tail(self) -> str:
-        log = self.directory / "broker.log"
-        return log.read_text(errors="replace")[-4000:] if log.exists() else ""
+        try:
+            return {key: str(value) for key, value in process.facts(self._start_limit_s).items()}
+        except ProcessNotStarted as error:
+            raise BrokerNotStarted(str(error)) from None
 
     async def _wait_registered(self, cluster: str) -> None:
         from sprocket.client.admin import AdminClient

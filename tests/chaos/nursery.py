@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from sprocket.common.failpoints import VARIABLE
+from sprocket.processes.child_process import await_readable
 
 START_LIMIT_S = 60.0
 END_LIMIT_S = 30.0
@@ -100,8 +100,7 @@ class ChaosBroker:
 
     def await_serving(self) -> bool:
         """Wait until it serves; False if it ended instead."""
-        readable, _, _ = select.select([self._out], [], [], START_LIMIT_S)
-        if not readable:
+        if not await_readable(self._out, START_LIMIT_S):
             raise BrokerEnded(f"the broker said nothing in {START_LIMIT_S} s\n{self.log_tail()}")
         line = os.read(self._out, 65536)
         if line:
@@ -131,7 +130,7 @@ class ChaosBroker:
 
     def has_ended(self, within_s: float = 0.0) -> bool:
         """Whether it ends within so many seconds."""
-        return bool(select.select([self._handle], [], [], within_s)[0])
+        return await_readable(self._handle, within_s)
 
     def wait(self, limit_s: float = END_LIMIT_S) -> int:
         """The exit status, as `subprocess` gives it.  Raises BrokerEnded if there is none in time."""

@@ -31,8 +31,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("spark/java_home.py", "disk"): "edge: set-up writes a launcher script",
     ("spark/consume_queue.py", "disk"): "edge: opens the files of a store that it reads",
     ("spark/report.py", "disk"): "edge: writes the page and the charts of a report",
-    # sprocket.testing
-    ("sprocket/testing/broker.py", "disk"): "edge: reads the log of the broker that it started",
+    # sprocket.processes
+    ("sprocket/processes/child_process.py", "disk"): "edge: reads the log of the process that it started",
     # sprocket.cli
     ("sprocket/cli/configuration_page.py", "disk"): "writes docs/configuration.md",
     ("sprocket/cli/compatibility_page.py", "disk"): "reads sources and tests, writes docs/compatibility.md",
