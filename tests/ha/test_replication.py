@@ -72,7 +72,8 @@ async def pair(root: Path, **rules: float) -> AsyncIterator[Pair]:
     finally:
         listener.stop()
         await until(lambda: not listener.connections)
-        stores.crash(master)
+        stores.close_all()
+        slaves.close_all()
 
 
 async def until(holds: Callable[[], object], limit_s: float = 20.0) -> None:

@@ -29,8 +29,10 @@ def master(tmp_path: Path) -> Iterator[MessageStore]:
 
 
 @pytest.fixture
-def replicas(tmp_path: Path) -> Stores:
-    return Stores(tmp_path / "replica")
+def replicas(tmp_path: Path) -> Iterator[Stores]:
+    opened = Stores(tmp_path / "replica")
+    yield opened
+    opened.close_all()
 
 
 def replica_of(store: MessageStore) -> ReplicaLog:
