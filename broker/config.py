@@ -159,6 +159,12 @@ class BrokerConfig(PopSettings):
         minimum=0,
         mutable=True,
     )
+    slave_read_enable: bool = _bool(
+        "slaveReadEnable",
+        False,
+        "On a master: send consumers that are far behind to the slave that their group names; on a slave: serve them.",
+        mutable=True,
+    )
     lite_pull_message_enable: bool = _bool("litePullMessageEnable", True, "Serve LITE_PULL_MESSAGE.", mutable=True)
     start_accept_send_request_time_stamp: int = _int(
         "startAcceptSendRequestTimeStamp", 0, "Sends before this time are refused.", minimum=0, unit="ms", mutable=True

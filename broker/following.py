@@ -36,6 +36,10 @@ class Following(Service):
         """Follow no longer."""
         self.follower.stop()
 
+    def is_master_online(self) -> bool:
+        """Whether there is a connection to the master's log."""
+        return self.follower.connection is not None
+
     def _registered(self, master: RegisterBrokerResponseHeader) -> None:
         if master.master_addr:
             self.master_address = master.master_addr

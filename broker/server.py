@@ -39,6 +39,7 @@ from broker.retention import Retention
 from broker.role import Role
 from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
 from broker.service import Service
+from broker.slave_reads import SlaveReads
 from broker.table_saving import TableSaving
 from broker.timer.timer_intake import TimerIntake
 from broker.timer.timer_metrics import TimerMetricsTable
@@ -168,9 +169,14 @@ class Broker:
             IdleOffsets(self._core),
             self.traffic,
             self.replication,
-            *([Following(self._core, self.registration)] if self.role.is_slave else []),
+            *(self._slave_services() if self.role.is_slave else []),
             TableSaving(self._core, self.schedule.offsets),  # last: the others commit offsets when they save
         ]
+
+    def _slave_services(self) -> list[Service]:
+        following = Following(self._core, self.registration)
+        self.pulls.slave = SlaveReads(self.config, self.role, self.clock, following.is_master_online, self.held)
+        return [following, self.pulls.slave]
 
     def _new_routes(self) -> RouteTable:
         return RouteTable(

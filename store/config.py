@@ -148,7 +148,7 @@ class StoreConfig(TimerConfig, HaConfig):
         "accessMessageInMemoryMaxRatio",
         40,
         "Share of physical memory within which the log's end counts as in memory.",
-        1,
+        0,
         "percent",
         100,
     )

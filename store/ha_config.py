@@ -37,3 +37,8 @@ class HaConfig:
     max_ha_transfer_byte_in_second: int = _int(
         "maxHaTransferByteInSecond", 100 * 1024 * 1024, "Most bytes for one slave in a second.", 1024, "bytes"
     )
+    offset_check_in_slave: bool = bool_setting(
+        "offsetCheckInSlave",
+        False,
+        "A slave corrects the offsets of consumers by its own queues; if false it leaves that to the master.",
+    )

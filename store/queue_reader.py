@@ -108,9 +108,14 @@ class QueueReader:
         """No file where the bounds promise one: skip to the next that may exist."""
         self.missed_times += 1
         next_offset = max(offset + 1, queue.first_offset)
+        # RocketMQ takes it for a read at the log's first byte.
         return GetResult(
-            GetStatus.OFFSET_FOUND_NULL, next_offset, queue.min_offset, queue.max_offset, [], 0, 0, False
+            GetStatus.OFFSET_FOUND_NULL, next_offset, queue.min_offset, queue.max_offset, [], 0, 0, self._is_far(0)
         )  # fmt: skip
+
+    def _is_far(self, physical_offset: int) -> bool:
+        """Whether what a read looked at last is further back than memory is taken to hold."""
+        return self._log.wrote_offset - physical_offset > self._memory_limit
 
     def _limits(self, physical_offset: int) -> tuple[int, int]:
         """Most messages and bytes of a read that begins at `physical_offset`."""
@@ -132,13 +137,22 @@ class QueueReader:
         if isinstance(matches, RecordFilter):
             wanted, scanned = self._wanted(entries, matches, limit)
             starts = [offset + number for number in wanted]
-            return self._collect(queue, starts, entries[wanted], offset + scanned, limit, max_bytes)
+            result = self._collect(queue, starts, entries[wanted], offset + scanned, limit, max_bytes)
+            return self._seen_to(result, offset, entries)
         chosen = np.flatnonzero(matches(entries["tags_code"].astype(np.int64)))
         # A read that ends for want of matches goes on behind all it looked through; a full one behind its last.
         scanned = count if len(chosen) <= limit else int(chosen[limit])
         chosen = chosen[:limit]
         starts = (chosen + offset).tolist()
-        return self._collect(queue, starts, entries[chosen], offset + scanned, limit, max_bytes)
+        result = self._collect(queue, starts, entries[chosen], offset + scanned, limit, max_bytes)
+        return self._seen_to(result, offset, entries)
+
+    def _seen_to(self, result: GetResult, offset: int, entries: npt.NDArray[np.void]) -> GetResult:
+        """`result`, which is far if the last of `entries`, which begin at `offset`, is far that it looked at."""
+        seen = min(result.next_offset - offset, len(entries))
+        if seen > 0:
+            result.suggest_slave = self._is_far(int(entries["physical_offset"][seen - 1]))
+        return result
 
     def _get_units(
         self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: MessageFilter | None
@@ -158,7 +172,10 @@ class QueueReader:
         next_offset = int(last["base_offset"]) + int(last["batch_size"])
         starts: list[int] = units["base_offset"].tolist()
         counts: list[int] = units["batch_size"].tolist()
-        return self._collect(queue, starts, units, next_offset, max_messages, max_bytes, counts)
+        result = self._collect(queue, starts, units, next_offset, max_messages, max_bytes, counts)
+        if result.status is GetStatus.NO_MATCHED_MESSAGE:
+            result.suggest_slave = self._is_far(int(last["physical_offset"]))
+        return result
 
     def _wanted(self, entries: npt.NDArray[np.void], wants: RecordFilter, limit: int) -> tuple[list[int], int]:
         """Which `entries` have a wanted record, `limit` of them at most, and how many entries that took.
@@ -262,7 +279,7 @@ class QueueReader:
     ) -> GetResult:
         self.found_times += 1
         self.transferred_messages += count
-        is_far = self._log.wrote_offset - last_physical_offset > self._memory_limit
+        is_far = self._is_far(last_physical_offset)
         return GetResult(
             _FOUND, next_offset, queue.min_offset, queue.max_offset, slices, count, size_bytes, is_far
         )  # fmt: skip
@@ -279,7 +296,8 @@ class QueueReader:
             )
         self.missed_times += 1
         status = GetStatus.MESSAGE_WAS_REMOVING if collected.missing else GetStatus.NO_MATCHED_MESSAGE
-        return GetResult(status, next_offset, queue.min_offset, queue.max_offset, [], 0, 0, False)
+        is_far = collected.missing and self._is_far(collected.last_physical_offset)
+        return GetResult(status, next_offset, queue.min_offset, queue.max_offset, [], 0, 0, is_far)
 
 
 class _Collected:

@@ -1,5 +1,6 @@
 """PULL_MESSAGE and LITE_PULL_MESSAGE: messages of one queue, written from the mapping without copying them.
 
+What a slave does otherwise stands in `broker.slave_reads`.
 Source: RocketMQ 5.3.3, `PullMessageProcessor`, `DefaultPullMessageResultHandler`, `PullSysFlag`, `ForbiddenType`.
 """
 
@@ -15,6 +16,7 @@ from broker.filter.tokens import InvalidExpression
 from broker.live_config import LiveConfig
 from broker.long_polling import HeldPulls, PullFilter
 from broker.send_admission import FAQ
+from broker.slave_reads import SlaveReads, suggested_id
 from broker.subscription_filter import is_tag_type, subscription_filter, tag_filter
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
@@ -37,12 +39,11 @@ COMMIT_OFFSET: Final = 0x1
 SUSPEND: Final = 0x2
 SUBSCRIPTION: Final = 0x4
 
-_MASTER_ID: Final = 0
 _DEFAULT_MAX_BYTES: Final = 0x7FFFFFFF
 # `ForbiddenType`
 _BY_BROKER, _BY_GROUP, _BY_TOPIC, _BY_BROADCASTING, _BY_SUBSCRIPTION = 1, 2, 3, 4, 5
 # A client cannot have a pull held longer than this, whatever it asks for.
-_MAX_SUSPEND_MS: Final = 10 * 60 * 1000
+_AS_ASKED_S: Final = 10 * 60.0
 
 _CODES: Final = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -61,6 +62,10 @@ _FIELDS: Final = dict.fromkeys(
 )
 _TEMPLATES: Final = {status: ResponseTemplate(code, _FIELDS, remark=status.name) for status, code in _CODES.items()}
 _MOVED: Final = ResponseCode.PULL_OFFSET_MOVED
+# What a slave answers in place of these.
+_RETRIES: Final = {
+    status: ResponseTemplate(ResponseCode.PULL_RETRY_IMMEDIATELY, _FIELDS, remark=status.name) for status in _CODES
+}
 _FOUND: Final = _TEMPLATES[GetStatus.FOUND]
 # Looking up a member of an enum takes longer than a comparison.
 _STATUS_FOUND: Final = GetStatus.FOUND
@@ -121,6 +126,7 @@ class PullProcessor:
         self._filters = filters
         self.held: HeldPulls | None = None  # without it nothing is held
         self.broadcasts: BroadcastOffsets | None = None  # without it members of broadcasting groups are like others
+        self.slave: SlaveReads | None = None  # on a slave alone
         self.pulled_messages = 0
         self.pulled_bytes = 0
 
@@ -155,7 +161,9 @@ class PullProcessor:
             self.held.wake(topic, queue_id, lambda request: request.header.consumer_group == group)
 
     def _pull(self, request: Request[PullMessageRequestHeader], *, may_hold: bool) -> Response | None:
-        header = request.header
+        header, slave = request.header, self.slave
+        if slave is not None and (refusal := slave.refusal(request)) is not None:
+            return refusal
         try:
             group = self._group(request)
             topic = self._topic(header, request.channel.peer)
@@ -166,6 +174,8 @@ class PullProcessor:
         broadcasts = self._broadcasts(header)
         begin = -1 if broadcasts is None else broadcasts.begin(request)
         result = self._get(header, matches, begin)
+        if slave is not None:
+            slave.correct(result, header.queue_offset)
         self._note_offsets(header, result, request.channel.peer, may_hold)
         status = result.status
         if status is _STATUS_FOUND:
@@ -180,7 +190,12 @@ class PullProcessor:
             template = _TEMPLATES[status]
         if broadcasts is not None:
             broadcasts.note(request, result.next_offset if template.code == _MOVED else None)
-        if template.code == ResponseCode.PULL_NOT_FOUND and may_hold and self._hold(request, matches):
+        hold_s = _AS_ASKED_S if template.code == ResponseCode.PULL_NOT_FOUND else 0.0
+        if slave is not None:
+            code, hold_s = slave.verdict(request, result, template.code, may_hold=may_hold)
+            if code != template.code:
+                template = _RETRIES[status]
+        if hold_s and may_hold and self._hold(request, matches, hold_s):
             return None
         if template.code == ResponseCode.PULL_OFFSET_MOVED:
             logger.info(
@@ -317,13 +332,13 @@ class PullProcessor:
         if is_first and header.sys_flag & COMMIT_OFFSET and result.status is not GetStatus.OFFSET_RESET:
             self._offsets.commit(group, topic, queue_id, header.commit_offset, f"{peer[0]}:{peer[1]}")
 
-    def _hold(self, request: Request[PullMessageRequestHeader], matches: PullFilter | None) -> bool:
+    def _hold(self, request: Request[PullMessageRequestHeader], matches: PullFilter | None, most_s: float) -> bool:
         header, held = request.header, self.held
         if held is None or not header.sys_flag & SUSPEND:
             return False
         broker = self._config.broker
         timeout_ms = header.suspend_timeout_millis if broker.long_polling_enable else broker.short_polling_time_mills
-        timeout_s = min(max(timeout_ms, 0), _MAX_SUSPEND_MS) / 1000
+        timeout_s = min(max(timeout_ms, 0) / 1000, most_s)
         return held.hold(request, header.topic, header.queue_id, header.queue_offset, matches, timeout_s)
 
     def _write(
@@ -336,8 +351,12 @@ class PullProcessor:
     ) -> None:
         if request.flag & 2:
             return
+        if self.slave is None:
+            suggested = suggested_id(result, group, self._config.broker.slave_read_enable)
+        else:
+            suggested = self.slave.suggested_id(result, group)
         values = (
-            _MASTER_ID, result.next_offset, result.min_offset, result.max_offset,
+            suggested, result.next_offset, result.min_offset, result.max_offset,
             topic.topic_sys_flag, group.group_sys_flag,
         )  # fmt: skip
         frame = template.frame(request.serialization, request.opaque, values, result.size_bytes)
