@@ -19,6 +19,7 @@ from sprocket.common.failpoints import failpoint
 logger = logging.getLogger(__name__)
 
 SEPARATOR = "@"
+_LIGHT_QUEUE_ID = 0
 # consumerOffsetUpdateVersionStep
 _VERSION_STEP = 500
 _BEFORE_SAVE: Final = failpoint("consumer_offsets.before_save")
@@ -49,6 +50,7 @@ class ConsumerOffsets:
         self._pulls: dict[str, dict[int, int]] = {}
         self._commits = 0
         self._is_dirty = False
+        self.changes = 0  # grows with every change
         self.data_version = DataVersion(timestamp=clock.wall_ms())
 
     def load(self) -> None:
@@ -70,6 +72,7 @@ class ConsumerOffsets:
         before = queues.get(queue_id)
         queues[queue_id] = offset
         self._is_dirty = True
+        self.changes += 1
         if before is not None and offset < before:
             logger.warning(
                 "event=offset_goes_back group=%s topic=%s queue=%d from=%d to=%d peer=%s",
@@ -95,7 +98,11 @@ class ConsumerOffsets:
     def assign(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set the offset without the doubts that a commit raises: an operator says so."""
         self._offsets.setdefault(topic + SEPARATOR + group, {})[queue_id] = offset
+        self._changed()
+
+    def _changed(self) -> None:
         self._is_dirty = True
+        self.changes += 1
 
     # Offsets of pulls: what was handed out, committed or not
 
@@ -126,7 +133,7 @@ class ConsumerOffsets:
         self._resets.setdefault(key, {})[queue_id] = offset
         self._offsets.setdefault(key, {})[queue_id] = offset
         self._pulls.pop(key, None)
-        self._is_dirty = True
+        self._changed()
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a reset of the queue still waits for its pull."""
@@ -176,7 +183,7 @@ class ConsumerOffsets:
         for table in (self._offsets, self._resets, self._pulls):
             for key in [key for key in table if matches(*_split(key))]:
                 del table[key]
-                self._is_dirty = True
+                self._changed()
 
     def clone(self, source_group: str, target_group: str, topic: str) -> None:
         """Give one group the offsets of another; an earlier reset of it that still waits is given up."""
@@ -186,7 +193,7 @@ class ConsumerOffsets:
             self._offsets[target] = dict(offsets)
             self._resets.pop(target, None)
             self._pulls.pop(target, None)
-            self._is_dirty = True
+            self._changed()
 
     def clamp(self, max_offset: Callable[[str, int], int]) -> None:
         """Take back what points past a queue's end: after a crash the log may be shorter than the commits."""
@@ -200,7 +207,16 @@ class ConsumerOffsets:
                         group, topic, queue_id, offset, end,
                     )  # fmt: skip
                     queues[queue_id] = end
-                    self._is_dirty = True
+                    self._changed()
+
+    def replace(self, table: ConsumerOffsetTable) -> None:
+        """Put a master's table in the place of this one; offsets may point past what this replica's log has yet."""
+        self._offsets = table.offset_table
+        for key, offset in (table.lmq_offset_table or {}).items():
+            self._offsets.setdefault(key, {})[_LIGHT_QUEUE_ID] = offset
+        self._pulls.clear()
+        self.data_version = table.data_version
+        self._changed()
 
     def totals(self) -> dict[str, int]:
         """``topic@group`` -> sum of its offsets: what it grows by was consumed."""

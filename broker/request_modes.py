@@ -31,6 +31,8 @@ class RequestModes:
         self._config = config
         self._file = file
         self._by_topic: dict[str, ModesByGroup] = {}
+        self._is_dirty = False
+        self.changes = 0  # grows with every change
 
     def load(self) -> None:
         """Take what the file holds.  Raises `StoreError` if it is broken beyond its backup."""
@@ -56,6 +58,7 @@ class RequestModes:
         }
         self._file.write(pretty(RequestModeTable(after)))
         self._by_topic = after
+        self.changes += 1
         logger.info(
             "event=request_mode_set topic=%s group=%s mode=%s share=%d",
             mode.topic, mode.consumer_group, mode.mode, mode.pop_share_queue_num,
@@ -64,3 +67,27 @@ class RequestModes:
     def encode(self) -> bytes:
         """The answer to GET_ALL_MESSAGE_REQUEST_MODE."""
         return dumps(RequestModeTable(self._by_topic))
+
+    # A slave's table is its master's
+
+    def replace(self, table: RequestModeTable) -> None:
+        """Put a master's table in the place of this one.  It is not saved yet."""
+        if table.message_request_mode_map != self._by_topic:
+            self._by_topic = table.message_request_mode_map
+            self._is_dirty = True
+            self.changes += 1
+
+    def take_unsaved(self) -> RequestModeTable | None:
+        """What was taken over and is not saved; the caller must `save` it `pretty`."""
+        if not self._is_dirty:
+            return None
+        self._is_dirty = False
+        return RequestModeTable(self._by_topic)
+
+    def save(self, content: bytes) -> None:
+        """Write the file; may run in another thread.  Raises `StoreError`; it is then still unsaved."""
+        try:
+            self._file.write(content)
+        except Exception:
+            self._is_dirty = True
+            raise

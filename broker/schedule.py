@@ -81,6 +81,14 @@ class DelayOffsets:
         """Set where a level goes on, without a delivery."""
         self.delivered[level] = self._saveable[level] = offset
 
+    def replace(self, table: DelayOffsetTable, log_end: int) -> None:
+        """Put a master's offsets in the place of these: records before `log_end` are what they say was delivered."""
+        for level, offset in table.offset_table.items():
+            if self.delivered.get(level) != offset:
+                self.delivered[level] = offset
+                self._unflushed.append((log_end, level, offset))
+        self.data_version = table.data_version or self.data_version
+
     def advance(self, level: int, offset: int, log_end: int, count: int) -> None:
         """`count` messages before `offset` are delivered by records that end at `log_end`."""
         self.delivered[level] = offset

@@ -33,6 +33,7 @@ from broker.processors.assignments import AssignmentService
 from broker.processors.pull import PullProcessor
 from broker.queue_locks import QueueLocks
 from broker.registration import Registration
+from broker.replicated_tables import ReplicatedTables
 from broker.replication import Replication
 from broker.request_modes import RequestModeTable
 from broker.retention import Retention
@@ -142,6 +143,11 @@ class Broker:
         self.pulls.broadcasts = self.broadcasts
         self.store.on_arrival.append(self.held.arrived)
         self.traffic = Traffic(self._core, self.pulls, self.pop)
+        self._assignments = AssignmentService(self._core, self._file("messageRequestMode.json", RequestModeTable))
+        self.tables = ReplicatedTables(
+            self._core, delay_offsets, self.timer, self._assignments.modes, self.pop.order_info
+        )
+        self.following: Following | None = None
         self._services = self._new_services()
         self._group_work = GroupWork(self.role, self._services)
         self.routes = self._new_routes()
@@ -158,10 +164,11 @@ class Broker:
     def _new_services(self) -> list[Service]:
         """The parts with a life of their own, in the order of their start."""
         return [
+            self.tables,  # first: those that serve the group stand on them
             self.schedule,
             self.transaction_check,
             self.timer,
-            AssignmentService(self._core, self._file("messageRequestMode.json", RequestModeTable)),
+            self._assignments,
             self.broadcasts,
             self.pop,
             self.revive,
@@ -174,7 +181,7 @@ class Broker:
         ]
 
     def _slave_services(self) -> list[Service]:
-        following = Following(self._core, self.registration)
+        self.following = following = Following(self._core, self.registration)
         self.pulls.slave = SlaveReads(self.config, self.role, self.clock, following.is_master_online, self.held)
         return [following, self.pulls.slave]
 
@@ -251,7 +258,8 @@ class Broker:
             self.offsets.load()
             self.filters.load()
             self.schedule.offsets.load()
-            self.offsets.clamp(self.store.max_offset)
+            if self.role.serves_group:  # to a slave the rest of the log is still to come
+                self.offsets.clamp(self.store.max_offset)
             self.transactions.load()
             for service in self._services:
                 service.load()

@@ -31,6 +31,7 @@ class SubscriptionGroups:
         }
         self._forbidden: dict[str, dict[str, int]] = {}
         self.data_version = DataVersion(timestamp=clock.wall_ms())
+        self._is_dirty = False
 
     def load(self) -> None:
         """Add what the file holds.  Raises `StoreError` if the file is broken beyond its backup."""
@@ -147,3 +148,30 @@ class SubscriptionGroups:
     def persist(self) -> None:
         """Write the file as it is now.  Raises `StoreError`."""
         self._file.write(pretty(self.snapshot()))
+
+    # A slave's table is its master's
+
+    def replace(self, table: SubscriptionGroupTable) -> None:
+        """Put a master's table in the place of this one, unless it is the same version.  It is not saved yet."""
+        if table.data_version == self.data_version:
+            return
+        self._forbidden = table.forbidden_table
+        self.by_name.clear()
+        self.by_name.update(table.subscription_group_table)
+        self.data_version = table.data_version
+        self._is_dirty = True
+
+    def take_unsaved(self) -> SubscriptionGroupTable | None:
+        """What was taken over and is not saved; the caller must `save` it `pretty`."""
+        if not self._is_dirty:
+            return None
+        self._is_dirty = False
+        return self.snapshot()
+
+    def save(self, content: bytes) -> None:
+        """Write the file; may run in another thread.  Raises `StoreError`; it is then still unsaved."""
+        try:
+            self._file.write(content)
+        except Exception:
+            self._is_dirty = True
+            raise

@@ -51,6 +51,7 @@ class TopicTable:
         self._clock = clock
         self.by_name: dict[str, TopicConfig] = {}
         self.data_version = DataVersion(timestamp=clock.wall_ms())
+        self._is_dirty = False
         self.system_topics: set[str] = set(SYSTEM_TOPICS)
         self.on_change: TopicsChanged = lambda _: None
         for topic in self._system_configs():
@@ -241,6 +242,33 @@ class TopicTable:
     def persist(self) -> None:
         """Write the file as it is now.  Raises `StoreError`."""
         self._file.write(pretty(self.snapshot()))
+
+    # A slave's table is its master's
+
+    def replace(self, table: TopicConfigTable) -> None:
+        """Put a master's table in the place of this one, unless it is the same version.  It is not saved yet."""
+        if table.data_version == self.data_version:
+            return
+        self.by_name.clear()
+        self.by_name.update(table.topic_config_table)
+        self.data_version = table.data_version
+        self._is_dirty = True
+        self.on_change([])
+
+    def take_unsaved(self) -> TopicConfigTable | None:
+        """What was taken over and is not saved; the caller must `save` it `pretty`."""
+        if not self._is_dirty:
+            return None
+        self._is_dirty = False
+        return self.snapshot()
+
+    def save(self, content: bytes) -> None:
+        """Write the file; may run in another thread.  Raises `StoreError`; it is then still unsaved."""
+        try:
+            self._file.write(content)
+        except Exception:
+            self._is_dirty = True
+            raise
 
 
 def _fixed(topic: str, queue_nums: int, perm: int = PERM_READ_WRITE) -> TopicConfig:

@@ -15,6 +15,7 @@ from broker.consumer_offsets import SEPARATOR
 from broker.pop.order_locks import OrderLocks, QueueKey
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
+from remoting.fastjson import dumps
 from remoting.pop_extra_info import message_order_count_entry, queue_order_count_entry, retry_kind
 from sprocket.common.clock import Clock
 
@@ -119,6 +120,7 @@ class ConsumerOrderInfo:
         self._locks = locks
         self._table: dict[str, dict[int, OrderInfo]] = {}
         self._is_dirty = False
+        self.changes = 0  # grows with every change
 
     def load(self) -> None:
         """Take what the file holds, and expect what is locked to come free.
@@ -129,6 +131,9 @@ class ConsumerOrderInfo:
         if content is None:
             return
         self._table = content.table
+        self._expect_free()
+
+    def _expect_free(self) -> None:
         now = self._clock.wall_ms()
         for key, queues in self._table.items():
             topic, group = _split(key)
@@ -137,12 +142,24 @@ class ConsumerOrderInfo:
                 if group and free_at is not None and free_at > now:
                     self._locks.expect(QueueKey(topic, group, queue_id), free_at)
 
+    def replace(self, table: OrderInfoTable) -> None:
+        """Put a master's table in the place of this one."""
+        self._table = table.table
+        self._is_dirty = True
+        self.changes += 1
+        self._expect_free()
+
+    def encode(self) -> bytes:
+        """The table as a slave takes it over."""
+        return dumps(OrderInfoTable(self._table))
+
     def _find(self, topic: str, group: str, queue_id: int) -> OrderInfo | None:
         queues = self._table.get(topic + SEPARATOR + group)
         return None if queues is None else queues.get(queue_id)
 
     def _changed(self, topic: str, group: str, queue_id: int, info: OrderInfo) -> None:
         self._is_dirty = True
+        self.changes += 1
         free_at = info.free_at(self._clock.wall_ms())
         if free_at is not None:
             self._locks.expect(QueueKey(topic, group, queue_id), free_at)
@@ -188,6 +205,7 @@ class ConsumerOrderInfo:
         """Forget what was handed out: the queue's offset was set by somebody."""
         if self._table.get(topic + SEPARATOR + group, {}).pop(queue_id, None) is not None:
             self._is_dirty = True
+            self.changes += 1
 
     def commit_and_next(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int) -> int:
         """The message at `offset` is acknowledged.

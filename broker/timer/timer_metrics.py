@@ -67,6 +67,18 @@ class TimerMetrics:
         metric.time_stamp = now_ms
         self._version.next(now_ms)
 
+    @property
+    def changes(self) -> tuple[int, int]:
+        """Differs after every change."""
+        return self._version.timestamp, self._version.counter
+
+    def replace(self, table: TimerMetricsTable) -> None:
+        """Put a master's counts in the place of these, unless they are of the same version."""
+        if table.data_version != self._version:
+            self.by_topic = table.timing_count
+            self._version = table.data_version
+            self._saved_counter = -1
+
     def clean(self, topics: Topics) -> None:
         """Forget topics that are not in `topics` any more, but for those of the system."""
         gone = [

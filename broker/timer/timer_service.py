@@ -23,6 +23,7 @@ from sprocket.common.errors import DiskFailed, StoreError
 from store.config import delete_hours
 from store.timer.timer_config import TIMER_TOPIC
 from store.timer.timer_message_store import TimerMessageStore
+from store.timer.timer_progress import TimerCheckpoint
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class TimerService(Service):
         self._is_running = False
         self._enqueue_rate, self._dequeue_rate = _Rate(), _Rate()
         self._logged_at = 0.0
+        self._is_flushing = False
 
     def routes(self) -> list[Route]:
         code, cluster = RequestCode, Resource.CLUSTER
@@ -109,10 +111,15 @@ class TimerService(Service):
             )  # fmt: skip
         self.metrics.load()
         self.timer.load()
-        self.metrics.revise(self.timer.count_by_topic_hash(), 1 << 62)
+        if self._core.role.serves_group:
+            self.metrics.revise(self.timer.count_by_topic_hash(), 1 << 62)
 
     def activate(self) -> None:
         if self._is_enabled:
+            if self._core.role.is_slave:
+                self.timer.take_over()
+                # What waits enters the wheel anew, and is counted then.
+                self.metrics.revise(self.timer.count_by_topic_hash(), 1 << 62)
             self._is_running = True
             self._core.store.on_arrival.append(self._arrived)
             self._wake_in(0.0)
@@ -136,6 +143,11 @@ class TimerService(Service):
         if content is not None:
             self.metrics.save(content)
         self.timer.close()
+
+    def follow(self, master: TimerCheckpoint) -> None:
+        """The master has come this far.  Left out while files are written: the next one comes soon."""
+        if not self._is_running and not self._is_flushing:
+            self.timer.follow(master)
 
     # Turns
 
@@ -182,11 +194,14 @@ class TimerService(Service):
         flush = timer.prepare_flush()
         if flush is None:
             return
+        self._is_flushing = True
         try:
             await asyncio.to_thread(flush.write)
         except DiskFailed as error:
             self._core.fail(error)
             return
+        finally:
+            self._is_flushing = False
         timer.flushed(flush)
 
     def _log_progress(self, now_s: float) -> None:
@@ -210,7 +225,8 @@ class TimerService(Service):
     def _check_metrics(self) -> None:
         config = self._core.config.store
         hour = datetime.fromtimestamp(self._core.clock.wall_ms() / 1000).astimezone().hour
-        if config.timer_enable_check_metrics and hour in delete_hours(config.timer_check_metrics_when):
+        is_ours = self._core.role.serves_group and config.timer_enable_check_metrics
+        if is_ours and hour in delete_hours(config.timer_check_metrics_when):
             self.metrics.revise(self.timer.count_by_topic_hash(), config.timer_metric_small_threshold)
 
     # Questions

@@ -90,6 +90,7 @@ class TimerMessageStore:
         self._dequeue = TimerDequeue(self._state)
         self._version = DataVersion()
         self._saved: Progress | None = None
+        self._is_following = False
 
     # Life
 
@@ -110,6 +111,10 @@ class TimerMessageStore:
         else:
             progress = recovered.progress
             self._enqueue.begin(recovered)
+        self._begin(progress)
+
+    def _begin(self, progress: Progress) -> None:
+        state = self._state
         state.progress = progress
         state.unflushed = ProgressLog(progress)
         if state.wheel.is_open:
@@ -121,6 +126,39 @@ class TimerMessageStore:
                 state.progress = progress
             state.latest_ms = state.wheel.latest_ms()
             state.waiting = state.wheel.count_from(progress.read_ms)
+
+    # A replica
+
+    def follow(self, master: TimerCheckpoint) -> None:
+        """Another store delivers, and this is how far it has come; the log of this one holds what it delivered.
+
+        No turn until `take_over`.  Raises `StoreError`.
+        """
+        state = self._state
+        if not self._is_following:
+            self._is_following = True
+            self._enqueue, self._dequeue = TimerEnqueue(state), TimerDequeue(state)
+        # Delivered is what the queue has before the master's offset and was due before its time.
+        until = max(master.progress.queue_offset, master.progress.rebuild_until)
+        progress = Progress(master.progress.read_ms, rebuild_until=until)
+        if state.wheel.is_open or state.log.end:
+            # Of the time when this store delivered: it does not say what was delivered since.
+            self._rebuild(progress)
+            state.wheel.remove()
+            state.latest_ms = state.waiting = 0
+        self._version = replace(master.version)
+        state.progress = progress
+        state.unflushed.note(self._store.wrote_offset, progress)
+
+    def take_over(self) -> None:
+        """This store delivers from now on, and goes on where the one that it followed was.  Raises `StoreError`.
+
+        The wheel is made from the topic's queue.
+        """
+        if self._is_following:
+            self._is_following = False
+            start = self._store.min_offset(TIMER_TOPIC, 0)
+            self._begin(replace(self._state.progress, queue_offset=start))
 
     def _rebuild(self, progress: Progress) -> Progress:
         """Begin to make wheel and timer log anew from the topic's queue."""
@@ -199,8 +237,9 @@ class TimerMessageStore:
         settled = state.unflushed.settle(self._store.flushed_offset)
         if settled == self._saved:
             return None
-        self._version.counter += 1
-        self._version.timestamp_ms = self._clock.wall_ms()
+        if not self._is_following:
+            self._version.counter += 1
+            self._version.timestamp_ms = self._clock.wall_ms()
         start = 0 if self._saved is None else self._saved.log_position
         files = state.log.files_between(start, settled.log_position)
         checkpoint = TimerCheckpoint(settled, replace(self._version))

@@ -60,6 +60,11 @@ class TimerWheel:
         self.close()
         self._hold(self._disk.create(self.path, self.size_bytes, preallocate=False))
 
+    def remove(self) -> None:
+        """Remove the file.  Raises `DiskFailed`."""
+        self.close()
+        self._disk.remove(self.path)
+
     def _hold(self, file: DiskFile) -> None:
         self._file = file
         self._view = file.view
