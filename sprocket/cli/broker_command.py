@@ -36,6 +36,7 @@ def broker_line(broker: "Broker", as_json: bool) -> str:
         "brokerId": config.broker_id,
         "address": address,
         "port": config.listen_port,
+        "haListenPort": config.ha_listen_port,
         "cluster": config.broker_cluster_name,
         "role": config.broker_role.name,
         "store": store.store_path_root_dir,

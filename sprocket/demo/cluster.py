@@ -18,11 +18,11 @@ class Server(ChildProcess):
 
     address = ""
 
-    def wait_until_ready(self) -> int:
-        """The port that it listens on.  Raises ProcessNotStarted."""
-        port = int(str(self.facts(_START_LIMIT_S)["port"]))
-        self.address = f"127.0.0.1:{port}"
-        return port
+    def wait_until_ready(self) -> dict[str, object]:
+        """What it says of itself, its ports among it.  Raises ProcessNotStarted."""
+        facts = self.facts(_START_LIMIT_S)
+        self.address = f"127.0.0.1:{facts['port']}"
+        return facts
 
 
 class DemoCluster:
@@ -54,10 +54,10 @@ class DemoCluster:
             server.wait_until_ready()
         for name in ("broker-a", "broker-b"):
             self.brokers[name] = Server(name, [], self._directory)
-            self._configure(name, 0)
+            self._configure(name, {})
             self.brokers[name].launch()
         for name, server in self.brokers.items():
-            self._configure(name, server.wait_until_ready())  # the same port after a crash
+            self._configure(name, server.wait_until_ready())  # the same ports after a crash
 
     def crash(self, broker_name: str) -> None:
         """SIGKILL a broker and start it again at once; does not wait until it listens."""
@@ -70,7 +70,7 @@ class DemoCluster:
         for server in [*self.brokers.values(), *self._name_servers]:
             server.end(signal.SIGTERM)
 
-    def _configure(self, name: str, port: int) -> None:
+    def _configure(self, name: str, ports: dict[str, object]) -> None:
         values = {
             "brokerClusterName": CLUSTER_NAME,
             "brokerName": name,
@@ -78,7 +78,8 @@ class DemoCluster:
             "brokerRole": "ASYNC_MASTER",
             "flushDiskType": "ASYNC_FLUSH",
             "brokerIP1": "127.0.0.1",
-            "listenPort": port,
+            "listenPort": ports.get("port", 0),
+            "haListenPort": ports.get("haListenPort", 0),
             "storePathRootDir": self.store_of(name),
             "mappedFileSizeCommitLog": 64 * 1024 * 1024,
             # However full the machine's disk is: the demo neither loses flights to cleaning nor is refused.

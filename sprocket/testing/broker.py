@@ -48,6 +48,7 @@ class Broker:
         self._start_limit_s = start_limit_s
         self._process: ChildProcess | None = None
         self._port = 0
+        self._ha_port = 0
         self._namesrv_port = 0
 
     def __enter__(self) -> Self:
@@ -100,6 +101,7 @@ class Broker:
         try:
             facts = self._facts(self._process)
             self._port = int(facts["port"])
+            self._ha_port = int(facts["haListenPort"])
             self._namesrv_port = int(facts["namesrvAddr"].rpartition(":")[2])
             _run_aside(self._wait_registered(facts["cluster"]))
         except BaseException:
@@ -127,7 +129,9 @@ class Broker:
         command = bound("sprocket.cli", "standalone")
         command += ["--store", str(self.store), "--port", str(self._port), "--namesrv-port", str(self._namesrv_port)]
         command += ["--json", "--log-level", "warning"]
-        for key, value in (_THROWAWAY | self._properties).items():
+        # The port for slaves too stays what it was: the one after listenPort may be anybody's by now.
+        ports = {"haListenPort": str(self._ha_port)}
+        for key, value in (_THROWAWAY | ports | self._properties).items():
             command += ["--set", f"{key}={value}"]
         return command
 
