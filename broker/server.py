@@ -143,10 +143,6 @@ class Broker:
         self.pulls.broadcasts = self.broadcasts
         self.store.on_arrival.append(self.held.arrived)
         self.traffic = Traffic(self._core, self.pulls, self.pop)
-        self._assignments = AssignmentService(self._core, self._file("messageRequestMode.json", RequestModeTable))
-        self.tables = ReplicatedTables(
-            self._core, delay_offsets, self.timer, self._assignments.modes, self.pop.order_info
-        )
         self.following: Following | None = None
         self._services = self._new_services()
         self._group_work = GroupWork(self.role, self._services)
@@ -163,12 +159,15 @@ class Broker:
 
     def _new_services(self) -> list[Service]:
         """The parts with a life of their own, in the order of their start."""
+        assignments = AssignmentService(self._core, self._file("messageRequestMode.json", RequestModeTable))
+        modes, order_info = assignments.modes, self.pop.order_info
+        self.tables = ReplicatedTables(self._core, self.schedule.offsets, self.timer, modes, order_info)
         return [
             self.tables,  # first: those that serve the group stand on them
             self.schedule,
             self.transaction_check,
             self.timer,
-            self._assignments,
+            assignments,
             self.broadcasts,
             self.pop,
             self.revive,
