@@ -4,6 +4,7 @@ import click
 
 from sprocket.cli.client_session import HELP, CommandFailed, json_option, namesrv_option, print_json, with_admin
 from sprocket.cli.columns import fitted, millis_text, perm_text
+from sprocket.cli.local_cluster_commands import down, status, up
 
 
 def _print_table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
@@ -81,7 +82,11 @@ def route(name: str, namesrv: str | None, as_json: bool) -> None:
 
 @click.group(context_settings=HELP)
 def cluster() -> None:
-    """Look at clusters."""
+    """Look at clusters; start, show and stop one of local processes."""
+
+
+for _command in (up, status, down):
+    cluster.add_command(_command)
 
 
 @cluster.command("list")

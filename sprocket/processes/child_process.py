@@ -40,6 +40,11 @@ def bound(module: str, *arguments: str) -> list[str]:
     return isolated("sprocket.processes.bound", str(os.getpid()), module, *arguments)
 
 
+def end_of(log: Path) -> str:
+    """The last lines of a log; nothing if there is none."""
+    return log.read_text(errors="replace")[-_TAIL_CHARACTERS:] if log.exists() else ""
+
+
 class ChildProcess:
     """One process, started again and again with `command`; what it says on stderr is added to `log`.
 
@@ -109,6 +114,12 @@ class ChildProcess:
         if process.stdout is not None:
             process.stdout.close()
 
+    def release(self) -> None:
+        """Let it run on by itself: this object forgets it."""
+        process, self._process = self._process, None
+        if process is not None and process.stdout is not None:
+            process.stdout.close()
+
     def tail(self) -> str:
         """The end of its log."""
-        return self.log.read_text(errors="replace")[-_TAIL_CHARACTERS:] if self.log.exists() else ""
+        return end_of(self.log)

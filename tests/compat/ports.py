@@ -18,6 +18,18 @@ def free_broker_port() -> int:
     raise OSError("no four free ports in a row")
 
 
+def free_port_base(brokers: int = 6) -> int:
+    """For `sprocket cluster up --port-base`: the ports of two name servers and so many brokers are free."""
+    for _ in range(1000):
+        base = random.randrange(_LOW, _HIGH - 1200)
+        firsts = [base + 1035 + 10 * index for index in range(brokers)]
+        wanted = {base, base + 1, *(port + more for port in firsts for more in (-2, 0, 1))}
+        if not _TAKEN.intersection(wanted) and all(_is_free(one) for one in wanted):
+            _TAKEN.update(wanted)
+            return base
+    raise OSError("no free ports for a cluster")
+
+
 def free_port() -> int:
     """A port that nobody listens on and that was not handed out before."""
     return free_broker_port()

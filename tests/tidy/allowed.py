@@ -33,6 +33,10 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("spark/report.py", "disk"): "edge: writes the page and the charts of a report",
     # sprocket.processes
     ("sprocket/processes/child_process.py", "disk"): "edge: reads the log of the process that it started",
+    ("sprocket/processes/pid_file.py", "disk"): "edge: who runs, in files and in /proc",
+    ("sprocket/processes/profile.py", "disk"): "edge: reads a profile's files",
+    ("sprocket/processes/local_cluster.py", "disk"): "edge: a cluster's directory",
+    ("sprocket/processes/cluster_watch.py", "sleep"): "edge: asks members again and again while they start",
     # sprocket.cli
     ("sprocket/cli/configuration_page.py", "disk"): "writes docs/configuration.md",
     ("sprocket/cli/compatibility_page.py", "disk"): "reads sources and tests, writes docs/compatibility.md",

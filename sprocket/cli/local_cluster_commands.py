@@ -1,0 +1,132 @@
+"""`sprocket cluster up`, `status`, `down`: a cluster of local processes, for a try and for tests."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sprocket.cli.client_session import CommandFailed, WrongUsage, json_option, print_json, run
+from sprocket.cli.columns import fitted
+from sprocket.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sprocket.processes.cluster_watch import MemberStatus
+    from sprocket.processes.local_cluster import LocalCluster
+
+_HEAD = ("member", "role", "address", "pid", "state", "logEnd", "slaveLag", "inSync")
+_directory_option = click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="sprocket-cluster",
+    show_default=True,
+    help="Folder of everything: configuration, logs, data.",
+)
+
+
+@click.command()
+@click.argument("profile", required=False)
+@_directory_option
+@click.option(
+    "--port-base",
+    type=click.IntRange(1, 65535),
+    help="Port of the first name server; 1035 above it is the first broker's.  [default: 9876]",
+)
+@click.option("--trace", "with_trace", is_flag=True, help="Brokers for traces alone (broker-trace) too.")
+@json_option
+def up(profile: str | None, directory: Path, port_base: int | None, with_trace: bool, as_json: bool) -> None:
+    """Start a cluster of local processes and wait until all know each other.
+
+    PROFILE is one of Sprocket's (2m-2s-sync, 2m-2s-async, 2m-noslave) or a folder with a configuration file for each
+    server, such as RocketMQ's.  What runs already is left alone, what was killed or stopped is started again with its
+    data; PROFILE may be left out then.  If a member does not start, what this command started is stopped again.
+    """
+    from sprocket.common.clock import SystemClock
+    from sprocket.processes.cluster_watch import ClusterWatch
+
+    cluster = _opened_or_made(profile, directory, port_base, with_trace)
+    with _held(cluster):
+        watch = ClusterWatch(cluster, SystemClock())
+        run(watch.bring_up(lambda line: click.echo(line, err=True)))
+        _show(cluster, run(watch.status()), as_json)
+
+
+@click.command()
+@_directory_option
+@json_option
+def status(directory: Path, as_json: bool) -> None:
+    """Show who runs, and how far slaves are behind, in bytes.
+
+    Exit status 1 unless every member runs, is registered and follows its master.
+    """
+    from sprocket.common.clock import SystemClock
+    from sprocket.processes.cluster_watch import ClusterWatch
+
+    cluster = _opened(directory)
+    found = run(ClusterWatch(cluster, SystemClock()).status())
+    _show(cluster, found, as_json)
+    if not all(one.is_up for one in found):
+        raise SystemExit(CommandFailed.exit_code)
+
+
+@click.command()
+@_directory_option
+def down(directory: Path) -> None:
+    """Stop the cluster in order; its data stay."""
+    cluster = _opened(directory)
+    with _held(cluster):
+        cluster.stop(click.echo)
+
+
+def _opened(directory: Path) -> "LocalCluster":
+    from sprocket.processes.local_cluster import LocalCluster
+
+    try:
+        return LocalCluster(directory)
+    except ConfigError as error:
+        raise WrongUsage(str(error)) from None
+
+
+def _opened_or_made(profile: str | None, directory: Path, port_base: int | None, with_trace: bool) -> "LocalCluster":
+    from sprocket.processes.local_cluster import PORT_BASE, LocalCluster
+    from sprocket.processes.profile import find_profile
+
+    if (directory / "cluster.json").exists():
+        cluster = _opened(directory)
+        asked = (Path(profile or cluster.profile).name, port_base or cluster.port_base)
+        if asked != (cluster.profile, cluster.port_base):
+            held = f"the cluster {cluster.profile} with --port-base {cluster.port_base}"
+            raise WrongUsage(f"{directory} holds {held}: give another --directory, or remove it")
+        return cluster
+    if profile is None:
+        raise click.UsageError(f"PROFILE is needed: there is no cluster in {directory}")
+    try:
+        return LocalCluster.create(directory, find_profile(profile, with_trace=with_trace), port_base or PORT_BASE)
+    except (ConfigError, OSError) as error:
+        raise WrongUsage(str(error)) from None
+
+
+@contextmanager
+def _held(cluster: "LocalCluster") -> Iterator[None]:
+    try:
+        with cluster.held():
+            yield
+    except ConfigError as error:
+        raise WrongUsage(str(error)) from None
+
+
+def _show(cluster: "LocalCluster", found: "list[MemberStatus]", as_json: bool) -> None:
+    if as_json:
+        print_json([dict(zip(_HEAD, _row(one), strict=True)) for one in found])
+        return
+    rows = [tuple("" if cell is None else cell for cell in _row(one)) for one in found]
+    for line in fitted(_HEAD, rows):
+        click.echo(line)
+    click.echo(f"Clients: NAMESRV_ADDR='{cluster.namesrv}'.  Logs: {cluster.directory / 'logs'}")
+
+
+def _row(one: "MemberStatus") -> tuple[object, ...]:
+    in_sync = None if one.is_in_sync is None else "yes" if one.is_in_sync else "no"
+    role = one.member.role
+    return (one.member.name, role, one.member.address, one.pid, one.state, one.log_end, one.lag_bytes, in_sync)

@@ -1,0 +1,140 @@
+"""How the members of a local cluster are: who runs, who has registered, how far slaves are behind.
+
+An edge file: it asks members again and again while a cluster starts.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from remoting.bodies.route import ClusterInfo
+from remoting.bodies.stats import HARuntimeInfo
+from remoting.codes import RequestCode
+from remoting.fastjson import loads
+from sprocket.client.admin import AdminClient, AdminError
+from sprocket.common.clock import Clock
+from sprocket.common.errors import ProtocolError
+from sprocket.processes.child_process import end_of
+from sprocket.processes.local_cluster import ClusterNotStarted, LocalCluster, Member, Started
+
+_ASK_LIMIT_S: Final = 3.0
+# A slave asks for its master with its registration, and tries again every 5 s; a slow machine takes its time.
+_UP_LIMIT_S: Final = 90.0
+_POLL_S: Final = 0.2
+RUNNING: Final = "running"
+
+
+@dataclass(frozen=True)
+class MemberStatus:
+    """One member now.
+
+    `state`: ``running``; ``unregistered``, some name server that runs does not know it; ``not following``, a slave that
+    its master has no connection from; ``silent``, it runs and does not answer; ``killed``, it ended by itself;
+    ``stopped``.  `log_end` is a physical offset; it and the two about slaves are None where they do not apply.
+    """
+
+    member: Member
+    state: str
+    pid: int | None = None
+    log_end: int | None = None
+    lag_bytes: int | None = None
+    is_in_sync: bool | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it does what it is there for; a slave that follows may still be far behind."""
+        return self.state == RUNNING
+
+
+class ClusterWatch:
+    """Asks the members of `cluster`."""
+
+    def __init__(self, cluster: LocalCluster, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+
+    async def status(self) -> list[MemberStatus]:
+        """All members, in the order of the cluster."""
+        async with AdminClient([one.address for one in self._cluster.name_servers], timeout_s=_ASK_LIMIT_S) as admin:
+            found = await asyncio.gather(*(self._one(admin, member) for member in self._cluster.members))
+            tables = {status.member.name: status for status, _ in found}
+            registered = [addresses for status, addresses in found if addresses is not None]
+            for name, status in tables.items():
+                if status.member.is_broker and status.state == RUNNING:
+                    known = all(status.member.address in addresses for addresses in registered)
+                    tables[name] = status if known and registered else replace(status, state="unregistered")
+            for master in self._cluster.masters:
+                await self._add_slaves(admin, master, tables)
+            return list(tables.values())
+
+    async def _one(self, admin: AdminClient, member: Member) -> tuple[MemberStatus, set[str] | None]:
+        """A member by itself; of a name server that answers also the addresses that it knows."""
+        pid_file = self._cluster.pid_file(member)
+        identity = pid_file.running()
+        if identity is None:
+            return MemberStatus(member, "killed" if pid_file.exists else "stopped"), None
+        running = MemberStatus(member, RUNNING, identity.pid)
+        try:
+            if member.is_broker:
+                figures = await admin.broker_runtime_info(member.address)
+                return replace(running, log_end=int(figures["commitLogMaxOffset"])), None
+            answer = await admin.ask(member.address, RequestCode.GET_BROKER_CLUSTER_INFO)
+            brokers = loads(bytes(answer.body), ClusterInfo).broker_addr_table.values()
+            return running, {address for broker in brokers for address in broker.broker_addrs.values()}
+        except (AdminError, ProtocolError):
+            return replace(running, state="silent"), None
+
+    async def _add_slaves(self, admin: AdminClient, master: Member, tables: dict[str, MemberStatus]) -> None:
+        """What a master says of its slaves.
+
+        It knows them by the addresses of their connections.  So of several the one that it calls the furthest is the
+        one with the longest log.
+        """
+        ours = [slave for slave in self._cluster.slaves if slave.broker_name == master.broker_name]
+        slaves = [tables[slave.name] for slave in ours if tables[slave.name].log_end is not None]
+        if not slaves or tables[master.name].log_end is None:
+            return
+        try:
+            answer = await admin.ask(master.address, RequestCode.GET_BROKER_HA_STATUS)
+            connections = loads(bytes(answer.body), HARuntimeInfo).ha_connection_info
+        except (AdminError, ProtocolError):
+            return
+        slaves.sort(key=lambda status: -(status.log_end or 0))
+        connections.sort(key=lambda connection: -connection.slave_ack_offset)
+        for status, connection in zip(slaves, connections, strict=False):
+            tables[status.member.name] = replace(status, lag_bytes=connection.diff, is_in_sync=connection.in_sync)
+        for status in slaves[len(connections) :]:
+            state = "not following" if status.state == RUNNING else status.state
+            tables[status.member.name] = replace(status, state=state, is_in_sync=False)
+
+    async def bring_up(self, say: Callable[[str], None]) -> None:
+        """Start what does not run, and wait until all know each other.
+
+        Raises ClusterNotStarted; what was started here is stopped again then.
+        """
+        cluster, started = self._cluster, Started()
+        with started.undone_on_failure():
+            # Name servers first, for the others to find; masters before the slaves that ask for them.
+            for members in (cluster.name_servers, cluster.masters, cluster.slaves):
+                cluster.launch(members, started)
+                await self._await_up({member.name for member in members})
+            await self._await_up({member.name for member in cluster.members})
+        for name in started.names:
+            say(f"{name} started")
+        started.keep()
+
+    async def _await_up(self, names: set[str]) -> None:
+        deadline = self._clock.monotonic() + _UP_LIMIT_S
+        while True:
+            missing = [one for one in await self.status() if one.member.name in names and not one.is_up]
+            if not missing:
+                return
+            gone = next((one for one in missing if one.pid is None), None)
+            if gone is not None or self._clock.monotonic() > deadline:
+                self._give_up(gone or missing[0])
+            await asyncio.sleep(_POLL_S)
+
+    def _give_up(self, status: MemberStatus) -> None:
+        log = self._cluster.log(status.member)
+        raise ClusterNotStarted(f"{status.member.name} is {status.state}; the end of {log}:\n{end_of(log)}")

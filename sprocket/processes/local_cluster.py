@@ -1,0 +1,229 @@
+"""A cluster of local processes below one directory, which outlive the command that started them.
+
+The directory holds `cluster.json` (which members), ``conf/`` (their configuration, made once and then the operator's),
+``logs/``, ``run/`` (who runs), and a folder for each member's data.
+An edge file: it starts and ends processes, and reads and writes that directory.
+"""
+
+import contextlib
+import fcntl
+import json
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Final
+
+from sprocket.common.atomic_file import write_whole
+from sprocket.common.errors import ConfigError, SprocketError
+from sprocket.common.properties import parse, render
+from sprocket.processes.child_process import ChildProcess, ProcessNotStarted, isolated
+from sprocket.processes.pid_file import PidFile
+from sprocket.processes.profile import Plan, Profile
+
+HOST: Final = "127.0.0.1"
+# RocketMQ's own: 9876 for the first name server and, with this distance, 10911 for the first broker.
+PORT_BASE: Final = 9876
+_FIRST_BROKER: Final = 10911 - PORT_BASE
+_BROKER_PORTS: Final = 10  # from one broker to the next; the port for slaves is the one after the broker's
+_START_LIMIT_S: Final = 60.0
+_STOP_LIMIT_S: Final = 30.0
+_ROLE_ORDER: Final = ("MASTER", "SLAVE", "NAMESRV")
+
+
+class ClusterNotStarted(SprocketError):
+    """A member did not start, or did not find the others; what this start had started is stopped again."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One server of the cluster."""
+
+    name: str
+    role: str  # NAMESRV, ASYNC_MASTER, SYNC_MASTER, SLAVE
+    port: int
+    cluster: str = ""
+    broker_name: str = ""
+    broker_id: str = "0"
+
+    @property
+    def is_broker(self) -> bool:
+        return self.role != "NAMESRV"
+
+    @property
+    def is_slave(self) -> bool:
+        return self.role == "SLAVE"
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return f"{HOST}:{self.port}"
+
+
+class LocalCluster:
+    """The cluster in `directory`.  Raises ConfigError if there is none: `create` makes it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+        try:
+            facts = json.loads((self.directory / "cluster.json").read_text())
+        except FileNotFoundError:
+            raise ConfigError(f"no cluster in {self.directory}: sprocket cluster up PROFILE makes one") from None
+        except ValueError as error:
+            raise ConfigError(f"{self.directory / 'cluster.json'}: {error}") from None
+        self.profile: str = facts["profile"]
+        self.port_base: int = facts["portBase"]
+        self.members = [Member(**member) for member in facts["members"]]
+
+    @classmethod
+    def create(cls, directory: Path, profile: Profile, port_base: int) -> "LocalCluster":
+        """Make it, with nothing running.  Raises ConfigError if the ports do not suffice, OSError."""
+        members = _members(profile.plans, port_base)
+        addresses = ";".join(member.address for member in members if not member.is_broker)
+        for plan, member in zip(profile.plans, members, strict=True):
+            write_whole(_file(directory, member), _configuration(plan, member, directory.absolute(), addresses))
+        facts = {"profile": profile.name, "portBase": port_base, "members": [asdict(member) for member in members]}
+        write_whole(directory / "cluster.json", (json.dumps(facts, indent=2) + "\n").encode())
+        return cls(directory)
+
+    @property
+    def name_servers(self) -> list[Member]:
+        return [member for member in self.members if not member.is_broker]
+
+    @property
+    def masters(self) -> list[Member]:
+        return [member for member in self.members if member.is_broker and not member.is_slave]
+
+    @property
+    def slaves(self) -> list[Member]:
+        return [member for member in self.members if member.is_slave]
+
+    @property
+    def namesrv(self) -> str:
+        """What clients are given as name servers."""
+        return ";".join(member.address for member in self.name_servers)
+
+    def log(self, member: Member) -> Path:
+        """The file with what a member says."""
+        return self.directory / "logs" / f"{member.name}.log"
+
+    def pid_file(self, member: Member) -> PidFile:
+        """Who a member is."""
+        return PidFile(self.directory / "run" / f"{member.name}.json")
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Let nobody else start or stop members meanwhile.  Raises ConfigError if somebody does."""
+        with (self.directory / "lock").open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(f"another command starts or stops the cluster in {self.directory}") from None
+            yield
+
+    def launch(self, members: Sequence[Member], started: "Started") -> None:
+        """Start those of `members` that do not run, and wait until they listen.  Raises ClusterNotStarted."""
+        for folder in ("logs", "run"):
+            (self.directory / folder).mkdir(exist_ok=True)
+        mine = []
+        for member in members:
+            pid_file = self.pid_file(member)
+            if pid_file.running() is None:
+                process = self._process(member)
+                process.launch()
+                pid_file.write(process.pid)
+                started.add(process, pid_file)
+                mine.append(process)
+        for process in mine:
+            try:
+                process.ready_line(_START_LIMIT_S)
+            except ProcessNotStarted as error:
+                raise ClusterNotStarted(str(error)) from None
+
+    def stop(self, say: Callable[[str], None]) -> None:
+        """SIGTERM to all members that run: masters, then slaves, then name servers; SIGKILL to what does not end."""
+        for role in _ROLE_ORDER:
+            tier = [member for member in self.members if member.role.endswith(role)]
+            running = [(member, self.pid_file(member).running()) for member in tier]
+            for _, identity in running:
+                if identity is not None:
+                    identity.send(signal.SIGTERM)
+            for member, identity in running:
+                if identity is not None:
+                    how = "stopped"
+                    if not identity.await_end(_STOP_LIMIT_S):
+                        identity.send(signal.SIGKILL)
+                        identity.await_end(_STOP_LIMIT_S)
+                        how = f"killed, it did not stop within {_STOP_LIMIT_S:g} s"
+                    say(f"{member.name} {how}")
+                self.pid_file(member).remove()
+
+    def _process(self, member: Member) -> ChildProcess:
+        kind = "broker" if member.is_broker else "namesrv"
+        command = isolated("sprocket.cli", kind, "--json", "-c", str(_file(self.directory, member)))
+        return ChildProcess(member.name, command, self.directory, self.log(member), is_detached=True)
+
+
+class Started:
+    """What one command has started, until all of it is up: it is kept then, or stopped again."""
+
+    def __init__(self) -> None:
+        self._processes: list[tuple[ChildProcess, PidFile]] = []
+
+    def add(self, process: ChildProcess, pid_file: PidFile) -> None:
+        """One more."""
+        self._processes.append((process, pid_file))
+
+    @property
+    def names(self) -> list[str]:
+        """Which members."""
+        return [process.name for process, _ in self._processes]
+
+    def keep(self) -> None:
+        """All is up: they outlive this process."""
+        for process, _ in self._processes:
+            process.release()
+
+    @contextlib.contextmanager
+    def undone_on_failure(self) -> Iterator[None]:
+        """Stop them again, the last one first, if what is done inside fails or is interrupted."""
+        try:
+            yield
+        except BaseException:
+            for process, pid_file in reversed(self._processes):
+                process.end(signal.SIGTERM)
+                pid_file.remove()
+            raise
+
+
+def _members(plans: Sequence[Plan], port_base: int) -> list[Member]:
+    servers = [plan for plan in plans if not plan.is_broker]
+    brokers = [plan for plan in plans if plan.is_broker]
+    ports = {plan.name: port_base + index for index, plan in enumerate(servers)}
+    ports |= {plan.name: port_base + _FIRST_BROKER + _BROKER_PORTS * index for index, plan in enumerate(brokers)}
+    if max(ports.values()) >= 65535:
+        raise ConfigError(f"--port-base {port_base}: the last broker would listen on {max(ports.values())}")
+    own = {field.name for field in fields(Member)} - {"port"}
+    return [Member(port=ports[plan.name], **{name: getattr(plan, name) for name in own}) for plan in plans]
+
+
+def _file(directory: Path, member: Member) -> Path:
+    return directory.absolute() / "conf" / f"{member.name}.properties"
+
+
+def _configuration(plan: Plan, member: Member, directory: Path, name_servers: str) -> bytes:
+    """The profile's file, and what a member needs to live beside others."""
+    own = {"bindAddress": HOST, "listenPort": str(member.port)}
+    data = directory / member.name
+    if member.is_broker:
+        own |= {"brokerIP1": HOST, "brokerIP2": HOST, "namesrvAddr": name_servers}
+        own |= {"haListenPort": str(member.port + 1), "storePathRootDir": str(data / "store")}
+        own["storePathCommitLog"] = str(data / "store" / "commitlog")
+    else:
+        own["kvConfigPath"] = str(data / "kvConfig.json")
+    given = {entry.key: entry.value for entry in parse(plan.content)}
+    if given.keys() & own.keys():
+        head = render({key: value for key, value in given.items() if key not in own})
+    else:
+        head = plan.content if plan.content.endswith("\n") or not plan.content else f"{plan.content}\n"
+    return f"{head}# So that it lives beside others on this machine:\n{render(own)}".encode("iso-8859-1")

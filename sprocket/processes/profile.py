@@ -1,0 +1,99 @@
+"""A cluster's profile: a folder with one configuration file for each server, such as those in conf/.
+
+Apache RocketMQ's own folders are taken as they are; they name no name servers, so two are added.
+Source of the folders' names: RocketMQ 5.3.3, distribution/conf.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import sprocket
+from sprocket.common.errors import ConfigError
+from sprocket.common.properties import parse
+
+_SUFFIXES: Final = frozenset({".properties", ".conf"})
+_NAME_SERVERS: Final = ("namesrv-a", "namesrv-b")
+_MASTER_ID: Final = "0"
+# A checkout has conf/ beside the packages, an installation has it below the environment's share/.
+_PLACES: Final = (Path(sprocket.__file__).parents[1] / "conf", Path(sys.prefix) / "share" / "sprocket" / "conf")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One server of a profile: a name server, whose role is ``NAMESRV``, or a broker."""
+
+    name: str
+    role: str
+    content: str = ""  # of its configuration file
+    cluster: str = ""
+    broker_name: str = ""
+    broker_id: str = _MASTER_ID
+
+    @property
+    def is_broker(self) -> bool:
+        return self.role != "NAMESRV"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Name servers first, then masters, then slaves."""
+
+    name: str
+    plans: tuple[Plan, ...]
+
+
+def find_profile(name: str, *, with_trace: bool = False) -> Profile:
+    """The profile `name` of those that come with Sprocket, or the folder of that name.  Raises ConfigError.
+
+    Brokers for traces alone (``*-trace``) are left out unless `with_trace`.
+    """
+    for folder in (*(place / name for place in _PLACES), Path(name)):
+        if folder.is_dir():
+            return read_profile(folder, with_trace=with_trace)
+    raise ConfigError(f"no profile {name}: known are {', '.join(profile_names())}, or give a folder")
+
+
+def profile_names() -> list[str]:
+    """The profiles that come with Sprocket."""
+    folders = {folder.name for place in _PLACES if place.is_dir() for folder in place.iterdir() if folder.is_dir()}
+    return sorted(folders)
+
+
+def read_profile(folder: Path, *, with_trace: bool = False) -> Profile:
+    """The profile in `folder`.  Raises ConfigError."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)
+    plans = [plan for plan in map(_plan, files) if with_trace or not plan.name.endswith("-trace")]
+    brokers = [plan for plan in plans if plan.is_broker]
+    if not brokers:
+        raise ConfigError(f"{folder}: no broker's configuration: a file with brokerName")
+    _check(folder, brokers)
+    name_servers = [plan for plan in plans if not plan.is_broker]
+    if not name_servers:
+        name_servers = [Plan(name, "NAMESRV") for name in _NAME_SERVERS]
+    return Profile(folder.name, (*name_servers, *sorted(brokers, key=lambda plan: plan.role == "SLAVE")))
+
+
+def _plan(path: Path) -> Plan:
+    content = path.read_bytes().decode("iso-8859-1")
+    values: Mapping[str, str] = {entry.key: entry.value for entry in parse(content, str(path))}
+    if path.stem.startswith(("namesrv", "nameserver")):
+        return Plan(path.stem, "NAMESRV", content)
+    if "brokerName" not in values:
+        raise ConfigError(f"{path}: neither a name server's file (namesrv-*) nor a broker's (brokerName)")
+    role = values.get("brokerRole", "ASYNC_MASTER").strip()
+    cluster = values.get("brokerClusterName", "DefaultCluster").strip()
+    broker_id = values.get("brokerId", _MASTER_ID).strip()
+    return Plan(path.stem, role, content, cluster, values["brokerName"].strip(), broker_id)
+
+
+def _check(folder: Path, brokers: list[Plan]) -> None:
+    seen: dict[tuple[str, str, str], str] = {}
+    for plan in brokers:
+        place = (plan.cluster, plan.broker_name, plan.broker_id)
+        if place in seen:
+            same = f"brokerName = {plan.broker_name} and brokerId = {plan.broker_id}"
+            raise ConfigError(f"{folder}: {seen[place]} and {plan.name} have both {same}")
+        seen[place] = plan.name

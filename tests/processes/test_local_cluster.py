@@ -1,0 +1,142 @@
+"""`sprocket cluster up`, `status`, `down` with real processes, through the command line."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sprocket import ConsumeFrom, Consumer, Message, Producer
+from tests.compat.ports import free_port_base
+
+pytestmark = pytest.mark.timeout(240)
+
+Ended = subprocess.CompletedProcess[str]
+
+
+class Cluster:
+    """The commands about the cluster in `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port_base = free_port_base()
+        self.namesrv = f"127.0.0.1:{self.port_base};127.0.0.1:{self.port_base + 1}"
+
+    def run(self, *arguments: str) -> Ended:
+        command = [
+            sys.executable,
+            "-I",
+            "-m",
+            "sprocket.cli",
+            "cluster",
+            *arguments,
+            "--directory",
+            str(self.directory),
+        ]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.directory.parent)
+
+    def up(self, *arguments: str) -> Ended:
+        return self.run("up", *arguments, "--port-base", str(self.port_base))
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        return {row["member"]: row for row in json.loads(self.run("status", "--json").stdout)}
+
+    def states(self) -> dict[str, str]:
+        return {name: row["state"] for name, row in self.status().items()}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path / "cluster")
+    yield cluster
+    cluster.run("down")
+
+
+async def exchange(namesrv: str, key: str) -> None:
+    """One message there and back."""
+    async with Producer("PG", namesrv) as producer:
+        await producer.send(Message("Orders", key.encode()))
+    async with Consumer(f"C-{key}", ["Orders"], namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+        async for message in consumer:
+            await consumer.ack(message)
+            if message.body == key.encode():
+                return
+
+
+async def test_a_cluster_lives_until_down_and_keeps_its_data(cluster: Cluster) -> None:
+    started = cluster.up("2m-2s-async")
+    assert started.returncode == 0, started.stderr
+    assert "broker-b-s started" in started.stderr
+    rows = cluster.status()
+    assert {row["state"] for row in rows.values()} == {"running"}
+    assert [row["role"] for row in rows.values()] == ["NAMESRV"] * 2 + ["ASYNC_MASTER"] * 2 + ["SLAVE"] * 2
+    assert [rows[name]["inSync"] for name in ("broker-a", "broker-a-s", "broker-b-s")] == [None, "yes", "yes"]
+    await exchange(cluster.namesrv, "first")
+
+    # A second time nothing is started; one that was killed is shown, and is all that is.
+    again = cluster.up("2m-2s-async")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert {name: row["pid"] for name, row in cluster.status().items()} == {n: row["pid"] for n, row in rows.items()}
+    os.kill(rows["broker-a"]["pid"], signal.SIGKILL)
+    os.kill(rows["broker-b-s"]["pid"], signal.SIGKILL)
+    shown = cluster.run("status")
+    assert shown.returncode == 1
+    assert {name for name, state in cluster.states().items() if state == "killed"} == {"broker-a", "broker-b-s"}
+    repaired = cluster.up()
+    assert repaired.returncode == 0, repaired.stderr
+    assert repaired.stderr.split() == ["broker-a", "started", "broker-b-s", "started"]
+
+    stopped = cluster.run("down")
+    assert stopped.stdout.count(" stopped\n") == 6
+    assert set(cluster.states().values()) == {"stopped"}
+    assert cluster.run("down").stdout == ""
+    assert cluster.up().returncode == 0
+    async with Consumer("later", ["Orders"], cluster.namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
+        assert (await anext(consumer)).body == b"first"
+
+
+def test_a_cluster_that_cannot_start_leaves_nothing_and_says_why(cluster: Cluster) -> None:
+    slave_port = cluster.port_base + 1035 + 30  # of broker-b-s, the last that is started
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", slave_port))
+        taken.listen()
+        failed = cluster.up("2m-2s-sync")
+    assert failed.returncode == 1
+    assert "broker-b-s did not start" in failed.stderr and str(slave_port) in failed.stderr
+    assert set(cluster.states().values()) == {"stopped"}
+
+
+def test_members_are_judged_by_what_they_are_now(cluster: Cluster) -> None:
+    nothing = cluster.run("status")
+    assert nothing.returncode == 2 and "no cluster in" in nothing.stderr
+    assert cluster.up().returncode == 2  # no profile is named, and none is there
+    assert cluster.up("2m-7s").returncode == 2
+    started = cluster.up("2m-noslave")
+    assert started.returncode == 0, started.stderr
+    other = cluster.up("2m-2s-sync")
+    assert other.returncode == 2 and "holds the cluster 2m-noslave" in other.stderr
+
+    # One that stands still.
+    pid = cluster.status()["namesrv-b"]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert cluster.states()["namesrv-b"] == "silent"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert cluster.states()["namesrv-b"] == "running"
+
+    # The file of one that is gone names this test's own process: an id that was used again.
+    file = cluster.directory / "run" / "broker-a.json"
+    facts = json.loads(file.read_text())
+    os.kill(facts["pid"], signal.SIGKILL)
+    file.write_text(json.dumps({**facts, "pid": os.getpid()}))
+    assert cluster.states()["broker-a"] == "killed"
+    assert "broker-a stopped" not in cluster.run("down").stdout  # else this test would have ended here
+    assert set(cluster.states().values()) == {"stopped"}
