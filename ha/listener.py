@@ -6,7 +6,7 @@ transport's buffer.  Source: RocketMQ 5.3.3, `DefaultHAService`, `AcceptSocketSe
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final, cast
 
 from ha.master_link import LinkRules, Log, MasterLink
@@ -37,6 +37,11 @@ class SlaveConnection(asyncio.Protocol):
     def address(self) -> str:
         """``host:port`` of the slave's end."""
         return f"{self.peer[0]}:{self.peer[1]}"
+
+    @property
+    def identity(self) -> Hashable:
+        """What tells this slave from others, however often it is connected."""
+        return self.peer[0]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -118,12 +123,18 @@ class SlaveListener:
         self._server: asyncio.Server | None = None
         self._on_acknowledged = on_acknowledged
         self._is_pumping = False
+        # What the log held at the start, or was sent since, to connections that have ended.
+        self._known_offset = 0
         self.replicas = replicas
         # In the order in which they came.
         self.connections: list[SlaveConnection] = []
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; the port that is listened on.  Raises ConfigError if it cannot be had."""
+        """Listen; the port that is listened on.  Raises ConfigError if it cannot be had.
+
+        What the log holds by now is what slaves may have from before.
+        """
+        self._known_offset = self._log.end_offset
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(lambda: SlaveConnection(self), host, port)
@@ -160,7 +171,11 @@ class SlaveListener:
         return self._clock.monotonic()
 
     def new_link(self) -> MasterLink:
-        return MasterLink(self._rules, self._log, self.now())
+        return MasterLink(self._rules, self._log, self.now(), self.known_offset)
+
+    def known_offset(self) -> int:
+        """No slave can have more of this log: it ended here at the start, or was sent up to here since."""
+        return max([self._known_offset, *(connection.link.next_offset for connection in self.connections)])
 
     def joined(self, connection: SlaveConnection) -> bool:
         """Whether there is room for one more."""
@@ -170,12 +185,16 @@ class SlaveListener:
         return True
 
     def acknowledged(self, connection: SlaveConnection) -> None:
-        self.replicas.acknowledged(connection.peer[0], connection, connection.link.acked_offset)
+        link = connection.link
+        self.replicas.acknowledged(
+            connection.identity, connection, link.acked_offset, self._log.end_offset, self.now(), link.flushed_offset
+        )
         self._on_acknowledged()
 
     def left(self, connection: SlaveConnection) -> None:
         if connection in self.connections:
             self.connections.remove(connection)
-            self.replicas.left(connection.peer[0], connection)
+            self._known_offset = max(self._known_offset, connection.link.next_offset)
+            self.replicas.left(connection.identity, connection)
             logger.info("event=slave_left slave=%s acked=%d", connection.address, connection.link.acked_offset)
             self._on_acknowledged()

@@ -2,9 +2,11 @@
 
 The first report says where the slave's log ends; from there on the log is sent, in pieces, as it grows.  Later
 reports acknowledge.  Source: RocketMQ 5.3.3, `DefaultHAConnection`; stricter than it: a report beyond what this
-connection has sent is no acknowledgement, it ends the connection.
+connection has sent is no acknowledgement, it ends the connection; so does a first report beyond what this master has
+ever sent, for such a log is no copy.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,11 +42,15 @@ class LinkRules:
 
 
 class MasterLink:
-    """One slave, from its first report to the end of the connection.  Times are those of a monotonic clock, s."""
+    """One slave, from its first report to the end of the connection.  Times are those of a monotonic clock, s.
 
-    def __init__(self, rules: LinkRules, log: Log, now: float) -> None:
+    `known_offset` says up to where a slave can have the log at all; without it the log's end.
+    """
+
+    def __init__(self, rules: LinkRules, log: Log, now: float, known_offset: Callable[[], int] | None = None) -> None:
         self._rules = rules
         self._log = log
+        self._known_offset = known_offset
         self._reader = ReportReader()
         self._read_at = now
         self._wrote_at = now
@@ -53,6 +59,7 @@ class MasterLink:
         self.requested_offset: int | None = None  # where the slave's log ended when it came
         self.next_offset = -1  # the next piece begins here; -1 until the slave has said where it is
         self.acked_offset = -1  # the slave has all before this
+        self.flushed_offset: int | None = None  # and this on its disk; None from a slave that does not say it
         self.sent_bytes = 0
 
     # What comes
@@ -78,6 +85,9 @@ class MasterLink:
         log, rules = self._log, self._rules
         if offset > log.end_offset:
             raise ProtocolError("ha_report", f"a slave's log ends at {offset}, behind the master's at {log.end_offset}")
+        if self._known_offset is not None and offset > (known := self._known_offset()):
+            # It has something else where this master has written what it has sent to nobody.
+            raise ProtocolError("ha_report", f"a slave's log ends at {offset}, this master's was sent up to {known}")
         start = offset
         if offset == 0:
             # It has nothing, and takes whatever comes first.
@@ -98,7 +108,7 @@ class MasterLink:
         most_bytes = min(self._rules.batch_bytes, self._allowance(now))
         piece = self._log.piece_at(self.next_offset, most_bytes) if most_bytes > 0 else None
         if piece is not None:
-            head = transfer_head(self.next_offset, len(piece))
+            head = self._head(self.next_offset, piece)
             self.next_offset += len(piece)
             self.sent_bytes += len(piece)
             self._window_bytes += len(piece)
@@ -106,8 +116,14 @@ class MasterLink:
             return [head, piece]
         if now - self._wrote_at >= self._rules.heartbeat_s:
             self._wrote_at = now
-            return [transfer_head(self.next_offset, 0)]
+            return [self._heartbeat()]
         return []
+
+    def _head(self, offset: int, piece: memoryview) -> bytes:
+        return transfer_head(offset, len(piece))
+
+    def _heartbeat(self) -> bytes:
+        return transfer_head(self.next_offset, 0)
 
     def _allowance(self, now: float) -> int:
         """How many bytes may still be sent in this second."""

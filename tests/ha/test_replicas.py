@@ -1,27 +1,45 @@
-"""What several slaves have acknowledged."""
+"""What several slaves have acknowledged, and which of them are in sync."""
+
+from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ha.replicas import NO_LIMIT, ReplicaRules, Replicas
+from ha.replicas import NO_LIMIT, ReplicaRules, Replicas, Standing
 
 
-def replicas_of(*offsets: int, **rules: int) -> Replicas:
-    replicas = Replicas(ReplicaRules(max_gap_bytes=100, **rules))  # type: ignore[arg-type] # bool is an int
+def replicas_of(*offsets: int, end: int = 1000, now: float = 0.0, **rules: int) -> Replicas:
+    """Slaves that had all of the log when it ended there, `now`."""
+    replicas = Replicas(ReplicaRules(**({"max_gap_bytes": 1000, "max_behind_s": 15.0} | rules)))  # type: ignore[arg-type]
     for number, offset in enumerate(offsets):
-        replicas.acknowledged(f"slave {number}", 1, offset)
+        replicas.acknowledged(f"slave {number}", 1, offset, offset, now)
+    replicas.check(end, now)
     return replicas
 
 
-@pytest.mark.parametrize(("count", "expected"), [(1, NO_LIMIT), (2, 900), (3, 850), (4, 10), (5, -1)])
-def test_up_to_where_so_many_have_the_log(count: int, expected: int) -> None:
-    assert replicas_of(850, 900, 10).acknowledged_by(count) == expected
+def test_what_the_required_replicas_have_is_acknowledged_and_seen() -> None:
+    assert replicas_of(850, 900, 10).standing() == Standing(900, 900, True, False)
+    assert replicas_of(850, 900, 10, in_sync_replicas=3).standing() == Standing(850, 850, True, False)
+    assert replicas_of(850, 900, 10, in_sync_replicas=4).standing() == Standing(10, 10, True, False)
+
+
+def test_with_too_few_in_sync_nothing_is_acknowledged_and_consumers_see_what_those_have() -> None:
+    assert replicas_of(850, 900, in_sync_replicas=5).standing() == Standing(850, -1, False, False)
+    assert replicas_of().standing() == Standing(NO_LIMIT, -1, False, False)
+
+
+def test_below_the_least_number_nothing_is_taken_and_nothing_more_is_seen() -> None:
+    assert replicas_of(min_in_sync_replicas=2).standing() == Standing(None, -1, False, True)
+    assert replicas_of(900, min_in_sync_replicas=2).standing() == Standing(900, 900, True, False)
+    assert replicas_of(900, min_in_sync_replicas=3).standing() == Standing(None, 900, True, True)
 
 
 def test_a_slave_that_is_connected_twice_counts_once() -> None:
-    replicas = replicas_of(800)
-    replicas.acknowledged("slave 0", 2, 900)
+    replicas = replicas_of(800, in_sync_replicas=3)
+    replicas.acknowledged("slave 0", 2, 900, 1000, 0.0)
     assert replicas.offsets() == [900]
-    assert replicas.acknowledged_by(3) == -1
+    assert replicas.standing() == Standing(900, -1, False, False)
     replicas.left("slave 0", 2)
     assert replicas.offsets() == [800]
     replicas.left("slave 0", 1)
@@ -29,10 +47,84 @@ def test_a_slave_that_is_connected_twice_counts_once() -> None:
     assert replicas.offsets() == []
 
 
-def test_who_is_near_enough_is_in_sync() -> None:
-    replicas = replicas_of(1000, 901, 900)
-    assert replicas.in_sync(1000) == 3
-    assert replicas.in_sync(1200) == 1
+def test_a_slave_is_in_sync_once_it_has_what_was_there_when_it_came() -> None:
+    replicas = Replicas(ReplicaRules())
+    replicas.acknowledged("late", 1, 10, 500, 0.0)
+    assert replicas.in_sync_slaves() == frozenset()
+    replicas.acknowledged("late", 1, 499, 700, 1.0)
+    assert replicas.in_sync_slaves() == frozenset()
+    assert replicas.behind_s("late", 700, 1.0) is None
+    replicas.acknowledged("late", 1, 500, 800, 2.0)
+    assert replicas.in_sync_slaves() == {"late"}
+    # The log ended there when it came, at 0.
+    assert replicas.behind_s("late", 800, 2.0) == 2.0
+    replicas.check(800, 2.0)
+    replicas.acknowledged("late", 1, 800, 900, 3.0)
+    assert replicas.behind_s("late", 900, 3.0) == 1.0
+    assert replicas.behind_s("late", 800, 3.0) == 0.0
+    assert replicas.behind_s("nobody", 800, 3.0) is None
+
+
+def test_a_slave_that_lacks_too_much_is_not_in_sync() -> None:
+    replicas = replicas_of(1000, 901, 900, max_gap_bytes=100)
+    assert replicas.in_sync_slaves() == {"slave 0", "slave 1"}
+    replicas.check(1200, 0.0)
+    assert replicas.in_sync_slaves() == frozenset()
+
+
+def test_a_slave_that_stands_still_leaves_and_comes_back_when_it_has_caught_up() -> None:
+    replicas = replicas_of(1000)
+    for now in range(1, 60):
+        # Nothing to send: it is in sync, however long it has said nothing.
+        replicas.check(1000, now)
+    assert replicas.in_sync_slaves() == {"slave 0"}
+    for now in range(60, 75):
+        replicas.check(1999, now)
+        assert replicas.in_sync_slaves() == {"slave 0"}
+    replicas.check(1999, 75)
+    assert replicas.in_sync_slaves() == frozenset()
+    # What it says first is as old as it was.
+    replicas.acknowledged("slave 0", 1, 1500, 1999, 76.0)
+    assert replicas.in_sync_slaves() == frozenset()
+    replicas.acknowledged("slave 0", 1, 1999, 1999, 77.0)
+    assert replicas.in_sync_slaves() == {"slave 0"}
+
+
+def test_a_slave_that_is_always_a_little_behind_stays() -> None:
+    replicas = replicas_of(1000)
+    end = 1000
+    for turn in range(1, 2000):
+        end += 10
+        replicas.acknowledged("slave 0", 1, end - 10, end, turn * 0.05)
+        if not turn % 20:
+            replicas.check(end, turn * 0.05)
+        assert replicas.in_sync_slaves() == {"slave 0"}
+
+
+def test_a_slave_that_falls_back_further_and_further_leaves() -> None:
+    replicas = replicas_of(1000, max_gap_bytes=1 << 40)
+    for second in range(1, 60):
+        # Half of what comes.
+        replicas.acknowledged("slave 0", 1, 1000 + 50 * second, 1000 + 100 * second, second)
+        replicas.check(1000 + 100 * second, second)
+        assert (second <= 30) == bool(replicas.in_sync_slaves()), second
+
+
+def test_a_master_that_stood_still_itself_blames_nobody() -> None:
+    replicas = replicas_of(1000)
+    replicas.check(1100, 1.0)
+    replicas.check(1100, 61.0)
+    assert replicas.in_sync_slaves() == {"slave 0"}
+    for now in range(62, 78):
+        replicas.check(1100, now)
+    assert replicas.in_sync_slaves() == frozenset()
+
+
+def test_what_is_flushed_counts_where_it_is_asked_for_and_said() -> None:
+    for strict, flushed, expected in [(False, 600, 900), (True, 600, 600), (True, None, 900), (True, 950, 900)]:
+        replicas = Replicas(ReplicaRules(counts_flushed=strict))
+        replicas.acknowledged("slave", 1, 900, 500, 0.0, flushed)
+        assert replicas.offsets() == [expected]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +136,105 @@ def test_who_is_near_enough_is_in_sync() -> None:
         ({"in_sync_replicas": 3, "auto_in_sync_replicas": True}, 1, 2),
         ({"in_sync_replicas": 3, "auto_in_sync_replicas": True}, 5, 3),
         ({"in_sync_replicas": 3, "min_in_sync_replicas": 2, "auto_in_sync_replicas": True}, 0, 2),
+        ({"all_in_sync": True}, 0, 2),
+        ({"all_in_sync": True}, 3, 4),
+        ({"all_in_sync": True, "auto_in_sync_replicas": True}, 0, 1),
     ],
 )
 def test_how_many_must_have_a_message(rules: dict[str, int], slaves: int, expected: int) -> None:
-    assert replicas_of(*[1000] * slaves, **rules).required(1000) == expected
+    replicas = replicas_of(*[1000] * slaves, **rules)
+    assert replicas.required() == expected
+    assert replicas.standing().is_enough == (slaves + 1 >= expected)
+
+
+def test_alone_by_configuration_the_master_acknowledges_everything() -> None:
+    assert replicas_of(auto_in_sync_replicas=True).standing() == Standing(NO_LIMIT, NO_LIMIT, True, False)
+
+
+# Whatever happens: nothing counts that not so many different slaves have said.
+
+ACT = st.one_of(
+    st.tuples(st.just("ack"), st.integers(0, 3), st.integers(0, 2), st.integers(0, 400)),
+    st.tuples(st.just("left"), st.integers(0, 3), st.integers(0, 2), st.just(0)),
+    st.tuples(st.just("grow"), st.integers(0, 300), st.just(0), st.just(0)),
+    st.tuples(st.just("time"), st.integers(0, 4), st.just(0), st.just(0)),
+)
+RULES = st.builds(
+    ReplicaRules,
+    max_gap_bytes=st.sampled_from([100, 1000]),
+    max_behind_s=st.just(15.0),
+    in_sync_replicas=st.integers(1, 4),
+    min_in_sync_replicas=st.integers(1, 3),
+    auto_in_sync_replicas=st.booleans(),
+    all_in_sync=st.booleans(),
+)
+
+
+class History:
+    """What was said, kept as it came, and what follows from it the slow way."""
+
+    def __init__(self, rules: ReplicaRules) -> None:
+        self.rules = rules
+        self.replicas = Replicas(rules)
+        self.end, self.now = 0, 0.0
+        self.ends = [(0.0, 0)]
+        self.said: dict[tuple[int, int], int] = {}
+        self.came: dict[int, float] = {}
+
+    def ack(self, slave: int, connection: int, short: int) -> None:
+        offset = max(0, self.end - short, self.said.get((slave, connection), 0))
+        self.came.setdefault(slave, self.now)
+        self.said[slave, connection] = offset
+        self.replicas.acknowledged(slave, connection, offset, self.end, self.now)
+
+    def left(self, slave: int, connection: int, _: int) -> None:
+        self.said.pop((slave, connection), None)
+        if not any(other == slave for other, _ in self.said):
+            self.came.pop(slave, None)
+        self.replicas.left(slave, connection)
+
+    def grow(self, size: int, *_: int) -> None:
+        self.end += size
+        self.ends.append((self.now, self.end))
+
+    def time(self, seconds: int, *_: int) -> None:
+        self.now += seconds
+        self.replicas.check(self.end, self.now)
+
+    def has(self) -> dict[int, int]:
+        return {slave: max(offset for (other, _), offset in self.said.items() if other == slave) for slave in self.came}
+
+    def could_be_in_sync(self, slave: int, has: int) -> bool:
+        """It had all that there was at some moment since it came, at most so long ago."""
+        since = max(self.came[slave], self.now - self.rules.max_behind_s)
+        # What the log held at that time at the least.
+        held = max((end for at, end in self.ends if at < since), default=0)
+        return has >= held
+
+
+@given(RULES, st.lists(ACT, max_size=60))
+def test_nothing_counts_that_not_enough_different_slaves_have(
+    rules: ReplicaRules, acts: list[tuple[str, int, int, int]]
+) -> None:
+    history = History(rules)
+    for name, *numbers in acts:
+        act: Callable[..., None] = getattr(history, name)
+        act(*numbers)
+        has, replicas = history.has(), history.replicas
+        assert replicas.offsets() == sorted(has.values(), reverse=True)
+        in_sync = replicas.in_sync_slaves()
+        assert in_sync <= has.keys()
+        standing, required = replicas.standing(), replicas.required()
+        if standing.acknowledged >= 0:
+            assert 1 + sum(has[slave] >= standing.acknowledged for slave in in_sync) >= required  # type: ignore[index]
+        assert standing.is_enough == (1 + len(in_sync) >= required)
+        assert standing.is_refusing == (1 + len(in_sync) < rules.min_in_sync_replicas)
+        assert (standing.limit is None) == standing.is_refusing
+        if standing.limit is not None:
+            # Consumers see what is acknowledged, and, with too few in sync, what those have that are.
+            behind = [slave for slave in in_sync if has[slave] < standing.limit]  # type: ignore[index]
+            assert not in_sync or len(in_sync) - len(behind) >= min(required - 1, len(in_sync))
+            if standing.is_enough:
+                assert standing.limit == standing.acknowledged
+        for slave in in_sync:
+            assert history.could_be_in_sync(slave, has[slave])  # type: ignore[index, arg-type]
