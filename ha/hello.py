@@ -1,0 +1,214 @@
+"""How two Sprocket ends greet on the HA port, and prove to each other that they know the same secret.
+
+The slave says HELLO, the master WELCOME, the slave PROOF; frames follow, see `ha.session`.  The first 8 bytes of each
+are negative as a signed number, which no report of a plain slave ever is.  All numbers are big-endian.
+
+A proof is the HMAC-SHA256, keyed with the secret, of a word for the end that proves and of both messages with their
+nonces, identities and the epoch: so it is worth nothing in another connection, and nothing when it is sent back.  The
+secret itself is never sent.  What follows in the connection is checked with a CRC and is neither signed nor encrypted.
+"""
+
+import hmac
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from ha.session import Field, Layout
+from sprocket.common.errors import ProtocolError
+from store.checksum import crc32
+
+VERSION: Final = 1
+MAGIC: Final = -0x53_70_72_6F_63_48_41_00 - VERSION
+MAGIC_BYTES: Final = struct.pack(">q", MAGIC)
+NONCE_BYTES: Final = 32
+PROOF_BYTES: Final = 32
+MOST_BODY_BYTES: Final = 4096
+# Longer names than this are nobody's.
+MOST_TEXT_BYTES: Final = 512
+
+ENVELOPE: Final = Layout(
+    "envelope",
+    Field("magic", "q", "negative; its last byte tells the version"),
+    Field("kind", "B", "1 HELLO, 2 WELCOME, 3 PROOF"),
+    Field("size_bytes", "I", f"bytes of the body, at most {MOST_BODY_BYTES}; a CRC-32 of all before it follows"),
+)
+HELLO: Final = Layout(
+    "HELLO",
+    Field("has_secret", "B", "1: it can prove that it knows a secret, and demands the same"),
+    Field("nonce", f"{NONCE_BYTES}s", "random"),
+    Field("broker_id", "q", "the slave's"),
+)
+WELCOME: Final = Layout(
+    "WELCOME",
+    Field("is_refused", "B", "1: the connection ends here, the last text says why"),
+    Field("has_secret", "B", "1: the proof below is one"),
+    Field("nonce", f"{NONCE_BYTES}s", "random"),
+    Field("broker_id", "q", "the master's"),
+    Field("epoch", "q", "of this master; frames repeat it"),
+)
+LAYOUTS: Final = (ENVELOPE, HELLO, WELCOME)
+_CRC: Final = struct.Struct(">I")
+_LENGTH: Final = struct.Struct(">H")
+
+
+class Kind(IntEnum):
+    """The three messages."""
+
+    HELLO = 1
+    WELCOME = 2
+    PROOF = 3
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who an end is: brokerClusterName, brokerName, brokerId, and the id of its store."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    store_id: str
+
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """What it is in its cluster; two that say the same are one, or one of them is a mistake."""
+        return self.cluster, self.broker_name, self.broker_id
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.broker_name}/{self.broker_id} store {self.store_id or '-'}"
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a slave says first."""
+
+    has_secret: bool
+    nonce: bytes
+    identity: Identity
+
+    def body(self) -> bytes:
+        """The message without its envelope."""
+        one = self.identity
+        head = HELLO.struct.pack(self.has_secret, self.nonce, one.broker_id)
+        return head + _texts(one.cluster, one.broker_name, one.store_id)
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """What a master answers; `proof` is zeros without a secret."""
+
+    has_secret: bool
+    nonce: bytes
+    identity: Identity
+    epoch: int
+    refusal: str = ""
+    proof: bytes = bytes(PROOF_BYTES)
+
+    def claims(self) -> bytes:
+        """The message without envelope and proof."""
+        one = self.identity
+        head = WELCOME.struct.pack(bool(self.refusal), self.has_secret, self.nonce, one.broker_id, self.epoch)
+        return head + _texts(one.cluster, one.broker_name, one.store_id, self.refusal)
+
+    def body(self) -> bytes:
+        """The message without its envelope."""
+        return self.claims() + self.proof
+
+
+def master_proof(secret: bytes, hello: Hello, welcome: Welcome) -> bytes:
+    """What shows that a master knows the secret."""
+    return _proof(secret, b"sprocket-ha-master", hello.body(), welcome.claims())
+
+
+def slave_proof(secret: bytes, hello: Hello, welcome: Welcome) -> bytes:
+    """What shows that a slave knows the secret."""
+    return _proof(secret, b"sprocket-ha-slave", hello.body(), welcome.body())
+
+
+def _proof(secret: bytes, *parts: bytes) -> bytes:
+    content = b"".join(struct.pack(">I", len(part)) + part for part in parts)
+    return hmac.digest(secret, content, "sha256")
+
+
+def is_proof(expected: bytes, given: bytes) -> bool:
+    """Whether they are equal, in a time that does not tell where they differ."""
+    return hmac.compare_digest(expected, given)
+
+
+def sealed(kind: Kind, body: bytes) -> bytes:
+    """The whole message."""
+    content = ENVELOPE.struct.pack(MAGIC, kind, len(body)) + body
+    return content + _CRC.pack(crc32(content))
+
+
+class GreetingReader:
+    """Takes greetings out of what comes, however it is split; `rest` is what came behind the last one."""
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def feed(self, data: bytes, expected: Kind) -> bytes | None:
+        """The body of the next message, which is to be `expected`; None until all of it has come.
+
+        Raises ProtocolError for anything else, before more of it is kept.
+        """
+        self.rest += data
+        head = self.rest[: len(MAGIC_BYTES)]
+        if head != MAGIC_BYTES[: len(head)]:
+            raise ProtocolError("ha_hello", f"it begins with {head.hex()}, version {VERSION} with {MAGIC_BYTES.hex()}")
+        if len(self.rest) < ENVELOPE.struct.size:
+            return None
+        _, kind, size_bytes = ENVELOPE.struct.unpack_from(self.rest)
+        if kind != expected or size_bytes > MOST_BODY_BYTES:
+            raise ProtocolError("ha_hello", f"message {kind} of {size_bytes} bytes in place of {expected.name}")
+        stop = ENVELOPE.struct.size + size_bytes
+        if len(self.rest) < stop + _CRC.size:
+            return None
+        content, (crc,) = self.rest[:stop], _CRC.unpack_from(self.rest, stop)
+        if crc32(content) != crc:
+            raise ProtocolError("ha_hello", f"the CRC of {expected.name} is wrong")
+        self.rest = self.rest[stop + _CRC.size :]
+        return content[ENVELOPE.struct.size :]
+
+
+def decode_hello(body: bytes) -> Hello:
+    """A slave's.  Raises ProtocolError."""
+    texts = _decoded_texts(HELLO, body, 3)
+    has_secret, nonce, broker_id = HELLO.struct.unpack_from(body)
+    return Hello(bool(has_secret), nonce, Identity(texts[0], texts[1], broker_id, texts[2]))
+
+
+def decode_welcome(body: bytes) -> Welcome:
+    """A master's.  Raises ProtocolError."""
+    claims, proof = body[:-PROOF_BYTES], body[-PROOF_BYTES:]
+    texts = _decoded_texts(WELCOME, claims, 4)
+    is_refused, has_secret, nonce, broker_id, epoch = WELCOME.struct.unpack_from(claims)
+    identity = Identity(texts[0], texts[1], broker_id, texts[2])
+    return Welcome(bool(has_secret), nonce, identity, epoch, texts[3] or "no reason" if is_refused else "", proof)
+
+
+def _decoded_texts(layout: Layout, body: bytes, count: int) -> list[str]:
+    """The texts behind the numbers of `layout`, and nothing behind them."""
+    at = layout.struct.size
+    texts = []
+    for _ in range(count):
+        if len(body) < at + _LENGTH.size:
+            raise ProtocolError("ha_hello", f"{layout.title} of {len(body)} bytes ends too early")
+        (length,) = _LENGTH.unpack_from(body, at)
+        at += _LENGTH.size
+        if length > MOST_TEXT_BYTES or at + length > len(body):
+            raise ProtocolError("ha_hello", f"{layout.title} has a text of {length} bytes")
+        try:
+            texts.append(body[at : at + length].decode())
+        except UnicodeDecodeError:
+            raise ProtocolError("ha_hello", f"{layout.title} has a text that is not UTF-8") from None
+        at += length
+    if at != len(body):
+        raise ProtocolError("ha_hello", f"{layout.title} has {len(body) - at} bytes too many")
+    return texts
+
+
+def _texts(*texts: str) -> bytes:
+    # A long reason is cut between two characters.
+    encoded = [text.encode()[:MOST_TEXT_BYTES].decode(errors="ignore").encode() for text in texts]
+    return b"".join(_LENGTH.pack(len(one)) + one for one in encoded)

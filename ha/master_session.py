@@ -1,0 +1,211 @@
+"""The master's end of a session with a slave that is Sprocket too: a `MasterLink` that speaks in frames.
+
+It greets, tells the slave where the log ends, answers what the slave asks to find out how much their logs have in
+common, and sends the log from where the slave says; between pieces of it stand the tables that changed, see
+`ha.table_queue`.  A report acknowledges what it says only in this session and of this epoch.
+"""
+
+from typing import Protocol
+
+from ha.greeting import Credentials, MasterGreeting
+from ha.hello import Identity
+from ha.master_link import LinkRules, Log, MasterLink
+from ha.session import (
+    CHECKSUM,
+    PIECE,
+    RANGE,
+    REPORT,
+    STATE,
+    Frame,
+    FrameReader,
+    FrameType,
+    checked_epoch,
+    frame,
+    frame_head,
+)
+from ha.table_queue import TableQueue, TableUpdate
+from ha.tail_recovery import TailRecovery
+from sprocket.common.errors import ProtocolError
+from store.checksum import crc32
+
+
+class SessionLog(Log, Protocol):
+    """The part of a store's log that is read in a session."""
+
+    @property
+    def confirm_offset(self) -> int: ...
+
+    @property
+    def flushed_offset(self) -> int: ...
+
+
+class MasterSession(MasterLink):
+    """One slave.  Times are those of a monotonic clock, s."""
+
+    def __init__(
+        self, rules: LinkRules, log: SessionLog, credentials: Credentials, epoch: int, tail: TailRecovery, now: float
+    ) -> None:
+        super().__init__(rules, log, now)
+        self._session_log = log
+        self._epoch = epoch
+        self._greeting: MasterGreeting | None = MasterGreeting(credentials, epoch)
+        self._frames = FrameReader(from_slave=True)
+        self._tail = tail
+        self._replies: list[bytes] = []
+        self._waits_for_tail = False
+        self.tables = TableQueue()
+        self.identity: Identity | None = None  # once it is proved
+        self.refusal = ""  # the connection is to end once this is written
+
+    # What comes
+
+    def received(self, data: bytes, now: float) -> bool:
+        """Whether the slave acknowledged more than before, received or flushed.
+
+        Raises ProtocolError for what no slave of this log and epoch can say; the connection is then to be closed.
+        """
+        self._read_at = now
+        if self.refusal:
+            return False
+        if self._greeting is not None:
+            data = self._greet(self._greeting, data)
+        if self._greeting is not None or not data:
+            return False
+        before = self.acked_offset, self.flushed_offset
+        for one in checked_epoch(self._frames.feed(data), self._epoch):
+            if not self.refusal:
+                self._take(one)
+        return (self.acked_offset, self.flushed_offset) != before
+
+    def _greet(self, greeting: MasterGreeting, data: bytes) -> bytes:
+        """Frames that came behind the greeting, once it is done."""
+        answer = greeting.received(data)
+        if answer:
+            self._replies.append(answer)
+        if greeting.refusal:
+            # A slave that has its WELCOME reads frames, else the reason stands in that.
+            self.refuse(greeting.refusal, in_frame=not answer)
+        if not greeting.is_done:
+            return b""
+        self.identity, self._greeting = greeting.slave, None
+        return greeting.rest
+
+    def _take(self, one: Frame) -> None:
+        match one.type:
+            case FrameType.REPORT:
+                self._acknowledge(one)
+            case FrameType.RANGE:
+                RANGE.unpack(one.body)
+                self._say_state()
+            case FrameType.COMPARE:
+                self._compare(one)
+            case FrameType.RESUME:
+                self._resume(one.offset)
+            case FrameType.SURPLUS:
+                self._take_surplus(one.offset)
+            case FrameType.TAIL:
+                self._tail.take(self, one.offset, one.body)
+                self._fetch()
+            case _:  # pragma: no cover - the reader knows what a slave may send
+                raise ProtocolError("ha_frame", one.type.name)
+
+    def _acknowledge(self, one: Frame) -> None:
+        (flushed,) = REPORT.unpack(one.body)
+        if self.requested_offset is None:
+            raise ProtocolError("ha_report", "a slave reports before it has said where its log ends")
+        if one.offset > self.next_offset or not 0 <= flushed <= one.offset:
+            detail = f"a slave reports {one.offset}, flushed {flushed}, was sent up to {self.next_offset}"
+            raise ProtocolError("ha_report", detail)
+        self.acked_offset = max(self.acked_offset, one.offset)
+        self.flushed_offset = max(self.flushed_offset or 0, flushed)
+
+    # Where the slave is
+
+    def _say_state(self) -> None:
+        log = self._session_log
+        body = STATE.struct.pack(log.min_offset, log.confirm_offset, log.flushed_offset)
+        self._replies.append(frame(FrameType.STATE, self._epoch, log.end_offset, body))
+
+    def _compare(self, one: Frame) -> None:
+        (size,) = PIECE.unpack(one.body)
+        crc = checksum(self._log, one.offset, size)
+        if crc is None:
+            raise ProtocolError("ha_compare", f"a slave asks for {size} bytes at {one.offset}, which are not here")
+        self._replies.append(frame(FrameType.CHECKSUM, self._epoch, one.offset, CHECKSUM.struct.pack(size, crc)))
+
+    def _resume(self, offset: int) -> None:
+        if self.requested_offset is not None:
+            raise ProtocolError("ha_resume", "a slave says twice where its log ends")
+        try:
+            self._begin(offset)
+        except ProtocolError as error:
+            self.refuse(error.detail)
+        else:
+            self._tail.compared(self)
+
+    def refuse(self, reason: str, *, in_frame: bool = True) -> None:
+        """Say why, and let the connection end."""
+        if in_frame:
+            self._replies.append(frame(FrameType.REFUSAL, self._epoch, 0, reason.encode()))
+        self.refusal = reason
+
+    # The tail that a master lacks
+
+    def _take_surplus(self, slave_end: int) -> None:
+        if self._tail.begin(self, slave_end):
+            self._fetch()
+        elif self._tail.is_waiting:
+            self._waits_for_tail = True  # another slave is giving it
+        else:
+            self._replies.append(frame(FrameType.CUT, self._epoch, self._log.end_offset))
+
+    def _fetch(self) -> None:
+        wanted = self._tail.wanted(self)
+        if wanted is None:
+            self._say_state()  # from the beginning: it has no surplus now
+        else:
+            self._replies.append(frame(FrameType.FETCH_TAIL, self._epoch, wanted[0], PIECE.struct.pack(wanted[1])))
+
+    # What goes
+
+    @property
+    def has_replies(self) -> bool:
+        """Whether something is to be written, whatever the log does."""
+        return bool(self._replies)
+
+    def next_piece(self, now: float) -> list[bytes | memoryview]:
+        """What to write now: answers, tables whose place in the log is reached, the log, a heartbeat; or nothing."""
+        if self._waits_for_tail and not self._tail.is_waiting:
+            self._waits_for_tail = False
+            self._say_state()
+        if self._replies:
+            replies, self._replies = self._replies, []
+            self._wrote_at = now
+            return list(replies)
+        if self.requested_offset is not None and (due := self.tables.take(self.next_offset)):
+            self._wrote_at = now
+            return [self._table_frame(update) for update in due]
+        return super().next_piece(now)
+
+    def _table_frame(self, update: TableUpdate) -> bytes:
+        return frame(FrameType.TABLE, self._epoch, update.position, update.encode())
+
+    def _head(self, offset: int, piece: memoryview) -> bytes:
+        return frame_head(FrameType.LOG, self._epoch, offset, piece)
+
+    def _heartbeat(self) -> bytes:
+        self._say_state()
+        return self._replies.pop()
+
+
+def checksum(log: Log, offset: int, size_bytes: int) -> int | None:
+    """CRC-32 of so many bytes of a log; None if not all of them are there."""
+    crc = 0
+    while size_bytes > 0:
+        piece = log.piece_at(offset, size_bytes) if offset >= log.min_offset else None
+        if piece is None:
+            return None
+        crc = crc32(piece, crc)
+        offset += len(piece)
+        size_bytes -= len(piece)
+    return crc

@@ -1,0 +1,261 @@
+"""The slave's end of a session with a master that is Sprocket too: a `SlaveLink` that speaks in frames.
+
+It greets, finds out how much of its log is the master's, and follows from there.  What goes on behind the common part
+is given to a master that lost it, or else kept aside and cut off.  It reports what it has received and what it has
+flushed.  Tables are applied where they stand in the stream: its log has then reached what they stand on.
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Protocol
+
+from ha.common_prefix import CommonPrefix
+from ha.greeting import Credentials, SlaveGreeting
+from ha.master_session import checksum
+from ha.session import (
+    CHECKSUM,
+    MOST_SLAVE_BODY_BYTES,
+    PIECE,
+    RANGE,
+    REPORT,
+    STATE,
+    Frame,
+    FrameReader,
+    FrameType,
+    checked_epoch,
+    frame,
+)
+from ha.slave_link import ReplicaLog, SlaveLink, SlaveRules
+from ha.table_queue import TableContent, decode_table
+from sprocket.common.errors import ProtocolError
+
+
+class SessionReplicaLog(ReplicaLog, Protocol):
+    """The part of a slave's store that a session needs."""
+
+    @property
+    def min_offset(self) -> int: ...
+
+    @property
+    def flushed_offset(self) -> int: ...
+
+    def piece_at(self, offset: int, most_bytes: int, /) -> memoryview | None:
+        """At most so many bytes from `offset` on, of one segment; None if there are none."""
+
+    def record_end(self, offset: int, /) -> int:
+        """The end of the last record that ends at `offset` or before it; the log's begin if there is none."""
+
+    def cut(self, offset: int, reason: str, /) -> None:
+        """End the log at `offset`, keeping aside what lies behind it.  Raises `StoreError`."""
+
+
+class _State(Enum):
+    GREETING = auto()
+    RANGING = auto()
+    COMPARING = auto()
+    SURPLUS = auto()
+    STREAMING = auto()
+
+
+class SlaveSession(SlaveLink):
+    """One connection to the master.  Times are those of a monotonic clock, seconds."""
+
+    def __init__(
+        self,
+        rules: SlaveRules,
+        log: SessionReplicaLog,
+        credentials: Credentials,
+        apply: Callable[[TableContent], None],
+        now: float,
+    ) -> None:
+        super().__init__(rules, log, now)
+        self._session_log = log
+        self._greeting = SlaveGreeting(credentials)
+        self._frames = FrameReader(from_slave=False)
+        self._apply = apply
+        self._state = _State.GREETING
+        self._search = CommonPrefix(0, 0)
+        self._common_end = 0
+        self._flushed_reported = -1
+        self.epoch = -1  # of the master, once it has said so
+        self.master_confirm_offset = -1
+        self.master_flushed_offset = -1
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the master sends its log."""
+        return self._state is _State.STREAMING
+
+    def begin(self, now: float) -> bytes:
+        """The first thing to write."""
+        self._wrote_at = now
+        self._log.restart()
+        return self._greeting.begin()
+
+    def received(self, data: bytes, now: float) -> bytes:
+        """Take what came; what to write for it, perhaps nothing.
+
+        Raises ProtocolError for what no master of this log can say, and `StoreError` from the log or a table; the
+        connection is then to be closed.  Nothing behind the bad piece is taken.
+        """
+        self._read_at = now
+        replies = []
+        if self._state is _State.GREETING:
+            proof = self._greeting.received(data)
+            if self._greeting.welcome is None:
+                return b""
+            self.epoch = self._greeting.welcome.epoch
+            replies = [proof, self._range(now)]
+            data = self._greeting.rest
+        replies += self._take_all(data, now)
+        if self._state is _State.STREAMING:
+            replies.append(self.acknowledge(now))
+        return b"".join(replies)
+
+    def _take_all(self, data: bytes, now: float) -> list[bytes]:
+        replies: list[bytes] = []
+        pieces: list[memoryview] = []
+        start = expected = self._log.received_offset
+        try:
+            for one in checked_epoch(self._frames.feed(data), self.epoch):
+                if one.type is not FrameType.LOG:
+                    # What stood before it in the stream is to be there.
+                    self._append(start, pieces)
+                    replies.append(self._take(one, now))
+                    start = expected = self._log.received_offset
+                    continue
+                self._check_follows(one, expected)
+                if not pieces:
+                    start = one.offset
+                pieces.append(one.body)
+                expected = one.offset + len(one.body)
+        finally:
+            self._append(start, pieces)
+        return replies
+
+    def _check_follows(self, one: Frame, expected: int) -> None:
+        if self._state is not _State.STREAMING or not one.body or (expected and one.offset != expected):
+            detail = f"the master sends {len(one.body)} bytes from {one.offset}, the slave's log ends at {expected}"
+            raise ProtocolError("ha_transfer", detail)
+
+    def _append(self, start: int, pieces: list[memoryview]) -> None:
+        """One append for all that a read brought."""
+        if pieces:
+            taken, size = list(pieces), sum(map(len, pieces))
+            pieces.clear()
+            self._log.append(start, taken)
+            self.received_bytes += size
+            self.master_offset = max(self.master_offset, start + size)
+
+    def _take(self, one: Frame, now: float) -> bytes:
+        match one.type, self._state:
+            case FrameType.STATE, _:
+                return self._take_state(one, now)
+            case FrameType.TABLE, _State.STREAMING:
+                if one.offset > self._log.received_offset:
+                    raise ProtocolError("ha_table", f"a table stands on the log up to {one.offset}")
+                self._apply(decode_table(one.body))
+                return b""
+            case FrameType.CHECKSUM, _State.COMPARING:
+                return self._take_checksum(one, now)
+            case FrameType.FETCH_TAIL, _State.SURPLUS:
+                return self._give_tail(one)
+            case FrameType.CUT, _State.SURPLUS:
+                return self._cut(now)
+            case FrameType.REFUSAL, _:
+                raise ProtocolError("ha_refused", f"the master refuses: {str(one.body, 'utf-8', 'replace')}")
+        raise ProtocolError("ha_frame", f"{one.type.name} in the state {self._state.name.lower()}")
+
+    # Finding the common part
+
+    def _range(self, now: float) -> bytes:
+        self._state, self._wrote_at = _State.RANGING, now
+        log = self._session_log
+        return self._frame(FrameType.RANGE, log.end_offset, RANGE.struct.pack(log.min_offset, log.flushed_offset))
+
+    def _take_state(self, one: Frame, now: float) -> bytes:
+        min_offset, self.master_confirm_offset, self.master_flushed_offset = STATE.unpack(one.body)
+        self.master_offset = max(self.master_offset, one.offset)
+        if self._state is _State.STREAMING:
+            return b""
+        if self._state is _State.SURPLUS:
+            return self._range(now)  # the master's log has changed meanwhile
+        if self._state is not _State.RANGING:
+            raise ProtocolError("ha_frame", f"STATE in the state {self._state.name.lower()}")
+        log = self._session_log
+        if not log.end_offset or log.end_offset < min_offset:
+            return self._resume(now)  # an empty one; or one whose place is gone, which the master refuses with a reason
+        self._search = CommonPrefix(max(min_offset, log.min_offset), min(one.offset, log.end_offset))
+        return self._compare_on(now)
+
+    def _compare_on(self, now: float) -> bytes:
+        wanted = self._search.next_range()
+        if wanted is not None:
+            self._state = _State.COMPARING
+            return self._frame(FrameType.COMPARE, wanted[0], PIECE.struct.pack(wanted[1]))
+        return self._compared(now)
+
+    def _take_checksum(self, one: Frame, now: float) -> bytes:
+        size, crc = CHECKSUM.unpack(one.body)
+        if self._search.next_range() != (one.offset, size):
+            raise ProtocolError("ha_compare", f"a checksum of {size} bytes at {one.offset}, which nobody wanted")
+        self._search.compared(checksum(self._session_log, one.offset, size) == crc)
+        return self._compare_on(now)
+
+    def _compared(self, now: float) -> bytes:
+        log, search = self._session_log, self._search
+        end = log.end_offset
+        if search.end == end:
+            return self._resume(now)
+        self._common_end = log.record_end(search.end)
+        if self._common_end <= search.low:
+            ranges = f"this log, {log.min_offset} to {end}, and the master's, to {self.master_offset}"
+            raise ProtocolError(
+                "ha_diverged", f"{ranges}, have nothing in common: empty the store that is the wrong one"
+            )
+        if search.end == search.high == self._common_end:
+            self._state = _State.SURPLUS
+            return self._frame(FrameType.SURPLUS, end)
+        return self._cut(now)
+
+    def _give_tail(self, one: Frame) -> bytes:
+        (size,) = PIECE.unpack(one.body)
+        piece = self._session_log.piece_at(one.offset, min(size, MOST_SLAVE_BODY_BYTES))
+        if piece is None:
+            raise ProtocolError("ha_tail", f"the master wants {size} bytes at {one.offset}, which are not here")
+        return self._frame(FrameType.TAIL, one.offset, bytes(piece))
+
+    def _cut(self, now: float) -> bytes:
+        self._session_log.cut(self._common_end, "the master's log goes on differently")
+        return self._range(now)
+
+    def _resume(self, now: float) -> bytes:
+        self._state = _State.STREAMING
+        self._wrote_at = now
+        self._reported, self._flushed_reported = self._log.end_offset, -1
+        return self._frame(FrameType.RESUME, self._log.end_offset)
+
+    # Reports
+
+    def due(self, now: float) -> bytes:
+        """A heartbeat, if it is time for one."""
+        return super().due(now) if self._state is _State.STREAMING else b""
+
+    def acknowledge(self, now: float) -> bytes:
+        """A report, if more is received or flushed than the last one said."""
+        log = self._session_log
+        if self._state is not _State.STREAMING:
+            return b""
+        if log.end_offset > self._reported or log.flushed_offset > self._flushed_reported:
+            return self._report(now)
+        return b""
+
+    def _report(self, now: float) -> bytes:
+        log = self._session_log
+        self._wrote_at = now
+        self._reported = log.end_offset
+        self._flushed_reported = min(log.flushed_offset, log.end_offset)
+        return self._frame(FrameType.REPORT, self._reported, REPORT.struct.pack(self._flushed_reported))
+
+    def _frame(self, kind: FrameType, offset: int, body: bytes = b"") -> bytes:
+        return frame(kind, self.epoch, offset, body)

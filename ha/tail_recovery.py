@@ -1,0 +1,96 @@
+"""A master takes back from a slave what its own log lost in a loss of power.
+
+In SYNC_MASTER a message may be acknowledged that the slave has on its disk and the master had in memory alone.  After
+a stop that was not clean such a master takes no messages until a slave has told how far its log reaches: if all of the
+master's log is the beginning of the slave's, the rest is fetched, and only then the master begins.  The wait is
+bounded: a master whose slaves are gone as well begins without them.
+"""
+
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, Protocol
+
+from sprocket.common.errors import ProtocolError
+
+logger = logging.getLogger(__name__)
+
+_PIECE_BYTES: Final = 1024 * 1024
+
+
+class TailLog(Protocol):
+    """A log that takes bytes of another one, see `ha.slave_link.ReplicaLog`."""
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def received_offset(self) -> int: ...
+
+    def restart(self) -> int: ...
+
+    def append(self, from_offset: int, pieces: Sequence[memoryview], /) -> None: ...
+
+
+class TailRecovery:
+    """One start of a master.  Without a `log` there is nothing to wait for.
+
+    `on_done(reason)` is called once when it is over.  One slave at a time gives.
+    """
+
+    def __init__(self, log: TailLog | None = None, on_done: Callable[[str], None] = lambda _: None) -> None:
+        self._log = log
+        self._on_done = on_done
+        self._giver: Hashable | None = None
+        self._wanted_end = 0
+        self._began_at = log.end_offset if log is not None else 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the master still waits for what a slave may have."""
+        return self._log is not None
+
+    def begin(self, slave: Hashable, slave_end: int) -> bool:
+        """A slave's log goes on behind the master's, up to `slave_end`: whether it is to give that."""
+        if self._log is None or self._giver not in (None, slave):
+            return False
+        self._giver, self._wanted_end = slave, slave_end
+        self._log.restart()
+        logger.warning("event=tail_recovery from=%d to=%d", self._log.end_offset, slave_end)
+        return True
+
+    def wanted(self, slave: Hashable) -> tuple[int, int] | None:
+        """(offset, bytes) that `slave` is to send next; None, and it is over, once all is there."""
+        log = self._log
+        if log is None or self._giver != slave:
+            return None
+        missing = self._wanted_end - log.received_offset
+        if missing > 0:
+            return log.received_offset, min(_PIECE_BYTES, missing)
+        self.finish(f"a slave gave {log.end_offset - self._began_at} bytes")
+        return None
+
+    def take(self, slave: Hashable, offset: int, content: memoryview) -> None:
+        """What a slave sends.  Raises ProtocolError for what was not wanted, `StoreError` for what is no record."""
+        wanted = self.wanted(slave)
+        if self._log is None or wanted is None or offset != wanted[0] or not 0 < len(content) <= wanted[1]:
+            raise ProtocolError("ha_tail", f"a slave gives {len(content)} bytes at {offset}, which nobody wanted")
+        self._log.append(offset, [content])
+
+    def compared(self, slave: Hashable) -> None:
+        """A slave's log has nothing that the master's lacks."""
+        if self._log is not None and self._giver in (None, slave):
+            self.finish("a slave has no more")
+
+    def left(self, slave: Hashable) -> None:
+        """A slave is gone."""
+        if self._log is not None and self._giver == slave:
+            self._giver = None
+            self._log.restart()
+
+    def finish(self, reason: str) -> None:
+        """It is over."""
+        log, self._log, self._giver = self._log, None, None
+        if log is not None:
+            log.restart()
+            logger.warning("event=tail_recovery_ended from=%d to=%d reason=%r", self._began_at, log.end_offset, reason)
+            self._on_done(reason)
