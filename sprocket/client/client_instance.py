@@ -21,7 +21,7 @@ from remoting.routes import Route
 from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientClosed, ClientError, TopicNotFound
 from sprocket.client.identity import Identity, new_identity
 from sprocket.client.name_servers import NameServers, parse_addresses
-from sprocket.client.topic_route import TopicRoute, default_topic_route, topic_route
+from sprocket.client.topic_route import TopicRoute, default_topic_route, subscribe_address, topic_route
 from sprocket.client.wakeup import Wakeup
 from sprocket.common.clock import Clock, SystemClock
 
@@ -77,7 +77,8 @@ class ClientInstance:
         self._tasks: set[asyncio.Task[None]] = set()
         self._heartbeat_due = Wakeup()
         self._poll_due = Wakeup()
-        self._diminished: dict[str, tuple[set[str], float]] = {}  # topic: lost brokers, loop time to give up at
+        # topic: lost members of broker groups, loop time to give up at
+        self._diminished: dict[str, tuple[set[tuple[str, int]], float]] = {}
 
     @property
     def client_id(self) -> str:
@@ -193,9 +194,9 @@ class ClientInstance:
         self._on_route(route)
 
     def _watch_lost_brokers(self, previous: TopicRoute, route: TopicRoute) -> None:
-        """Poll sooner while brokers are missing that the topic had before."""
-        lost = set(previous.broker_addresses) | self._diminished.pop(route.topic, (set(), 0.0))[0]
-        lost -= set(route.broker_addresses)
+        """Poll sooner while masters or slaves are missing that the topic had before."""
+        lost = set(previous.members()) | self._diminished.pop(route.topic, (set(), 0.0))[0]
+        lost -= set(route.members())
         if lost:
             self._diminished[route.topic] = (lost, asyncio.get_running_loop().time() + _DIMINISHED_LIMIT_S)
             self._poll_due.set()
@@ -235,6 +236,10 @@ class ClientInstance:
     def master_address(self, broker_name: str) -> str | None:
         return self._addresses.get(broker_name, {}).get(MASTER_ID)
 
+    def master_or_slave_address(self, broker_name: str) -> str | None:
+        """The master's address; while the routes have none, that of another member."""
+        return subscribe_address(self._addresses.get(broker_name), MASTER_ID)[0] or None
+
     async def invoke_master(
         self,
         broker_name: str,
@@ -249,16 +254,33 @@ class ClientInstance:
         Raises BrokerNotFound, ConnectFailed, ConnectionLost, RemotingTimeout.
         """
         address = self.master_address(broker_name)
+        return await self._invoke_at(broker_name, address, code, header, body, timeout_s)
+
+    async def invoke_master_or_slave(
+        self, broker_name: str, code: int, header: Header, *, timeout_s: float | None = None
+    ) -> ReceivedResponse:
+        """The answer of the master of a group; while the routes have none, of another member.  Raises as above."""
+        address = self.master_or_slave_address(broker_name)
+        return await self._invoke_at(broker_name, address, code, header, b"", timeout_s)
+
+    async def _invoke_at(
+        self,
+        broker_name: str,
+        address: str | None,
+        code: int,
+        header: Header | None,
+        body: bytes,
+        limit_s: float | None,
+    ) -> ReceivedResponse:
         if address is None:
             raise BrokerNotFound(broker_name)
-        return await self.remoting.invoke(
-            address, code, header, body, timeout_s=timeout_s or self.settings.api_timeout_s
-        )
+        return await self.remoting.invoke(address, code, header, body, timeout_s=limit_s or self.settings.api_timeout_s)
 
     def expect_success(self, response: ReceivedResponse, broker_name: str) -> ReceivedResponse:
         """`response` unless it is an error.  Raises BrokerRefused."""
         if response.code != ResponseCode.SUCCESS:
-            raise BrokerRefused(response.code, response.remark, self.master_address(broker_name) or broker_name)
+            address = self.master_or_slave_address(broker_name) or broker_name
+            raise BrokerRefused(response.code, response.remark, address)
         return response
 
     # Heartbeats

@@ -43,7 +43,7 @@ class OffsetStore(Protocol):
 
 
 class RemoteBrokerOffsetStore:
-    """Offsets on the brokers."""
+    """Offsets on the brokers: at the masters, and at a slave while there is no master."""
 
     def __init__(self, instance: ClientInstance, group: str, *, is_strict: bool = False) -> None:
         """Without `is_strict` a broker answers 0 for a new group on a queue whose first message is still in memory.
@@ -58,7 +58,7 @@ class RemoteBrokerOffsetStore:
         instance = self._instance
         if instance.master_address(queue.broker_name) is None:
             await instance.refresh_route(queue.topic)
-        response = await instance.invoke_master(
+        response = await instance.invoke_master_or_slave(
             queue.broker_name,
             RequestCode.QUERY_CONSUMER_OFFSET,
             QueryConsumerOffsetRequestHeader(
@@ -83,7 +83,7 @@ class RemoteBrokerOffsetStore:
             consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
         )
         try:
-            response = await self._instance.invoke_master(
+            response = await self._instance.invoke_master_or_slave(
                 queue.broker_name, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_s=_TIMEOUT_S
             )
             self._instance.expect_success(response, queue.broker_name)

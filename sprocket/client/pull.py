@@ -15,7 +15,7 @@ from remoting.bodies.route import MASTER_ID
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from sprocket.client.client_instance import ClientInstance
-from sprocket.client.errors import BrokerNotFound, BrokerRefused
+from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientError
 from sprocket.client.message import ReceivedMessage, queue_name
 from sprocket.client.process_queue import ProcessQueue
 from sprocket.client.record_decoder import decode_records
@@ -30,6 +30,8 @@ _SUSPEND = 0x2
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 3.0  # pullTimeDelayMillsWhenException
 _FLOW_CONTROL_S = 0.02
+# Who is sent elsewhere goes at once the first time, and then more slowly.
+_ASTRAY_MAX_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,12 +110,17 @@ class Puller:
             expression_type=subscription.expression_type,
             max_msg_bytes=settings.pull_batch_size_in_bytes,
         )
-        response = await self._instance.remoting.invoke(
-            address, RequestCode.PULL_MESSAGE, header, timeout_s=settings.suspend_consumer_timeout_s
-        )
-        status = _STATUS.get(response.code)
-        if status is None:
-            raise BrokerRefused(response.code, response.remark, address)
+        try:
+            response = await self._instance.remoting.invoke(
+                address, RequestCode.PULL_MESSAGE, header, timeout_s=settings.suspend_consumer_timeout_s
+            )
+            status = _STATUS.get(response.code)
+            if status is None:
+                raise BrokerRefused(response.code, response.remark, address)
+        except ClientError:
+            # A slave that cannot be had, or does not serve: the master says whom to ask.
+            self._suggested.pop(queue, None)
+            raise
         answer = response.header(PullMessageResponseHeader)
         self._suggested[queue] = answer.suggest_which_broker_id
         messages: list[ReceivedMessage] = []
@@ -160,6 +167,7 @@ class PullLoop:
         self._commits_with_pull = commits_with_pull
         self._pulled = pulled
         self._backoff_s = _BACKOFF_FIRST_S
+        self._astray_s = 0.0
 
     def is_full(self) -> bool:
         """Whether so much is not acknowledged yet that pulling must wait."""
@@ -196,6 +204,12 @@ class PullLoop:
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 held.next_offset = result.next_begin_offset
                 return True
+            if result.status is PullStatus.NO_MATCHED_MSG and result.next_begin_offset == held.next_offset:
+                # Nothing was looked at: a slave sends us to the master, or back if that has gone from the route.
+                await pause(self._astray_s)
+                self._astray_s = min(self._astray_s * 2, _ASTRAY_MAX_S) or _BACKOFF_FIRST_S
+                continue
+            self._astray_s = 0.0
             held.put(result.messages, result.next_begin_offset)
             if result.messages:
                 self._pulled(held.queue.topic, len(result.messages), monotonic() - begun)

@@ -52,7 +52,7 @@ class StartOffset:
         return 0  # corrected by the broker's answer to the first pull when the queue begins later
 
     async def _max(self, queue: MessageQueue) -> int:
-        response = await self._instance.invoke_master(
+        response = await self._instance.invoke_master_or_slave(
             queue.broker_name,
             RequestCode.GET_MAX_OFFSET,
             GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id),
@@ -67,6 +67,8 @@ class StartOffset:
             timestamp=round(when.timestamp() * 1000),
             boundary_type="LOWER",
         )
-        response = await self._instance.invoke_master(queue.broker_name, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        response = await self._instance.invoke_master_or_slave(
+            queue.broker_name, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header
+        )
         self._instance.expect_success(response, queue.broker_name)
         return response.header(SearchOffsetResponseHeader).offset

@@ -21,6 +21,10 @@ class TopicRoute:
     subscribe: tuple[MessageQueue, ...]
     broker_addresses: dict[str, dict[int, str]] = field(default_factory=dict)
 
+    def members(self) -> Iterable[tuple[str, int]]:
+        """Name and id of every broker: masters and slaves."""
+        return ((name, broker_id) for name, group in self.broker_addresses.items() for broker_id in group)
+
 
 def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
     """The route that `data`, a name server's answer, means."""
