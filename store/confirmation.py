@@ -1,9 +1,10 @@
 """What counts as stored: the flushed and the confirm offset, who waits for them, and the latch of a failed disk.
 
-One meaning each.  Appended: all batches before it are whole, in the log and in the queues; the log itself may reach
-further while one is being written, and goes back if that fails.  Flushed: a successful sync covers everything before
-it.  Confirm: consumers may see what lies before it; with ASYNC_FLUSH that is what is appended, with SYNC_FLUSH what is
-flushed.
+One meaning each, all of them offsets of the log.  Appended: all batches before it are whole, in the log and in the
+queues; the log itself may reach further while one is being written, and goes back if that fails.  Flushed: a successful
+sync covers everything before it.  Local: with ASYNC_FLUSH what is appended, with SYNC_FLUSH what is flushed.  Awaited:
+what senders are answered for as far as replicas go.  Confirm: consumers may see what lies before it: what is local, and
+not beyond the limit that replicas set.  Without replicas that count there is no such limit.
 
 All of it lives in the owner thread, but `unflushed` and `snapshot`, which the flush threads call.
 """
@@ -27,6 +28,10 @@ _log = logging.getLogger(__name__)
 # (topic, queue_id, max_offset, first_offset): messages first_offset .. max_offset - 1 can now be read.
 ArrivalListener: TypeAlias = Callable[[str, int, int, int], None]
 ConfirmListener: TypeAlias = Callable[[StoreError | None], None]
+# (error, whether enough replicas have it)
+StoredListener: TypeAlias = Callable[[StoreError | None, bool], None]
+# Behind every offset.
+NO_LIMIT: Final = (1 << 63) - 1
 _FLUSHED: Final = failpoint("confirmation.flushed")
 _PUBLISHED: Final = failpoint("confirmation.published")
 _ANSWERED: Final = failpoint("confirmation.answered")
@@ -46,6 +51,8 @@ class Confirmation:
         self.appended_offset = 0
         self.flushed_offset = 0
         self.failure: DiskFailed | None = None
+        # What replicas allow; see `replicated`.
+        self._limit = self._acknowledged = self.awaited_offset = NO_LIMIT
         # Store timestamps, ms: of the last record written, and of one that the flushed offset covers.
         self.last_store_timestamp = 0
         self._flushed_timestamp = 0
@@ -56,6 +63,7 @@ class Confirmation:
         # Memory that messages hold whose senders wait, about.
         self.waiting_bytes = 0
         self._waiters: deque[tuple[int, ConfirmListener]] = deque()
+        self._senders: deque[tuple[int, StoredListener]] = deque()
         # Those who wait for the disk, whatever confirms; few, in no order.
         self._flush_waiters: list[tuple[int, ConfirmListener]] = []
 
@@ -65,9 +73,30 @@ class Confirmation:
         self.last_store_timestamp = self._flushed_timestamp = store_timestamp
 
     @property
+    def local_offset(self) -> int:
+        """What this replica holds as safely as FlushDiskType asks for."""
+        return self.flushed_offset if self._is_sync_flush else self.appended_offset
+
+    @property
     def confirm_offset(self) -> int:
         """Consumers may see what lies before this.  The one place that decides it."""
-        return self.flushed_offset if self._is_sync_flush else self.appended_offset
+        # In this order: the index asks in its own thread, and the limit may come between an append and the next.
+        return min(self.local_offset, self._limit)
+
+    # Replicas
+
+    def replicated(self, limit: int | None, acknowledged: int, *, is_enough: bool) -> None:
+        """Other replicas have more, or fewer of them count.
+
+        Consumers may see what lies before `limit`, None for no more than now; it never goes back.  Enough replicas have
+        what lies before `acknowledged`; unless `is_enough` nobody waits for more.  `NO_LIMIT` is behind everything.
+        """
+        confirm = self.confirm_offset
+        self._limit = confirm if limit is None or limit < confirm else limit
+        self._acknowledged = acknowledged
+        self.awaited_offset = acknowledged if is_enough else NO_LIMIT
+        if self.failure is None:
+            self._advance()
 
     # Appended batches
 
@@ -86,8 +115,9 @@ class Confirmation:
             cost = batch.size_bytes + WAITING_MESSAGE_BYTES * len(batch.appended)
             self.waiting_bytes += cost
             self._unconfirmed.append((batch.end_offset, touched, cost))
-            # Consumers wait for the flush, whether or not whoever appended does.
-            self._wake()
+            if self._is_sync_flush:
+                # Consumers wait for the flush, whether or not whoever appended does.
+                self._wake()
 
     def _publish(self, touched: list[tuple[LogicQueue, int, int]]) -> None:
         for queue, _, end in touched:
@@ -110,7 +140,23 @@ class Confirmation:
             callback(None)
         else:
             self._waiters.append((physical_offset, callback))
-            self._wake()
+            if self._is_sync_flush:
+                self._wake()
+
+    def when_stored(self, physical_offset: int, callback: StoredListener) -> None:
+        """Call `callback(None, is_replicated)` once a send that ends at `physical_offset` can be answered.
+
+        That is when ``local_offset >= physical_offset`` and enough replicas have it, or are too few to wait for;
+        `callback(error, False)` after a failure.
+        """
+        if self.failure is not None:
+            callback(self.failure, False)
+        elif self.local_offset >= physical_offset and self.awaited_offset >= physical_offset:
+            callback(None, self._acknowledged >= physical_offset)
+        else:
+            self._senders.append((physical_offset, callback))
+            if self._is_sync_flush:
+                self._wake()
 
     def when_flushed(self, physical_offset: int, callback: ConfirmListener) -> None:
         """Call `callback(None)` once ``flushed_offset >= physical_offset``, or with the error after a failure."""
@@ -134,6 +180,8 @@ class Confirmation:
         self._answer_flush_waiters(error)
         while self._waiters:
             self._waiters.popleft()[1](error)
+        while self._senders:
+            self._senders.popleft()[1](error, False)
 
     # Syncs
 
@@ -176,6 +224,10 @@ class Confirmation:
         _PUBLISHED()
         while waiters and waiters[0][0] <= confirm:
             waiters.popleft()[1](None)
+        senders, local = self._senders, self.local_offset
+        while senders and senders[0][0] <= local and senders[0][0] <= self.awaited_offset:
+            end, callback = senders.popleft()
+            callback(None, self._acknowledged >= end)
         _ANSWERED()
 
     def fail(self, error: DiskFailed) -> None:

@@ -1,4 +1,4 @@
-"""The log as a master reads it for its slaves: whole batches only, flushed or not.
+"""The log as a master reads it for its slaves: whole batches only, flushed or not; and what they have of it.
 
 Source: RocketMQ 5.3.3, `DefaultMessageStore.getCommitLogData`.
 """
@@ -7,14 +7,16 @@ from collections.abc import Callable
 
 from store.commit_log import CommitLog
 from store.confirmation import Confirmation
+from store.retention.back_pressure import BackPressure
 
 
 class MasterLog:
     """Lives in the owner thread of its store."""
 
-    def __init__(self, log: CommitLog, confirmation: Confirmation) -> None:
+    def __init__(self, log: CommitLog, confirmation: Confirmation, pressure: BackPressure) -> None:
         self._log = log
         self._confirmation = confirmation
+        self._pressure = pressure
 
     @property
     def min_offset(self) -> int:
@@ -33,3 +35,11 @@ class MasterLog:
     def on_append(self, listener: Callable[[], None]) -> None:
         """Call `listener` for each batch that is appended."""
         self._confirmation.on_append = listener
+
+    def replicated(self, limit: int | None, acknowledged: int, *, is_enough: bool, is_refusing: bool) -> None:
+        """Replicas have more, or fewer of them count: see `Confirmation.replicated`.
+
+        While `is_refusing` nothing is appended: `ReplicasNotEnough`.
+        """
+        self._pressure.replicas_changed(is_refusing=is_refusing)
+        self._confirmation.replicated(limit, acknowledged, is_enough=is_enough)

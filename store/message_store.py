@@ -78,28 +78,28 @@ class MessageStore:
         self._books = Bookkeeping(config, clock, self.disk, self._commit_log, self._table)
         self._appender = Appender(config, self._commit_log, self._table, self._tags_codes)
         self._reader = QueueReader(config, self._commit_log, physical_memory_bytes())
-        self._confirmation = Confirmation(config, self._commit_log, lambda: self._group_commit.wake())
-        self._group_commit = GroupCommit(config, clock, notify, self._confirmation.unflushed, self._on_flushed, workers)
+        self.confirmation = Confirmation(config, self._commit_log, lambda: self._group_commit.wake())
+        self._group_commit = GroupCommit(config, clock, notify, self.confirmation.unflushed, self._on_flushed, workers)
         self.index = IndexService(
-            config, clock, self.disk, self._commit_log, lambda: self._confirmation.confirm_offset, notify,
-            self._confirmation.fail, workers,
+            config, clock, self.disk, self._commit_log, lambda: self.confirmation.confirm_offset, notify,
+            self.confirmation.fail, workers,
         )  # fmt: skip
         self._queue_flush = QueueFlush(
             config, clock, self._table, self._commit_log, self._group_commit.flush, self._snapshot,
-            self._books.write_checkpoint, notify, self._confirmation.fail, workers,
+            self._books.write_checkpoint, notify, self.confirmation.fail, workers,
         )  # fmt: skip
         self.cleaner = Cleaner(
-            config, clock, self.disk, self._commit_log, self._table, self._confirmation, self._group_commit, notify,
+            config, clock, self.disk, self._commit_log, self._table, self.confirmation, self._group_commit, notify,
             workers,
         )  # fmt: skip
-        self._removal = QueueRemoval(self._table, self._books, self.cleaner, self._confirmation)
+        self._removal = QueueRemoval(self._table, self._books, self.cleaner, self.confirmation)
         self._pressure = self.cleaner.pressure
         self.statistics = StoreStatistics(clock, self._reader)
         self.statistics.on_slow_put = self._pressure.append_was_slow
         self._queue_flush.on_tick = self.statistics.sample
         # Called in the owner thread: once per queue and batch when messages become visible; once if the disk fails.
-        self.on_arrival: list[ArrivalListener] = self._confirmation.on_arrival
-        self.on_failure: list[Callable[[DiskFailed], None]] = self._confirmation.on_failure
+        self.on_arrival: list[ArrivalListener] = self.confirmation.on_arrival
+        self.on_failure: list[Callable[[DiskFailed], None]] = self.confirmation.on_failure
         self.recovery: RecoveryReport | None = None
         self._lock: DiskLock | None = None
 
@@ -138,7 +138,7 @@ class MessageStore:
         report = self.recovery = books.recover(self._tags_codes, check_crc=self.config.check_crc_on_recover)
         _RECOVERED()
         self._reader.cold.begin(self._table)
-        self._confirmation.begin(books.store_timestamp)
+        self.confirmation.begin(books.store_timestamp)
         self.index.load(books.index_timestamp, clean=books.was_clean)
         _log.info(
             "state=started clean=%s log_min=%d log_max=%d walked_from=%d records=%d rebuilt=%s", books.was_clean,
@@ -155,7 +155,7 @@ class MessageStore:
             _STOP_FLUSHED()
             if self.failure is None:
                 self._write_stop()
-        self._confirmation.answer_waiters(self.failure or StoreError("the store is shut down"))
+        self.confirmation.answer_waiters(self.failure or StoreError("the store is shut down"))
         self._close()
         _log.info("state=stopped log_max=%d failed=%s", self._commit_log.wrote_offset, self.failure is not None)
 
@@ -170,10 +170,10 @@ class MessageStore:
         except DiskFull as error:
             _log.warning("state=stopping action=checkpoint-left-out reason=%r", str(error))
         except StoreError as error:
-            self._confirmation.fail(error if isinstance(error, DiskFailed) else DiskFailed(str(error)))
+            self.confirmation.fail(error if isinstance(error, DiskFailed) else DiskFailed(str(error)))
 
     def _snapshot(self) -> Checkpoint:
-        checkpoint = self._confirmation.snapshot()
+        checkpoint = self.confirmation.snapshot()
         checkpoint.index_msg_timestamp = self.index.durable_timestamp
         return checkpoint
 
@@ -200,7 +200,7 @@ class MessageStore:
         Raises, with nothing of the batch visible: `RequestError` for a message over a limit, `DiskFull`, `StoreBusy`
         when too much waits already, `DiskFailed` (from then on always).
         """
-        confirmation, pressure = self._confirmation, self._pressure
+        confirmation, pressure = self.confirmation, self._pressure
         if confirmation.failure is not None:
             self._check()
         if (
@@ -213,7 +213,7 @@ class MessageStore:
         try:
             batch = self._appender.append(messages, clock.wall_ms())
         except DiskFailed as error:
-            self._confirmation.fail(error)
+            self.confirmation.fail(error)
             raise
         except DiskFull as error:
             self.statistics.put_failed(len(messages))
@@ -231,7 +231,7 @@ class MessageStore:
 
     def _refuse(self, messages: int) -> None:
         """Raise `DiskFull` or `StoreBusy`, unless all is well again."""
-        confirmation = self._confirmation
+        confirmation = self.confirmation
         unflushed_bytes = self._commit_log.wrote_offset - confirmation.flushed_offset
         error = self._pressure.refusal(messages, unflushed_bytes, confirmation.waiting_bytes)
         if error is not None:
@@ -244,16 +244,16 @@ class MessageStore:
         if error is None:
             # Before anybody is answered: what was acknowledged is marked as such.
             self._books.flushed(reached)
-        self._confirmation.on_flushed(reached, error)
+        self.confirmation.on_flushed(reached, error)
 
     def replica(self) -> ReplicaLog:
         """The log as a replica fills it, in place of `append`."""
         self._appender.is_replica = True
-        return ReplicaLog(self._commit_log, self._table, self._tags_codes, self._confirmation, self._check)
+        return ReplicaLog(self._commit_log, self._table, self._tags_codes, self.confirmation, self._check)
 
     def master_log(self) -> MasterLog:
         """The log as it is sent to replicas."""
-        return MasterLog(self._commit_log, self._confirmation)
+        return MasterLog(self._commit_log, self.confirmation, self._pressure)
 
     def flush(self) -> None:
         """Sync the log in this thread; a failure is latched."""
@@ -267,12 +267,12 @@ class MessageStore:
     @property
     def flushed_offset(self) -> int:
         """The log is on the disk up to here."""
-        return self._confirmation.flushed_offset
+        return self.confirmation.flushed_offset
 
     @property
     def confirm_offset(self) -> int:
         """Consumers may see what lies before this."""
-        return self._confirmation.confirm_offset
+        return self.confirmation.confirm_offset
 
     def when_confirmed(self, physical_offset: int, callback: ConfirmListener) -> None:
         """Call `callback(None)` in the owner thread once ``confirm_offset >= physical_offset``.
@@ -280,17 +280,17 @@ class MessageStore:
         Pass a record's end (physical offset plus size).  At once if it holds already.  With SYNC_FLUSH all
         who wait share one sync; if it fails each gets `DiskFailed`.
         """
-        self._confirmation.when_confirmed(physical_offset, callback)
+        self.confirmation.when_confirmed(physical_offset, callback)
 
     def when_flushed(self, physical_offset: int, callback: ConfirmListener) -> None:
         """The same for `flushed_offset`, whatever FlushDiskType says; a flush is asked for."""
-        self._confirmation.when_flushed(physical_offset, callback)
+        self.confirmation.when_flushed(physical_offset, callback)
         self._group_commit.ask()
 
     @property
     def failure(self) -> DiskFailed | None:
         """The latched failure of the disk, if there was one."""
-        return self._confirmation.failure
+        return self.confirmation.failure
 
     # Reading
 

@@ -58,6 +58,12 @@ class StoreBusy(StoreError):
     response_code = _SYSTEM_BUSY
 
 
+class ReplicasNotEnough(StoreBusy):
+    """Refused before anything was written, because fewer replicas are in sync than minInSyncReplicas."""
+
+    response_code = _SYSTEM_ERROR
+
+
 class DiskFailed(StoreError):
     """A write or sync failed in a way that leaves the file's content unknown.  Latched: fail-stop."""
 

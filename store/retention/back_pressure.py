@@ -1,13 +1,14 @@
 """When appends are refused, for which cause, and when to try again.
 
-Five causes.  `disk_full`: the disk is above diskSpaceWarningLevelRatio; the store does not break when it fills up, but
+Six causes.  `disk_full`: the disk is above diskSpaceWarningLevelRatio; the store does not break when it fills up, but
 an operator needs room to act in.  `flush_behind`: too much is written and not on the disk yet.  `slow_flush`: one flush
-takes too long, so the disk is in trouble.  `waiting`: too much memory is held by messages that wait for their flush.
-`page_cache_busy`: a write took so long that what came meanwhile is better sent elsewhere.
+takes too long, so the disk is in trouble.  `waiting`: too much memory is held by messages that wait for their flush or
+for slaves.  `page_cache_busy`: a write took so long that what came meanwhile is better sent elsewhere.
+`replicas_not_enough`: with SYNC_MASTER fewer replicas are in sync than minInSyncReplicas.
 
-The first is answered SERVICE_NOT_AVAILABLE, the others SYSTEM_BUSY; producers try another broker on both.  All heal by
-themselves.  Source: RocketMQ 5.3.3, `HookUtils.checkBeforePutMessage`, `RunningFlags`, `isOSPageCacheBusy`,
-`BrokerFastFailure`.
+The first is answered SERVICE_NOT_AVAILABLE, the last SYSTEM_ERROR, the others SYSTEM_BUSY; producers try another broker
+on both.  All heal by themselves.  Source: RocketMQ 5.3.3, `HookUtils.checkBeforePutMessage`, `RunningFlags`,
+`isOSPageCacheBusy`, `BrokerFastFailure`.
 """
 
 import logging
@@ -17,7 +18,7 @@ from enum import StrEnum
 from typing import Final
 
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFull, StoreBusy, StoreError
+from sprocket.common.errors import DiskFull, ReplicasNotEnough, StoreBusy, StoreError
 from store.config import FlushDiskType, StoreConfig
 from store.retention.rules import DiskUse, Watermarks
 
@@ -39,6 +40,7 @@ class Cause(StrEnum):
     SLOW_FLUSH = "slow_flush"
     WAITING = "waiting"
     PAGE_CACHE_BUSY = "page_cache_busy"
+    REPLICAS_NOT_ENOUGH = "replicas_not_enough"
 
 
 class BackPressure:
@@ -57,6 +59,7 @@ class BackPressure:
         self._flush_s = self._last_flush_s = 0.0
         self._busy_until_s = 0.0
         self._slowest_s = 0.0
+        self._lacks_replicas = False
         # Causes that refused an append and whose end was not logged yet.
         self._logged: set[Cause] = set()
         # Messages refused, by cause.
@@ -79,7 +82,7 @@ class BackPressure:
 
     def _settle(self) -> None:
         """One number says it all to whoever appends."""
-        refuses = self._disk_full or self._is_flush_slow() or self._busy_until_s > 0
+        refuses = self._disk_full or self._lacks_replicas or self._is_flush_slow() or self._busy_until_s > 0
         self.most_unflushed_bytes = _REFUSE_ALL if refuses else self._config.max_unflushed_bytes
 
     def _is_flush_slow(self) -> bool:
@@ -105,6 +108,12 @@ class BackPressure:
             self._busy_until_s = self._clock.monotonic() + _BUSY_S
             self._settle()
 
+    def replicas_changed(self, *, is_refusing: bool) -> None:
+        """Too few replicas are in sync to take anything, or no longer too few."""
+        if is_refusing != self._lacks_replicas:
+            self._lacks_replicas = is_refusing
+            self._settle()
+
     # What is refused
 
     def refusal(self, messages: int, unflushed_bytes: int, waiting_bytes: int) -> StoreError | None:
@@ -125,6 +134,8 @@ class BackPressure:
             self._logged.add(cause)
             _log.warning("state=refusing cause=%s reason=%r retry_ms=%d", cause.value, text, retry_ms)
         remark = f"{text}; retry after {retry_ms} ms"
+        if cause is Cause.REPLICAS_NOT_ENOUGH:
+            return ReplicasNotEnough(text)
         return DiskFull(remark) if cause is Cause.DISK_FULL else StoreBusy(remark)
 
     def no_space(self, error: DiskFull, messages: int) -> DiskFull:
@@ -143,6 +154,8 @@ class BackPressure:
     def _cause(self, unflushed_bytes: int, waiting_bytes: int) -> Cause | None:
         if self._disk_full:
             return Cause.DISK_FULL
+        if self._lacks_replicas:
+            return Cause.REPLICAS_NOT_ENOUGH
         if self._busy_until_s > 0:
             return Cause.PAGE_CACHE_BUSY
         if self._is_flush_slow():
@@ -162,6 +175,8 @@ class BackPressure:
                 f" {limit:.1%} (diskSpaceWarningLevelRatio)"
             )
             return text, config.clean_resource_interval
+        if cause is Cause.REPLICAS_NOT_ENOUGH:
+            return "in-sync replicas not enough", 1_000
         if cause is Cause.PAGE_CACHE_BUSY:
             left_ms = max(1, round((self._busy_until_s - self._clock.monotonic()) * 1000))
             limit_ms = config.os_page_cache_busy_time_out_mills
@@ -173,7 +188,7 @@ class BackPressure:
         if cause is Cause.FLUSH_BEHIND:
             text = f"the broker's flush is behind: {unflushed_bytes} bytes are unflushed, allowed are"
             return f"{text} {config.max_unflushed_bytes} (maxUnflushedBytes)", flush_ms
-        text = f"too many messages wait for their flush: they hold {waiting_bytes} bytes, allowed are"
+        text = f"too many messages wait for their flush or for slaves: they hold {waiting_bytes} bytes, allowed are"
         return f"{text} {config.max_waiting_bytes} (maxWaitingBytes)", flush_ms
 
     def runtime_info(self) -> dict[str, str]:

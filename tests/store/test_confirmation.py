@@ -116,7 +116,7 @@ def test_the_checkpoints_time_is_of_a_record_that_is_flushed() -> None:
     sim._workers[FLUSH].step()
     for report in reported:
         report()
-    checkpoint = store._confirmation.snapshot()
+    checkpoint = store.confirmation.snapshot()
     assert checkpoint.physic_msg_timestamp <= first_ms
     sim.run_notified()
-    assert store._confirmation.snapshot().physic_msg_timestamp == sim.clock.wall_ms()
+    assert store.confirmation.snapshot().physic_msg_timestamp == sim.clock.wall_ms()

@@ -305,7 +305,7 @@ def test_a_stop_on_a_disk_that_takes_nothing_any_more_frees_the_lock(
     store = stores.open()
     for _ in range(3):
         store.append([message(body=b"x" * 4000)])
-    store._confirmation.fail(DiskFailed("read-only file system"))
+    store.confirmation.fail(DiskFailed("read-only file system"))
 
     def refuse(self: RealDisk, path: Path) -> None:
         raise DiskFailed(f"remove {path}: Read-only file system")

@@ -101,7 +101,7 @@ class Rig:
 
     def flush(self) -> None:
         """What the flush thread does."""
-        self.store._confirmation.on_flushed(*self.store._group_commit.flush())
+        self.store.confirmation.on_flushed(*self.store._group_commit.flush())
 
     def save_offsets(self) -> None:
         self.flush()

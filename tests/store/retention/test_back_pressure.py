@@ -143,7 +143,7 @@ def test_a_flush_that_hangs_refuses_while_it_hangs(cleaned: CleanedStore, fast_f
                 during.append(str(error))
             self._file.sync()
 
-    confirmation = cleaned.store._confirmation
+    confirmation = cleaned.store.confirmation
     flushed, wrote, files = confirmation.unflushed()
     cleaned.store._group_commit._pending = lambda: (flushed, wrote, [HangingFile(file) for file in files])  # type: ignore
     reached, error = cleaned.store._group_commit.flush()

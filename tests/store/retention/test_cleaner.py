@@ -382,7 +382,7 @@ def test_an_owner_that_does_not_hear_is_asked_again(cleaned: CleanedStore) -> No
 
 def test_after_a_failure_of_the_disk_nothing_is_removed(cleaned: CleanedStore) -> None:
     cleaned.fill(3)
-    cleaned.store._confirmation.fail(DiskFailed("sync"))
+    cleaned.store.confirmation.fail(DiskFailed("sync"))
     cleaned.disk.log_used = 0.86
     cleaned.clean(rounds=2)
     assert cleaned.segments() == [0, 1, 2]
