@@ -1,0 +1,216 @@
+"""A master and its slaves: which log is the true one, what was promised of it, and what a fault may take.
+
+The true log is the master's.  It goes back when the master returns from a loss of power, or when a slave takes its
+place; then the profile's contract says how much may be missing, and everything else that is missing is a problem.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from sprocket.common.errors import DiskFull
+from tests.sim.cluster.machine import Machine
+from tests.sim.cluster.profile import Profile
+from tests.sim.cluster.sim_broker import SimBroker
+
+NO_BOUND: Final = 1 << 62
+
+
+@dataclass(frozen=True)
+class Acked:
+    """One message that was answered SEND_OK."""
+
+    body: bytes
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One message that a consumer was given."""
+
+    body: bytes
+    end_offset: int
+    from_slave: bool
+
+
+@dataclass
+class Node:
+    """A broker of a group, whether it runs or not."""
+
+    machine: Machine
+    broker_id: int
+    broker: SimBroker | None = None
+    # What the next start must find at least: what was written, or after a loss of power what was flushed.
+    must_hold: int = 0
+    durable: int = 0
+    # The furthest that its log ever reached in the present history.
+    high: int = 0
+    # It lost something, or began anew, and has not been seen whole since.
+    is_behind: bool = False
+    # Its log ends here with what the true log does not have; 0 if it does not.
+    stale_end: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.machine.ip
+
+    @property
+    def is_open(self) -> bool:
+        return self.broker is not None and self.broker.is_serving and not self.broker.process.is_paused
+
+    def reached(self) -> int:
+        """The furthest end so far."""
+        if self.broker is not None and self.broker.is_serving:
+            self.high = max(self.high, self.broker.end_offset)
+        return self.high
+
+
+@dataclass
+class Group:
+    """Nodes, promises and problems.  `nodes[0]` is the machine that began as the master."""
+
+    name: str
+    number: int
+    profile: Profile
+    nodes: list[Node]
+    say: Callable[[str], None]
+    problems: list[str]
+    acked: list[Acked] = field(default_factory=list)
+    seen: dict[tuple[int, int], Seen] = field(default_factory=dict)
+    # What may be missing when the master's log is next opened: only what lies behind this.
+    bound: int = NO_BOUND
+    rollbacks: int = 0
+    excused: int = 0
+    lost_by_slave_readers: int = 0
+
+    @property
+    def master(self) -> Node:
+        return next(node for node in self.nodes if node.broker_id == 0)
+
+    @property
+    def slaves(self) -> list[Node]:
+        return [node for node in self.nodes if node.broker_id]
+
+    @property
+    def promised_end(self) -> int:
+        """End of the furthest message that was answered SEND_OK."""
+        return max((acked.end_offset for acked in self.acked), default=0)
+
+    def problem(self, words: str) -> None:
+        self.say(f"PROBLEM {self.name}: {words}")
+        self.problems.append(f"{self.name}: {words}")
+
+    # Processes
+
+    def start(self, node: Node) -> None:
+        """Start its broker, if there is power and none runs."""
+        if node.broker is None:
+            self.say(f"start {node.name} id={node.broker_id}")
+            node.broker = SimBroker(node.machine, self.profile, self.number, node.broker_id)
+            node.broker.on_open = lambda broker: self._opened(node, broker)
+
+    def _opened(self, node: Node, broker: SimBroker) -> None:
+        end = broker.end_offset
+        self.say(f"open {node.name} end={end} must={node.must_hold}")
+        if end < node.must_hold:
+            self.problem(f"{node.name} holds {end} after its start, must hold {node.must_hold}")
+        if node.broker_id == 0:
+            self._master_opened(end)
+        elif end < self.promised_end:
+            node.is_behind = True
+        node.must_hold = node.durable = end
+
+    def ended(self, node: Node, *, with_power: bool) -> None:
+        """Its process is about to end; with it goes what is not on the disk if the power goes."""
+        broker, node.broker = node.broker, None
+        if broker is not None and broker.refusal is None:
+            begin = broker.store.master_log().min_offset
+            # A log that begins at an offset and holds nothing yet is an empty one.
+            node.must_hold = broker.end_offset if broker.end_offset > begin else 0
+            node.durable = broker.store.flushed_offset if broker.store.flushed_offset > begin else 0
+            node.high = max(node.high, node.must_hold)
+        if with_power:
+            node.must_hold = node.durable
+            if node.broker_id == 0 and not self.profile.is_sync_flush:
+                self.bound = min(self.bound, node.durable)
+
+    def wipe(self, node: Node) -> None:
+        """Its disk is replaced by an empty one, and it has no process."""
+        node.machine.replace_disk()
+        node.must_hold = node.durable = node.stale_end = 0
+        node.is_behind = True
+
+    # The true log
+
+    def _master_opened(self, end: int) -> None:
+        """The log that is the true one from now on ends at `end`."""
+        lost = [acked for acked in self.acked if acked.end_offset > end]
+        for acked in lost:
+            if acked.end_offset <= self.bound:
+                self.problem(f"SEND_OK was said for {acked.body[:20]!r}, the log ends at {end}, bound {self.bound}")
+        self.excused += len(lost)
+        self.acked = [acked for acked in self.acked if acked.end_offset <= end]
+        for key, seen in list(self.seen.items()):
+            if seen.end_offset > end:
+                del self.seen[key]
+                if seen.from_slave:
+                    self.lost_by_slave_readers += 1
+                elif seen.end_offset <= self.bound:
+                    self.problem(f"a consumer has seen {seen.body[:20]!r}, the log ends at {end}, bound {self.bound}")
+        furthest = max(node.reached() for node in self.nodes)
+        if furthest > end:
+            self.rollbacks += 1
+        for node in self.nodes:
+            node_end = node.broker.end_offset if node.broker is not None else node.must_hold
+            if node.broker_id and max(node_end, node.must_hold) > end:
+                node.stale_end = max(node_end, node.must_hold)
+            node.high = min(node.high, end)
+        self.bound = NO_BOUND
+
+    def answered(self, acked: list[Acked], node: Node) -> None:
+        """The master says SEND_OK, now."""
+        end = acked[-1].end_offset
+        self.acked += acked
+        if self.profile.is_sync_flush and node.broker is not None and node.broker.store.flushed_offset < end:
+            self.problem(f"SEND_OK for {end}, flushed is {node.broker.store.flushed_offset}")
+        if self.profile.is_sync_master and max(slave.reached() for slave in self.slaves) < end:
+            self.problem(f"SEND_OK for {end}, slaves have {[slave.high for slave in self.slaves]}")
+
+    def given(self, queue_id: int, offset: int, seen: Seen) -> None:
+        """A consumer was given this message."""
+        before = self.seen.setdefault((queue_id, offset), seen)
+        if before.body != seen.body and self.profile.is_sync_master and self.profile.is_sync_flush:
+            self.problem(f"queue {queue_id} offset {offset}: {before.body[:20]!r} before, {seen.body[:20]!r} now")
+
+    def watch(self) -> None:
+        """From time to time: who has all that was promised is not behind any more."""
+        promised, master = self.promised_end, self.master
+        if not master.is_open or master.broker is None:
+            return
+        minimum = master.broker.store.master_log().min_offset
+        for node in self.slaves:
+            if node.is_behind and node.is_open and node.broker is not None and not node.stale_end:
+                log_minimum = node.broker.store.master_log().min_offset
+                if node.broker.end_offset >= promised and log_minimum <= minimum:
+                    node.is_behind = False
+
+    def supervise(self, node: Node) -> bool:
+        """Whether its process has ended itself, for its disk.  One that refuses its disk's content is a problem."""
+        broker = node.broker
+        if broker is None or (broker.refusal is None and broker.failure is None):
+            return False
+        if broker.refusal is not None and not isinstance(broker.refusal, DiskFull):
+            self.problem(f"{node.name} refused to start: {broker.refusal}")
+        return True
+
+    def heir(self) -> Node | None:
+        """The slave that an operator makes the master when it is lost: all slaves run, and the furthest is taken.
+
+        None when one of them is down, behind after a fault of its own, or was begun anew: that would be a second fault.
+        """
+        if all(node.is_open and not node.is_behind and not node.stale_end for node in self.slaves):
+            return max(self.slaves, key=Node.reached)
+        return None
