@@ -66,7 +66,8 @@ _HASH_SIGN: Final = ord("#")
 _UNDERSCORE: Final = ord("_")
 _NAME_OCTETS: Final = np.frombuffer(SEAL_NAME, np.uint8)
 _NAME_WORD: Final = np.frombuffer(SEAL_NAME, "<u8", 1)[0]
-_PLACES: Final = 10.0 ** np.arange(10)
+# Of integers: a product of floats wakes the threads of the linear algebra library, which then wait in busy loops.
+_PLACES: Final = 10 ** np.arange(10)
 
 
 def masked_crc(content: bytes | memoryview) -> int:
@@ -125,7 +126,7 @@ def sealed_crcs(tails: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     count = len(tails)
     names: npt.NDArray[np.uint64] = np.ndarray((count,), "<u8", tails, 0, (SEAL_BYTES,))
     digits = tails[:, _DIGITS_AT:-1] - np.uint8(ord("0"))
-    crcs: npt.NDArray[np.int64] = (digits @ _PLACES).astype(np.int64)
+    crcs: npt.NDArray[np.int64] = digits @ _PLACES
     is_seal = (names == _NAME_WORD) & (tails[:, _DIGITS_AT - 1] == SEAL_NAME[-1]) & (tails[:, -1] == _END)
     if not is_seal.all() or digits.max(initial=0) > 9:
         is_like = np.empty(tails.shape, np.bool_)

@@ -8,6 +8,7 @@ far as each position is where the one before it ends: bytes of a body that imita
 
 import re
 import struct
+from array import array
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from remoting.message_record import BLANK_MIN_BYTES, MAGIC_V1, MAGIC_V2
 from store.layout import HEAD
+from store.record import MIN_RECORD_BYTES
 
 Positions = npt.NDArray[np.int64]
 
@@ -26,12 +28,17 @@ _MAGIC: Final = re.compile(
     re.escape(_MAGIC_BYTES[0][:3]) + b"[" + re.escape(_MAGIC_BYTES[0][3:] + _MAGIC_BYTES[1][3:]) + b"]"
 )
 _PHYSICAL_OFFSET: Final = struct.Struct(">q")
+_SIZE: Final = struct.Struct(">I")
 # One cursor for each part.  A start point is looked for in a part's front only: with records so large that
 # it is often missed, few of them lie between two start points.
 _PART_BYTES: Final = 64 * 1024
 _SEARCH_BYTES: Final = 4 * 1024
 # Cursors are looked after once in so many steps.
 _STEPS: Final = 16
+# Shorter stretches are followed by one cursor in the interpreter, longer ones by the places of magic numbers: many
+# cursors, of which each has a part, are worth their steps only where the parts are many.
+_SHORT_BYTES: Final = 32 * 1024
+_FEW_PARTS: Final = 32
 
 
 def walk(segment: memoryview, base: int, end: int) -> Positions:
@@ -44,6 +51,10 @@ def walk(segment: memoryview, base: int, end: int) -> Positions:
     end = min(end, last + 1)
     if end <= 0:
         return np.empty(0, np.int64)
+    if end <= _SHORT_BYTES or len(segment) < HEAD.size:
+        return _follow_one(segment, end)
+    if end <= _FEW_PARTS * _PART_BYTES:
+        return _by_magic(segment, base, end)
     # Unsigned, so that no cursor runs backwards.
     sizes = np.ndarray((last + 1,), ">u4", segment, 0, (1,))
     magics = np.ndarray((last + 1,), ">i4", segment, _MAGIC_AT, (1,))
@@ -51,6 +62,41 @@ def walk(segment: memoryview, base: int, end: int) -> Positions:
     positions = _follow(sizes, magics, starts, np.append(starts[1:], end))
     # The cursors' ranges do not overlap: sorted, their positions are one chain if all start points are in it.
     positions.sort()
+    breaks = np.flatnonzero(positions[:-1] + sizes[positions[:-1]] != positions[1:])
+    return positions[: breaks[0] + 1] if breaks.size else positions
+
+
+def _follow_one(segment: memoryview, end: int) -> Positions:
+    """Follow the chain from 0 to before `end`, or to the first size that is none of a record."""
+    size_at = _SIZE.unpack_from
+    positions = array("q")
+    add = positions.append
+    at = 0
+    while at < end:
+        add(at)
+        (size,) = size_at(segment, at)
+        if size < MIN_RECORD_BYTES:
+            break
+        at += size
+    return np.frombuffer(positions, np.int64)
+
+
+def _by_magic(segment: memoryview, base: int, end: int) -> Positions:
+    """The chain from 0 to before `end`, as far as it goes through places that begin like a record.
+
+    A body that imitates a record, with the physical offset it would have there, ends the chain before it.
+    """
+    last = len(segment) - BLANK_MIN_BYTES
+    octets = np.frombuffer(segment, np.uint8, min(end, last + 1), _MAGIC_AT)
+    positions: Positions = np.flatnonzero(octets == _MAGIC_BYTES[0][0])
+    magics = np.ndarray((last + 1,), ">i4", segment, _MAGIC_AT, (1,))[positions]
+    positions = positions[(magics == MAGIC_V1) | (magics == MAGIC_V2)]
+    positions = positions[positions <= len(segment) - HEAD.size]
+    own = np.ndarray((len(segment) - HEAD.size + 1,), ">i8", segment, _PHYSICAL_OFFSET_AT, (1,))[positions]
+    positions = positions[own == positions + base]
+    if not positions.size or positions[0]:
+        return np.zeros(1, np.int64)
+    sizes = np.ndarray((last + 1,), ">u4", segment, 0, (1,))
     breaks = np.flatnonzero(positions[:-1] + sizes[positions[:-1]] != positions[1:])
     return positions[: breaks[0] + 1] if breaks.size else positions
 

@@ -13,10 +13,11 @@ from typing import Final
 from sprocket.common.errors import CorruptRecord, DiskFailed, StoreError
 from store.appender import Batch
 from store.chunk_scan import ChunkScan
-from store.commit_log import CommitLog
+from store.commit_log import CommitLog, LogScan
 from store.confirmation import Confirmation
 from store.consume_queue_table import ConsumeQueueTable
 from store.record import Record, TagsCodes
+from store.record_intake import RecordIntake
 from store.recovery.redispatch import Redispatch
 
 _log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class ReplicaLog:
         self._log = log
         self._table = table
         self._tags_codes = tags_codes
+        self._intake = RecordIntake(log, table, tags_codes)
         self._confirmation = confirmation
         self._check = check
         self.received_offset = log.wrote_offset  # where the next piece begins
@@ -113,8 +115,34 @@ class ReplicaLog:
 
     def _dispatch(self, dispatch: Redispatch, batch: Batch, start: int, received: int) -> int:
         """Let whole records from `start` on enter the queues; the end of the last, blanks behind it included."""
-        scan = ChunkScan(self._log, start, check_crc=True)
-        end = start
+        scan: LogScan | ChunkScan
+        if self._intake.are_few(start, received):
+            scan = few = LogScan(self._log, start, check_crc=True)
+            end = self._dispatch_few(few, dispatch, batch, received)
+        else:
+            scan = many = ChunkScan(self._log, start, check_crc=True)
+            end = self._dispatch_many(many, dispatch, batch)
+        if scan.reason not in _UNFINISHED:
+            raise CorruptRecord(scan.end_offset, f"what the master sent is no record: {scan.reason}")
+        # A blank counts once all of its segment is there.
+        return scan.end_offset if scan.end_offset <= received else end
+
+    def _dispatch_few(self, scan: LogScan, dispatch: Redispatch, batch: Batch, received: int) -> int:
+        end = scan.end_offset
+        while True:
+            taken = self._intake.take(dispatch, batch, scan.end_offset, received)
+            if taken > scan.end_offset:
+                scan.end_offset = end = taken
+            record = scan.step()
+            if record is None:
+                return end
+            dispatch.add(record)
+            end = scan.end_offset
+            batch.store_timestamp = record.store_timestamp
+
+    @staticmethod
+    def _dispatch_many(scan: ChunkScan, dispatch: Redispatch, batch: Batch) -> int:
+        end = scan.end_offset
         for found in scan:
             if isinstance(found, Record):
                 dispatch.add(found)
@@ -124,7 +152,4 @@ class ReplicaLog:
                 dispatch.add_batch(found)
                 end = found.end_offset
                 batch.store_timestamp = found.store_timestamp(len(found) - 1)
-        if scan.reason not in _UNFINISHED:
-            raise CorruptRecord(scan.end_offset, f"what the master sent is no record: {scan.reason}")
-        # A blank counts once all of its segment is there.
-        return scan.end_offset if scan.end_offset <= received else end
+        return end

@@ -80,6 +80,12 @@ class Redispatch:
             count = message_count(properties) if queue.is_batch else 1
             self._put(queue, record.queue_offset, record.physical_offset, record.size_bytes, tags_code, time, count)
 
+    def enter(self, queue: LogicQueue, offset: int, physical_offset: int, size_bytes: int, tags_code: int) -> None:
+        """Make the entry of one record in `queue`, which holds no batches; none may be in hand from `add_batch`."""
+        if queue not in self._firsts:
+            self._firsts[queue] = queue.next_offset
+        self._put(queue, offset, physical_offset, size_bytes, tags_code)
+
     def _is_deleted(self, topic: str, physical_offset: int) -> bool:
         return self._deleted is not None and physical_offset < self._deleted.offset_of(topic)
 

@@ -1,5 +1,6 @@
 """A replica's log: whatever pieces the master's bytes come in, the stores end alike."""
 
+import contextlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import CorruptRecord, DiskFull, StoreError
+from store import record_intake
 from store.message_store import MessageStore
 from store.replica_log import ReplicaLog
 from tests.store.reading import read_queue
 from tests.store.rig import FaultyDisk, Stores, message
+from tests.store.test_chunk_scan import fill
 
 QUEUES = [("Orders", 0), ("Orders", 3), ("Bills", 0)]
 
@@ -80,6 +83,62 @@ def test_pieces_of_any_size_give_the_same_log_and_queues(master: MessageStore, r
         counted = [(first, end) for name, number, end, first in arrived if (name, number) == (topic, queue_id)]
         assert [first for first, _ in counted] == [0, *(end for _, end in counted[:-1])]
         assert counted[-1][1] == master.max_offset(topic, queue_id)
+
+
+@pytest.mark.parametrize("few", [0, 3, 1 << 20])
+@pytest.mark.parametrize("seed", range(4))
+def test_records_taken_one_by_one_and_in_arrays_give_the_same_queues(
+    tmp_path: Path, seed: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose, stores = random.Random(seed), Stores(tmp_path / "master")
+    stores.fields["enabled_append_prop_crc"] = seed % 2 == 0
+    master = stores.open()
+    fill(choose, stores, master, 25)
+    at_once = Stores(tmp_path / "at-once").open()
+    monkeypatch.setattr(record_intake, "_FEW", 0)
+    replica_of(at_once).append(0, [memoryview(log_bytes(master))])
+    monkeypatch.setattr(record_intake, "_FEW", few)
+    store = Stores(tmp_path / "replica").open()
+    replica = replica_of(store)
+    for piece in pieces_of(master, 0, choose, choose.choice((300, 5000, 40_000))):
+        replica.append(replica.received_offset, [piece])
+    assert log_bytes(store) == log_bytes(master)
+    for topic, queue_id in master.queues():
+        end = master.max_offset(topic, queue_id)
+        assert store.max_offset(topic, queue_id) == at_once.max_offset(topic, queue_id) == end
+        entries = store.entries(topic, queue_id, 0, end)
+        assert entries.tolist() == at_once.entries(topic, queue_id, 0, end).tolist()
+        # The master's tags codes are what the test gave it.
+        for column in ("physical_offset", "size"):
+            assert (entries[column] == master.entries(topic, queue_id, 0, end)[column]).all()
+    for one in (store, at_once, master):
+        one.shutdown()
+
+
+@pytest.mark.parametrize("few", [0, 1 << 20])
+def test_no_flipped_bit_is_taken(tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_intake, "_FEW", few)
+    stores = Stores(tmp_path / "master")
+    stores.fields["enabled_append_prop_crc"] = True
+    master = stores.open()
+    master.append([message("Orders", 0, body=b"x" * 20, tag="t"), message("Orders", 0, body=b"y" * 20, tag="t")])
+    good = log_bytes(master)
+    master.shutdown()
+    second = int.from_bytes(good[:4], "big")
+    store = Stores(tmp_path / "replica").open()
+    replica = replica_of(store)
+    replica.append(0, [memoryview(good[:second])])
+    for bit in range(second * 8, len(good) * 8, 3):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        # A size that is too large says that more is to come; nothing else passes.
+        with contextlib.suppress(CorruptRecord):
+            replica.append(second, [memoryview(bad)[second:]])
+        assert replica.end_offset == second
+        replica.restart()
+    replica.append(second, [memoryview(good)[second:]])
+    assert replica.end_offset == len(good)
+    store.shutdown()
 
 
 def test_several_pieces_are_one_batch(master: MessageStore, replicas: Stores) -> None:
