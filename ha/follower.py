@@ -5,18 +5,23 @@ Source: RocketMQ 5.3.3, `DefaultHAClient.run`.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from ha.slave_link import ReplicaLog, SlaveLink, SlaveRules
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFailed, ProtocolError, SprocketError, StoreError
+from sprocket.common.errors import DiskFailed, ProtocolError, RestartNeeded, SprocketError, StoreError
 
 logger = logging.getLogger(__name__)
 
 # `DefaultHAClient.closeMasterAndWait`
 _RETRY_S: Final = 5.0
 _CONNECT_LIMIT_S: Final = 5.0
+NewLink = Callable[[str], Awaitable[SlaveLink | None]]
+
+
+def _nothing(_: SlaveLink) -> None:
+    """The default of `on_received`."""
 
 
 class MasterConnection(asyncio.Protocol):
@@ -39,9 +44,16 @@ class MasterConnection(asyncio.Protocol):
             report = self.link.received(data, self._follower.now())
         except (ProtocolError, StoreError) as error:
             self.close(str(error))
-            if isinstance(error, DiskFailed):
+            if isinstance(error, DiskFailed | RestartNeeded):
                 self._follower.failed(error)
             return
+        if report and self._transport is not None:
+            self._transport.write(report)
+        self._follower.on_received(self.link)
+
+    def acknowledge(self) -> None:
+        """Report, if there is more to say than the last time."""
+        report = self.link.acknowledge(self._follower.now())
         if report and self._transport is not None:
             self._transport.write(report)
 
@@ -73,7 +85,8 @@ class MasterConnection(asyncio.Protocol):
 class Follower:
     """Follows a master, whose address may change or be unknown.  Lives in the event loop's thread.
 
-    `on_failure` hears of a failed disk; nothing is followed after that.
+    `on_failure` hears of what it cannot go on after, a failed disk above all; nothing is followed after that.
+    `new_link` makes the slave's end of a connection to an address, or says None if it cannot be followed now.
     """
 
     def __init__(
@@ -84,8 +97,12 @@ class Follower:
         on_failure: Callable[[SprocketError], None],
         *,
         retry_s: float = _RETRY_S,
+        new_link: NewLink | None = None,
     ) -> None:
         self._rules = rules
+        self.new_link: NewLink = new_link or self._plain_link
+        # Called after each read of what the master sent.
+        self.on_received: Callable[[SlaveLink], None] = _nothing
         self._log = log
         self._clock = clock
         self._on_failure = on_failure
@@ -143,9 +160,14 @@ class Follower:
             except TimeoutError:
                 continue
 
+    async def _plain_link(self, _address: str) -> SlaveLink:
+        return SlaveLink(self._rules, self._log, self.now())
+
     async def _follow_once(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        link = SlaveLink(self._rules, self._log, self.now())
+        link = await self.new_link(address)
+        if link is None or address != self._address:
+            return
         connecting = asyncio.get_running_loop().create_connection(
             lambda: MasterConnection(self, link), host.strip("[]"), int(port)
         )

@@ -5,7 +5,7 @@ no stranger, and would not notice that nobody asks.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ha.hello import (
     NONCE_BYTES,
@@ -47,9 +47,10 @@ class Credentials:
 class MasterGreeting:
     """A master greets one slave."""
 
-    def __init__(self, credentials: Credentials, epoch: int) -> None:
+    def __init__(self, credentials: Credentials, epoch: int, *, counts_flushed: bool = False) -> None:
         self._credentials = credentials
         self._epoch = epoch
+        self._counts_flushed = counts_flushed
         self._reader = GreetingReader()
         self._hello: Hello | None = None
         self._welcome: Welcome | None = None
@@ -89,10 +90,9 @@ class MasterGreeting:
         self._hello = hello
         self.refusal = self._reason_against(hello)
         nonce = own.random_bytes(NONCE_BYTES)
-        welcome = Welcome(bool(own.secret), nonce, own.identity, self._epoch, self.refusal)
+        welcome = Welcome(bool(own.secret), nonce, own.identity, self._epoch, self.refusal, self._counts_flushed)
         if own.secret and not self.refusal:
-            proof = master_proof(own.secret, hello, welcome)
-            welcome = Welcome(True, nonce, own.identity, self._epoch, "", proof)
+            welcome = replace(welcome, proof=master_proof(own.secret, hello, welcome))
         self._welcome = welcome
         return sealed(Kind.WELCOME, welcome.body())
 

@@ -43,6 +43,7 @@ WELCOME: Final = Layout(
     "WELCOME",
     Field("is_refused", "B", "1: the connection ends here, the last text says why"),
     Field("has_secret", "B", "1: the proof below is one"),
+    Field("counts_flushed", "B", "1: the slave is to flush at once what it receives"),
     Field("nonce", f"{NONCE_BYTES}s", "random"),
     Field("broker_id", "q", "the master's"),
     Field("epoch", "q", "of this master; frames repeat it"),
@@ -102,12 +103,14 @@ class Welcome:
     identity: Identity
     epoch: int
     refusal: str = ""
+    counts_flushed: bool = False
     proof: bytes = bytes(PROOF_BYTES)
 
     def claims(self) -> bytes:
         """The message without envelope and proof."""
         one = self.identity
-        head = WELCOME.struct.pack(bool(self.refusal), self.has_secret, self.nonce, one.broker_id, self.epoch)
+        flags = bool(self.refusal), self.has_secret, self.counts_flushed
+        head = WELCOME.struct.pack(*flags, self.nonce, one.broker_id, self.epoch)
         return head + _texts(one.cluster, one.broker_name, one.store_id, self.refusal)
 
     def body(self) -> bytes:
@@ -133,6 +136,11 @@ def _proof(secret: bytes, *parts: bytes) -> bytes:
 def is_proof(expected: bytes, given: bytes) -> bool:
     """Whether they are equal, in a time that does not tell where they differ."""
     return hmac.compare_digest(expected, given)
+
+
+def is_hello(data: bytes) -> bool:
+    """Whether a connection that begins with `data` may be one of a session: its first byte is enough."""
+    return data[:1] == MAGIC_BYTES[:1]
 
 
 def sealed(kind: Kind, body: bytes) -> bytes:
@@ -182,9 +190,10 @@ def decode_welcome(body: bytes) -> Welcome:
     """A master's.  Raises ProtocolError."""
     claims, proof = body[:-PROOF_BYTES], body[-PROOF_BYTES:]
     texts = _decoded_texts(WELCOME, claims, 4)
-    is_refused, has_secret, nonce, broker_id, epoch = WELCOME.struct.unpack_from(claims)
+    is_refused, has_secret, counts_flushed, nonce, broker_id, epoch = WELCOME.struct.unpack_from(claims)
     identity = Identity(texts[0], texts[1], broker_id, texts[2])
-    return Welcome(bool(has_secret), nonce, identity, epoch, texts[3] or "no reason" if is_refused else "", proof)
+    refusal = texts[3] or "no reason" if is_refused else ""
+    return Welcome(bool(has_secret), nonce, identity, epoch, refusal, bool(counts_flushed), proof)
 
 
 def _decoded_texts(layout: Layout, body: bytes, count: int) -> list[str]:

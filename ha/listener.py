@@ -9,10 +9,13 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import Final, cast
 
-from ha.master_link import LinkRules, Log, MasterLink
+from ha.hello import is_hello
+from ha.master_link import LinkRules, MasterLink
+from ha.master_session import MasterSession, SessionLog, SessionRules
 from ha.replicas import Replicas
+from ha.table_queue import TableUpdate
 from sprocket.common.clock import Clock
-from sprocket.common.errors import ConfigError, ProtocolError
+from sprocket.common.errors import ConfigError, ProtocolError, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +34,7 @@ class SlaveConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._is_full = False
         self.peer: tuple[str, int] = ("", 0)
+        self._is_new = True
         self.link = listener.new_link()
 
     @property
@@ -41,7 +45,13 @@ class SlaveConnection(asyncio.Protocol):
     @property
     def identity(self) -> Hashable:
         """What tells this slave from others, however often it is connected."""
-        return self.peer[0]
+        session = self.session
+        return session.identity.place if session is not None and session.identity is not None else self.peer[0]
+
+    @property
+    def session(self) -> MasterSession | None:
+        """The link, if the slave is Sprocket too."""
+        return self.link if isinstance(self.link, MasterSession) else None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -53,21 +63,41 @@ class SlaveConnection(asyncio.Protocol):
         self._tick()
 
     def data_received(self, data: bytes) -> None:
-        listener, link = self._listener, self.link
+        listener = self._listener
+        if self._is_new and not self._choose_link(data):
+            return
+        link = self.link
         is_first = link.requested_offset is None
         try:
             has_acked = link.received(data, listener.now())
         except ProtocolError as error:
             self.close(error.detail)
             return
+        except StoreError as error:
+            self.close(str(error))
+            return
         if is_first and link.requested_offset is not None:
             logger.info(
-                "event=slave_joined slave=%s log_end=%d from=%d", self.address, link.requested_offset, link.next_offset
-            )
+                "event=slave_joined slave=%s identity=%r log_end=%d from=%d",
+                self.address, str(self.identity), link.requested_offset, link.next_offset,
+            )  # fmt: skip
         if has_acked:
             listener.acknowledged(self)
         if is_first:
+            if self.session is not None and self.session.identity is not None:
+                listener.replace_older(self)
             self.pump()
+
+    def _choose_link(self, data: bytes) -> bool:
+        """The first byte tells which protocol the slave speaks; whether it may."""
+        self._is_new = False
+        session = self._listener.new_session() if is_hello(data) else None
+        if session is not None:
+            self.link = session
+        elif not self._listener.admits_plain:
+            self.close("it proves nothing, and haSecretFile is set; haAllowPlainPeers would admit it")
+            return False
+        return True
 
     def pump(self) -> None:
         """Write what there is, as far as the slave takes it."""
@@ -78,6 +108,10 @@ class SlaveConnection(asyncio.Protocol):
         while not self._is_full and (buffers := self.link.next_piece(now)):
             for buffer in buffers:
                 transport.write(buffer)
+        session = self.session
+        if session is not None and session.refusal:
+            logger.warning("event=slave_refused slave=%s reason=%r", self.address, session.refusal)
+            transport.close()
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -111,11 +145,18 @@ class SlaveConnection(asyncio.Protocol):
 class SlaveListener:
     """Listens for slaves, and keeps what they have acknowledged.  Lives in the event loop's thread.
 
-    `on_acknowledged` is called when a slave has more than before, or has gone.
+    `on_acknowledged` is called when a slave has more than before, or has gone.  Without `session_rules` all slaves
+    speak the plain protocol.
     """
 
     def __init__(
-        self, rules: LinkRules, log: Log, replicas: Replicas, clock: Clock, on_acknowledged: Callable[[], None]
+        self,
+        rules: LinkRules,
+        log: SessionLog,
+        replicas: Replicas,
+        clock: Clock,
+        on_acknowledged: Callable[[], None],
+        session_rules: SessionRules | None = None,
     ) -> None:
         self._rules = rules
         self._log = log
@@ -126,6 +167,7 @@ class SlaveListener:
         # What the log held at the start, or was sent since, to connections that have ended.
         self._known_offset = 0
         self.replicas = replicas
+        self.session_rules = session_rules
         # In the order in which they came.
         self.connections: list[SlaveConnection] = []
 
@@ -164,6 +206,19 @@ class SlaveListener:
         for connection in list(self.connections):
             connection.pump()
 
+    @property
+    def sessions(self) -> list[MasterSession]:
+        """Those of the slaves that are Sprocket too and follow the log."""
+        found = (connection.session for connection in self.connections)
+        return [one for one in found if one is not None and one.requested_offset is not None]
+
+    def publish(self, changed: list[TableUpdate]) -> None:
+        """Send what changed in tables to all slaves that know what was before, each behind the log it stands on."""
+        for session in self.sessions:
+            for update in changed:
+                session.tables.add(update)
+        self.log_grew()
+
     # For the connections
 
     def now(self) -> float:
@@ -172,6 +227,22 @@ class SlaveListener:
 
     def new_link(self) -> MasterLink:
         return MasterLink(self._rules, self._log, self.now(), self.known_offset)
+
+    def new_session(self) -> MasterSession | None:
+        """None if there are to be no sessions."""
+        rules = self.session_rules
+        return None if rules is None else MasterSession(self._rules, rules, self._log, self.now())
+
+    @property
+    def admits_plain(self) -> bool:
+        """Whether a slave may speak the plain protocol."""
+        return self.session_rules is None or self.session_rules.credentials.admits_plain
+
+    def replace_older(self, connection: SlaveConnection) -> None:
+        """End older connections of the same slave: it has come again, perhaps with an empty store."""
+        for other in list(self.connections):
+            if other is not connection and other.identity == connection.identity:
+                other.close("the same slave has come again")
 
     def known_offset(self) -> int:
         """No slave can have more of this log: it ended here at the start, or was sent up to here since."""
@@ -196,5 +267,7 @@ class SlaveListener:
             self.connections.remove(connection)
             self._known_offset = max(self._known_offset, connection.link.next_offset)
             self.replicas.left(connection.identity, connection)
+            if self.session_rules is not None:
+                self.session_rules.tail.left(connection.link)
             logger.info("event=slave_left slave=%s acked=%d", connection.address, connection.link.acked_offset)
             self._on_acknowledged()

@@ -5,6 +5,7 @@ common, and sends the log from where the slave says; between pieces of it stand 
 `ha.table_queue`.  A report acknowledges what it says only in this session and of this epoch.
 """
 
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ha.greeting import Credentials, MasterGreeting
@@ -39,18 +40,32 @@ class SessionLog(Log, Protocol):
     def flushed_offset(self) -> int: ...
 
 
+@dataclass(frozen=True)
+class SessionRules:
+    """What all sessions of one start of a master share.
+
+    `epoch` is a number that no other start of a master of this group has: what was said to another one does not count.
+    With `counts_flushed` acknowledged is what a slave has on its disk, and it is asked to flush at once.
+    """
+
+    credentials: Credentials
+    epoch: int
+    counts_flushed: bool = False
+    tail: TailRecovery = field(default_factory=TailRecovery)
+
+
 class MasterSession(MasterLink):
     """One slave.  Times are those of a monotonic clock, s."""
 
-    def __init__(
-        self, rules: LinkRules, log: SessionLog, credentials: Credentials, epoch: int, tail: TailRecovery, now: float
-    ) -> None:
-        super().__init__(rules, log, now)
+    def __init__(self, link_rules: LinkRules, rules: SessionRules, log: SessionLog, now: float) -> None:
+        super().__init__(link_rules, log, now)
         self._session_log = log
-        self._epoch = epoch
-        self._greeting: MasterGreeting | None = MasterGreeting(credentials, epoch)
+        self._epoch = rules.epoch
+        self._greeting: MasterGreeting | None = MasterGreeting(
+            rules.credentials, rules.epoch, counts_flushed=rules.counts_flushed
+        )
         self._frames = FrameReader(from_slave=True)
-        self._tail = tail
+        self._tail = rules.tail
         self._replies: list[bytes] = []
         self._waits_for_tail = False
         self.tables = TableQueue()

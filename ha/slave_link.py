@@ -45,8 +45,8 @@ class SlaveLink:
         self._rules = rules
         self._log = log
         self._reader = TransferReader()
-        self._read_at = now
-        self._wrote_at = now
+        self.read_at = now  # when the master was last heard
+        self.wrote_at = now  # when it was last told something
         self._reported = -1
         self.master_offset = -1  # the master has sent up to here; -1 before its first word
         self.received_bytes = 0
@@ -62,7 +62,7 @@ class SlaveLink:
         Raises ProtocolError for a piece that does not follow what is there, and `StoreError` from the log; the
         connection is then to be closed.  Nothing behind the bad piece is taken.
         """
-        self._read_at = now
+        self.read_at = now
         start = expected = self._log.received_offset
         pieces: list[memoryview] = []
         try:
@@ -86,22 +86,22 @@ class SlaveLink:
 
     def due(self, now: float) -> bytes:
         """A heartbeat, if it is time for one."""
-        return self._report(now) if now - self._wrote_at >= self._rules.heartbeat_s else b""
+        return self._report(now) if now - self.wrote_at >= self._rules.heartbeat_s else b""
 
     def acknowledge(self, now: float) -> bytes:
         """A report, if the log reaches further than the last one said."""
         return self._report(now) if self._log.end_offset > self._reported else b""
 
     def _report(self, now: float) -> bytes:
-        self._wrote_at = now
+        self.wrote_at = now
         self._reported = self._log.end_offset
         return report(self._reported)
 
     def is_expired(self, now: float) -> bool:
         """Whether the master has been silent for too long."""
-        return now - self._read_at > self._rules.housekeeping_s
+        return now - self.read_at > self._rules.housekeeping_s
 
     def wait_s(self, now: float) -> float:
         """Until when at the latest `due` and `is_expired` are to be asked again, seconds from `now`."""
-        heartbeat = self._wrote_at + self._rules.heartbeat_s - now
-        return max(0.0, min(heartbeat, self._read_at + self._rules.housekeeping_s - now))
+        heartbeat = self.wrote_at + self._rules.heartbeat_s - now
+        return max(0.0, min(heartbeat, self.read_at + self._rules.housekeeping_s - now))

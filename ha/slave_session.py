@@ -78,6 +78,7 @@ class SlaveSession(SlaveLink):
         self._common_end = 0
         self._flushed_reported = -1
         self.epoch = -1  # of the master, once it has said so
+        self.counts_flushed = False  # the master wants what it sends to be flushed at once
         self.master_confirm_offset = -1
         self.master_flushed_offset = -1
 
@@ -88,7 +89,7 @@ class SlaveSession(SlaveLink):
 
     def begin(self, now: float) -> bytes:
         """The first thing to write."""
-        self._wrote_at = now
+        self.wrote_at = now
         self._log.restart()
         return self._greeting.begin()
 
@@ -98,13 +99,14 @@ class SlaveSession(SlaveLink):
         Raises ProtocolError for what no master of this log can say, and `StoreError` from the log or a table; the
         connection is then to be closed.  Nothing behind the bad piece is taken.
         """
-        self._read_at = now
+        self.read_at = now
         replies = []
         if self._state is _State.GREETING:
             proof = self._greeting.received(data)
             if self._greeting.welcome is None:
                 return b""
             self.epoch = self._greeting.welcome.epoch
+            self.counts_flushed = self._greeting.welcome.counts_flushed
             replies = [proof, self._range(now)]
             data = self._greeting.rest
         replies += self._take_all(data, now)
@@ -169,7 +171,7 @@ class SlaveSession(SlaveLink):
     # Finding the common part
 
     def _range(self, now: float) -> bytes:
-        self._state, self._wrote_at = _State.RANGING, now
+        self._state, self.wrote_at = _State.RANGING, now
         log = self._session_log
         return self._frame(FrameType.RANGE, log.end_offset, RANGE.struct.pack(log.min_offset, log.flushed_offset))
 
@@ -231,7 +233,7 @@ class SlaveSession(SlaveLink):
 
     def _resume(self, now: float) -> bytes:
         self._state = _State.STREAMING
-        self._wrote_at = now
+        self.wrote_at = now
         self._reported, self._flushed_reported = self._log.end_offset, -1
         return self._frame(FrameType.RESUME, self._log.end_offset)
 
@@ -252,7 +254,7 @@ class SlaveSession(SlaveLink):
 
     def _report(self, now: float) -> bytes:
         log = self._session_log
-        self._wrote_at = now
+        self.wrote_at = now
         self._reported = log.end_offset
         self._flushed_reported = min(log.flushed_offset, log.end_offset)
         return self._frame(FrameType.REPORT, self._reported, REPORT.struct.pack(self._flushed_reported))

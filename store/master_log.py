@@ -28,6 +28,16 @@ class MasterLog:
         """One past the last byte of the last whole batch."""
         return self._confirmation.appended_offset
 
+    @property
+    def confirm_offset(self) -> int:
+        """Consumers see what lies before it."""
+        return self._confirmation.confirm_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """The log is on the disk up to here."""
+        return self._confirmation.flushed_offset
+
     def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
         """At most so many bytes from `offset` on, of one segment, without copying; None if there are none."""
         return self._log.piece_at(offset, min(most_bytes, self.end_offset - offset))

@@ -68,6 +68,10 @@ class DiskFailed(StoreError):
     """A write or sync failed in a way that leaves the file's content unknown.  Latched: fail-stop."""
 
 
+class RestartNeeded(StoreError):
+    """The store is to do something at its next start, which is to come at once."""
+
+
 class CorruptRecord(StoreError):
     """Bytes at a known place are not what was written there."""
 

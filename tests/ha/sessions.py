@@ -6,7 +6,7 @@ from collections.abc import Callable
 from ha.greeting import Credentials
 from ha.hello import Identity
 from ha.master_link import LinkRules
-from ha.master_session import MasterSession
+from ha.master_session import MasterSession, SessionRules
 from ha.slave_link import SlaveRules
 from ha.slave_session import SlaveSession
 from ha.table_queue import TableContent
@@ -63,7 +63,8 @@ class Ends:
         self.slave_log = slave_log
         rules = LinkRules(batch_bytes=batch_bytes, segment_bytes=SEGMENT, from_last_segment=False)
         self.tail = tail or TailRecovery()
-        self.master = MasterSession(rules, master_log, master or credentials(), epoch, self.tail, 0.0)
+        shared = SessionRules(master or credentials(), epoch, tail=self.tail)
+        self.master = MasterSession(rules, shared, master_log, 0.0)
         self.slave = SlaveSession(SlaveRules(), slave_log, slave or credentials(1), self.applied.append, 0.0)
         self.to_master = self.slave.begin(0.0)
 
