@@ -1,4 +1,4 @@
-"""Broker processes that start fast, and die as the test wants."""
+"""Server processes that start fast, and die as the test wants."""
 
 import contextlib
 import json
@@ -22,11 +22,11 @@ _ROOT = Path(__file__).parents[2]
 
 
 class BrokerEnded(Exception):
-    """The broker ended instead of what was expected of it; the text holds its status and the end of its log."""
+    """A server ended instead of what was expected of it; the text holds its status and the end of its log."""
 
 
 class Nursery:
-    """The process that forks brokers; a context manager.  All of them end with it."""
+    """The process that forks servers; a context manager.  All of them end with it."""
 
     def __enter__(self) -> Self:
         ours, theirs = socket.socketpair()
@@ -44,9 +44,11 @@ class Nursery:
         self._orders.close()
         self._process.wait(END_LIMIT_S)
 
-    def start(self, arguments: list[str], directory: Path, environment: Mapping[str, str], out: int, err: int) -> int:
-        """Fork a broker with these arguments; its pid."""
-        order = {"do": "start", "arguments": arguments, "directory": str(directory), "environment": dict(environment)}
+    def start(
+        self, program: str, arguments: list[str], directory: Path, environment: Mapping[str, str], out: int, err: int
+    ) -> int:
+        """Fork `program` (mqbroker or mqnamesrv) with these arguments; its pid."""
+        order = {"do": program, "arguments": arguments, "directory": str(directory), "environment": dict(environment)}
         socket.send_fds(self._orders, [json.dumps(order).encode()], [out, err])
         return int(self._orders.recv(64))
 
@@ -56,20 +58,18 @@ class Nursery:
         return int(self._orders.recv(64))
 
 
-class ChaosBroker:
-    """One broker below `directory`, started again and again; `properties` are its configuration.
+class ChaosServer:
+    """One server with its files below `directory`, started again and again; `properties` are its configuration."""
 
-    It has no name server: clients are given its address, which is another after each start.
-    """
+    program = ""
 
     def __init__(
         self, nursery: Nursery, directory: Path, properties: Mapping[str, str], log: Path | None = None
     ) -> None:
         self._nursery = nursery
         self.directory = directory
-        self.store = directory / "store"
-        self.log = log or directory / "broker.log"
-        self._properties = dict(properties)
+        self.log = log or directory / "server.log"
+        self.properties = dict(properties)
         self._out = -1
         self._handle = -1
         self.pid = 0
@@ -84,24 +84,29 @@ class ChaosBroker:
         if self.pid:
             self.kill()
 
+    def own_properties(self) -> Mapping[str, str]:
+        """Where its files are."""
+        return {}
+
     def launch(self, failpoints: str = "") -> None:
         """Start the process and do not wait for it to serve."""
         assert not self.pid, "it runs already"
-        properties = {"storePathRootDir": str(self.store), "listenPort": "0", "brokerIP1": "127.0.0.1"}
         arguments = ["--json", "--log-level", "warning"]
-        for key, value in {**properties, **self._properties}.items():
+        for key, value in {"listenPort": "0", **self.own_properties(), **self.properties}.items():
             arguments += ["--set", f"{key}={value}"]
         self.directory.mkdir(parents=True, exist_ok=True)
         self._out, out = os.pipe()
         with self.log.open("ab") as log:
-            self.pid = self._nursery.start(arguments, self.directory, {VARIABLE: failpoints}, out, log.fileno())
+            self.pid = self._nursery.start(
+                self.program, arguments, self.directory, {VARIABLE: failpoints}, out, log.fileno()
+            )
         os.close(out)
         self._handle = os.pidfd_open(self.pid)
 
     def await_serving(self) -> bool:
         """Wait until it serves; False if it ended instead."""
         if not await_readable(self._out, START_LIMIT_S):
-            raise BrokerEnded(f"the broker said nothing in {START_LIMIT_S} s\n{self.log_tail()}")
+            raise BrokerEnded(f"the server said nothing in {START_LIMIT_S} s\n{self.log_tail()}")
         line = os.read(self._out, 65536)
         if line:
             self.address = json.loads(line)["address"]
@@ -135,7 +140,7 @@ class ChaosBroker:
     def wait(self, limit_s: float = END_LIMIT_S) -> int:
         """The exit status, as `subprocess` gives it.  Raises BrokerEnded if there is none in time."""
         if not self.has_ended(limit_s):
-            raise BrokerEnded(f"the broker did not end in {limit_s} s\n{self.log_tail()}")
+            raise BrokerEnded(f"the server did not end in {limit_s} s\n{self.log_tail()}")
         status = self._nursery.reap(self.pid)
         os.close(self._handle)
         os.close(self._out)
@@ -162,8 +167,35 @@ class ChaosBroker:
             if {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks} == {"T"}:
                 return
             time.sleep(0.001)
-        raise BrokerEnded(f"the broker does not stand still after {limit_s} s")
+        raise BrokerEnded(f"the server does not stand still after {limit_s} s")
 
     def go_on(self) -> None:
         """SIGCONT."""
         self.signal(signal.SIGCONT)
+
+
+class ChaosNameServer(ChaosServer):
+    """A name server."""
+
+    program = "mqnamesrv"
+
+    def own_properties(self) -> Mapping[str, str]:
+        return {"bindAddress": "127.0.0.1", "kvConfigPath": str(self.directory / "kvConfig.json")}
+
+
+class ChaosBroker(ChaosServer):
+    """A broker.
+
+    Unless its properties say otherwise it has no name server: clients are given its address, which is another after
+    each start.
+    """
+
+    program = "mqbroker"
+
+    @property
+    def store(self) -> Path:
+        """Its store."""
+        return self.directory / "store"
+
+    def own_properties(self) -> Mapping[str, str]:
+        return {"storePathRootDir": str(self.store), "brokerIP1": "127.0.0.1"}

@@ -1,8 +1,9 @@
-"""A process that has everything of a broker imported and forks one per order.
+"""A process that has everything of a broker and a name server imported and forks one per order.
 
 A broker starts in a twentieth of the time that way, so a suite can kill a hundred.  What runs in the fork is
-`mqbroker`'s own entry point in a process of its own; a real kernel kills it.  Orders come on the socket that is this
-process's stdin: JSON with the arguments, together with the descriptors for the broker's stdout and stderr.
+`mqbroker`'s own entry point, or `mqnamesrv`'s, in a process of its own; a real kernel kills it.  Orders come on the
+socket that is this process's stdin: JSON with the arguments, together with the descriptors for the server's stdout and
+stderr.
 """
 
 import ctypes
@@ -21,18 +22,18 @@ _PR_SET_PDEATHSIG = 1
 
 
 def serve(orders: socket.socket) -> None:
-    """Answer orders until the other side hangs up: `start` with a pid, `reap` with the exit status of that one."""
+    """Answer orders until the other side hangs up: a program with a pid, `reap` with the exit status of that one."""
     while True:
         content, descriptors, _, _ = socket.recv_fds(orders, _ORDER_BYTES, 2)
         if not content:
             return
         order: dict[str, Any] = json.loads(content)
-        if order["do"] == "start":
+        if order["do"] == "reap":
+            answer = os.waitstatus_to_exitcode(os.waitpid(order["pid"], 0)[1])
+        else:
             answer = _fork(order, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
-        else:
-            answer = os.waitstatus_to_exitcode(os.waitpid(order["pid"], 0)[1])
         orders.send(str(answer).encode())
 
 
@@ -48,7 +49,7 @@ def _fork(order: dict[str, Any], descriptors: list[int]) -> int:
         os.environ.update(order["environment"])
         os.chdir(order["directory"])
         faulthandler.enable()  # a SIGBUS says where
-        status = _run(order["arguments"])
+        status = _run(order["do"], order["arguments"])
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
@@ -56,11 +57,12 @@ def _fork(order: dict[str, Any], descriptors: list[int]) -> int:
         os._exit(status)
 
 
-def _run(arguments: list[str]) -> int:
-    from sprocket.cli.mqbroker import main
+def _run(program: str, arguments: list[str]) -> int:
+    from sprocket.cli import mqbroker, mqnamesrv
 
+    entry = {"mqbroker": mqbroker.main, "mqnamesrv": mqnamesrv.main}[program]
     try:
-        main(arguments, prog_name="mqbroker")
+        entry(arguments, prog_name=program)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     finally:
@@ -74,7 +76,9 @@ def main() -> None:
     import uvloop  # noqa: F401 - for the forks
 
     import broker.server  # noqa: F401
+    import namesrv.server  # noqa: F401
     import sprocket.cli.mqbroker
+    import sprocket.cli.mqnamesrv
     import sprocket.cli.server_config
     import sprocket.cli.server_process  # noqa: F401
 
