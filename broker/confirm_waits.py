@@ -1,14 +1,22 @@
 """Answers that wait until what they answer for is safe: one entry per batch, one timer for all.
 
-Source: RocketMQ 5.3.3, `CommitLog.handleDiskFlush`, `GroupCommitService` (syncFlushTimeout).
+Source: RocketMQ 5.3.3, `CommitLog.handleDiskFlushAndHA`, `GroupCommitService` (syncFlushTimeout),
+`GroupTransferService` (slaveTimeout); RocketMQ 4.9, `CommitLog.submitReplicaRequest` (SLAVE_NOT_AVAILABLE).
 """
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
+from broker.config import BrokerRole
+from remoting.codes import ResponseCode
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
+from store.config import FlushDiskType, StoreConfig
+
+_SUCCESS: Final = ResponseCode.SUCCESS
+_DISK: Final = ResponseCode.FLUSH_DISK_TIMEOUT
+_SLAVE: Final = ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 
 class Timer(Protocol):
@@ -19,58 +27,113 @@ class Timer(Protocol):
 
 # `loop.call_later`: seconds, callback.
 CallLater = Callable[[float, Callable[[], None]], Timer]
-# (error, timed out): None and False when it is safe, an error when it will never be, True when time is up.
-Answer = Callable[[StoreError | None, bool], None]
+# (error, code): an error when it will never be safe.  Else it is stored, and the code says how safe it is: SUCCESS as
+# safe as the configuration asks for; FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT when time is up; SLAVE_NOT_AVAILABLE
+# when it is as safe as this replica alone can make it, for too few slaves are in sync.
+Answer = Callable[[StoreError | None, ResponseCode], None]
 
 
 class Confirmable(Protocol):
-    """The part of `MessageStore` that says when something is safe."""
+    """The part of `Confirmation` that says when something is safe."""
 
     @property
-    def confirm_offset(self) -> int: ...
+    def local_offset(self) -> int:
+        """This replica has what lies before it as safely as it is to have it."""
 
-    def when_confirmed(self, physical_offset: int, callback: Callable[[StoreError | None], None], /) -> None: ...
+    @property
+    def awaited_offset(self) -> int:
+        """Enough replicas have what lies before it, or are too few to wait for."""
+
+    def when_stored(self, physical_offset: int, callback: Callable[[StoreError | None, bool], None], /) -> None: ...
+
+
+class ConfirmingStore(Protocol):
+    """The part of `MessageStore` that has it."""
+
+    @property
+    def config(self) -> StoreConfig: ...
+
+    @property
+    def confirmation(self) -> Confirmable: ...
 
 
 class ConfirmWaits:
-    """Holds answers back until the store confirms an offset, at most `timeout_ms`.
+    """Holds answers back until disk and slaves have what they answer for, but not for ever.
 
-    `answer(error, timed_out)` is called exactly once for each wait.
+    The disk has syncFlushTimeout, slaves have slaveTimeout.  Whichever is behind when its time is up decides the
+    answer; if both are, the later one.  `answer(error, code)` is called exactly once for each wait.
     """
 
-    def __init__(self, store: Confirmable, clock: Clock, call_later: CallLater) -> None:
-        self._store = store
+    def __init__(
+        self,
+        store: ConfirmingStore,
+        clock: Clock,
+        call_later: CallLater,
+        role: BrokerRole = BrokerRole.ASYNC_MASTER,
+    ) -> None:
+        self._store = store.confirmation
         self._clock = clock
         self._call_later = call_later
-        self._waits: deque[_Wait] = deque()
+        limits = []
+        if store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            limits.append((store.config.sync_flush_timeout / 1000, _DISK))
+        if role is BrokerRole.SYNC_MASTER:
+            limits.append((store.config.slave_timeout / 1000, _SLAVE))
+        # Whether any answer has to wait: else what is appended is as safe as it is to be.
+        self.is_needed = bool(limits)
+        # All wait equally long, so in each stage the first is the first whose time is up.
+        self._stages = [_Stage(*limit) for limit in sorted(limits)] or [_Stage(0.0, _DISK)]
         self._timer: Timer | None = None
+        self._timer_at = 0.0
 
     def __len__(self) -> int:
-        return sum(wait.answer is not None for wait in self._waits)
+        return sum(wait.answer is not None for stage in self._stages for wait in stage.waits)
 
-    def wait(self, end_offset: int, timeout_ms: int, answer: Answer) -> None:
-        """Call `answer` when the log is confirmed up to `end_offset`, or cannot be, or time is up."""
-        wait = _Wait(answer, self._clock.monotonic() + timeout_ms / 1000)
-        while self._waits and self._waits[0].answer is None:
-            self._waits.popleft()
-        self._store.when_confirmed(end_offset, wait.finish)
+    def wait(self, end_offset: int, answer: Answer) -> None:
+        """Call `answer` when the log is safe up to `end_offset`, or cannot be, or time is up."""
+        wait = _Wait(end_offset, answer, self._clock.monotonic())
+        waits = self._stages[0].waits
+        while waits and waits[0].answer is None:
+            waits.popleft()
+        self._store.when_stored(end_offset, wait.finish)
         if wait.answer is not None:
-            self._waits.append(wait)
-            self._set_timer()
+            waits.append(wait)
+            if len(waits) == 1:
+                self._set_timer()
 
     def _set_timer(self) -> None:
-        if self._timer is None and self._waits:
-            delay = max(0.0, self._waits[0].deadline - self._clock.monotonic())
-            self._timer = self._call_later(delay, self._on_timer)
+        deadlines = [stage.waits[0].began + stage.limit_s for stage in self._stages if stage.waits]
+        if not deadlines or (self._timer is not None and self._timer_at <= min(deadlines)):
+            return
+        self.close()
+        self._timer_at = min(deadlines)
+        self._timer = self._call_later(max(0.0, self._timer_at - self._clock.monotonic()), self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         now = self._clock.monotonic()
-        waits = self._waits
-        # All wait equally long, so the first is the first to time out.
-        while waits and (waits[0].answer is None or waits[0].deadline <= now):
-            waits.popleft().finish(None, True)
+        for number, stage in enumerate(self._stages):
+            waits = stage.waits
+            while waits and (waits[0].answer is None or waits[0].began + stage.limit_s <= now):
+                wait = waits.popleft()
+                if wait.answer is not None:
+                    self._expire(wait, number)
         self._set_timer()
+
+    def _expire(self, wait: "_Wait", stage: int) -> None:
+        """The time of a stage is up: answer, unless what is behind has more time."""
+        is_last = stage + 1 == len(self._stages)
+        code = self._stages[stage].code
+        if not is_last:
+            behind = {_DISK: self._store.local_offset, _SLAVE: self._store.awaited_offset}
+            if any(behind[later.code] < wait.end_offset for later in self._stages[stage + 1 :]):
+                self._stages[stage + 1].waits.append(wait)
+                return
+        elif self._store.awaited_offset < wait.end_offset:
+            code = _SLAVE  # as the reference: of two that are late the slaves are named
+        elif self._store.local_offset < wait.end_offset:
+            code = _DISK
+        wait.give(None, code)
 
     def close(self) -> None:
         """Stop the timer; what waits is answered by the store's shutdown."""
@@ -79,14 +142,29 @@ class ConfirmWaits:
             self._timer = None
 
 
+class _Stage:
+    """Those for whom a time runs that they all have."""
+
+    __slots__ = ("code", "limit_s", "waits")
+
+    def __init__(self, limit_s: float, code: ResponseCode) -> None:
+        self.limit_s = limit_s
+        self.code = code
+        self.waits: deque[_Wait] = deque()
+
+
 class _Wait:
-    __slots__ = ("answer", "deadline")
+    __slots__ = ("answer", "began", "end_offset")
 
-    def __init__(self, answer: Answer, deadline: float) -> None:
+    def __init__(self, end_offset: int, answer: Answer, began: float) -> None:
+        self.end_offset = end_offset
         self.answer: Answer | None = answer
-        self.deadline = deadline
+        self.began = began
 
-    def finish(self, error: StoreError | None, timed_out: bool = False) -> None:
+    def finish(self, error: StoreError | None, is_replicated: bool) -> None:
+        self.give(error, _SUCCESS if is_replicated else ResponseCode.SLAVE_NOT_AVAILABLE)
+
+    def give(self, error: StoreError | None, code: ResponseCode) -> None:
         answer, self.answer = self.answer, None
         if answer is not None:
-            answer(error, timed_out)
+            answer(error, code)

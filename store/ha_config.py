@@ -42,3 +42,40 @@ class HaConfig:
         False,
         "A slave corrects the offsets of consumers by its own queues; if false it leaves that to the master.",
     )
+    slave_timeout: int = _int(
+        "slaveTimeout",
+        3000,
+        "SYNC_MASTER: a send that waits longer for slaves is answered FLUSH_SLAVE_TIMEOUT.",
+        1,
+        "ms",
+    )
+    in_sync_replicas: int = _int(
+        "inSyncReplicas",
+        1,
+        "SYNC_MASTER: so many replicas have a message before its send is answered SEND_OK, the master among them; "
+        "1 counts as 2.",
+        1,
+    )
+    min_in_sync_replicas: int = _int(
+        "minInSyncReplicas",
+        1,
+        "SYNC_MASTER: with fewer replicas in sync, the master among them, nothing is taken.",
+        1,
+    )
+    enable_auto_in_sync_replicas: bool = bool_setting(
+        "enableAutoInSyncReplicas",
+        False,
+        "SYNC_MASTER: with fewer replicas in sync than inSyncReplicas those are enough, down to minInSyncReplicas.",
+    )
+    all_ack_in_sync_state_set: bool = bool_setting(
+        "allAckInSyncStateSet", False, "SYNC_MASTER: all slaves in sync have a message before SEND_OK."
+    )
+    ha_max_time_slave_not_catchup: int = _int(
+        "haMaxTimeSlaveNotCatchup", 15_000, "A slave that has not had all for this long is not in sync.", 1, "ms"
+    )
+    ha_ack_flushed_offset: bool = bool_setting(
+        "haAckFlushedOffset",
+        False,
+        "SYNC_MASTER: what a slave has on its disk counts, not what it has received; of a slave that does not say it, "
+        "as RocketMQ's, what it has received.",
+    )

@@ -25,7 +25,6 @@ from remoting.command import Request
 from remoting.headers.pop import PopMessageRequestHeader
 from sprocket.common.errors import InvariantError, SprocketError, StoreError
 from sprocket.common.failpoints import failpoint
-from store.config import FlushDiskType
 
 _BEFORE_CHECKPOINT: Final = failpoint("pop.before_checkpoint")
 _CHECKPOINT_WRITTEN: Final = failpoint("pop.checkpoint_written")
@@ -56,7 +55,6 @@ class PopProcessor:
         self._queues = queues
         self._offsets = offsets
         self._log = log
-        self._is_sync = core.config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._next_revive_queue = 0
         self.held: HeldPops | None = None  # without it nothing is held
         self.popped_messages = 0
@@ -184,7 +182,7 @@ class PopProcessor:
             self._give_back(found, error)
             return
         _CHECKPOINT_WRITTEN()
-        if not self._is_sync:
+        if not self._waits.is_needed:
             self._commit(found)
             self._answer(found)
             return
@@ -194,14 +192,15 @@ class PopProcessor:
             self._answer(found)
             return
 
-        def confirmed(error: StoreError | None, timed_out: bool) -> None:
+        def stored(error: StoreError | None, code: ResponseCode) -> None:
+            # Whatever the code, it is written.
             if error is None:
                 self._answer(found)
             else:
                 for popped in found:
                     self._refuse(popped.request, error)
 
-        self._waits.wait(end, self._config.store.sync_flush_timeout, confirmed)
+        self._waits.wait(end, stored)
 
     def _commit(self, found: list[Popped]) -> None:
         for popped in found:

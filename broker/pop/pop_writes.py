@@ -1,6 +1,6 @@
 """Writes to the revive log that requests wait for: those of one read are one append.
 
-An answer is given when its records are where the flush mode wants them.
+An answer is given when its records are where flush mode and role want them.
 """
 
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 from broker.core import BrokerCore
 from broker.pop.pop_checks import refusal
 from broker.pop.revive_log import ReviveLog
+from remoting.codes import ResponseCode
 from remoting.command import Request
 from sprocket.common.errors import InvariantError, SprocketError, StoreError
-from store.config import FlushDiskType
 from store.record import PendingMessage
 
 D = TypeVar("D")
@@ -31,7 +31,6 @@ class PendingWrites(Generic[D]):
         self._fail = core.fail
         self._log = log
         self._answer = answer
-        self._is_sync = core.config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     def serve(
         self,
@@ -68,17 +67,18 @@ class PendingWrites(Generic[D]):
         except SprocketError as error:
             self._refuse_all(writing, error)
             return
-        if not self._is_sync or (not checkpoints and self._config.broker.append_ack_async):
+        if not self._waits.is_needed or (not checkpoints and self._config.broker.append_ack_async):
             self._answer(writing)
             return
 
-        def confirmed(error: StoreError | None, timed_out: bool) -> None:
+        def stored(error: StoreError | None, code: ResponseCode) -> None:
+            # Whatever the code, it is written.
             if error is None:
                 self._answer(writing)
             else:
                 self._refuse_all(writing, error)
 
-        self._waits.wait(end, self._config.store.sync_flush_timeout, confirmed)
+        self._waits.wait(end, stored)
 
     def _refuse_all(self, writing: list[tuple[Request[Any], D]], error: SprocketError) -> None:
         for request, _ in writing:

@@ -34,7 +34,6 @@ from remoting.routes import Action, Lane, Resource, Route
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
-from store.config import FlushDiskType
 from store.record import PendingMessage, TagsCodes
 
 logger = logging.getLogger(__name__)
@@ -196,14 +195,14 @@ class ReplyProcessor:
                 fields = to_ext_fields(header)
                 end_offset = physical_offset + size
         response = Response(code, remark, fields | self._constants())
-        if end_offset is None or self._config.store.flush_disk_type is not FlushDiskType.SYNC_FLUSH:
+        if end_offset is None or not self._waits.is_needed:
             request.channel.reply(request, response)
             return
 
-        def answer(error: StoreError | None, timed_out: bool) -> None:
+        def answer(error: StoreError | None, code: ResponseCode) -> None:
             request.channel.reply(request, response)
 
-        self._waits.wait(end_offset, self._config.store.sync_flush_timeout, answer)
+        self._waits.wait(end_offset, answer)
 
     def _message(self, request: Request[Any], queue_id: int) -> PendingMessage:
         """The record of a reply.  Raises RequestError when it is over a limit."""

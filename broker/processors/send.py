@@ -6,10 +6,10 @@ Source: RocketMQ 5.3.3, `SendMessageProcessor`, `AbstractSendMessageProcessor`.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from broker.confirm_waits import ConfirmWaits
+from broker.confirm_waits import Answer, ConfirmWaits
 from broker.live_config import LiveConfig
 from broker.message_id import host_bytes
 from broker.message_intake import MessageIntake
@@ -24,8 +24,7 @@ from remoting.message_properties import find
 from remoting.message_record import SysFlag
 from remoting.routes import Action, Lane, Resource, Route
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFailed, RequestError, SprocketError, StoreBusy, StoreError
-from store.config import FlushDiskType
+from sprocket.common.errors import DiskFailed, ReplicasNotEnough, RequestError, SprocketError, StoreBusy, StoreError
 from store.record import PendingMessage
 from store.timer.timer_config import TIMER_TOPIC
 
@@ -42,12 +41,7 @@ class SendStore(Protocol):
     @property
     def store_host(self) -> bytes: ...
 
-    @property
-    def confirm_offset(self) -> int: ...
-
     def append(self, messages: Sequence[PendingMessage], /) -> list[Appended]: ...
-
-    def when_confirmed(self, physical_offset: int, callback: Callable[[StoreError | None], None], /) -> None: ...
 
 
 class SendProcessor:
@@ -69,7 +63,6 @@ class SendProcessor:
         self._waits = waits
         self._clock = clock
         self._tags: dict[bytes, int] = {b"": 0}
-        self._is_sync = config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._settle()
 
     def _settle(self) -> None:
@@ -194,17 +187,17 @@ class SendProcessor:
         except StoreError as error:
             self._refuse([request for request, _, _ in sent], error)
             return
-        if self._is_sync:
-            self._answer_confirmed(channel, messages, sent, appended)
+        if self._waits.is_needed:
+            self._answer_stored(channel, messages, sent, appended)
         else:
             frames = self._replies.frames(sent, appended)
             if frames:
                 channel.write(frames)
 
-    def _answer_confirmed(
+    def _answer_stored(
         self, channel: Channel, messages: list[PendingMessage], sent: list[Sent], appended: list[Appended]
     ) -> None:
-        """SYNC_FLUSH: hold the answers back, except of those that did not want to wait (WAIT=false)."""
+        """SYNC_FLUSH, SYNC_MASTER: hold the answers back, but those of who does not want to wait (WAIT=false)."""
         hasty = [find(message.properties, b"WAIT\x01") == b"false" for message in messages]
         if any(hasty):
             chosen = [index for index, is_hasty in enumerate(hasty) if is_hasty]
@@ -214,18 +207,17 @@ class SendProcessor:
         else:
             rest, rest_appended = sent, appended
 
-        def answer(error: StoreError | None, timed_out: bool) -> None:
+        def answer(error: StoreError | None, code: ResponseCode) -> None:
             if error is not None:
                 self._refuse([request for request, _, _ in rest], error)
                 return
-            code = ResponseCode.FLUSH_DISK_TIMEOUT if timed_out else ResponseCode.SUCCESS
             channel.write(self._replies.frames(rest, rest_appended, code))
 
         self._wait(appended, answer)
 
-    def _wait(self, appended: list[Appended], answer: Callable[[StoreError | None, bool], None]) -> None:
+    def _wait(self, appended: list[Appended], answer: Answer) -> None:
         _, physical_offset, size = appended[-1]
-        self._waits.wait(physical_offset + size, self._config.store.sync_flush_timeout, answer)
+        self._waits.wait(physical_offset + size, answer)
 
     def _send_batch(self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes) -> None:
         """One request that carries several messages: all of them are stored, or none."""
@@ -233,24 +225,25 @@ class SendProcessor:
         kept_as_one = messages[0].sys_flag & _INNER_BATCH != 0
         appended = self._store.append(messages)
 
-        def answer(error: StoreError | None, timed_out: bool) -> None:
+        def answer(error: StoreError | None, code: ResponseCode) -> None:
             if error is not None:
                 self._refuse([request], error)
             elif not request.is_oneway:
-                code = ResponseCode.FLUSH_DISK_TIMEOUT if timed_out else ResponseCode.SUCCESS
                 frame = self._replies.batch_frame(request, code, queue_id, key, appended, kept_as_one=kept_as_one)
                 request.channel.write(frame)
 
-        if self._is_sync:
+        if self._waits.is_needed:
             self._wait(appended, answer)
         else:
-            answer(None, False)
+            answer(None, ResponseCode.SUCCESS)
 
     def _refuse(self, requests: Sequence[Request[Any]], error: SprocketError) -> None:
         if isinstance(error, RequestError):
             code, remark = error.code, error.remark
         elif isinstance(error, DiskFailed):
             code, remark = ResponseCode.SYSTEM_ERROR, f"the broker's disk failed: {error}"
+        elif isinstance(error, ReplicasNotEnough):
+            code, remark = ResponseCode.SYSTEM_ERROR, str(error)
         elif isinstance(error, StoreBusy):
             code, remark = ResponseCode.SYSTEM_BUSY, f"broker busy: {error}"
         else:

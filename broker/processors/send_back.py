@@ -41,8 +41,12 @@ _UNIT_SUB_FLAG = 0x2
 _FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
+# Without a slave in sync a retry is as safe as it can be; refused, a client would send it once more.
+_STORED = (ResponseCode.SUCCESS, ResponseCode.SLAVE_NOT_AVAILABLE)
+
+
 class SendBackProcessor:
-    """Serves CONSUMER_SEND_MSG_BACK.  With SYNC_FLUSH the answer waits for the disk."""
+    """Serves CONSUMER_SEND_MSG_BACK.  With SYNC_FLUSH the answer waits for the disk, with SYNC_MASTER for slaves."""
 
     def __init__(
         self,
@@ -166,13 +170,13 @@ class SendBackProcessor:
         return topic.topic_name, 0
 
     def _answer_when_safe(self, request: Request[ConsumerSendMsgBackRequestHeader], end_offset: int) -> None:
-        def answer(error: StoreError | None, timed_out: bool) -> None:
+        def answer(error: StoreError | None, code: ResponseCode) -> None:
             if error is not None:
                 response = Response(ResponseCode.SYSTEM_ERROR, str(error))
-            elif timed_out:
-                response = Response(ResponseCode.SYSTEM_ERROR, "FLUSH_DISK_TIMEOUT")
-            else:
+            elif code in _STORED:
                 response = Response()
+            else:
+                response = Response(ResponseCode.SYSTEM_ERROR, code.name)
             request.channel.reply(request, response)
 
-        self._waits.wait(end_offset, self._config.store.sync_flush_timeout, answer)
+        self._waits.wait(end_offset, answer)

@@ -23,8 +23,7 @@ from remoting.headers.admin import ResumeCheckHalfMessageRequestHeader
 from remoting.headers.send import EndTransactionRequestHeader
 from remoting.routes import Action, Lane, Resource, Route
 from sprocket.common.clock import Clock
-from sprocket.common.errors import RequestError, SprocketError, StoreBusy, StoreError
-from store.config import FlushDiskType
+from sprocket.common.errors import ReplicasNotEnough, RequestError, SprocketError, StoreBusy, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -142,17 +141,18 @@ class TransactionProcessor:
         self._answer([request], end_offset)
 
     def _answer(self, waiting: Sequence[Request[Any]], end_offset: int) -> None:
-        def answer(error: StoreError | None, timed_out: bool) -> None:
+        def answer(error: StoreError | None, code: ResponseCode) -> None:
+            # Whatever the code, it is stored: to end it again would be refused.
             for request in waiting:
                 if error is None:
                     request.channel.reply(request, Response())
                 else:
                     request.channel.reply(request, _refusal(error))
 
-        if self._config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH:
-            self._waits.wait(end_offset, self._config.store.sync_flush_timeout, answer)
+        if self._waits.is_needed:
+            self._waits.wait(end_offset, answer)
         else:
-            answer(None, False)
+            answer(None, ResponseCode.SUCCESS)
 
 
 def _refuse(request: EndRequest, error: SprocketError) -> None:
@@ -167,6 +167,6 @@ def _refuse(request: EndRequest, error: SprocketError) -> None:
 def _refusal(error: SprocketError) -> Response:
     if isinstance(error, RequestError):
         return Response(error.code, error.remark)
-    if isinstance(error, StoreBusy):
+    if isinstance(error, StoreBusy) and not isinstance(error, ReplicasNotEnough):
         return Response(ResponseCode.SYSTEM_BUSY, f"broker busy: {error}")
     return Response(ResponseCode.SYSTEM_ERROR, str(error))

@@ -51,8 +51,8 @@ class RecallProcessor:
             logger.warning("event=recall_failed topic=%s reason=%r", request.header.topic, str(error))
             return Response(ResponseCode.SYSTEM_ERROR, _FAILED, region)
 
-        def answer(error: StoreError | None, timed_out: bool) -> None:
-            del timed_out  # the recall is written, as a send that waited too long is
+        def answer(error: StoreError | None, code: ResponseCode) -> None:
+            del code  # whatever it is, the recall is written, as a send that waited too long is
             if error is None:
                 header = RecallMessageResponseHeader(msg_id=handle.unique_key)
                 response = Response(header={"msgId": header.msg_id} | region)
@@ -61,8 +61,7 @@ class RecallProcessor:
             request.channel.reply(request, response)
 
         _, physical_offset, size_bytes = appended
-        timeout_ms = self._core.config.store.sync_flush_timeout
-        self._core.waits.wait(physical_offset + size_bytes, timeout_ms, answer)
+        self._core.waits.wait(physical_offset + size_bytes, answer)
         return None
 
     def _checked(self, header: RecallMessageRequestHeader) -> RecallHandle:

@@ -445,7 +445,7 @@ async def test_sync_flush_answers_when_the_log_is_on_the_disk(tmp_path: Path) ->
 async def test_a_flush_that_takes_too_long_is_said_so(tmp_path: Path) -> None:
     sync = {"flush_disk_type": FlushDiskType.SYNC_FLUSH, "sync_flush_timeout": 50}
     async with hot_path(tmp_path, store=sync) as path:
-        path.store.when_confirmed = lambda offset, callback: None  # type: ignore[method-assign]
+        path.store.confirmation.when_stored = lambda offset, callback: None  # type: ignore[method-assign, assignment]
         response = await path.send()
         assert response.code == ResponseCode.FLUSH_DISK_TIMEOUT
         assert response.header(SendMessageResponseHeader).queue_offset == 0
@@ -456,7 +456,7 @@ async def test_a_flush_that_takes_too_long_is_said_so(tmp_path: Path) -> None:
 async def test_a_send_that_does_not_want_to_wait_is_answered_at_once(tmp_path: Path) -> None:
     async with hot_path(tmp_path, store={"flush_disk_type": FlushDiskType.SYNC_FLUSH}) as path:
         waiting: list[int] = []
-        path.store.when_confirmed = lambda offset, callback: waiting.append(offset)  # type: ignore[method-assign]
+        path.store.confirmation.when_stored = lambda offset, callback: waiting.append(offset)  # type: ignore[method-assign, assignment]
         hasty = encode_request(310, 1, path.send_header(properties=properties(WAIT="false")), 1) + b"x"
         patient = encode_request(310, 2, path.send_header(properties=properties(WAIT="true")), 1) + b"x"
         (answer,) = await exchange(path, patient + hasty, 1)
@@ -466,7 +466,8 @@ async def test_a_send_that_does_not_want_to_wait_is_answered_at_once(tmp_path: P
 
 async def test_a_failed_flush_acknowledges_nothing(tmp_path: Path) -> None:
     async with hot_path(tmp_path, store={"flush_disk_type": FlushDiskType.SYNC_FLUSH}) as path:
-        path.store.when_confirmed = lambda offset, callback: callback(DiskFailed("EIO"))  # type: ignore[method-assign]
+        confirmation = path.store.confirmation
+        confirmation.when_stored = lambda offset, callback: callback(DiskFailed("EIO"), False)  # type: ignore[method-assign, assignment]
         response = await path.send()
         assert response.code == ResponseCode.SYSTEM_ERROR
         assert "EIO" in (response.remark or "")
