@@ -1,1 +1,1 @@
-"""Access control.  Empty until it lands; every route already states its resource and action."""
+"""Who may do what: accounts, signatures and permissions.  Pure; what reads files says so."""

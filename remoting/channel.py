@@ -14,11 +14,12 @@ from typing import Any, cast
 
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Buffer, ReceivedResponse, Request, Response
+from remoting.credentials import Credentials
 from remoting.frames import encode_request, encode_response
 from remoting.framing import JSON, Frame, FrameDecoder
-from remoting.headers.base import Header
+from remoting.headers.base import Header, to_ext_fields
 from remoting.pending import PendingRequests
-from remoting.routes import RouteTable, UnroutableRequest
+from remoting.routes import Guard, RouteTable, UnroutableRequest
 from sprocket.common import limits
 from sprocket.common.errors import InvariantError, ProtocolError, RequestError, SprocketError
 
@@ -64,6 +65,7 @@ class RemotingChannel(asyncio.Protocol):
         on_bug: Callable[[InvariantError], None] | None = None,
         max_frame_bytes: int = limits.MAX_FRAME_BYTES,
         pause_reads: bool = True,
+        credentials: Credentials | None = None,
     ) -> None:
         self.id = next(_channel_ids)
         self.peer: tuple[str, int] = ("", 0)
@@ -80,6 +82,7 @@ class RemotingChannel(asyncio.Protocol):
         self._on_bug = on_bug
         # A calling side reads on while it cannot write: were both ends to stop reading, neither would go on.
         self._pause_reads = pause_reads
+        self._credentials = credentials
         self._drained: asyncio.Future[None] | None = None
         self._decoder = FrameDecoder(max_frame_bytes)
         self._loop = asyncio.get_running_loop()
@@ -142,11 +145,24 @@ class RemotingChannel(asyncio.Protocol):
             self.partial_at = self.read_at
         if frames:
             counters.frames += len(frames)
-            self._handle(frames)
+            guard = self._table.guard
+            self._handle(frames if guard is None else self._guarded(guard, frames))
         if decoder.error is not None:
             self._fail(decoder.error)
 
     # Requests of the peer
+
+    def _guarded(self, guard: Guard, frames: list[Frame]) -> list[Frame]:
+        """The frames that may be served; all before one that is no request at all."""
+        admitted: list[Frame] = []
+        for frame in frames:
+            try:
+                if guard(frame, self):
+                    admitted.append(frame)
+            except ProtocolError as error:
+                self._fail(error)
+                break
+        return admitted
 
     def _handle(self, frames: list[Frame] | tuple[()]) -> None:
         self._reading = True
@@ -308,6 +324,7 @@ class RemotingChannel(asyncio.Protocol):
 
     def notify(self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b"") -> None:
         """Send a oneway request."""
+        header = self._signed(header, body)
         prefix = encode_request(RequestCode(code), self._pending.next_opaque(), header, len(body), oneway=True)
         self.write(prefix, body)
 
@@ -325,12 +342,19 @@ class RemotingChannel(asyncio.Protocol):
         if self.is_closed:
             self._pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
             return future
+        header = self._signed(header, body)
         prefix = encode_request(code, opaque, header, len(body), serialization=serialization)
         if len(body):
             self.write(prefix, body)
         else:
             self.write(prefix)
         return future
+
+    def _signed(self, header: Header | Mapping[str, str] | None, body: Buffer) -> Header | Mapping[str, str] | None:
+        if self._credentials is None:
+            return header
+        fields = to_ext_fields(header) if isinstance(header, Header) else header or {}
+        return self._credentials.signed(fields, body)
 
 
 def _joined(buffers: list[Buffer]) -> Iterator[Buffer]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from remoting.channel import ChannelCounters, RemotingChannel
 from remoting.command import Buffer, ReceivedResponse
+from remoting.credentials import Credentials
 from remoting.framing import JSON
 from remoting.headers.base import Header
 from remoting.pending import ConnectionLost, RemotingTimeout
@@ -32,7 +33,8 @@ def split_address(address: str) -> tuple[str, int]:
 class RemotingClient:
     """Sends requests to any number of servers; `routes` serve what they ask in turn.
 
-    `on_open` and `on_close` get the address of every connection that is made and of every one that ends.
+    With `credentials` every request is signed.  `on_open` and `on_close` get the address of every connection that is
+    made and of every one that ends.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class RemotingClient:
         serialization: int = JSON,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         ssl_context: ssl.SSLContext | None = None,
+        credentials: Credentials | None = None,
         on_open: Callable[[str], None] | None = None,
         on_close: Callable[[str], None] | None = None,
     ) -> None:
@@ -51,6 +54,7 @@ class RemotingClient:
         self._serialization = serialization
         self._connect_timeout_s = connect_timeout_s
         self._ssl = ssl_context
+        self._credentials = credentials
         self._channels: dict[str, RemotingChannel] = {}
         self._connecting: dict[str, asyncio.Task[RemotingChannel]] = {}
         self._closed = False
@@ -82,7 +86,11 @@ class RemotingClient:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, channel = await asyncio.get_running_loop().create_connection(
                     lambda: RemotingChannel(
-                        self._table, self.counters, on_close=lambda _: self._closed_channel(address), pause_reads=False
+                        self._table,
+                        self.counters,
+                        on_close=lambda _: self._closed_channel(address),
+                        pause_reads=False,
+                        credentials=self._credentials,
                     ),
                     host,
                     port,

@@ -62,6 +62,10 @@ Handler = Callable[[Request[Any]], Answer]
 BatchHandler = Callable[[list[Request[Any]]], None]
 
 
+# Whether a frame that came in on a channel is to be served; if not, the guard has answered it.
+Guard = Callable[[Frame, Any], bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """How one request code is served.
@@ -110,6 +114,8 @@ class RouteTable:
         # and the header is decoded once, straight into its typed struct.
         self._by_prefix: dict[bytes, Entry] = {}
         self._by_short_code: dict[int, Entry] = {}
+        # Asked about every frame before anything of it is decoded.
+        self.guard: Guard | None = None
         for route in routes:
             invariant(route.code not in self.entries, f"{route.code.name} is routed twice")
             entry = self.entries[int(route.code)] = Entry(route)
@@ -215,7 +221,7 @@ class RouteTable:
             code, flag = binary.code, binary.flag
             opaque, version, remark = binary.opaque, binary.version, binary.remark
             if not flag & FLAG_RESPONSE:
-                code = _LONG_CODES.get(code, code)
+                code = LONG_CODES.get(code, code)
         if flag & FLAG_RESPONSE:
             return ReceivedResponse(
                 code=code, opaque=opaque, version=version, remark=remark, ext_fields=ext_fields, body=body
@@ -243,8 +249,8 @@ _PREFIX_SIZES = (_PREFIX_BYTES, _LONG_PREFIX_BYTES)
 # A ROCKETMQ header begins with its code, of which it has the low 16 bits alone.  RocketMQ 5.3.3 takes a pop of its own
 # client for 3442 and refuses it; no two codes are alike in these bits, so here it is served.
 _BINARY_CODE_BYTES = 2
-_LONG_CODES = {codec_binary.short_code(code): int(code) for code in RequestCode if code > 0xFFFF}
-invariant(_LONG_CODES.keys().isdisjoint(RequestCode), "two request codes are alike in their low 16 bits")
+LONG_CODES = {codec_binary.short_code(code): int(code) for code in RequestCode if code > 0xFFFF}
+invariant(LONG_CODES.keys().isdisjoint(RequestCode), "two request codes are alike in their low 16 bits")
 
 
 class UnroutableRequest(RequestError):

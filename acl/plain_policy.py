@@ -1,0 +1,93 @@
+"""Decides about requests by the accounts of ACL 1.0.
+
+The order: the global white list, the account's white list, the signature, admin codes, permissions, an explicit one
+before the default.  Source: RocketMQ 5.3.2, `PlainPermissionManager.validate`, `PlainPermissionChecker`.
+"""
+
+import hmac
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from acl.access_request import RETRY_PREFIX, TRACE_TOPIC, AccessRequest
+from acl.permission import Permission
+from acl.plain_accounts import Account, AccountFile
+from acl.remote_addresses import RemoteAddresses
+from remoting.codes import ResponseCode
+from remoting.credentials import signature
+from sprocket.common.errors import RequestError
+
+logger = logging.getLogger(__name__)
+
+# How the reference's text begins: tools and people look for it.
+_REFUSED: Final = "org.apache.rocketmq.acl.common.AclException: "
+# What an unknown account is checked against, so that its answer takes as long.
+_NO_KEY: Final = "no account has this key"
+
+
+class AccessDenied(RequestError):
+    """The request is refused; the text says by what rule, never a key."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(ResponseCode.SYSTEM_ERROR, _REFUSED + why)
+
+
+class PlainPolicy:
+    """The accounts of all files: of an account that several files have, the first one counts."""
+
+    def __init__(self, files: Mapping[str, AccountFile]) -> None:
+        self._white: list[RemoteAddresses] = [file.white for file in files.values()]
+        self._accounts: dict[str, Account] = {}
+        for name, file in files.items():
+            for account in file.accounts:
+                if account.access_key in self._accounts:
+                    logger.warning("event=account_repeated access_key=%s file=%s", account.access_key, name)
+                else:
+                    self._accounts[account.access_key] = account
+
+    @property
+    def account_count(self) -> int:
+        """Accounts that there are."""
+        return len(self._accounts)
+
+    def check(self, request: AccessRequest) -> None:
+        """Raises AccessDenied for a request that is refused."""
+        if any(white.match(request.peer) for white in self._white):
+            return
+        access_key = request.access_key
+        if access_key is None:
+            raise AccessDenied("No accessKey is configured")
+        account = self._accounts.get(access_key)
+        if account is not None and account.white.match(request.peer):
+            return
+        expected = signature(
+            _NO_KEY if account is None else account.secret_key, request.fields, request.body, request.version
+        )
+        given = (request.signature or "").encode("utf-8", "replace")
+        is_signed = hmac.compare_digest(expected.encode(), given)
+        if account is None:
+            raise AccessDenied(f"No acl config for {access_key}")
+        if not is_signed:
+            raise AccessDenied(f"Check signature failed for accessKey={access_key}")
+        if request.needs.get(TRACE_TOPIC) is not Permission.PUB:
+            _check_permissions(account, request)
+
+
+def _check_permissions(account: Account, request: AccessRequest) -> None:
+    if account.is_admin:
+        return
+    if request.needs_admin:
+        detail = f"Need admin permission for request code={request.code}, but accessKey={account.access_key} is not"
+        raise AccessDenied(detail)
+    for resource, needed in request.needs.items():
+        is_group = resource.startswith(RETRY_PREFIX)
+        owned = account.permissions.get(resource)
+        if owned is None:
+            if not (account.default_group if is_group else account.default_topic).allows(needed):
+                raise AccessDenied(f"No default permission for {_shown(resource, is_group)}")
+        elif not owned.allows(needed):
+            raise AccessDenied(f"No permission for {_shown(resource, is_group)}")
+
+
+def _shown(resource: str, is_group: bool) -> str:
+    return f"group:{resource[len(RETRY_PREFIX) :]}" if is_group else f"topic:{resource}"

@@ -1,0 +1,26 @@
+"""What a broker can be told about who may do what.
+
+Source of names and defaults: RocketMQ 5.3.2, `BrokerConfig`.
+"""
+
+import os
+from dataclasses import dataclass, field
+
+from sprocket.common.setting_fields import bool_setting
+
+
+@dataclass(frozen=True)
+class SecuritySettings:
+    """The part of a broker's configuration that guards its port."""
+
+    acl_enable: bool = bool_setting(
+        "aclEnable", False, "Ask every request for an account and its signature, by the accounts below rocketmqHome."
+    )
+    rocketmq_home: str = field(
+        default_factory=lambda: os.environ.get("ROCKETMQ_HOME", ""),
+        metadata={
+            "key": "rocketmqHome",
+            "doc": "Folder whose conf/plain_acl.yml and conf/acl/*.yml have the accounts of aclEnable.",
+            "default_text": "$ROCKETMQ_HOME",
+        },
+    )
