@@ -1,15 +1,23 @@
 """A slave's side of replication: it follows the master that name servers name, or haMasterAddress.
 
-Source: RocketMQ 5.3.3, `BrokerController.handleRegisterBrokerResult`, `BrokerController.updateMasterHAServerAddr`.
+Source: RocketMQ 5.3.3, `DefaultHAService.getRuntimeInfo`, `BrokerController.handleRegisterBrokerResult`,
+`BrokerController.updateMasterHAServerAddr`.
 """
 
+from typing import Final
+
 from broker.core import BrokerCore
+from broker.periodic import Periodic
 from broker.registration import Registration
 from broker.service import Service
 from ha.follower import Follower
 from ha.slave_link import SlaveRules
+from remoting.bodies.stats import HAClientRuntimeInfo, HARuntimeInfo
 from remoting.headers.namesrv import RegisterBrokerResponseHeader
 from store.config import StoreConfig
+
+_SAMPLE_S: Final = 1.0
+_MIN_ADDRESS: Final = 6
 
 
 class Following(Service):
@@ -22,7 +30,12 @@ class Following(Service):
         self._own_address = registration
         # Where the master answers requests; empty while it is unknown.
         self.master_address = ""
+        # Bytes that have come on this connection until a second ago, and in that second.
+        self._received = 0
+        self._per_second = 0
+        self._heard_ms = self._told_ms = core.clock.wall_ms()
         registration.on_registered.append(self._registered)
+        core.config.on_update.append(self._configured)
 
     def load(self) -> None:
         """Begin at the log's end, as recovery found it."""
@@ -30,7 +43,47 @@ class Following(Service):
 
     def start(self) -> None:
         """Follow, once it is known whom."""
+        self.follower.follow(self._fixed_address)
         self.follower.start()
+
+    @property
+    def _fixed_address(self) -> str:
+        """The HA port that the configuration names, or empty (`BrokerController.HA_ADDRESS_MIN_LENGTH`)."""
+        address = self._core.config.store.ha_master_address
+        return address if len(address) >= _MIN_ADDRESS else ""
+
+    def _configured(self, changed: dict[str, str]) -> None:
+        if "haMasterAddress" in changed and self._fixed_address:
+            self.follower.follow(self._fixed_address)
+
+    def periodic(self) -> list[Periodic]:
+        """Count what comes in a second."""
+        return [Periodic("following", _SAMPLE_S, self._sample)]
+
+    def _sample(self) -> None:
+        connection = self.follower.connection
+        received = 0 if connection is None else connection.link.received_bytes
+        self._per_second = max(0, received - self._received)
+        self._received = received
+        self._note_times()
+
+    def _note_times(self) -> None:
+        """When the master was last heard and told something, by the wall clock."""
+        connection, clock = self.follower.connection, self._core.clock
+        if connection is not None:
+            now_ms, now = clock.wall_ms(), clock.monotonic()
+            self._heard_ms = now_ms - round((now - connection.link.read_at) * 1000)
+            self._told_ms = now_ms - round((now - connection.link.wrote_at) * 1000)
+
+    def status(self) -> HARuntimeInfo:
+        """How far the slave is, as RocketMQ's says it; masterFlushOffset is only known to a slave that may act."""
+        self._note_times()
+        address = self.follower.master_address
+        is_connected = self.follower.connection is not None
+        client = HAClientRuntimeInfo(
+            address or None, self._per_second, self.log.end_offset, self._heard_ms, self._told_ms, 0, is_connected
+        )
+        return HARuntimeInfo(master=False, ha_client_runtime_info=client)
 
     def stop(self) -> None:
         """Follow no longer."""
@@ -43,8 +96,9 @@ class Following(Service):
     def _registered(self, master: RegisterBrokerResponseHeader) -> None:
         if master.master_addr:
             self.master_address = master.master_addr
-        if master.ha_server_addr and master.ha_server_addr != self._own_address.ha_address:
-            self.follower.follow(master.ha_server_addr)
+        is_known = bool(master.ha_server_addr) and master.ha_server_addr != self._own_address.ha_address
+        if is_known and not self._fixed_address:
+            self.follower.follow(master.ha_server_addr or "")
 
 
 def slave_rules(config: StoreConfig) -> SlaveRules:

@@ -187,9 +187,12 @@ def _timer_checkpoint(timer: TimerService) -> ReplicatedTable:
     def mark() -> Hashable:
         return timer.timer.checkpoint.encode()
 
+    def follow(checkpoint: TimerCheckpoint) -> None:
+        timer.follow(checkpoint)
+
     return ReplicatedTable(
         "timercheck", RequestCode.GET_TIMER_CHECK_POINT, mark, lambda: timer.timer.checkpoint.encode(),
-        lambda content: partial(timer.follow, _decoded_checkpoint(content)), tells_deliveries=True,
+        lambda content: partial(follow, _decoded_checkpoint(content)), tells_deliveries=True,
     )  # fmt: skip
 
 

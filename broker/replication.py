@@ -3,6 +3,7 @@
 Source: RocketMQ 5.3.3, `DefaultHAService`, `AdminBrokerProcessor.getBrokerHaStatus`.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from broker.core import BrokerCore
@@ -34,6 +35,8 @@ class Replication(Service):
         self._log = core.store.master_log()
         self.replicas = Replicas(ReplicaRules(config.ha_max_gap_not_in_sync))
         self.listener = SlaveListener(link_rules(config), self._log, self.replicas, core.clock, lambda: None)
+        # What a slave says in place of a master's status.
+        self.slave_status: Callable[[], HARuntimeInfo] | None = None
         # Bytes sent to each slave: until a second ago, and in that second.
         self._sent: dict[SlaveConnection, tuple[int, int]] = {}
 
@@ -57,7 +60,9 @@ class Replication(Service):
         self.listener.stop()
 
     def status(self, request: Request[NoHeader]) -> Response:
-        """How far each slave is."""
+        """How far each slave is; of a slave, how far it is itself."""
+        if self.slave_status is not None:
+            return Response(body=dumps(self.slave_status()))
         end_offset = self._log.end_offset
         slaves = [self._slave(connection, end_offset) for connection in self.listener.connections]
         in_sync = sum(slave.in_sync for slave in slaves)

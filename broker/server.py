@@ -41,6 +41,7 @@ from broker.role import Role
 from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
 from broker.service import Service
 from broker.slave_reads import SlaveReads
+from broker.slave_synchronize import SlaveSynchronize
 from broker.table_saving import TableSaving
 from broker.timer.timer_intake import TimerIntake
 from broker.timer.timer_metrics import TimerMetricsTable
@@ -182,7 +183,9 @@ class Broker:
     def _slave_services(self) -> list[Service]:
         self.following = following = Following(self._core, self.registration)
         self.pulls.slave = SlaveReads(self.config, self.role, self.clock, following.is_master_online, self.held)
-        return [following, self.pulls.slave]
+        self.replication.slave_status = following.status
+        self.synchronize = SlaveSynchronize(self._core, following, self.tables)
+        return [following, self.pulls.slave, self.synchronize]
 
     def _new_routes(self) -> RouteTable:
         return RouteTable(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from sprocket.common.setting_fields import bool_setting, int_setting
+from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
 
 _MAX_INT: Final = (1 << 31) - 1
 
@@ -24,6 +24,12 @@ class HaConfig:
     )
     ha_housekeeping_interval: int = _int(
         "haHousekeepingInterval", 20_000, "A slave that is silent for this long is disconnected.", 1, "ms"
+    )
+    ha_master_address: str = text_setting(
+        "haMasterAddress",
+        "",
+        "HA port of the master that a slave follows, host:port; empty for the one that name servers name.",
+        mutable=True,
     )
     ha_transfer_batch_size: int = _int(
         "haTransferBatchSize", 32 * 1024, "Most bytes of the CommitLog in one message to a slave.", 1024, "bytes"

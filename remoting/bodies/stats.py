@@ -89,13 +89,26 @@ class HAConnectionRuntimeInfo(msgspec.Struct, rename="camel"):
     transfer_from_where: int = 0
 
 
+class HAClientRuntimeInfo(msgspec.Struct, rename="camel"):
+    """A slave's end of the replication; zeros on a master."""
+
+    master_addr: str | None = None  # HA port of the master; None while it is unknown
+    transferred_byte_in_second: int = 0
+    max_offset: int = 0  # end of the slave's log
+    last_read_timestamp: int = 0  # ms
+    last_write_timestamp: int = 0  # ms
+    master_flush_offset: int = 0
+    activated: bool = False
+
+
 class HARuntimeInfo(msgspec.Struct, rename="camel"):
-    """Answer to GET_BROKER_HA_STATUS of a master."""
+    """Answer to GET_BROKER_HA_STATUS."""
 
     master: bool = True
     master_commit_log_max_offset: int = 0
     in_sync_slave_nums: int = 0
     ha_connection_info: list[HAConnectionRuntimeInfo] = []
+    ha_client_runtime_info: HAClientRuntimeInfo = msgspec.field(default_factory=HAClientRuntimeInfo)
 
 
 class BrokerStatsItem(msgspec.Struct, rename="camel"):

@@ -16,6 +16,6 @@ def bool_setting(key: str, default: bool, doc: str, *, mutable: bool = False) ->
     return field(default=default, metadata={"key": key, "doc": doc, "mutable": mutable})
 
 
-def text_setting(key: str, default: str, doc: str) -> str:
+def text_setting(key: str, default: str, doc: str, *, mutable: bool = False) -> str:
     """A text."""
-    return field(default=default, metadata={"key": key, "doc": doc})
+    return field(default=default, metadata={"key": key, "doc": doc, "mutable": mutable})
