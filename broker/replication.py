@@ -1,23 +1,29 @@
-"""The master's side of replication: the port for slaves, who they are, and how far they are.
+"""The master's side of replication: the port for slaves, who they are, how far they are, and what follows from it.
 
+With SYNC_MASTER what slaves have decides what senders are told and what consumers see: each read of acknowledgements is
+one look at all slaves, and at most one turn of answers.
 Source: RocketMQ 5.3.3, `DefaultHAService`, `AdminBrokerProcessor.getBrokerHaStatus`.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Hashable
 from dataclasses import replace
 
+from broker.config import BrokerRole
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.service import Service
 from ha.listener import SlaveConnection, SlaveListener
 from ha.master_link import LinkRules
-from ha.replicas import ReplicaRules, Replicas
+from ha.replicas import ReplicaRules, Replicas, Standing
 from remoting.bodies.stats import HAConnectionRuntimeInfo, HARuntimeInfo
 from remoting.codes import RequestCode
 from remoting.command import Request, Response
 from remoting.fastjson import dumps
 from remoting.routes import Action, NoHeader, Resource, Route
 from store.config import StoreConfig
+
+logger = logging.getLogger(__name__)
 
 _SAMPLE_S = 1.0
 
@@ -33,20 +39,30 @@ class Replication(Service):
         self._core = core
         self._any_port = any_port
         self._log = core.store.master_log()
-        self.replicas = Replicas(ReplicaRules(config.ha_max_gap_not_in_sync))
-        self.listener = SlaveListener(link_rules(config), self._log, self.replicas, core.clock, lambda: None)
-        # What a slave says in place of a master's status.
-        self.slave_status: Callable[[], HARuntimeInfo] | None = None
+        self._is_sync = core.role.kind is BrokerRole.SYNC_MASTER
+        self.replicas = Replicas(replica_rules(config))
+        self._standing: Standing | None = None
+        self._in_sync: frozenset[Hashable] = frozenset()
+        self.listener = SlaveListener(
+            link_rules(config), self._log, self.replicas, core.clock, self._acknowledged if self._is_sync else _nothing
+        )
         # Bytes sent to each slave: until a second ago, and in that second.
         self._sent: dict[SlaveConnection, tuple[int, int]] = {}
+        # And to those that have gone.
+        self._sent_bytes = 0
 
     def routes(self) -> list[Route]:
         """What operators ask for."""
         return [Route(RequestCode.GET_BROKER_HA_STATUS, NoHeader, self.status, Resource.CLUSTER, Action.GET)]
 
     def periodic(self) -> list[Periodic]:
-        """Count what goes in a second."""
+        """Look who is in sync, and count what goes in a second."""
         return [Periodic("replication", _SAMPLE_S, self._sample)]
+
+    def load(self) -> None:
+        """Take what replicas have for what it is, from here on; what recovery found counts as confirmed."""
+        if self._is_sync:
+            self._acknowledged()
 
     async def listen(self) -> None:
         """Open haListenPort."""
@@ -60,25 +76,77 @@ class Replication(Service):
         self.listener.stop()
 
     def status(self, request: Request[NoHeader]) -> Response:
-        """How far each slave is; of a slave, how far it is itself."""
-        if self.slave_status is not None:
-            return Response(body=dumps(self.slave_status()))
+        """How far each slave is."""
         end_offset = self._log.end_offset
         slaves = [self._slave(connection, end_offset) for connection in self.listener.connections]
-        in_sync = sum(slave.in_sync for slave in slaves)
+        in_sync = len(self.replicas.in_sync_slaves())
         return Response(body=dumps(HARuntimeInfo(True, end_offset, in_sync, slaves)))
+
+    def runtime_info(self) -> dict[str, str]:
+        """Figures of GET_BROKER_RUNTIME_INFO; RocketMQ has none of these names.
+
+        The lag is that of the slave that is furthest behind; -1 ms for one that never had all that there was.
+        """
+        end_offset = self._log.end_offset
+        slaves = [self._slave(connection, end_offset) for connection in self.listener.connections]
+        behind_ms = [slave.behind_millis for slave in slaves]
+        return {
+            "haConnections": str(len(slaves)),
+            "haInSyncReplicas": str(1 + len(self.replicas.in_sync_slaves())),
+            "haRequiredReplicas": str(self.replicas.required() if self._is_sync else 1),
+            "haSlaveLagBytes": str(max((slave.diff for slave in slaves), default=0)),
+            "haSlaveLagMillis": str(-1 if -1 in behind_ms else max(behind_ms, default=0)),
+            "haTransferredByteInSecond": str(sum(slave.transferred_byte_in_second for slave in slaves)),
+            "haSentBytes": str(self._sent_bytes + sum(one.link.sent_bytes for one in self.listener.connections)),
+            "confirmOffset": str(self._core.store.confirm_offset),
+        }
 
     def _slave(self, connection: SlaveConnection, end_offset: int) -> HAConnectionRuntimeInfo:
         link = connection.link
-        diff = end_offset - link.acked_offset
-        is_in_sync = diff < self._core.config.store.ha_max_gap_not_in_sync
+        behind_s = self.replicas.behind_s(connection.identity, end_offset, self._core.clock.monotonic())
         _, per_second = self._sent.get(connection, (0, 0))
         return HAConnectionRuntimeInfo(
-            connection.address, link.acked_offset, diff, is_in_sync, per_second, link.next_offset
+            connection.address,
+            link.acked_offset,
+            end_offset - link.acked_offset,
+            connection.identity in self.replicas.in_sync_slaves(),
+            per_second,
+            link.next_offset,
+            -1 if behind_s is None else round(behind_s * 1000),
         )
 
+    # What slaves have
+
+    def _acknowledged(self) -> None:
+        """SYNC_MASTER: a slave has more, or counts no longer."""
+        standing, before = self.replicas.standing(), self._standing
+        if standing == before:
+            return
+        self._standing = standing
+        if before is None or before.is_enough != standing.is_enough or before.is_refusing != standing.is_refusing:
+            logger.warning(
+                "event=replicas_counted in_sync=%d required=%d refuses=%s",
+                1 + len(self.replicas.in_sync_slaves()), self.replicas.required(), standing.is_refusing,
+            )  # fmt: skip
+        self._log.replicated(
+            standing.limit, standing.acknowledged, is_enough=standing.is_enough, is_refusing=standing.is_refusing
+        )
+
+    def _look_who_is_in_sync(self) -> None:
+        self.replicas.check(self._log.end_offset, self._core.clock.monotonic())
+        before, self._in_sync = self._in_sync, self.replicas.in_sync_slaves()
+        for slave in self._in_sync - before:
+            logger.info("event=slave_in_sync slave=%s", slave)
+        for slave in before - self._in_sync:
+            logger.warning("event=slave_not_in_sync slave=%s", slave)
+        if self._is_sync:
+            self._acknowledged()
+
     def _sample(self) -> None:
+        self._look_who_is_in_sync()
         before = self._sent
+        gone = before.keys() - set(self.listener.connections)
+        self._sent_bytes += sum(one.link.sent_bytes for one in gone)
         self._sent = {
             one: (one.link.sent_bytes, one.link.sent_bytes - before.get(one, (0, 0))[0])
             for one in self.listener.connections
@@ -94,3 +162,20 @@ def link_rules(config: StoreConfig) -> LinkRules:
         segment_bytes=config.mapped_file_size_commit_log,
         bytes_per_s=config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else 0,
     )
+
+
+def replica_rules(config: StoreConfig) -> ReplicaRules:
+    """Who is in sync, and how many it takes."""
+    return ReplicaRules(
+        max_gap_bytes=config.ha_max_gap_not_in_sync,
+        max_behind_s=config.ha_max_time_slave_not_catchup / 1000,
+        in_sync_replicas=config.in_sync_replicas,
+        min_in_sync_replicas=config.min_in_sync_replicas,
+        auto_in_sync_replicas=config.enable_auto_in_sync_replicas,
+        all_in_sync=config.all_ack_in_sync_state_set,
+        counts_flushed=config.ha_ack_flushed_offset,
+    )
+
+
+def _nothing() -> None:
+    """With ASYNC_MASTER nobody waits for what slaves have."""

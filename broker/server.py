@@ -191,7 +191,9 @@ class Broker:
         return RouteTable(
             [
                 *message_routes(self._core, self.transactions, self.pulls),
-                *admin_routes(self._core, self.schedule, self.timer, self.revive, self.registration, self.traffic),
+                *admin_routes(
+                    self._core, self.schedule, self.timer, self.revive, self.registration, self.traffic, self.replication
+                ),
                 *(route for service in self._services for route in service.routes()),
             ]
         )

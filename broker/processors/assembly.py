@@ -23,6 +23,7 @@ from broker.processors.send_back import SendBackProcessor
 from broker.processors.topics import TopicProcessor
 from broker.processors.transactions import TransactionProcessor
 from broker.registration import Registration
+from broker.replication import Replication
 from broker.schedule import ScheduleService
 from broker.send_admission import SendAdmission
 from broker.timer.timer_service import TimerService
@@ -60,6 +61,7 @@ def admin_routes(
     revive: ReviveService,
     registration: Registration,
     traffic: Traffic,
+    replication: Replication,
 ) -> list[Route]:
     """What operators ask for."""
     config, store, topics, groups, clock = core.config, core.store, core.topics, core.groups, core.clock
@@ -67,7 +69,7 @@ def admin_routes(
     put_rates, consume_rates = traffic.put_rates, traffic.consume_rates
 
     def part_info() -> dict[str, str]:
-        return timer.runtime_info() | revive.runtime_info()
+        return timer.runtime_info() | revive.runtime_info() | replication.runtime_info()
 
     return [
         *TopicProcessor(config, store, topics, consumers, offsets, put_rates, registration.settle).routes(),

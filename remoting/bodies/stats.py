@@ -87,6 +87,8 @@ class HAConnectionRuntimeInfo(msgspec.Struct, rename="camel"):
     in_sync: bool = False
     transferred_byte_in_second: int = 0
     transfer_from_where: int = 0
+    # Time since it had all that there was, ms; -1 if it never had.  RocketMQ has no such field, and passes over it.
+    behind_millis: int = 0
 
 
 class HAClientRuntimeInfo(msgspec.Struct, rename="camel"):
