@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from remoting.credentials import Credentials
     from sprocket.client.admin import AdminClient, AdminError
     from sprocket.client.allocation import (
         AllocateMessageQueueAveragely,
@@ -80,6 +81,7 @@ __all__ = [
     "ConsumeFrom",
     "ConsumeSettings",
     "Consumer",
+    "Credentials",
     "DeadLetterFilter",
     "Deduplicator",
     "HandledKeys",
@@ -139,6 +141,7 @@ _EXPORTS = {
     "AllocateMessageQueueConsistentHash": "sprocket.client.allocation",
     "AllocateMessageQueueStrategy": "sprocket.client.allocation",
     "ClientSettings": "sprocket.client.client_instance",
+    "Credentials": "remoting.credentials",
     "Compression": "sprocket.client.compression",
     "BodyUnreadable": "sprocket.client.errors",
     "BrokerNotFound": "sprocket.client.errors",

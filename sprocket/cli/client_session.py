@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,7 +12,9 @@ from sprocket.cli.exit_codes import FAILURE, USAGE
 from sprocket.common.errors import ConfigError, SprocketError
 
 if TYPE_CHECKING:
+    from remoting.credentials import Credentials
     from sprocket.client.admin import AdminClient
+    from sprocket.client.client_instance import ClientSettings
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,6 +52,21 @@ def name_servers(namesrv: str | None) -> list[str]:
     return addresses
 
 
+def tool_credentials() -> "Credentials | None":
+    """The account that ``$ROCKETMQ_HOME/conf/tools.yml`` names, as mqadmin takes it.  Raises ConfigError."""
+    from acl.plain_files import PlainFiles
+
+    home = os.environ.get("ROCKETMQ_HOME")
+    return PlainFiles(Path(home)).tool_credentials() if home else None
+
+
+def client_settings(namesrv: str) -> "ClientSettings":
+    """What producers and consumers of a command are made with.  Raises ConfigError."""
+    from sprocket.client.client_instance import ClientSettings
+
+    return ClientSettings(namesrv=namesrv, credentials=tool_credentials())
+
+
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run `main` on uvloop; an error of Sprocket becomes a message and an exit status."""
     import uvloop
@@ -70,7 +88,7 @@ def with_admin(namesrv: str | None, ask: "Callable[[AdminClient], Awaitable[T]]"
     async def session() -> T:
         from sprocket.client.admin import AdminClient
 
-        async with AdminClient(addresses) as admin:
+        async with AdminClient(addresses, credentials=tool_credentials()) as admin:
             return await ask(admin)
 
     return run(session())

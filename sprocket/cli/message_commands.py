@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket.cli.client_session import HELP, json_option, name_servers, namesrv_option, print_json, run
+from sprocket.cli.client_session import (
+    HELP,
+    client_settings,
+    json_option,
+    name_servers,
+    namesrv_option,
+    print_json,
+    run,
+    tool_credentials,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from sprocket.client.message import ReceivedMessage, SendResult
@@ -53,7 +62,7 @@ def send(
         return Message(topic, text.encode(), tags=tag, keys=keys, properties=properties, delay_level=delay_level)
 
     async def send_all() -> None:
-        async with Producer(group, servers) as producer:
+        async with Producer(group, client=client_settings(servers)) as producer:
             if body is not None:
                 _print_sent(await producer.send(message(body)), as_json)
             elif sys.stdin.isatty():
@@ -122,9 +131,9 @@ def consume(
 
     async def consume_all() -> None:
         # A consumer waits for name servers that are down; whoever types a wrong address wants to hear of it.
-        async with AdminClient(servers.split(";")) as admin:
+        async with AdminClient(servers.split(";"), credentials=tool_credentials()) as admin:
             await admin.cluster_info()
-        async with Consumer(group, {topic: tags}, servers, consume_from=begin) as consumer:
+        async with Consumer(group, {topic: tags}, client=client_settings(servers), consume_from=begin) as consumer:
             count = 0
             while limit is None or count < limit:
                 try:

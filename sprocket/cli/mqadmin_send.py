@@ -10,6 +10,7 @@ import click
 from sprocket.cli.client_session import (
     HELP,
     WrongUsage,
+    client_settings,
     json_option,
     name_servers,
     namesrv_option,
@@ -78,7 +79,7 @@ def send_message(
 async def _send(servers: list[str], message: "Message", queue: "MessageQueue | None") -> "SendResult":
     from sprocket.client.producer import Producer
 
-    async with Producer(_producer_group(), ";".join(servers)) as producer:
+    async with Producer(_producer_group(), client=client_settings(";".join(servers))) as producer:
         return await producer.send(message, queue=queue)
 
 
@@ -102,7 +103,7 @@ async def _check_send_rt(servers: list[str], topic: str, amount: int, body: byte
     from sprocket.client.producer import Producer
     from sprocket.common.errors import ClientError
 
-    async with Producer(_producer_group(), ";".join(servers)) as producer:
+    async with Producer(_producer_group(), client=client_settings(";".join(servers))) as producer:
         queues = await producer.queues(topic)
         click.echo(_SENT % ("#Broker Name", "#QID", "#Send Result", "#RT"))
         elapsed_ms = 0

@@ -20,6 +20,7 @@ from remoting.bodies.topic import TopicConfig, TopicList
 from remoting.client import ConnectFailed, ConnectionLost, RemotingClient, RemotingTimeout
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse
+from remoting.credentials import Credentials
 from remoting.fastjson import dumps, loads
 from remoting.headers.admin import (
     CreateTopicRequestHeader,
@@ -70,15 +71,17 @@ class _TopicStatsText(msgspec.Struct, rename="camel"):
 class AdminClient:
     """Asks the name servers given, in turn until one answers, and the brokers they name.
 
-    Every method raises AdminError.  `timeout_s` bounds one request.
+    Every method raises AdminError.  `timeout_s` bounds one request; with `credentials` each is signed.
     """
 
-    def __init__(self, name_servers: Sequence[str], *, timeout_s: float = 5.0) -> None:
+    def __init__(
+        self, name_servers: Sequence[str], *, timeout_s: float = 5.0, credentials: Credentials | None = None
+    ) -> None:
         if not name_servers:
             raise AdminError("no name server given: use -n host:port or set NAMESRV_ADDR")
         self._name_servers = list(name_servers)
         self._timeout_s = timeout_s
-        self._remoting = RemotingClient()
+        self._remoting = RemotingClient(credentials=credentials)
 
     async def __aenter__(self) -> "AdminClient":
         return self

@@ -14,6 +14,7 @@ from remoting.bodies.route import MASTER_ID
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse
+from remoting.credentials import Credentials
 from remoting.fastjson import dumps
 from remoting.headers.base import Header
 from remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
@@ -45,6 +46,7 @@ class ClientSettings:
     api_timeout_s: float = 3.0  # mqClientApiTimeout
     connect_timeout_s: float = 3.0
     instance_name: str | None = None  # None: one that no other client has
+    credentials: Credentials | None = None  # with them every request is signed, as `AclClientRPCHook` does
 
 
 class ClientInstance:
@@ -64,8 +66,9 @@ class ClientInstance:
         self.clock = clock or SystemClock()
         self.identity: Identity
         self.remoting = RemotingClient(
-            routes, connect_timeout_s=settings.connect_timeout_s, on_open=self._channel_opened
-        )
+            routes, connect_timeout_s=settings.connect_timeout_s, on_open=self._channel_opened,
+            credentials=settings.credentials,
+        )  # fmt: skip
         self.name_servers = NameServers(self.remoting, parse_addresses(settings.namesrv), settings.api_timeout_s)
         self.is_open = False
         self._heartbeat = heartbeat
