@@ -101,7 +101,8 @@ class Consumer:
         def reply(found: list[tuple[int, int, bytes]] | None) -> None:
             for offset, end, body in found or ():
                 if not node.stale_end:
-                    self._group.given(queue_id, offset, Seen(body, end, not broker.is_master))
+                    has_copy = self._group.copies(end) > 0
+                    self._group.given(queue_id, offset, Seen(body, end, not broker.is_master, has_copy))
                 self._next[queue_id] = offset + 1
 
         # Sometimes again from the beginning, to see whether it is still the same.

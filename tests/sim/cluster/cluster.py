@@ -6,7 +6,7 @@ from typing import Final
 from tests.sim.cluster.checks import check_group
 from tests.sim.cluster.clients import Consumer, Producer
 from tests.sim.cluster.faults import Faults
-from tests.sim.cluster.group import Group, Node
+from tests.sim.cluster.group import NO_BOUND, Group, Node
 from tests.sim.cluster.machine import Machine
 from tests.sim.cluster.network import Network
 from tests.sim.cluster.profile import Profile, profile_of
@@ -151,7 +151,8 @@ class Cluster:
     def lose(self, group: Group, node: Node) -> None:
         """The machine burns, and its disk with it."""
         if node.broker_id == 0 and not group.profile.is_sync_master and node.broker is not None:
-            group.bound = min(group.bound, node.broker.acked_by_slaves())
+            heir = max(group.slaves, key=Node.reached)
+            group.bound = min(group.bound, node.broker.acked_by(heir.machine.ip))
         group.ended(node, with_power=False)
         node.machine.cut_power()
         group.wipe(node)
@@ -163,17 +164,21 @@ class Cluster:
         """
         if node.broker_id or node.broker is not None:
             return
-        heir = group.heir() if not needs_heir else max(group.slaves, key=Node.reached)
+        heir = group.heir()
+        if heir is None and needs_heir:
+            # Something has happened to a slave meanwhile: two faults, against which nothing is promised.
+            group.bound, heir = 0, max(group.slaves, key=Node.reached)
         if heir is None:
             group.bound = min(group.bound, node.must_hold)
             self.power_on(group, node)
             return
-        if not needs_heir:
-            # The slave has what was acknowledged; only if it does not, it is a problem.
-            group.bound = 1 << 62
+        elif not needs_heir:
+            # The slave has what was acknowledged, whatever the master lost.
+            group.bound = NO_BOUND
         self.scheduler.say(f"fail over from {node.name} to {heir.name}")
         self.kill(group, heir)
         heir.broker_id, node.broker_id = 0, heir.broker_id
+        group.is_failing_over = True
         group.start(heir)
         self.scheduler.after(1.0, self._come_back, group, node)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tests.sim.cluster.group import Group, Node
+from tests.sim.cluster.liar import Liar
 
 if TYPE_CHECKING:
     from tests.sim.cluster.cluster import Cluster
@@ -26,6 +27,7 @@ _WEIGHTS: Final[dict[str, int]] = {
     "empty_slave": 2,
     "lose_master": 6,
     "lose_slave": 1,
+    "liar": 2,
 }
 
 
@@ -138,6 +140,16 @@ class Faults:
             network.heal(target, source)
 
         self._later(1, 8, heal)
+
+    def _liar(self, group: Group, node: Node) -> None:
+        liar = Liar(self._cluster, group)
+        liar.start()
+
+        def leave() -> None:
+            liar.process.kill()
+            self._cluster.network.process_ended(liar.process)
+
+        self._later(1, 3, leave)
 
     # Disks and clocks
 

@@ -34,6 +34,8 @@ class Seen:
     body: bytes
     end_offset: int
     from_slave: bool
+    # A slave had it, then.
+    has_copy: bool
 
 
 @dataclass
@@ -82,6 +84,8 @@ class Group:
     seen: dict[tuple[int, int], Seen] = field(default_factory=dict)
     # What may be missing when the master's log is next opened: only what lies behind this.
     bound: int = NO_BOUND
+    # A slave takes the place of the master, whose disk may be lost.
+    is_failing_over: bool = False
     rollbacks: int = 0
     excused: int = 0
     lost_by_slave_readers: int = 0
@@ -158,7 +162,7 @@ class Group:
                 del self.seen[key]
                 if seen.from_slave:
                     self.lost_by_slave_readers += 1
-                elif seen.end_offset <= self.bound:
+                elif seen.end_offset <= self.bound and (seen.has_copy or not self.is_failing_over):
                     self.problem(f"a consumer has seen {seen.body[:20]!r}, the log ends at {end}, bound {self.bound}")
         furthest = max(node.reached() for node in self.nodes)
         if furthest > end:
@@ -168,7 +172,7 @@ class Group:
             if node.broker_id and max(node_end, node.must_hold) > end:
                 node.stale_end = max(node_end, node.must_hold)
             node.high = min(node.high, end)
-        self.bound = NO_BOUND
+        self.bound, self.is_failing_over = NO_BOUND, False
 
     def answered(self, acked: list[Acked], node: Node) -> None:
         """The master says SEND_OK, now."""
@@ -176,12 +180,18 @@ class Group:
         self.acked += acked
         if self.profile.is_sync_flush and node.broker is not None and node.broker.store.flushed_offset < end:
             self.problem(f"SEND_OK for {end}, flushed is {node.broker.store.flushed_offset}")
-        if self.profile.is_sync_master and max(slave.reached() for slave in self.slaves) < end:
+        if self.profile.is_sync_master and self.copies(end) + 1 < self.profile.required:
             self.problem(f"SEND_OK for {end}, slaves have {[slave.high for slave in self.slaves]}")
+
+    def copies(self, end: int) -> int:
+        """How many slaves have, or had, the log up to `end`."""
+        return sum(slave.reached() >= end for slave in self.slaves)
 
     def given(self, queue_id: int, offset: int, seen: Seen) -> None:
         """A consumer was given this message."""
         before = self.seen.setdefault((queue_id, offset), seen)
+        if self.profile.is_sync_master and self.profile.least > 1 and not seen.has_copy:
+            self.problem(f"a consumer is given {seen.body[:20]!r} up to {seen.end_offset}, no slave has it")
         if before.body != seen.body and self.profile.is_sync_master and self.profile.is_sync_flush:
             self.problem(f"queue {queue_id} offset {offset}: {before.body[:20]!r} before, {seen.body[:20]!r} now")
 

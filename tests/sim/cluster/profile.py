@@ -22,6 +22,11 @@ class Profile:
     slaves: int
     is_sync_master: bool
     is_sync_flush: bool
+    # With SYNC_MASTER: replicas that SEND_OK stands for, and fewer of which take nothing.
+    required: int
+    least: int
+    # Both ends speak RocketMQ's two messages and nothing else.
+    is_plain: bool
     segment_bytes: int
     # Bodies of one size make records of different histories end at the same places.
     fixed_body: bool
@@ -32,7 +37,9 @@ class Profile:
     @property
     def name(self) -> str:
         replication = "SYNC_MASTER" if self.is_sync_master else "ASYNC_MASTER"
-        return f"{self.groups}m-{self.slaves}s {replication} {'SYNC_FLUSH' if self.is_sync_flush else 'ASYNC_FLUSH'}"
+        flush = "SYNC_FLUSH" if self.is_sync_flush else "ASYNC_FLUSH"
+        replicas = f"inSyncReplicas={self.required} minInSyncReplicas={self.least}"
+        return f"{self.groups}m-{self.slaves}s {replication} {flush} {replicas}{' plain' if self.is_plain else ''}"
 
     @property
     def master_role(self) -> BrokerRole:
@@ -53,6 +60,10 @@ class Profile:
             "ha_housekeeping_interval": 6000,
             "ha_transfer_batch_size": 2048,
             "sync_flush_timeout": 3000,
+            "slave_timeout": 2000,
+            "ha_max_time_slave_not_catchup": 4000,
+            "in_sync_replicas": self.required,
+            "min_in_sync_replicas": self.least,
             **fields,
         }
         known = StoreConfig.__dataclass_fields__
@@ -81,11 +92,15 @@ class Profile:
 def profile_of(seed: int) -> Profile:
     """The cluster of a seed."""
     rng = random.Random(seed * 7919 + 1)
+    slaves = 2 if rng.random() < 0.4 else 1
     return Profile(
         groups=2 if rng.random() < 0.25 else 1,
-        slaves=2 if rng.random() < 0.4 else 1,
+        slaves=slaves,
         is_sync_master=rng.random() < 0.65,
         is_sync_flush=rng.random() < 0.5,
+        required=3 if slaves == 2 and rng.random() < 0.4 else 2,
+        least=2 if rng.random() < 0.5 else 1,
+        is_plain=rng.random() < 0.3,
         segment_bytes=rng.choice((4096, 4096, 8192, 16384)),
         fixed_body=rng.random() < 0.3,
         faults=rng.randint(2, 6),

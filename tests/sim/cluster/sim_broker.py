@@ -13,6 +13,7 @@ from broker.live_config import LiveConfig
 from broker.replication import Replication
 from broker.role import Role
 from ha.follower import Follower
+from remoting.codes import ResponseCode
 from sprocket.common.errors import SprocketError, StoreError
 from store.message_store import MessageStore, PendingMessage
 from store.record import decode
@@ -82,7 +83,7 @@ class SimBroker:
 
     def _core(self) -> BrokerCore:
         call_later = self.process.call_later
-        self.waits = ConfirmWaits(self.store, self.machine, call_later)
+        self.waits = ConfirmWaits(self.store, self.machine, call_later, self._config.broker.broker_role)
         known: dict[str, Any] = {
             "config": self._config,
             "role": Role(self._config.broker.broker_role),
@@ -111,12 +112,10 @@ class SimBroker:
         if self.follower is not None and self.is_serving:
             self.follower.follow(f"{ip}:{HA_PORT}")
 
-    def acked_by_slaves(self) -> int:
-        """Up to where some slave has the log, as far as this master knows."""
-        replication = self.replication
-        return (
-            max((link.link.acked_offset for link in replication.listener.connections), default=0) if replication else 0
-        )
+    def acked_by(self, ip: str) -> int:
+        """Up to where the slave of this address has the log, as far as this master knows."""
+        connections = self.replication.listener.connections if self.replication is not None else []
+        return max((one.link.acked_offset for one in connections if one.peer[0] == ip), default=0)
 
     def send(self, queue_id: int, bodies: Sequence[bytes], reply: SendReply) -> None:
         if not self.is_serving or not self.is_master:
@@ -133,12 +132,12 @@ class SimBroker:
         positions = [tuple(one) for one in appended]
         end = appended[-1][1] + appended[-1][2]
 
-        def answer(error: StoreError | None, timed_out: bool) -> None:
-            outcome = f"FAILED {type(error).__name__}" if error else "FLUSH_DISK_TIMEOUT" if timed_out else OK
+        def answer(error: StoreError | None, code: ResponseCode) -> None:
+            outcome = f"FAILED {type(error).__name__}" if error else OK if code == ResponseCode.SUCCESS else code.name
             reply(outcome, cast(list[tuple[int, int, int]], positions))
 
         assert self.waits is not None
-        self.waits.wait(end, self._config.store.sync_flush_timeout, answer)
+        self.waits.wait(end, answer)
 
     def pull(self, queue_id: int, offset: int, reply: PullReply) -> None:
         if not self.is_serving:
