@@ -5,19 +5,21 @@ Source of format and rules: RocketMQ 5.3.2, `PlainAccessData`, `PlainAccessConfi
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import yaml
 
 from acl.permission import Permission, default_permission, resource_permissions
 from acl.remote_addresses import RemoteAddresses
+from remoting.credentials import Credentials
 from sprocket.common.errors import ConfigError
 
 # A key has more characters than this.  Source: `AclConstants`.
 _LONGER_THAN: Final = 6
 _YES: Final = frozenset({"true", "yes", "on", "y"})
 _MOST_BYTES: Final = 16 << 20
+T = TypeVar("T")
 
 
 class _Entry(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -74,16 +76,31 @@ class AccountFile:
 
 def parse(name: str, content: bytes) -> AccountFile:
     """The content of the file `name`.  Raises ConfigError that names the file and what is wrong."""
+    file = _converted(name, content, _File)
+    try:
+        white = RemoteAddresses(file.global_white_remote_addresses or [])
+        return AccountFile(white, tuple(_account(entry) for entry in file.accounts or []))
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+def parse_credentials(name: str, content: bytes) -> Credentials:
+    """The one account that a file of tools has.  Raises ConfigError that names the file and what is wrong."""
+    try:
+        account = _account(_converted(name, content, _Entry))
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    return Credentials(account.access_key, account.secret_key)
+
+
+def _converted(name: str, content: bytes, kind: type[T]) -> T:
     if len(content) > _MOST_BYTES:
         raise ConfigError(f"{name}: {len(content)} bytes, at most {_MOST_BYTES}")
     try:
-        loaded = yaml.load(content, _Loader)
-        file = msgspec.convert(_without_blanks(loaded), _File)
-        white = RemoteAddresses(file.global_white_remote_addresses or [])
-        return AccountFile(white, tuple(_account(entry) for entry in file.accounts or []))
+        return msgspec.convert(_without_blanks(yaml.load(content, _Loader)), kind)
     except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{name}: no YAML: {str(error) or type(error).__name__}") from None
-    except (msgspec.ValidationError, ConfigError) as error:
+    except msgspec.ValidationError as error:
         raise ConfigError(f"{name}: {error}") from None
 
 

@@ -9,7 +9,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from acl.plain_accounts import parse
+from acl.plain_accounts import parse, parse_credentials
 from acl.plain_policy import PlainPolicy
 from remoting.credentials import Credentials
 from sprocket.common.errors import ConfigError
@@ -52,8 +52,7 @@ class PlainFiles:
         path = self._conf / _TOOLS
         if not path.is_file():
             return None
-        accounts = parse(str(path), b"accounts:\n  - " + b"\n    ".join(_read(path).strip().splitlines())).accounts
-        return Credentials(accounts[0].access_key, accounts[0].secret_key)
+        return parse_credentials(str(path), _read(path))
 
     def _state(self) -> _State:
         folder = self._conf / "acl"
