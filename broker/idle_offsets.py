@@ -32,7 +32,7 @@ class IdleOffsets(Service):
     def clean(self) -> None:
         """Forget what is idle now."""
         core = self._core
-        if not core.config.broker.enable_clean_expired_offset:
+        if not core.config.broker.enable_clean_expired_offset or not core.role.serves_group:
             return
         for group, topics in core.offsets.topics_by_group().items():
             if group in SYSTEM_GROUPS or group.startswith(_SYSTEM_PREFIX):

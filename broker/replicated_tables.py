@@ -71,6 +71,7 @@ class ReplicatedTables(Service):
     ) -> None:
         self._core = core
         self._modes = modes
+        core.topics.is_copy = core.groups.is_copy = core.role.is_slave
         self.topics = _topics(core)
         self.groups = _groups(core)
         self.consumer_offsets = _consumer_offsets(core)

@@ -40,6 +40,7 @@ from broker.retention import Retention
 from broker.role import Role
 from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
 from broker.service import Service
+from broker.slave_gate import gated_table
 from broker.slave_reads import SlaveReads
 from broker.slave_synchronize import SlaveSynchronize
 from broker.table_saving import TableSaving
@@ -188,14 +189,15 @@ class Broker:
         return [following, self.pulls.slave, self.synchronize]
 
     def _new_routes(self) -> RouteTable:
-        return RouteTable(
+        return gated_table(
+            self.role,
             [
                 *message_routes(self._core, self.transactions, self.pulls),
                 *admin_routes(
                     self._core, self.schedule, self.timer, self.revive, self.registration, self.traffic, self.replication
                 ),
                 *(route for service in self._services for route in service.routes()),
-            ]
+            ],
         )
 
     def _new_server(self, config: BrokerConfig) -> RemotingServer:

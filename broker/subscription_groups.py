@@ -32,6 +32,8 @@ class SubscriptionGroups:
         self._forbidden: dict[str, dict[str, int]] = {}
         self.data_version = DataVersion(timestamp=clock.wall_ms())
         self._is_dirty = False
+        # Whether the table is a copy of a master's: this replica adds nothing to it.
+        self.is_copy = False
 
     def load(self) -> None:
         """Add what the file holds.  Raises `StoreError` if the file is broken beyond its backup."""
@@ -49,8 +51,8 @@ class SubscriptionGroups:
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """The group's configuration, made if it is new and autoCreateSubscriptionGroup allows it.
 
-        On a full disk the group is not in the file until another change is, because whoever asks wants to read.
-        Raises `DiskFailed`.
+        On a full disk the group is not in the file until another change is, because whoever asks wants to read.  In a
+        copy of a master's table it is described and not made.  Raises `DiskFailed`.
         """
         existing = self.by_name.get(group)
         if existing is not None:
@@ -58,6 +60,8 @@ class SubscriptionGroups:
         if not self._creates(group):
             return None
         created = SubscriptionGroupConfig(group)
+        if self.is_copy:
+            return created
         try:
             self._put([created])
         except DiskFull as error:

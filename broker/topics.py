@@ -52,6 +52,8 @@ class TopicTable:
         self.by_name: dict[str, TopicConfig] = {}
         self.data_version = DataVersion(timestamp=clock.wall_ms())
         self._is_dirty = False
+        # Whether the table is a copy of a master's: this replica adds nothing to it.
+        self.is_copy = False
         self.system_topics: set[str] = set(SYSTEM_TOPICS)
         self.on_change: TopicsChanged = lambda _: None
         for topic in self._system_configs():
@@ -140,7 +142,7 @@ class TopicTable:
             and not self._config.broker.auto_create_topic_enable
         ):
             model = None
-        if model is None or not model.perm & PERM_INHERIT:
+        if model is None or not model.perm & PERM_INHERIT or self.is_copy:
             logger.warning("event=topic_not_created topic=%s model=%s peer=%s", topic, default_topic, peer)
             return None
         count = max(0, min(queue_nums, model.write_queue_nums))
@@ -166,11 +168,11 @@ class TopicTable:
     ) -> TopicConfig:
         """A retry or dead-letter topic, made if it is new.  `order` is set on one that exists, unless None.
 
-        Raises `StoreError` if the file cannot be written.
+        In a copy of a master's table it is described and not made.  Raises `StoreError` if the file cannot be written.
         """
         existing = self.by_name.get(topic)
         if existing is not None:
-            if order is not None and order != existing.order:
+            if order is not None and order != existing.order and not self.is_copy:
                 changed = copy(existing)
                 changed.order = order
                 self._put([changed])
@@ -179,7 +181,8 @@ class TopicTable:
         created = TopicConfig(
             topic, queue_nums, queue_nums, perm, topic_sys_flag=topic_sys_flag, order=bool(order), attributes={}
         )
-        self._put([created])
+        if not self.is_copy:
+            self._put([created])
         return created
 
     def update(self, configs: Iterable[TopicConfig]) -> bool:
@@ -201,6 +204,8 @@ class TopicTable:
 
     def update_order(self, order_topics: Iterable[str]) -> None:
         """Mark topics as ordered: a name server says that they have an order configuration."""
+        if self.is_copy:
+            return
         changed = []
         for topic in order_topics:
             config = self.by_name.get(topic)

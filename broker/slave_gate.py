@@ -1,0 +1,81 @@
+"""What a slave refuses: everything that would write to its log, or change what its master decides.
+
+Sends, ends of transactions, recalls and resets are refused by RocketMQ's slave in the same words, whether it acts for
+its master or not.  Stricter than it: it takes changes of topics and groups, which its master's tables undo within a
+minute, and pops, whose checkpoints it cannot write; a slave that does not act refuses them.
+Source: RocketMQ 5.3.3, `SendMessageProcessor.rejectRequest`, `EndTransactionProcessor`, `RecallMessageProcessor`,
+`AdminBrokerProcessor.resetOffsetInner`, `validateSlave`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from broker.role import Role
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Request, Response
+from remoting.routes import Answer, Route, RouteTable
+
+_BUSY: Final = Response(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
+_READ_ONLY: Final = Response(
+    ResponseCode.SYSTEM_ERROR,
+    "Can't modify topic or subscription group from slave broker, please execute it from master broker.",
+)
+_NO_POPS: Final = Response(ResponseCode.SERVICE_NOT_AVAILABLE, "a slave hands out no messages to pop: ask its master")
+_NO_RESET: Final = Response(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
+
+_ALWAYS: Final[dict[int, Response]] = {
+    RequestCode.SEND_MESSAGE: _BUSY,
+    RequestCode.SEND_MESSAGE_V2: _BUSY,
+    RequestCode.SEND_BATCH_MESSAGE: _BUSY,
+    RequestCode.CONSUMER_SEND_MSG_BACK: _BUSY,
+    RequestCode.END_TRANSACTION: Response(ResponseCode.SLAVE_NOT_AVAILABLE),
+    RequestCode.RESUME_CHECK_HALF_MESSAGE: Response(ResponseCode.SLAVE_NOT_AVAILABLE),
+    RequestCode.RECALL_MESSAGE: Response(
+        ResponseCode.SLAVE_NOT_AVAILABLE, "recall failed, broker service not available"
+    ),
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _NO_RESET,
+}
+_UNLESS_ACTING: Final[dict[int, Response]] = {
+    RequestCode.UPDATE_AND_CREATE_TOPIC: _READ_ONLY,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _READ_ONLY,
+    RequestCode.DELETE_TOPIC_IN_BROKER: _READ_ONLY,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _READ_ONLY,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _READ_ONLY,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: _READ_ONLY,
+    RequestCode.SET_MESSAGE_REQUEST_MODE: _READ_ONLY,
+    RequestCode.POP_MESSAGE: _NO_POPS,
+    RequestCode.ACK_MESSAGE: _NO_POPS,
+    RequestCode.BATCH_ACK_MESSAGE: _NO_POPS,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _NO_POPS,
+}
+
+
+def gated_table(role: Role, routes: Iterable[Route]) -> RouteTable:
+    """The table of `routes` as a slave serves them; those of a master are as they were."""
+    return RouteTable([_gated(route, role) for route in routes] if role.is_slave else routes)
+
+
+def _gated(route: Route, role: Role) -> Route:
+    always, unless_acting = _ALWAYS.get(route.code), _UNLESS_ACTING.get(route.code)
+    if always is not None:
+        return replace(route, handle=lambda _: always, batch=None)
+    return route if unless_acting is None else _gated_unless_acting(route, role, unless_acting)
+
+
+def _gated_unless_acting(route: Route, role: Role, refusal: Response) -> Route:
+    serve, serve_all = route.handle, route.batch
+
+    def handle(request: Request[Any]) -> Answer:
+        assert serve is not None
+        return serve(request) if role.is_acting else refusal
+
+    def batch(run: list[Request[Any]]) -> None:
+        assert serve_all is not None
+        if role.is_acting:
+            serve_all(run)
+            return
+        for request in run:
+            request.channel.reply(request, refusal)
+
+    return replace(route, handle=None if serve is None else handle, batch=None if serve_all is None else batch)
