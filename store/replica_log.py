@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from sprocket.common.errors import CorruptRecord, DiskFailed, StoreError
+from sprocket.common.errors import CorruptRecord, DiskFailed, RestartNeeded, StoreError
 from store.appender import Batch
 from store.chunk_scan import ChunkScan
 from store.commit_log import CommitLog, LogScan
@@ -28,7 +28,8 @@ _UNFINISHED: Final = frozenset({"record leaves the log", "no room for a blank", 
 class ReplicaLog:
     """Takes pieces of the master's log.  Lives in the owner thread of its store, which appends nothing itself.
 
-    `check` raises what a store that has failed raises.
+    `check` raises what a store that has failed raises.  `intend_cut` keeps aside what lies behind an offset and lets
+    the next start end the log there.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class ReplicaLog:
         tags_codes: TagsCodes,
         confirmation: Confirmation,
         check: Callable[[], None],
+        intend_cut: Callable[[int, str], None],
     ) -> None:
         self._log = log
         self._table = table
@@ -45,12 +47,19 @@ class ReplicaLog:
         self._intake = RecordIntake(log, table, tags_codes)
         self._confirmation = confirmation
         self._check = check
+        self._intend_cut = intend_cut
+        self._is_cut = False
         self.received_offset = log.wrote_offset  # where the next piece begins
 
     @property
     def end_offset(self) -> int:
         """One past the last whole record."""
         return self._log.wrote_offset
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first byte that is kept."""
+        return self._log.min_offset
 
     @property
     def flushed_offset(self) -> int:
@@ -62,6 +71,42 @@ class ReplicaLog:
         self.received_offset = self._log.wrote_offset
         return self.received_offset
 
+    def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
+        """At most so many bytes from `offset` on, of one segment, without copying; None if there are none."""
+        return self._log.piece_at(offset, most_bytes)
+
+    def record_end(self, offset: int) -> int:
+        """The end of the last record that ends at `offset` or before it; the log's begin if there is none.
+
+        Walks the segment in which it lies.
+        """
+        log = self._log
+        end = log.segment_end(offset) - log.segment_bytes
+        if offset <= log.min_offset or end == offset:
+            # A segment begins with a record, or is the log's end.
+            return max(log.min_offset, end)
+        for found in ChunkScan(log, end, check_crc=False):
+            stop = found.physical_offset + found.size_bytes if isinstance(found, Record) else found.end_offset
+            if stop > offset:
+                break
+            end = stop
+        scan = LogScan(log, end, check_crc=False)
+        while scan.step() is not None and scan.end_offset <= offset:
+            end = scan.end_offset
+        return end
+
+    def cut(self, offset: int, reason: str) -> None:
+        """End the log at `offset`, the end of a record; what lies behind it is kept aside.
+
+        Queues, index and positions follow from the log, so it is the next start that cuts: raises `RestartNeeded` once
+        that is sure to happen, or `DiskFull` or `DiskFailed`.
+        """
+        self._check()
+        end = self._log.wrote_offset
+        self._intend_cut(offset, reason)
+        self._is_cut = True
+        raise RestartNeeded(f"the log ends at {end} and is to end at {offset}: {reason}")
+
     def append(self, from_offset: int, pieces: Sequence[memoryview]) -> None:
         """Take bytes that begin at `received_offset`, or at any segment's begin if the log is empty.
 
@@ -69,6 +114,8 @@ class ReplicaLog:
         `DiskFailed`; the log ends where it ended before, and the master has to begin there again.
         """
         self._check()
+        if self._is_cut:
+            raise RestartNeeded("the log is to be cut off, nothing may be appended")
         if not self.received_offset and not self._log.wrote_offset and from_offset:
             self._log.begin_at(from_offset)
             self._confirmation.begin(0)

@@ -68,6 +68,9 @@ class Bookkeeping:
         listed = self._list_file.read()
         self._deleted.load()
         self._log.load()
+        if self._truncation.intended() is not None:
+            # Queues, index and files of the log say what it was before, however well the run ended.
+            self.was_clean = False
         listed = self._complete_truncation(listed)
         self._check_future(checkpoint, listed)
         self._check_detached(checkpoint, listed)
@@ -197,6 +200,13 @@ class Bookkeeping:
     def topic_deleted(self, topic: str) -> None:
         """Note that the queues of `topic` go now, for good.  Raises `DiskFull` or `DiskFailed`."""
         self._deleted.add(topic, self._log.wrote_offset, self._log.min_offset)
+
+    def intend_cut(self, end: int, reason: str) -> None:
+        """Let the next start end the log at `end`, for `reason`; what lies behind it is kept aside now.
+
+        Nothing may be appended from here on.  Raises `DiskFull` or `DiskFailed`.
+        """
+        self._truncation.intend(end, reason, self._clock.wall_ms())
 
     def close(self) -> None:
         """Release what is open."""

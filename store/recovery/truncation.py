@@ -23,6 +23,7 @@ from store.recovery.sealed_file import read_sealed, write_sealed
 _log = logging.getLogger(__name__)
 _KIND: Final = b"TRNC"
 _OFFSET: Final = struct.Struct(">q")
+_KEPT_ASIDE: Final = failpoint("truncation.kept_aside")
 _INTENT_WRITTEN: Final = failpoint("truncation.intent_written")
 _LOG_CUT: Final = failpoint("truncation.log_cut")
 _INTENT_REMOVED: Final = failpoint("truncation.intent_removed")
@@ -87,6 +88,18 @@ class Truncation:
         if content:
             self.finish()
         return True
+
+    def intend(self, end: int, reason: str, now_ms: int) -> None:
+        """While the store runs: keep aside what lies behind `end`, durably, and let the next start cut it off.
+
+        Nothing may be appended from here on.
+        """
+        pieces = self._content_behind(end)
+        record_offset = first_record(pieces)
+        if record_offset is not None:
+            copy_aside(self._disk, self._root, pieces, reason, record_offset, now_ms)
+        _KEPT_ASIDE()
+        self.begin(end)
 
     def has_content_behind(self, end: int) -> bool:
         """Whether anything but zeros lies behind `end` in the segments of the log."""

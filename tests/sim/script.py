@@ -8,7 +8,7 @@ from typing import Final
 from remoting.java_hash import java_hash_code
 from remoting.message_record import SysFlag
 from sprocket.common.clock import ManualClock
-from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.errors import RequestError, RestartNeeded, StoreError
 from store.config import StoreConfig
 from store.layout import file_name
 from store.message_store import MessageStore, PendingMessage
@@ -215,6 +215,26 @@ class ScriptRun:
         self.disk.after = hook
         self.sim = self._open()
         self._recovered("power cut", is_whole=False)
+
+    def _do_cut(self) -> None:
+        """As a replica whose master's log goes on differently behind some record: cut there, and start anew."""
+        ends = [record.end_offset for record in self.model.records]
+        end = self.rng.choice([end for end in ends if end > self.store.master_log().min_offset][:-1])
+        lost = self.model.records[ends.index(end) + 1 :]
+        self.acknowledged_end = min(self.acknowledged_end, end)
+        # From here on a crash leaves the log as it was, or cut.
+        self.model.durable_end = min(self.model.durable_end, end)
+        try:
+            self.store.replica().cut(end, "test")
+        except RestartNeeded:
+            self.store.shutdown()
+        self.sim = self._open()
+        if self.store.wrote_offset != end:
+            self.problems.append(f"step {self.steps} cut: the log ends at {self.store.wrote_offset}, wanted was {end}")
+        self._recovered("cut", is_whole=False)
+        kept = b"".join(bytes(self.disk.look(path)) for path in sorted(self.disk.files()) if "cut" in path.parts)
+        if any(record.content not in kept for record in lost):
+            self.problems.append(f"step {self.steps} cut: what was cut off is not kept")
 
     def _recovered(self, how: str, *, is_whole: bool) -> None:
         """Check the store that was just opened, and go on from what it holds."""
