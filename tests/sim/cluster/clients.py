@@ -39,8 +39,15 @@ class Producer:
         for _ in range(1 if rng.random() < 0.7 else rng.randint(2, 4)):
             self._sent += 1
             name = b"p%d-%06d|" % (self._number, self._sent)
-            bodies.append(name.ljust(_FIXED_BYTES if self._group.profile.fixed_body else rng.randint(12, 400), b"x"))
+            bodies.append(name.ljust(self._body_bytes(), b"x"))
         return bodies
+
+    def _body_bytes(self) -> int:
+        rng, profile = self._cluster.scheduler.rng, self._group.profile
+        if profile.fixed_body:
+            return _FIXED_BYTES
+        # Some are larger than what a master sends at once.
+        return rng.randint(1500, 3000) if rng.random() < 0.1 else rng.randint(12, 400)
 
     def _send(self) -> None:
         if self._cluster.is_over:

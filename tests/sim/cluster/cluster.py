@@ -172,7 +172,7 @@ class Cluster:
             group.bound = min(group.bound, node.must_hold)
             self.power_on(group, node)
             return
-        elif not needs_heir:
+        if not needs_heir:
             # The slave has what was acknowledged, whatever the master lost.
             group.bound = NO_BOUND
         self.scheduler.say(f"fail over from {node.name} to {heir.name}")

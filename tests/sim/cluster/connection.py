@@ -19,34 +19,39 @@ _SPLIT_SHARE: Final = 0.15
 
 
 class Stream:
-    """One direction.  An item is (when it arrives, what happens then, how many bytes of data it stands for)."""
+    """One direction.  An item is (when it arrives, what happens then, the bytes that it carries)."""
 
     def __init__(self, network: Network, source: str, target: str) -> None:
         self._network = network
         self._source = source
         self._target = target
-        self._items: deque[tuple[float, Callable[[], None]]] = deque()
+        self._items: deque[tuple[float, Callable[[], None], list[bytes]]] = deque()
         self._last = 0.0
         self.is_gone = False
 
-    def send(self, arrived: Callable[[], None]) -> None:
-        """Behind all that was sent before."""
+    def send(self, arrived: Callable[[], None], packet: list[bytes] | None = None) -> None:
+        """Behind all that was sent before.  Until it arrives, `packet` may grow."""
         if self.is_gone:
             return
         network = self._network
         self._last = max(self._last, network.scheduler.now + network.delay_s(self._source, self._target))
-        self._items.append((self._last, arrived))
+        self._items.append((self._last, arrived, [] if packet is None else packet))
         if len(self._items) == 1:
             network.scheduler.at(self._last, None, self._arrive)
 
-    def lose(self, keep: int) -> None:
-        """Of what is on its way only the first `keep` items arrive."""
+    def lose(self) -> None:
+        """Of what is on its way only the first part arrives, as chance has it; it may end anywhere."""
+        rng = self._network.scheduler.rng
+        keep = rng.randint(0, len(self._items))
         while len(self._items) > keep:
             self._items.pop()
+        if self._items and (packet := self._items[-1][2]):
+            content = b"".join(packet)
+            packet[:] = [content[: rng.randint(1, len(content))]]
 
-    @property
-    def on_the_way(self) -> int:
-        return len(self._items)
+    def clear(self) -> None:
+        """Nothing of what is on its way arrives."""
+        self._items.clear()
 
     def go_on(self, delay_s: float) -> None:
         """The cut has ended."""
@@ -60,7 +65,7 @@ class Stream:
         if link.is_cut:
             link.waiting.append(self)
             return
-        _, arrived = self._items.popleft()
+        _, arrived, _ = self._items.popleft()
         arrived()
         if self._items and not self.is_gone:
             self._network.scheduler.at(self._items[0][0], None, self._arrive)
@@ -102,7 +107,7 @@ class SimTransport(asyncio.Transport):
             self._packet, self._packet_at = [content], now
             packet, other = self._packet, self.other
             assert other is not None
-            self._stream.send(lambda: other._arrived(packet))
+            self._stream.send(lambda: other._arrived(packet), packet)
         if self.get_write_buffer_size() > self._high and not self._is_full:
             self._is_full = True
             cast(asyncio.Protocol, self.protocol).pause_writing()
@@ -167,7 +172,7 @@ class SimTransport(asyncio.Transport):
         other = self.other
         assert other is not None
         if not keeps_all:
-            self._stream.lose(self._rng.randint(0, self._stream.on_the_way))
+            self._stream.lose()
         self._stream.send(other.ended)
 
     def established(self, protocol: "BaseProtocol") -> None:
@@ -179,6 +184,8 @@ class SimTransport(asyncio.Transport):
         if self._is_lost_in_memory():
             return
         data = packet[0] if len(packet) == 1 else b"".join(packet)
+        if not data:
+            return
         packet.clear()
         rng = self._rng
         while len(data) > 1 and rng.random() < _SPLIT_SHARE:
@@ -337,14 +344,14 @@ class Connection:
         for end in self.ends():
             if end.process.ip == ip:
                 end.has_ended = True
-                end._stream.lose(0)
+                end._stream.clear()
         self._forget_ended()
 
     def reset(self) -> None:
         """Something on the way ends the connection: both ends hear of it, and bytes are lost."""
         for end in self.ends():
             if end.other is not None and not end.has_ended and end.process.is_alive:
-                end._stream.lose(self._network.scheduler.rng.randint(0, end._stream.on_the_way))
+                end._stream.lose()
                 end._stream.send(end.other.ended)
 
     def vanish(self) -> None:
