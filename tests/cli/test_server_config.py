@@ -1,6 +1,7 @@
 """A server's configuration from file and flags, and the durability that it is said to give."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,3 +59,24 @@ def test_durability_says_what_a_power_cut_costs() -> None:
     assert "survives a crash and a power cut" in strict
     assert "one copy" in lazy
     assert "one copy" in strict
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ("1 slave has", "in memory at the least", "SLAVE_NOT_AVAILABLE", "may lose up to the last 10 s")),
+        ({"in_sync_replicas": 3, "min_in_sync_replicas": 2}, ("2 slaves have", "fewer than 2 replicas in sync sends")),
+        ({"ha_ack_flushed_offset": True, "all_ack_in_sync_state_set": True}, ("all slaves in sync have", "on disk")),
+        ({"enable_auto_in_sync_replicas": True}, ("1 slave has", "fewer if fewer are in sync, down to 1 replica with")),
+        ({"flush_disk_type": FlushDiskType.SYNC_FLUSH}, ("survives a crash and a power cut; SEND_OK",)),
+    ],
+)
+def test_durability_says_what_slaves_add(changes: dict[str, Any], words: tuple[str, ...]) -> None:
+    said = durability(BrokerConfig(broker_role=BrokerRole.SYNC_MASTER), StoreConfig(**changes))
+    assert [word for word in words if word not in said] == [], said
+
+
+def test_a_slave_promises_no_send() -> None:
+    said = durability(BrokerConfig(broker_role=BrokerRole.SLAVE, broker_id=1), StoreConfig())
+    assert said.startswith("SLAVE takes no sends")
+    assert "within 10 s" in said
