@@ -30,6 +30,8 @@ _SUSPEND = 0x2
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 3.0  # pullTimeDelayMillsWhenException
 _FLOW_CONTROL_S = 0.02
+# Whoever stands in for the wanted broker holds a pull no longer than this: that may be back by then.
+_STAND_IN_S = 1.0
 # Who is sent elsewhere goes at once the first time, and then more slowly.
 _ASTRAY_MAX_S = 1.0
 
@@ -92,7 +94,11 @@ class Puller:
         `commit_offset`, unless None, is committed on the way.  Raises BrokerNotFound, BrokerRefused, ConnectFailed,
         ConnectionLost, RemotingTimeout, ProtocolError.
         """
-        address, broker_id = await self._address(queue)
+        wanted_id = self._suggested.get(queue, MASTER_ID)
+        address, broker_id = await self._address(queue, wanted_id)
+        suspend_s = self.settings.suspend_timeout_s
+        if broker_id != wanted_id:
+            suspend_s = min(suspend_s, _STAND_IN_S)
         sys_flag = _SUSPEND
         if commit_offset and broker_id == MASTER_ID:
             sys_flag |= _COMMIT_OFFSET
@@ -105,7 +111,7 @@ class Puller:
             max_msg_nums=settings.pull_batch_size,
             sys_flag=sys_flag,
             commit_offset=commit_offset or 0,
-            suspend_timeout_millis=round(settings.suspend_timeout_s * 1000),
+            suspend_timeout_millis=round(suspend_s * 1000),
             sub_version=subscription.sub_version,
             expression_type=subscription.expression_type,
             max_msg_bytes=settings.pull_batch_size_in_bytes,
@@ -132,12 +138,11 @@ class Puller:
                 messages = [message for message in messages if message.tags in wanted]
         return PullResult(status, answer.next_begin_offset, answer.min_offset, answer.max_offset, messages)
 
-    async def _address(self, queue: MessageQueue) -> tuple[str, int]:
-        wanted = self._suggested.get(queue, MASTER_ID)
-        address, broker_id = subscribe_address(self._instance.broker_addresses(queue.broker_name), wanted)
+    async def _address(self, queue: MessageQueue, wanted_id: int) -> tuple[str, int]:
+        address, broker_id = subscribe_address(self._instance.broker_addresses(queue.broker_name), wanted_id)
         if not address:
             await self._instance.refresh_route(queue.topic)
-            address, broker_id = subscribe_address(self._instance.broker_addresses(queue.broker_name), wanted)
+            address, broker_id = subscribe_address(self._instance.broker_addresses(queue.broker_name), wanted_id)
             if not address:
                 raise BrokerNotFound(queue.broker_name)
         return address, broker_id

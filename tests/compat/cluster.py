@@ -92,18 +92,26 @@ class Server:
 
 
 class Cluster(ABC):
-    """Name servers and master brokers below `directory`; a context manager that starts and stops them.
+    """Name servers and brokers below `directory`; a context manager that starts and stops them.
 
+    `brokers` are masters, `slaves` has one slave of each of the first of them; `start_slaves` starts those.
     `properties` go into every broker's configuration file and win over the defaults here.
     """
 
     def __init__(
-        self, directory: Path, *, brokers: int = 1, name_servers: int = 1, properties: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        *,
+        brokers: int = 1,
+        slaves: int = 0,
+        name_servers: int = 1,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory
         self.registered_s = 0.0
         self.name_servers = [self._make_name_server(index) for index in range(name_servers)]
         self.brokers = [self._make_broker(index, properties or {}) for index in range(brokers)]
+        self.slaves = [self._make_broker(index, properties or {}, broker_id=1) for index in range(slaves)]
 
     @abstractmethod
     def name_server_command(self, configuration: Path) -> Sequence[str]:
@@ -136,7 +144,7 @@ class Cluster(ABC):
         self.stop()
 
     def start(self) -> None:
-        """Starts all and returns when every name server routes every broker; stops all when that fails."""
+        """Starts all but slaves and returns when every name server routes every broker; stops all when that fails."""
         try:
             for server in self.name_servers:
                 server.start()
@@ -152,6 +160,13 @@ class Cluster(ABC):
             self.stop()
             raise
 
+    def start_slaves(self) -> None:
+        """Starts them and returns when every name server routes them; `stop` stops them."""
+        for slave in self.slaves:
+            slave.start()
+        for slave in self.slaves:
+            self.await_registered(slave)
+
     def await_registered(self, broker: Server) -> None:
         """Polls every name server until it names the broker and routes the default topic to it."""
         for server in self.name_servers:
@@ -164,9 +179,9 @@ class Cluster(ABC):
             self._await(broker, routed)
 
     def stop(self) -> None:
-        """Brokers first, so that they can unregister."""
+        """Slaves first, then masters, so that they can unregister."""
         with contextlib.ExitStack() as stack:
-            for server in [*self.name_servers, *self.brokers]:
+            for server in [*self.name_servers, *self.brokers, *self.slaves]:
                 stack.callback(server.stop)
 
     @staticmethod
@@ -192,17 +207,18 @@ class Cluster(ABC):
             name, f"127.0.0.1:{port}", self.name_server_command(configuration), directory, self.environment(directory)
         )
 
-    def _make_broker(self, index: int, properties: Mapping[str, str]) -> Server:
+    def _make_broker(self, index: int, properties: Mapping[str, str], broker_id: int = 0) -> Server:
         name = f"broker-{'abcdefgh'[index]}"
-        directory = self.directory / name
+        directory = self.directory / (f"{name}-slave-{broker_id}" if broker_id else name)
         directory.mkdir(parents=True)
         port = ports.free_broker_port()
         configuration = directory / "broker.conf"
         defaults = {
             "brokerClusterName": CLUSTER_NAME,
             "brokerName": name,
-            "brokerId": "0",
+            "brokerId": str(broker_id),
             "brokerIP1": "127.0.0.1",
+            "brokerIP2": "127.0.0.1",
             "listenPort": str(port),
             "namesrvAddr": self.name_server_address,
             "storePathRootDir": str(directory / "store"),
@@ -211,7 +227,9 @@ class Cluster(ABC):
             "flushDiskType": "ASYNC_FLUSH",
             "autoCreateTopicEnable": "true",
         }
-        _write(configuration, {**defaults, **self.extra_properties(), **properties})
+        # Whatever `properties` say of a master, a slave stays one.
+        role = {"brokerRole": "SLAVE"} if broker_id else {}
+        _write(configuration, {**defaults, **self.extra_properties(), **properties, **role})
         return Server(
             name, f"127.0.0.1:{port}", self.broker_command(configuration), directory, self.environment(directory)
         )
@@ -244,6 +262,7 @@ class ApacheCluster(Cluster):
         directory: Path,
         *,
         brokers: int = 1,
+        slaves: int = 0,
         name_servers: int = 1,
         properties: Mapping[str, str] | None = None,
         broker_heap: Sequence[str] = SMALL_HEAP,
@@ -252,7 +271,7 @@ class ApacheCluster(Cluster):
         self._classpath = maven.apache_classpath()
         self._broker_heap = broker_heap
         self._name_server_heap = name_server_heap
-        super().__init__(directory, brokers=brokers, name_servers=name_servers, properties=properties)
+        super().__init__(directory, brokers=brokers, slaves=slaves, name_servers=name_servers, properties=properties)
 
     def name_server_command(self, configuration: Path) -> Sequence[str]:
         return self._java(configuration, self._name_server_heap, "org.apache.rocketmq.namesrv.NamesrvStartup")

@@ -6,6 +6,7 @@ is told on standard input; here is who tells it, and who stops the brokers.
 
 import json
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -130,6 +131,11 @@ class Program:
                 raise StormError(f"not {name}, status {self._process.poll()}:\n{tail}\n{errors}")
             time.sleep(_POLL_S)
         self._phases.remove(name)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, such as SIGSTOP, if it runs."""
+        if self._process.poll() is None:
+            self._process.send_signal(number)
 
     def end(self) -> None:
         """No more lines come after this."""
