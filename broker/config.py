@@ -9,8 +9,10 @@ import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from broker.acting_settings import ActingSettings
 from broker.local_address import host_name, local_address
 from broker.pop_settings import PopSettings
+from broker.security_settings import SecuritySettings
 from sprocket.common.errors import ConfigError
 from sprocket.common.setting_fields import bool_setting as _bool
 from sprocket.common.setting_fields import int_setting as _int
@@ -28,7 +30,7 @@ class BrokerRole(StrEnum):
 
 
 @dataclass(frozen=True)
-class BrokerConfig(PopSettings):
+class BrokerConfig(PopSettings, ActingSettings, SecuritySettings):
     """The broker's part of its configuration."""
 
     broker_name: str = field(

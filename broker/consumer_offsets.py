@@ -51,6 +51,8 @@ class ConsumerOffsets:
         self._commits = 0
         self._is_dirty = False
         self.changes = 0  # grows with every change
+        # Keys that changed since `take_changes`; None while nobody follows.
+        self._touched: set[str] | None = None
         self.data_version = DataVersion(timestamp=clock.wall_ms())
 
     def load(self) -> None:
@@ -73,6 +75,8 @@ class ConsumerOffsets:
         queues[queue_id] = offset
         self._is_dirty = True
         self.changes += 1
+        if self._touched is not None:
+            self._touched.add(key)
         if before is not None and offset < before:
             logger.warning(
                 "event=offset_goes_back group=%s topic=%s queue=%d from=%d to=%d peer=%s",
@@ -97,12 +101,16 @@ class ConsumerOffsets:
 
     def assign(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set the offset without the doubts that a commit raises: an operator says so."""
-        self._offsets.setdefault(topic + SEPARATOR + group, {})[queue_id] = offset
-        self._changed()
+        key = topic + SEPARATOR + group
+        self._offsets.setdefault(key, {})[queue_id] = offset
+        self._changed(key)
 
-    def _changed(self) -> None:
+    def _changed(self, key: str | None = None) -> None:
+        """The offsets of `key`, or of many, are not what they were."""
         self._is_dirty = True
         self.changes += 1
+        if self._touched is not None:
+            self._touched.update(self._offsets if key is None else (key,))
 
     # Offsets of pulls: what was handed out, committed or not
 
@@ -133,7 +141,7 @@ class ConsumerOffsets:
         self._resets.setdefault(key, {})[queue_id] = offset
         self._offsets.setdefault(key, {})[queue_id] = offset
         self._pulls.pop(key, None)
-        self._changed()
+        self._changed(key)
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a reset of the queue still waits for its pull."""
@@ -183,7 +191,7 @@ class ConsumerOffsets:
         for table in (self._offsets, self._resets, self._pulls):
             for key in [key for key in table if matches(*_split(key))]:
                 del table[key]
-                self._changed()
+                self._changed(key)
 
     def clone(self, source_group: str, target_group: str, topic: str) -> None:
         """Give one group the offsets of another; an earlier reset of it that still waits is given up."""
@@ -193,7 +201,7 @@ class ConsumerOffsets:
             self._offsets[target] = dict(offsets)
             self._resets.pop(target, None)
             self._pulls.pop(target, None)
-            self._changed()
+            self._changed(target)
 
     def clamp(self, max_offset: Callable[[str, int], int]) -> None:
         """Take back what points past a queue's end: after a crash the log may be shorter than the commits."""
@@ -207,7 +215,7 @@ class ConsumerOffsets:
                         group, topic, queue_id, offset, end,
                     )  # fmt: skip
                     queues[queue_id] = end
-                    self._changed()
+                    self._changed(key)
 
     def replace(self, table: ConsumerOffsetTable) -> None:
         """Put a master's table in the place of this one; offsets may point past what this replica's log has yet."""
@@ -217,6 +225,44 @@ class ConsumerOffsets:
         self._pulls.clear()
         self.data_version = table.data_version
         self._changed()
+
+    def catch_up(self, table: ConsumerOffsetTable) -> int:
+        """Take what is further in the table of another replica of the group; how many offsets that were."""
+        count = 0
+        for key, queues in table.offset_table.items():
+            own = self._offsets.setdefault(key, {})
+            for queue_id, offset in queues.items():
+                if offset > own.get(queue_id, -1):
+                    own[queue_id] = offset
+                    count += 1
+        if count:
+            self.data_version.next(self._clock.wall_ms())
+            self._changed()
+        return count
+
+    # Changes, for other replicas
+
+    def take_changes(self) -> dict[str, dict[int, int]]:
+        """``topic@group`` -> all its offsets, of what changed since the last time; none of what is gone.
+
+        The first time, and the first after `forget_changes`, nothing: whoever follows begins with the whole table.
+        """
+        touched, self._touched = self._touched or (), set()
+        return {key: dict(self._offsets.get(key, {})) for key in touched}
+
+    def forget_changes(self) -> None:
+        """Nobody follows any longer."""
+        self._touched = None
+
+    def merge(self, changes: dict[str, dict[int, int]]) -> None:
+        """Take what a master's `take_changes` gave; offsets may point past what this replica's log shows yet."""
+        for key, queues in changes.items():
+            self._pulls.pop(key, None)
+            if queues:
+                self._offsets[key] = queues
+            else:
+                self._offsets.pop(key, None)
+            self._changed(key)
 
     def totals(self) -> dict[str, int]:
         """``topic@group`` -> sum of its offsets: what it grows by was consumed."""

@@ -16,6 +16,7 @@ from broker.topics import TopicTable
 from remoting.client import RemotingClient
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
+from store.delivery import Delivery
 from store.message_store import MessageStore
 
 
@@ -41,3 +42,4 @@ class BrokerCore:
     client: RemotingClient  # towards other brokers and towards clients
     # What the broker cannot go on after: the owner of the process hears of it.
     fail: Callable[[SprocketError], None]
+    delivery: Delivery  # where the messages go that the broker sends on

@@ -93,6 +93,21 @@ class Following(Service):
         """Whether there is a connection to the master's log."""
         return self.follower.connection is not None
 
+    def lost(self) -> None:
+        """No member of the group is the master: follow nobody."""
+        self.master_address = ""
+        self.follower.follow(self._fixed_address)
+
+    def found(self, address: str, ha_address: str) -> None:
+        """The master answers requests at the one address, and slaves at the other; empty if it does not say."""
+        self.master_address = address
+        if ha_address and not self._fixed_address:
+            self.follower.follow(ha_address)
+
+    def knows(self, address: str) -> bool:
+        """Whether the master at `address` is the one that is followed."""
+        return self.master_address == address and bool(self.follower.master_address)
+
     def _registered(self, master: RegisterBrokerResponseHeader) -> None:
         if master.master_addr:
             self.master_address = master.master_addr

@@ -17,12 +17,18 @@ class GroupWork:
         self._services = services
         self._is_running = False
         self._is_active = False
+        # Whether another replica did the work since this one was loaded, or last did it.
+        self._takes_over = role.is_slave
         role.on_change.append(self._update)
 
     def start(self) -> None:
         """Begin, if the role says so; follow the role from now on."""
         self._is_running = True
         self._update()
+
+    def handed_back(self) -> None:
+        """Tables were taken from the replica that did the work; before `start`."""
+        self._takes_over = True
 
     def stop(self) -> None:
         """End it, whatever the role says."""
@@ -35,6 +41,9 @@ class GroupWork:
             return
         self._is_active = is_active
         if is_active:
+            if self._takes_over:
+                for service in self._services:
+                    service.take_over()
             for service in self._services:
                 service.activate()
         else:

@@ -12,6 +12,15 @@ logger = logging.getLogger(__name__)
 Work = Callable[[], Awaitable[None] | None]
 
 
+async def pause(seconds: float) -> None:
+    """Until so long from now."""
+    try:
+        async with asyncio.timeout(seconds):
+            await asyncio.get_running_loop().create_future()
+    except TimeoutError:
+        return
+
+
 class Periodic:
     """Calls `work` every `period_s`, counted from the end of one call to the start of the next.
 

@@ -117,7 +117,8 @@ class Registration:
             cluster_name=config.broker_cluster_name,
             ha_server_addr=self.ha_address,
             broker_id=config.broker_id,
-            enable_acting_master=False,
+            enable_acting_master=config.enable_slave_acting_master,
+            heartbeat_timeout_millis=_heartbeat_timeout_ms(config),
             compressed=config.compressed_register,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
@@ -292,6 +293,11 @@ def _limited(topic: TopicConfig, broker_permission: int) -> TopicConfig:
     limited = copy(topic)
     limited.perm = topic.perm & broker_permission
     return limited
+
+
+def _heartbeat_timeout_ms(config: BrokerConfig) -> int | None:
+    """How long the broker may be silent; None leaves it to the name server: no heartbeats are sent."""
+    return config.broker_not_active_timeout_millis if config.enable_slave_acting_master else None
 
 
 def _timeout_s(config: BrokerConfig) -> float:

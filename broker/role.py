@@ -20,6 +20,8 @@ class Role:
     def __init__(self, configured: BrokerRole) -> None:
         self.kind = configured
         self._is_acting = False
+        self._is_handing_over = False
+        self._is_recovering = False
         self.on_change: list[Callable[[], None]] = []
 
     @property
@@ -33,15 +35,43 @@ class Role:
         return self._is_acting
 
     @property
+    def leads(self) -> bool:
+        """Whether it is a slave whose tables are newer than any master's: it must take none, until one is online.
+
+        A master that comes online has taken them over before.
+        """
+        return self._is_acting
+
+    @property
     def serves_group(self) -> bool:
         """Whether it does the work that one replica alone may do."""
-        return not self.is_slave or self._is_acting
+        if not self.is_slave:
+            return not self._is_recovering
+        return self._is_acting and not self._is_handing_over
+
+    def recover(self, is_recovering: bool) -> None:
+        """A master takes nothing until it knows whether a slave has more of its log, see `ha.tail_recovery`."""
+        self._is_recovering = is_recovering
+        self._changed()
+
+    def hand_over(self) -> None:
+        """The master is about to take over: do no more of its work, answer as before."""
+        if self._is_acting:
+            self._is_handing_over = True
+            self._changed()
 
     def act(self, is_acting: bool) -> None:
         """A slave begins to act for its master, or ends it; nothing for a master."""
-        if not self.is_slave or is_acting == self._is_acting:
+        if not self.is_slave or (is_acting == self._is_acting and not self._is_handing_over):
             return
         self._is_acting = is_acting
-        logger.warning("event=acting_master acting=%s", is_acting)
+        self._is_handing_over = False
+        self._changed()
+
+    def _changed(self) -> None:
+        logger.warning(
+            "event=role_changed acting=%s handing_over=%s recovering=%s", self._is_acting, self._is_handing_over,
+            self._is_recovering,
+        )  # fmt: skip
         for listener in self.on_change:
             listener()

@@ -21,9 +21,10 @@ from remoting.bodies.topic import DataVersion
 from remoting.fastjson import dumps
 from remoting.message_properties import REAL_QUEUE_ID, REAL_TOPIC, find
 from sprocket.common.clock import Clock
-from sprocket.common.errors import CorruptRecord, DiskFailed, RequestError, StoreError
+from sprocket.common.errors import CorruptRecord, DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
 from store.config import parse_delay_levels
+from store.delivery import Delivery, Outstanding, deliver_fitting
 from store.message_store import MessageStore, PendingMessage
 from store.record import Record, TagsCodes, decode
 
@@ -89,6 +90,15 @@ class DelayOffsets:
                 self._unflushed.append((log_end, level, offset))
         self.data_version = table.data_version or self.data_version
 
+    def catch_up(self, table: DelayOffsetTable) -> int:
+        """Take what another replica of the group has delivered beyond these; of how many levels that was."""
+        further = {level: end for level, end in table.offset_table.items() if end > self.delivered.get(level, 0)}
+        for level, end in further.items():
+            self.place(level, end)
+        if further and table.data_version is not None:
+            self.data_version = table.data_version
+        return len(further)
+
     def advance(self, level: int, offset: int, log_end: int, count: int) -> None:
         """`count` messages before `offset` are delivered by records that end at `log_end`."""
         self.delivered[level] = offset
@@ -126,8 +136,11 @@ class DelayOffsets:
 class ScheduleService(Service):
     """Delivers what is due, in batches, with one timer for all levels."""
 
-    def __init__(self, store: MessageStore, offsets: DelayOffsets, delay_levels: str, clock: Clock) -> None:
+    def __init__(
+        self, store: MessageStore, delivery: Delivery, offsets: DelayOffsets, delay_levels: str, clock: Clock
+    ) -> None:
         self._store = store
+        self._delivery = delivery
         self._clock = clock
         self._delays_ms = parse_delay_levels(delay_levels)
         self._tags_codes = TagsCodes(delay_levels)
@@ -135,6 +148,8 @@ class ScheduleService(Service):
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
         self._running = False
+        # Levels of which messages are on their way.
+        self._outstanding: dict[int, Outstanding] = {}
 
     @property
     def max_level(self) -> int:
@@ -159,6 +174,9 @@ class ScheduleService(Service):
         """Deliver nothing more."""
         self._running = False
         self._store.on_arrival.remove(self._arrived)
+        for outstanding in self._outstanding.values():
+            outstanding.cancel()
+        self._outstanding.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -211,7 +229,7 @@ class ScheduleService(Service):
         """
         wait_s: float | None = None
         for level in range(1, self.max_level + 1):
-            seconds = self._deliver_level(level)
+            seconds = None if level in self._outstanding else self._deliver_level(level)
             if seconds is not None:
                 wait_s = seconds if wait_s is None else min(wait_s, seconds)
         return wait_s
@@ -245,23 +263,24 @@ class ScheduleService(Service):
                 messages.append(message)
         if offset > start:
             _BEFORE_DELIVERY()
-            self._append(messages)
-            _DELIVERED()
-            self.offsets.advance(level, offset, store.wrote_offset, offset - start)
-        return wait_s
+            self._deliver(level, start, offset, messages)
+        return None if level in self._outstanding else wait_s
 
-    def _append(self, messages: list[PendingMessage]) -> None:
-        if not messages:
-            return
-        try:
-            self._store.append(messages)
-        except RequestError:
-            # One of them is over a limit that has changed since it was sent; the others must not wait for it.
-            for message in messages:
-                try:
-                    self._store.append([message])
-                except RequestError as error:
-                    logger.error("event=delayed_message_dropped topic=%s reason=%r", message.topic, error.remark)
+    def _deliver(self, level: int, start: int, end: int, messages: list[PendingMessage]) -> None:
+        """Deliver what lies in a level's queue from `start` to before `end`; the level waits for it."""
+
+        def done() -> None:
+            _DELIVERED()
+            self.offsets.advance(level, end, self._store.wrote_offset, end - start)
+            if self._outstanding.pop(level, None) is not None:
+                self._wake_in(0.0)
+
+        def dropped(message: PendingMessage, reason: str) -> None:
+            logger.error("event=delayed_message_dropped topic=%s reason=%r", message.topic, reason)
+
+        outstanding = deliver_fitting(self._delivery, messages, done, dropped)
+        if outstanding is not None:
+            self._outstanding[level] = outstanding
 
     def _restored(self, physical_offset: int, size_bytes: int) -> PendingMessage | None:
         """The message as it goes to its real topic; None if it cannot be read or has none."""

@@ -17,10 +17,12 @@ from broker.confirm_waits import ConfirmWaits
 from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable
 from broker.core import BrokerCore
 from broker.following import Following
+from broker.group_presence import GroupPresence, delivery
 from broker.group_work import GroupWork
 from broker.idle_offsets import IdleOffsets
 from broker.light_tables import new_tables
 from broker.live_config import LiveConfig
+from broker.local_address import resolved
 from broker.long_polling import HeldPulls
 from broker.message_id import host_bytes
 from broker.periodic import Periodic
@@ -49,6 +51,7 @@ from broker.timer.timer_metrics import TimerMetricsTable
 from broker.timer.timer_service import TimerService
 from broker.traffic import Traffic
 from broker.transaction.check import TransactionCheck
+from broker.transaction.half_escape import HalfEscape
 from broker.transaction.transactions import Transactions
 from remoting.bodies.topic import TopicConfig
 from remoting.channel import RemotingChannel
@@ -56,7 +59,7 @@ from remoting.client import RemotingClient
 from remoting.routes import RouteTable
 from remoting.server import RemotingServer
 from sprocket.common.clock import Clock, SystemClock
-from sprocket.common.errors import ConfigError, SprocketError, StoreError
+from sprocket.common.errors import SprocketError, StoreError
 from sprocket.common.failpoints import failpoint
 from store.config import StoreConfig
 from store.disk import Disk
@@ -119,10 +122,14 @@ class Broker:
         self.consumers.on_left.append(self.filters.group_left)
         self.producers = ProducerRegistry(self.clock)
         delay_offsets = DelayOffsets(self._file("delayOffset.json", DelayOffsetTable), self.clock)
-        self.schedule = ScheduleService(self.store, delay_offsets, store_config.message_delay_level, self.clock)
-        self.transactions = Transactions(self.config, self.store, self.offsets, self.clock)
-        self.transaction_check = self._new_transaction_check()
         self.client = RemotingClient()
+        self._delivery = delivery(self.config, self.role, self.store, self.client, self.clock)
+        levels = store_config.message_delay_level
+        self.schedule = ScheduleService(self.store, self._delivery, delay_offsets, levels, self.clock)
+        self.transactions = Transactions(self.config, self.store, self.offsets, self.clock)
+        self.transaction_check = TransactionCheck(
+            self.config, self.store, self.topics, self.producers, self.transactions, self.clock, _call_later
+        )
         self.registration = Registration(self.config, self.topics, self.client)
         self.retention = Retention(self.config, self.topics, self.store)
         self.topics.on_change = self._topics_changed
@@ -136,6 +143,20 @@ class Broker:
         self.replication = Replication(self._core, any_port=config.listen_port == 0 and config.ha_listen_port == 0)
         self.revive.on_revived.append(self.pop.revived)
         self.revive.timer = self.timer.timer if store_config.timer_wheel_enable else None
+        self._new_reads()
+        self.traffic = Traffic(self._core, self.pulls, self.pop)
+        self.following: Following | None = None
+        self._services = self._new_services()
+        self._group_work = GroupWork(self.role, self._services)
+        self.pre_online = self.presence.pre_online(
+            self._core, self.registration, self._group_work, delay_offsets, self.timer, self.replication
+        )
+        self.routes = self._new_routes()
+        self._server = self._new_server(config)
+        self._periodic = self._periodic_work()
+
+    def _new_reads(self) -> None:
+        """What answers pulls, and holds those that find nothing."""
         self.broadcasts = BroadcastOffsets(self._core)
         self.pulls = PullProcessor(
             self.config, self.store, self.topics, self.groups, self.consumers, self.offsets, self.filters
@@ -144,19 +165,13 @@ class Broker:
         self.pulls.held = self.held
         self.pulls.broadcasts = self.broadcasts
         self.store.on_arrival.append(self.held.arrived)
-        self.traffic = Traffic(self._core, self.pulls, self.pop)
-        self.following: Following | None = None
-        self._services = self._new_services()
-        self._group_work = GroupWork(self.role, self._services)
-        self.routes = self._new_routes()
-        self._server = self._new_server(config)
-        self._periodic = self._periodic_work()
 
     def _new_core(self) -> BrokerCore:
         return BrokerCore(
             self.config, self.role, self.clock, _call_later, self._random_below, self.store, self.topics, self.groups,
             self.offsets, self.locks, self.consumers, self.producers, self.filters, self.waits,
             TimerIntake(self.config, self.clock, self._random_below), self.client, self._fail,
+            self._delivery,
         )  # fmt: skip
 
     def _new_services(self) -> list[Service]:
@@ -167,7 +182,7 @@ class Broker:
         return [
             self.tables,  # first: those that serve the group stand on them
             self.schedule,
-            self.transaction_check,
+            HalfEscape(self._core, self.transactions) if self.role.is_slave else self.transaction_check,
             self.timer,
             assignments,
             self.broadcasts,
@@ -178,6 +193,7 @@ class Broker:
             self.traffic,
             self.replication,
             *(self._slave_services() if self.role.is_slave else []),
+            *self._presence_services(),
             TableSaving(self._core, self.schedule.offsets),  # last: the others commit offsets when they save
         ]
 
@@ -188,17 +204,15 @@ class Broker:
         self.synchronize = SlaveSynchronize(self._core, following, self.tables)
         return [following, self.pulls.slave, self.synchronize]
 
+    def _presence_services(self) -> list[Service]:
+        self.presence = GroupPresence.of(self._core, self.registration, self.following)
+        return self.presence.services
+
     def _new_routes(self) -> RouteTable:
-        return gated_table(
-            self.role,
-            [
-                *message_routes(self._core, self.transactions, self.pulls),
-                *admin_routes(
-                    self._core, self.schedule, self.timer, self.revive, self.registration, self.traffic, self.replication
-                ),
-                *(route for service in self._services for route in service.routes()),
-            ],
-        )
+        parts = self.schedule, self.timer, self.revive, self.registration, self.traffic, self.replication
+        routes = message_routes(self._core, self.transactions, self.pulls) + admin_routes(self._core, *parts)
+        served = [*routes, *(route for service in self._services for route in service.routes())]
+        return gated_table(self.role, served)
 
     def _new_server(self, config: BrokerConfig) -> RemotingServer:
         server = RemotingServer(
@@ -229,11 +243,6 @@ class Broker:
         store.on_failure.append(self._fail)
         return store
 
-    def _new_transaction_check(self) -> TransactionCheck:
-        return TransactionCheck(
-            self.config, self.store, self.topics, self.producers, self.transactions, self.clock, _call_later
-        )
-
     @property
     def port(self) -> int:
         """The port that is listened on, once started."""
@@ -253,7 +262,7 @@ class Broker:
         ConfigError, also when the port cannot be had; then nothing is left running.
         """
         self._loop = asyncio.get_running_loop()
-        host = await self._resolve(self.config.broker.broker_ip1)
+        host = await resolved(self.config.broker.broker_ip1)
         self._set_store_host(host, self.config.broker.listen_port)
         self.topics.load()  # first: the store asks it for the types of queues
         await asyncio.to_thread(self.store.start)
@@ -266,7 +275,7 @@ class Broker:
             self.schedule.offsets.load()
             if self.role.serves_group:  # to a slave the rest of the log is still to come
                 self.offsets.clamp(self.store.max_offset)
-            self.transactions.load()
+            self.transactions.load(writes=not self.role.is_slave)
             for service in self._services:
                 service.load()
             await self._server.start()
@@ -281,10 +290,9 @@ class Broker:
         self._is_running = True
         for service in self._services:
             service.start()
-        self._group_work.start()
         for work in self._periodic:
             work.start()
-        self.registration.start()
+        self.pre_online.start()
         logger.info(
             "event=started broker=%s cluster=%s address=%s store=%s",
             self.config.broker.broker_name, self.config.broker.broker_cluster_name, self.address,
@@ -303,18 +311,6 @@ class Broker:
             self.store.shutdown()
             raise
 
-    async def _resolve(self, host: str) -> str:
-        """`host` as an address: records hold addresses.  Raises ConfigError."""
-        try:
-            host_bytes(host, 0)
-        except ValueError:
-            try:
-                found = await asyncio.get_running_loop().getaddrinfo(host, None)
-            except OSError as error:
-                raise ConfigError(f"brokerIP1 = {host!r}: {error.strerror or error}") from None
-            return str(found[0][4][0])
-        return host
-
     def _set_store_host(self, host: str, port: int) -> None:
         self.store.store_host = host_bytes(host, port)
 
@@ -331,6 +327,7 @@ class Broker:
         await self._server.stop_accepting()
         _STOP_NOT_ACCEPTING()
         # Until every name server has forgotten us, clients that come are still served.
+        await self.pre_online.stop()
         await self.registration.stop()
         await self.client.close()
         self._group_work.stop()

@@ -2,8 +2,9 @@
 
 The broker calls, in this order: `routes` once; `load` when the store has recovered and nobody is served yet;
 `listen` when its own port is open, before anybody is told of it; `start` when clients are served; `periodic` work from
-then on; `activate` and `deactivate` as this replica becomes the one that serves the group, see `broker.role`, and
-ceases to be; `stop` when no new work may begin; `save` once nothing runs any more, unless the disk has failed.
+then on; `take_over`, `activate` and `deactivate` as this replica becomes the one that serves the group, see
+`broker.role`, and ceases to be; `stop` when no new work may begin; `save` once nothing runs any more, unless the disk
+has failed.
 """
 
 from broker.periodic import Periodic
@@ -30,6 +31,9 @@ class Service:
 
     def start(self) -> None:
         """Begin to work."""
+
+    def take_over(self) -> None:
+        """Another replica did what `activate` begins: go on where the tables say that it was.  Before `activate`."""
 
     def activate(self) -> None:
         """Begin what one replica of a group alone may do.  After `start`; may come again after `deactivate`."""

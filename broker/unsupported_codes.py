@@ -20,13 +20,7 @@ def _named(*prefixes: str) -> list[Code]:
 
 UNSUPPORTED: Final = _by_reason(
     ("Moves pop's records out of RocksDB, which is not used here.", (Code.POP_ROLLBACK,)),
-    (
-        "No replication yet.",
-        (
-            Code.EXCHANGE_BROKER_HA_INFO, Code.RESET_MASTER_FLUSH_OFFSET, Code.GET_BROKER_EPOCH_CACHE,
-            Code.NOTIFY_BROKER_ROLE_CHANGED,
-        ),
-    ),
+    ("No controller mode yet.", (Code.GET_BROKER_EPOCH_CACHE, Code.NOTIFY_BROKER_ROLE_CHANGED)),
     (
         "No controller: a master is not replaced by itself.",
         (

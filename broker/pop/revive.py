@@ -69,8 +69,18 @@ class ReviveService(Service):
         )
         for queue_id in range(count):
             queue = ReviveQueue(core, self._log, queue_id, self.is_timer_behind, self.on_revived)
+            queue.on_delivered = self._delivered
             queue.load()
             self.queues.append(queue)
+
+    def take_over(self) -> None:
+        """Go on behind the offsets that another replica has committed."""
+        for queue in self.queues:
+            queue.load()
+
+    def _delivered(self) -> None:
+        if self._is_running:
+            self._wake_in(0.0)
 
     def activate(self) -> None:
         """Revive from now on."""
@@ -88,6 +98,8 @@ class ReviveService(Service):
             self._timer.cancel()
             self._timer = None
         self._commit()
+        for queue in self.queues:
+            queue.pause()
 
     def save(self) -> None:
         """Commit what is done with: more of it may be on the disk by now."""

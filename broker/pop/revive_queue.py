@@ -17,6 +17,7 @@ from broker.pop.revive_window import Held, ReviveWindow
 from broker.pop.reviver import CheckpointLog, Due, RevivedListener, ReviveFigures, Reviver
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.failpoints import failpoint
+from store.delivery import Outstanding
 from store.get_result import GetStatus
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,9 @@ class ReviveQueue:
         self._committed = -1
         self._window = ReviveWindow(core.config.broker.broker_name, 0)
         self.has_unread = True
+        # What is on its way, if it is not delivered at once; nothing else is revived before.
+        self._outstanding: Outstanding | None = None
+        self.on_delivered: Callable[[], None] = lambda: None
         self.worked = 0  # records that the last turn read, and messages that it revived
         # (end of the log when an offset was done with, that offset): the first that the disk is not sure of, and the
         # newest.
@@ -69,6 +73,8 @@ class ReviveQueue:
             self._core.offsets.assign(REVIVE_GROUP, topic, self.queue_id, last)
             committed = last
         self._committed = committed
+        self._positions.clear()
+        self.has_unread = True
         self._window = ReviveWindow(self._core.config.broker.broker_name, committed + 1)
 
     # Figures
@@ -192,6 +198,16 @@ class ReviveQueue:
         """Revive what is settled, about `budget` messages; whether that is all."""
         taken: list[Held] = []
         due: list[Due] = []
+        if self._outstanding is not None:
+            return True
+
+        def done() -> None:
+            for held in taken:
+                self._window.finish(held)
+            if self._outstanding is not None:
+                self._outstanding = None
+                self.on_delivered()
+
         try:
             while len(due) < budget:
                 held = self._window.take_settled(monotonic, nothing_on_its_way)
@@ -200,14 +216,20 @@ class ReviveQueue:
                 taken.append(held)
                 due += self._reviver.due(held)
             if due:
-                self._reviver.append(due)
+                self._outstanding = self._reviver.deliver(due, done)
+            else:
+                done()
         except BaseException:
             for held in taken:
                 self._window.put_back(held)
             raise
-        for held in taken:
-            self._window.finish(held)
-        return len(due) < budget
+        return len(due) < budget or self._outstanding is not None
+
+    def pause(self) -> None:
+        """Give up what is on its way; `load` comes before the next turn."""
+        if self._outstanding is not None:
+            self._outstanding.cancel()
+            self._outstanding = None
 
     # Offsets
 

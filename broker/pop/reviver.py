@@ -15,6 +15,7 @@ from broker.pop.revived_message import is_given_up, revived, rewritten, topic_of
 from remoting.bodies.topic import TopicConfig
 from sprocket.common.errors import CorruptRecord, RequestError, StoreBusy
 from sprocket.common.failpoints import failpoint
+from store.delivery import Outstanding
 from store.message_store import PendingMessage
 from store.record import Record, TagsCodes, decode
 
@@ -137,6 +138,8 @@ class Reviver:
     def _make_topics(self) -> None:
         """All at once: each time the file of all topics is written."""
         core, topics = self._core, self._new_topics
+        if core.role.is_slave:
+            topics.clear()  # the master that gets the messages makes them
         if not topics:
             return
         core.topics.update([TopicConfig(topic, read_queue_nums=1, write_queue_nums=1) for topic in topics])
@@ -158,25 +161,31 @@ class Reviver:
             raise StoreBusy(f"the timer does not take a checkpoint: {error.remark}") from error
         return Due(checkpoint, index, message, is_later=True)
 
-    def append(self, due: Sequence[Due]) -> None:
-        """Append all; what the store does not take as it is comes later.
+    def deliver(self, due: Sequence[Due], done: Callable[[], None]) -> Outstanding | None:
+        """Deliver all, then call `done`; what the store does not take as it is comes later.
 
         Raises `StoreError`, also if a topic that they need cannot be made; the checkpoints then say what is done
         already.
         """
         self._make_topics()
         _BEFORE_APPEND()
+
+        def delivered() -> None:
+            for one in due:
+                self._note(one.checkpoint, one.is_later)
+            _APPENDED()
+            done()
+
         try:
-            self._core.store.append([one.message for one in due])
+            return self._core.delivery.deliver([one.message for one in due], delivered)
         except RequestError:
             # One of them is over a limit that has changed since it was sent; the others must not wait for it.
             for one in due:
                 self._append_alone(one)
                 one.checkpoint.bm |= 1 << one.index
-        else:
-            for one in due:
-                self._note(one.checkpoint, one.is_later)
         _APPENDED()
+        done()
+        return None
 
     def _append_alone(self, due: Due) -> None:
         checkpoint, store = due.checkpoint, self._core.store

@@ -22,7 +22,6 @@ from remoting.headers.admin import (
     GetBrokerConfigResponseHeader,
     ViewBrokerStatsDataRequestHeader,
 )
-from remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
 from remoting.routes import Action, NoHeader, Resource, Route
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError
@@ -88,10 +87,6 @@ class AdministrationProcessor:
             Route(
                 code.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequestHeader, self.stats_data, cluster, Action.GET
             ),
-            Route(
-                code.NOTIFY_MIN_BROKER_ID_CHANGE, NotifyMinBrokerIdChangeRequestHeader, self.min_broker_id_changed,
-                cluster, Action.UPDATE,
-            ),
         ]  # fmt: skip
 
     def get_config(self, request: Request[NoHeader]) -> Response:
@@ -151,12 +146,6 @@ class AdministrationProcessor:
             return Response(ResponseCode.SYSTEM_ERROR, remark)
         minute, hour, day = (_stats_item(*rates.growth(header.stats_key, span)) for span in Span)
         return Response(body=dumps(BrokerStatsData(minute, hour, day)))
-
-    def min_broker_id_changed(self, request: Request[NotifyMinBrokerIdChangeRequestHeader]) -> Response:
-        """A name server says which member of the group has the lowest id; a master acts for nobody."""
-        header = request.header
-        logger.info("event=min_broker_id_changed id=%s addr=%s", header.min_broker_id, header.min_broker_addr)
-        return Response()
 
 
 def _stats_item(total: int, seconds: float) -> BrokerStatsItem:

@@ -50,7 +50,7 @@ def message_routes(core: BrokerCore, transactions: Transactions, pulls: PullProc
         *pulls.routes(),
         *OffsetProcessor(store, topics, groups, core.offsets).routes(),
         *ResetProcessor(config, store, topics, groups, core.consumers, core.offsets, pulls.reset).routes(),
-        *ClientProcessor(config, topics, groups, core.consumers, core.producers, core.locks, clock).routes(),
+        *ClientProcessor(config, topics, groups, core.consumers, core.producers, clock).routes(),
     ]
 
 

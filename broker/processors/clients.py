@@ -1,6 +1,6 @@
-"""Clients: heartbeats, who is there, and locks of queues.
+"""Clients: heartbeats, and who is there.
 
-Source: RocketMQ 5.3.3, `ClientManageProcessor`, `ConsumerManageProcessor`, `AdminBrokerProcessor.lockBatchMQ`.
+Source: RocketMQ 5.3.3, `ClientManageProcessor`, `ConsumerManageProcessor`.
 """
 
 import logging
@@ -10,7 +10,6 @@ from broker.clients import ConsumerRegistry, Member, ProducerRegistry
 from broker.filter.sql_filter import SQL92, compiled
 from broker.live_config import LiveConfig
 from broker.names import retry_topic
-from broker.queue_locks import QueueLocks
 from broker.subscription_filter import is_tag_type
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
@@ -19,8 +18,6 @@ from remoting.bodies.client import (
     ConsumerData,
     ConsumerIdList,
     HeartbeatData,
-    LockBatchRequestBody,
-    LockBatchResponseBody,
 )
 from remoting.bodies.heartbeat import read_heartbeat
 from remoting.codes import LanguageCode, RequestCode, ResponseCode
@@ -29,8 +26,6 @@ from remoting.fastjson import dumps, loads
 from remoting.headers.client import (
     GetConsumerListByGroupRequestHeader,
     HeartbeatRequestHeader,
-    LockBatchMqRequestHeader,
-    UnlockBatchMqRequestHeader,
     UnregisterClientRequestHeader,
 )
 from remoting.routes import Action, Lane, NoHeader, Resource, Route
@@ -45,7 +40,7 @@ _LANGUAGES = {key: language.name for language in LanguageCode for key in (langua
 
 
 class ClientProcessor:
-    """HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG, GET_CONSUMER_LIST_BY_GROUP, LOCK and UNLOCK_BATCH_MQ."""
+    """HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG, GET_CONSUMER_LIST_BY_GROUP."""
 
     def __init__(
         self,
@@ -54,7 +49,6 @@ class ClientProcessor:
         groups: SubscriptionGroups,
         consumers: ConsumerRegistry,
         producers: ProducerRegistry,
-        locks: QueueLocks,
         clock: Clock,
     ) -> None:
         self._config = config
@@ -62,7 +56,6 @@ class ClientProcessor:
         self._groups = groups
         self._consumers = consumers
         self._producers = producers
-        self._locks = locks
         self._clock = clock
         # group -> fingerprint of the subscriptions in its last heartbeat
         self._fingerprints: dict[str, int] = {}
@@ -83,14 +76,6 @@ class ClientProcessor:
             ),
             Route(
                 RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader, self.consumer_list,
-                Resource.GROUP, Action.SUB, Lane.CLIENT,
-            ),
-            Route(
-                RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader, self.lock_queues,
-                Resource.GROUP, Action.SUB, Lane.CLIENT,
-            ),
-            Route(
-                RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader, self.unlock_queues,
                 Resource.GROUP, Action.SUB, Lane.CLIENT,
             ),
         ]  # fmt: skip
@@ -170,18 +155,3 @@ class ClientProcessor:
         if group is None:
             return Response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {request.header.consumer_group}")
         return Response(body=dumps(ConsumerIdList(group.client_ids())))
-
-    def lock_queues(self, request: Request[LockBatchMqRequestHeader]) -> Response:
-        """Lock queues for one client of a group; the answer names those that it now holds."""
-        body = loads(request.body, LockBatchRequestBody)
-        # Of existing groups and topics alone, so that a peer cannot make us remember names without end.
-        known = body.consumer_group in self._groups
-        queues = [queue for queue in body.mq_set if known and queue.topic in self._topics]
-        locked = self._locks.lock(body.consumer_group, queues, body.client_id)
-        return Response(body=dumps(LockBatchResponseBody(locked)))
-
-    def unlock_queues(self, request: Request[UnlockBatchMqRequestHeader]) -> Response:
-        """Unlock what the client holds."""
-        body = loads(request.body, LockBatchRequestBody)
-        self._locks.unlock(body.consumer_group, body.mq_set, body.client_id)
-        return Response()

@@ -67,7 +67,8 @@ class TimerService(Service):
         self._recall = RecallProcessor(core)
         self.metrics = TimerMetrics(metrics_file, core.clock)
         barred = (SCHEDULE_TOPIC, TRANS_HALF_TOPIC)
-        self.timer = TimerMessageStore(core.store, core.clock, self.metrics.add, barred)
+        self.timer = TimerMessageStore(core.store, core.clock, self.metrics.add, barred, delivery=core.delivery)
+        self.timer.on_delivered(lambda: self._wake_in(0.0))
         self._is_enabled = core.config.store.timer_wheel_enable
         if self._is_enabled:
             core.timer_intake.count_at = self.timer.count_at
@@ -116,7 +117,7 @@ class TimerService(Service):
 
     def activate(self) -> None:
         if self._is_enabled:
-            if self._core.role.is_slave:
+            if self.timer.is_following:
                 self.timer.take_over()
                 # What waits enters the wheel anew, and is counted then.
                 self.metrics.revise(self.timer.count_by_topic_hash(), 1 << 62)
@@ -131,6 +132,8 @@ class TimerService(Service):
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
+        if self._is_enabled:
+            self.timer.pause()
 
     def save(self) -> None:
         if not self._is_enabled:
@@ -144,10 +147,12 @@ class TimerService(Service):
             self.metrics.save(content)
         self.timer.close()
 
-    def follow(self, master: TimerCheckpoint) -> None:
-        """The master has come this far.  Left out while files are written: the next one comes soon."""
-        if not self._is_running and not self._is_flushing:
-            self.timer.follow(master)
+    def follow(self, master: TimerCheckpoint) -> bool:
+        """The master has come this far.  Left out while files are written: the next one comes soon; whether it was."""
+        if self._is_running or self._is_flushing:
+            return False
+        self.timer.follow(master)
+        return True
 
     # Turns
 

@@ -60,6 +60,10 @@ class TransactionCheck(Service):
         self._unasked: dict[str, int] = {}
         self._at = self._end = self._began_ms = 0
 
+    def take_over(self) -> None:
+        """Find out anew what is open: another broker has taken some of it."""
+        self._transactions.load()
+
     def activate(self) -> None:
         """Begin the first turn after one interval."""
         self._wait()

@@ -51,13 +51,17 @@ class Transactions:
         # could take what they say is done.
         self._uncommitted: deque[tuple[int, int, int]] = deque()
 
-    def load(self) -> None:
-        """Find out what is open.  Raises `StoreError`; then nothing may be ended."""
+    def load(self, *, writes: bool = True) -> None:
+        """Find out what is open; with `writes`, write down what has ended and no op message says so.
+
+        Raises `StoreError`; then nothing may be ended.
+        """
+        self._uncommitted.clear()
         query = self._offsets.query
         half_offset = query(TRANS_GROUP, TRANS_HALF_TOPIC, QUEUE_ID)
         op_offset = query(TRANS_GROUP, TRANS_OP_HALF_TOPIC, QUEUE_ID)
         self.open, ended = recovered(self._store, half_offset, op_offset)
-        if not ended:
+        if not ended or not writes:
             return
         try:
             self.append([], ended)

@@ -162,3 +162,25 @@ class NotifyMinBrokerIdChangeRequestHeader(Header, kw_only=True):
     min_broker_addr: str | None = None
     offline_broker_addr: str | None = None
     ha_broker_addr: str | None = None
+
+
+class ExchangeHAInfoRequestHeader(Header, kw_only=True):
+    """EXCHANGE_BROKER_HA_INFO: a master says where it is; with no address a slave asks its master."""
+
+    master_ha_address: str | None = None
+    master_flush_offset: Long | None = None
+    master_address: str | None = None
+
+
+class ExchangeHAInfoResponseHeader(Header, kw_only=True):
+    """What a master says of itself; empty from a slave."""
+
+    master_ha_address: str | None = None
+    master_flush_offset: Long | None = None
+    master_address: str | None = None
+
+
+class ResetMasterFlushOffsetHeader(Header, kw_only=True):
+    """RESET_MASTER_FLUSH_OFFSET: how far the master had flushed when it started, for its slaves."""
+
+    master_flush_offset: Long | None = None

@@ -114,11 +114,7 @@ class TimerDequeue:
         read_ms, more = self._gather(delivery, most)
         if delivery.messages:
             _BEFORE_DELIVERY()
-            state.append(delivery.messages)
-            _DELIVERED()
-        self._delivered(delivery)
-        if read_ms > state.progress.read_ms:
-            state.advance(state.progress.read_until(read_ms))
+        state.deliver(delivery.messages, lambda: self._delivered(delivery, read_ms))
         return more
 
     def _gather(self, delivery: _Delivery, most: int) -> tuple[int, bool]:
@@ -193,8 +189,10 @@ class TimerDequeue:
         delivery.messages.append(message)
         delivery.bytes += len(message.body) + len(message.properties)
 
-    def _delivered(self, delivery: _Delivery) -> None:
+    def _delivered(self, delivery: _Delivery, read_ms: int) -> None:
         state = self._state
+        if delivery.messages:
+            _DELIVERED()
         state.dequeued += len(delivery.messages)
         for topic, change in delivery.counts.items():
             state.on_count(topic, change)
@@ -210,3 +208,5 @@ class TimerDequeue:
         if delivery.partial is not None:
             self._slot, taken = delivery.partial
             del self._slot.positions[-taken:]
+        if read_ms > state.progress.read_ms:
+            state.advance(state.progress.read_until(read_ms))

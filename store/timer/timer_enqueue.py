@@ -75,7 +75,10 @@ class TimerEnqueue:
                 break
             reached += 1
         self._write(entries)
-        state.append([message for message, _ in late])
+        state.deliver([message for message, _ in late], lambda: self._entered(start, reached))
+
+    def _entered(self, start: int, reached: int) -> None:
+        state = self._state
         if reached > state.progress.queue_offset:
             state.advance(replace(state.progress, queue_offset=reached))
         state.enqueued += reached - start

@@ -18,7 +18,7 @@ Source: RocketMQ 5.3.3, `TimerMessageStore`.
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,7 @@ import numpy as np
 
 from sprocket.common.clock import Clock
 from sprocket.common.failpoints import failpoint
+from store.delivery import Delivery, OwnLog
 from store.disk import Disk, DiskFile
 from store.message_store import MessageStore
 from store.timer.timer_config import SLOTS_TOTAL, TIMER_TOPIC
@@ -81,11 +82,12 @@ class TimerMessageStore:
         on_count: OnCount,
         barred_topics: Collection[str] = (),
         slots_total: int = SLOTS_TOTAL,
+        delivery: Delivery | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._path = store.config.store_path_root_dir / "config" / "timercheck"
-        self._state = TimerState(store, clock, on_count, barred_topics, slots_total)
+        self._state = TimerState(store, clock, on_count, barred_topics, slots_total, delivery or OwnLog(store))
         self._enqueue = TimerEnqueue(self._state)
         self._dequeue = TimerDequeue(self._state)
         self._version = DataVersion()
@@ -150,6 +152,11 @@ class TimerMessageStore:
         state.progress = progress
         state.unflushed.note(self._store.wrote_offset, progress)
 
+    @property
+    def is_following(self) -> bool:
+        """Whether another store delivers, see `follow`."""
+        return self._is_following
+
     def take_over(self) -> None:
         """This store delivers from now on, and goes on where the one that it followed was.  Raises `StoreError`.
 
@@ -184,10 +191,12 @@ class TimerMessageStore:
     def turn(self) -> float | None:
         """Let messages enter the wheel and deliver what is due, a batch of each.
 
-        Return the seconds until the next turn has work: 0 if there is more, None if nothing waits.  Raises
-        `StoreError` if the store or the disk takes nothing now.
+        Return the seconds until the next turn has work: 0 if there is more, None if nothing waits, or if something is
+        on its way: `on_delivered` tells when it is not.  Raises `StoreError` if nothing is taken now.
         """
         state = self._state
+        if state.outstanding is not None:
+            return None
         now_slot = state.now_slot_ms()
         if state.progress.read_ms > now_slot and not self._dequeue.is_amidst:
             self._step_back(now_slot)
@@ -195,7 +204,9 @@ class TimerMessageStore:
         # While a slot is delivered that is not over any more, nothing may enter it.
         if not self._dequeue.is_amidst or state.progress.read_ms < now_slot:
             self._enqueue.enqueue(_ENQUEUE_MESSAGES)
-        more = self._dequeue.dequeue(_DEQUEUE_MESSAGES)
+        more = state.outstanding is None and self._dequeue.dequeue(_DEQUEUE_MESSAGES)
+        if state.outstanding is not None:
+            return None
         # What rolls has just come to the end of the queue.
         if more or (self.enqueue_behind and state.enqueued + state.dequeued > before):
             return 0.0
@@ -222,6 +233,14 @@ class TimerMessageStore:
             assert slot is not None
             state.wheel.put(time_ms, slot.first, slot.last, 0)
             time_ms = state.wheel.next_used(time_ms + state.slot_ms, read_ms)
+
+    def on_delivered(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when what was on its way has arrived."""
+        self._state.on_delivered = listener
+
+    def pause(self) -> None:
+        """Give up what is on its way: it is delivered when turns go on, perhaps for the second time."""
+        self._state.cancel()
 
     def remove_expired(self) -> None:
         """Remove files of the timer log whose messages are gone.  Raises `DiskFailed`."""
@@ -251,8 +270,14 @@ class TimerMessageStore:
 
     @property
     def checkpoint(self) -> TimerCheckpoint:
-        """What the file holds, or will hold first: never what the disk is not sure of."""
-        return TimerCheckpoint(self._saved or self._state.unflushed.saveable, self._version)
+        """What the file holds, or will hold first: never what the disk is not sure of.
+
+        While the wheel is made anew, or another store is followed, what was delivered before counts, not what has
+        entered since.
+        """
+        progress = self._saved or self._state.unflushed.saveable
+        told = replace(progress, queue_offset=max(progress.queue_offset, progress.rebuild_until))
+        return TimerCheckpoint(told, self._version)
 
     # Figures
 

@@ -5,11 +5,12 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFailed, DiskFull, RequestError, StoreBusy, StoreError
+from sprocket.common.errors import DiskFailed, DiskFull, StoreBusy, StoreError
 from store.config import StoreConfig
+from store.delivery import Delivery, Outstanding, deliver_fitting
 from store.message_store import MessageStore
 from store.record import PendingMessage, TagsCodes
-from store.timer.timer_config import BLANK_SLOTS, SLOTS_TOTAL, TIMER_TOPIC
+from store.timer.timer_config import BLANK_SLOTS, TIMER_TOPIC
 from store.timer.timer_log import TimerLog
 from store.timer.timer_progress import Progress, ProgressLog
 from store.timer.timer_wheel import TimerWheel
@@ -29,7 +30,8 @@ class TimerState:
         clock: Clock,
         on_count: OnCount,
         barred_topics: Collection[str],
-        slots_total: int = SLOTS_TOTAL,
+        slots_total: int,
+        delivery: Delivery,
     ) -> None:
         config = store.config
         root = config.store_path_root_dir
@@ -50,6 +52,10 @@ class TimerState:
         self.waiting = 0
         self.enqueued = 0
         self.dequeued = 0
+        self._delivery = delivery
+        # What is on its way, if it is not delivered at once; nothing goes on before.
+        self.outstanding: Outstanding | None = None
+        self.on_delivered: Callable[[], None] = lambda: None
 
     @property
     def config(self) -> StoreConfig:
@@ -72,30 +78,34 @@ class TimerState:
         self.progress = progress
         self.unflushed.note(self.store.wrote_offset, replace(progress, log_position=self.log.end))
 
-    def append(self, messages: list[PendingMessage]) -> None:
-        """Append what is due.  Raises `StoreError` if the store takes nothing now; then nothing is appended.
+    def deliver(self, messages: list[PendingMessage], done: Callable[[], None]) -> None:
+        """Deliver what is due, then call `done`.  Raises `StoreError` if nothing is taken now.
 
-        A message that it will never take is dropped, as in the reference.
+        A message that will never be taken is dropped, as in the reference.
         """
-        if not messages:
-            return
+
+        def delivered() -> None:
+            was_outstanding, self.outstanding = self.outstanding is not None, None
+            done()
+            if was_outstanding:
+                self.on_delivered()
+
         try:
-            self.store.append(messages)
-        except RequestError as error:
-            self._append_singly(messages, error)
+            self.outstanding = deliver_fitting(self._delivery, messages, delivered, _log_dropped)
         except (DiskFull, StoreBusy, DiskFailed):
             raise
         except StoreError as error:
             if not self.config.timer_skip_unknown_error:
                 raise
             _log.error("event=timed_messages_dropped count=%d reason=%r", len(messages), str(error))
+            done()
 
-    def _append_singly(self, messages: list[PendingMessage], error: RequestError) -> None:
-        """One of them is over a limit that has changed since it was sent; the others must not wait for it."""
-        if len(messages) == 1:
-            _log.error("event=timed_message_dropped topic=%s reason=%r", messages[0].topic, error.remark)
-            return
-        # Halves: the store takes all or none.
-        middle = len(messages) // 2
-        self.append(messages[:middle])
-        self.append(messages[middle:])
+    def cancel(self) -> None:
+        """Give up what is on its way; it is still to be delivered."""
+        if self.outstanding is not None:
+            self.outstanding.cancel()
+            self.outstanding = None
+
+
+def _log_dropped(message: PendingMessage, reason: str) -> None:
+    _log.error("event=timed_message_dropped topic=%s reason=%r", message.topic, reason)

@@ -9,6 +9,7 @@ from remoting.java_hash import java_hash_code
 from remoting.message_properties import encode
 from sprocket.common.clock import ManualClock
 from store.config import FlushDiskType
+from store.delivery import OwnLog
 from store.message_store import MessageStore, PendingMessage
 from store.record import Record, decode
 from tests.broker.rig import store_config
@@ -26,7 +27,7 @@ class Rig:
         self.store.start()
         self.offsets = DelayOffsets(ConfigFile(root / "delayOffset.json", DelayOffsetTable), clock)
         self.offsets.load()
-        self.service = ScheduleService(self.store, self.offsets, LEVELS, clock)
+        self.service = ScheduleService(self.store, OwnLog(self.store), self.offsets, LEVELS, clock)
 
     def put(self, level: int, body: bytes = b"body", topic: str = "Orders", **properties: str) -> None:
         encoded = encode({"DELAY": str(level), "REAL_TOPIC": topic, "REAL_QID": "2", "TAGS": "TagA"} | properties)

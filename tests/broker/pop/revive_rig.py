@@ -26,6 +26,7 @@ from remoting.client import RemotingClient
 from remoting.message_properties import REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_DELIVER_MS, encode, parse
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import SprocketError
+from store.delivery import OwnLog
 from store.message_store import MessageStore, PendingMessage
 from store.record import Record, TagsCodes, decode
 from store.timer.timer_config import TIMER_TOPIC
@@ -55,7 +56,7 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
         groups, offsets,
         QueueLocks(clock), ConsumerRegistry(clock, lambda: True), ProducerRegistry(clock), filters,
         ConfirmWaits(messages, clock, timers.call_later), TimerIntake(config, clock, random.Random(0).randrange),
-        RemotingClient(), fail,
+        RemotingClient(), fail, OwnLog(messages),
     )  # fmt: skip
     topics.load()
     groups.load()

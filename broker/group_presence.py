@@ -1,0 +1,77 @@
+"""The parts of a broker that live with the others of its group, put together."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from broker.core import BrokerCore
+from broker.escape_bridge import EscapeBridge
+from broker.following import Following
+from broker.group_locks import GroupLocks
+from broker.group_members import GroupMembers
+from broker.group_work import GroupWork
+from broker.ha_exchange import HaExchange
+from broker.handed_back import HandedBack
+from broker.live_config import LiveConfig
+from broker.master_watch import MasterWatch
+from broker.other_masters import OtherMasters
+from broker.pre_online import PreOnline
+from broker.registration import Registration
+from broker.replication import Replication
+from broker.role import Role
+from broker.schedule import DelayOffsets
+from broker.service import Service
+from broker.timer.timer_service import TimerService
+from remoting.client import RemotingClient
+from sprocket.client.name_servers import NameServers
+from sprocket.common.clock import Clock
+from store.delivery import Delivery, OwnLog
+from store.message_store import MessageStore
+
+
+def delivery(config: LiveConfig, role: Role, store: MessageStore, client: RemotingClient, clock: Clock) -> Delivery:
+    """Where messages of the broker's own making go: a slave's log takes none."""
+    if not role.is_slave:
+        return OwnLog(store)
+    broker = config.broker
+    name_servers = NameServers(client, broker.name_servers) if broker.name_servers else None
+    others = OtherMasters(name_servers, broker.broker_cluster_name, broker.broker_name, clock)
+    return EscapeBridge(config, client, others)
+
+
+@dataclass(frozen=True)
+class GroupPresence:
+    """Members, addresses, and for a slave its watch over the master."""
+
+    members: GroupMembers
+    exchange: HaExchange
+    locks: GroupLocks
+    watch: MasterWatch | None
+
+    @classmethod
+    def of(cls, core: BrokerCore, registration: Registration, following: Following | None) -> "GroupPresence":
+        """Those of one broker; `following` is a slave's."""
+        members, exchange = GroupMembers(core, registration), HaExchange(core, registration)
+        watch = None if following is None else MasterWatch(core, members, following, exchange)
+        return cls(members, exchange, GroupLocks(core, members), watch)
+
+    @property
+    def services(self) -> list[Service]:
+        """In the order of their start."""
+        return [self.exchange, self.members, self.locks, *([] if self.watch is None else [self.watch])]
+
+    def pre_online(
+        self,
+        core: BrokerCore,
+        registration: Registration,
+        work: GroupWork,
+        delay_offsets: DelayOffsets,
+        timer: TimerService,
+        replication: Replication,
+    ) -> PreOnline:
+        """What brings the broker online."""
+
+        def slave_hosts() -> Iterable[str]:
+            return [connection.peer[0] for connection in replication.listener.connections]
+
+        handed_back = HandedBack(core, delay_offsets, timer)
+        return PreOnline(core, registration, work, self.members, self.exchange, handed_back, slave_hosts)

@@ -1,0 +1,111 @@
+"""Half messages of a lost master go to another master of the cluster, which asks their producers.
+
+A slave that acts for its master can end no transaction: its log takes neither real messages nor op messages.  So what
+is open there is prepared anew elsewhere, and the half queue's offset says how far that has come.
+Source: RocketMQ 5.3.3, `TransactionalMessageServiceImpl.check`, `TransactionalMessageBridge.escapeMessage`.  There one
+that cannot be sent is passed over after a few tries; here it waits.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker.confirm_waits import Timer
+from broker.core import BrokerCore
+from broker.names import TRANS_HALF_TOPIC
+from broker.service import Service
+from broker.transaction.half_message import QUEUE_ID, HalfMessage
+from broker.transaction.recovery import read_record
+from broker.transaction.transactions import Transactions
+from sprocket.common.errors import StoreError
+from store.delivery import Outstanding
+from store.record import PendingMessage
+
+logger = logging.getLogger(__name__)
+
+_BATCH_MESSAGES: Final = 64
+_BATCH_OFFSETS: Final = 4096
+
+
+class HalfEscape(Service):
+    """Lives in the event loop's thread of a slave."""
+
+    def __init__(self, core: BrokerCore, transactions: Transactions) -> None:
+        self._core = core
+        self._transactions = transactions
+        self._timer: Timer | None = None
+        self._outstanding: Outstanding | None = None
+
+    def take_over(self) -> None:
+        """Find out what is open, as the log of the lost master says."""
+        self._transactions.load(writes=False)
+
+    def activate(self) -> None:
+        """Look for half messages at every transactionCheckInterval, from now on."""
+        self._wait(0.0)
+
+    def deactivate(self) -> None:
+        """Send no more of them."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._outstanding is not None:
+            self._outstanding.cancel()
+            self._outstanding = None
+
+    def _wait(self, seconds: float) -> None:
+        self._timer = self._core.call_later(seconds, self._turn)
+
+    def _turn(self) -> None:
+        try:
+            is_all = self.send()
+        except StoreError as error:
+            logger.warning("event=half_escape_postponed reason=%r", str(error))
+            is_all = True
+        if is_all:
+            self._wait(self._core.config.broker.transaction_check_interval / 1000)
+
+    def send(self) -> bool:
+        """Send the next open half messages on; whether there are none.  Raises `StoreError`."""
+        opened, store = self._transactions.open, self._core.store
+        opened.skip_to(store.min_offset(TRANS_HALF_TOPIC, QUEUE_ID))
+        start = opened.half_offset
+        end = min(store.max_offset(TRANS_HALF_TOPIC, QUEUE_ID), start + _BATCH_OFFSETS)
+        messages: list[PendingMessage] = []
+        at = start
+        while at < end and len(messages) < _BATCH_MESSAGES:
+            if opened.is_open(at):
+                message = self._half(at)
+                if message is not None:
+                    messages.append(message)
+            at += 1
+        if at == start:
+            return True
+        done = self._escaped(start, at)
+        if messages:
+            self._outstanding = self._core.delivery.deliver(messages, done)
+        else:
+            done()
+        return False
+
+    def _half(self, offset: int) -> PendingMessage | None:
+        record = read_record(self._core.store, TRANS_HALF_TOPIC, QUEUE_ID, offset)
+        if isinstance(record, str):
+            logger.error("event=half_message_unreadable queue_offset=%d reason=%r", offset, record)
+            return None
+        half = HalfMessage(record)
+        if half.target is None:
+            logger.error("event=half_message_dropped queue_offset=%d reason=no-real-topic", offset)
+            return None
+        return half.resumed(self._transactions.tags_codes)
+
+    def _escaped(self, start: int, end: int) -> Callable[[], None]:
+        def done() -> None:
+            self._outstanding = None
+            for offset in range(start, end):
+                self._transactions.open.end(offset)
+            self._transactions.moved()
+            self._transactions.commit_offsets()
+            self._wait(0.0)
+
+        return done
