@@ -24,6 +24,8 @@ _FULL: Final = ("tests/store/test_disk_full.py", "tests/store/test_write_order.p
 _ORDER: Final = ("tests/store/test_write_order.py",)
 _RECOVERY: Final = ("tests/store/recovery/test_recovery.py", "tests/store/recovery/test_truncation.py")
 _DISK: Final = ("tests/store/test_disk.py", "tests/store/test_write_order.py")
+_REPLICAS: Final = ("tests/store/test_confirmation_replicas.py",)
+_REPLICATION: Final = ("tests/broker/test_replication.py",)
 
 MUTANTS: Final = (
     # Syncs and acknowledgements
@@ -387,5 +389,86 @@ MUTANTS: Final = (
         "            held[queue] = (client_id, renewed_at if holder == client_id else now)\n",
         "a queue is given to another member while the first one consumes it",
         ("tests/broker/test_queue_locks.py",),
+    ),
+    # Replication
+    Mutant(
+        "answered before a slave has it",
+        "store/confirmation.py",
+        "        while senders and senders[0][0] <= local and senders[0][0] <= self.awaited_offset:\n",
+        "        while senders and senders[0][0] <= local:\n",
+        "with SYNC_MASTER a sender is answered by the acknowledgement of another message",
+        _REPLICAS,
+    ),
+    Mutant(
+        "what the lost slave did not have acknowledged",
+        "store/confirmation.py",
+        "            callback(None, self._acknowledged >= end)\n",
+        "            callback(None, True)\n",
+        "SEND_OK when the slave disappears that was waited for",
+        _REPLICATION,
+    ),
+    Mutant(
+        "limit of replicas ignored by consumers",
+        "store/confirmation.py",
+        "        return min(self.local_offset, self._limit)\n",
+        "        return self.local_offset\n",
+        "a consumer sees what is lost with the master's disk",
+        _REPLICAS,
+    ),
+    Mutant(
+        "confirm offset goes back",
+        "store/confirmation.py",
+        "        self._limit = confirm if limit is None or limit < confirm else limit\n",
+        "        self._limit = confirm if limit is None else limit\n",
+        "what a consumer has seen is not there any more when a slave comes back",
+        _REPLICAS,
+    ),
+    Mutant(
+        "taken with too few replicas",
+        "store/retention/back_pressure.py",
+        "        refuses = self._disk_full or self._lacks_replicas or self._is_flush_slow()",
+        "        refuses = self._disk_full or self._is_flush_slow()",
+        "minInSyncReplicas keeps nothing from being taken",
+        _REPLICAS,
+    ),
+    Mutant(
+        "one slave counted twice",
+        "ha/replicas.py",
+        "        offsets = [slave.has for slave in self._slaves.values() if slave.is_in_sync]\n",
+        "        offsets = [at for one in self._slaves.values() if one.is_in_sync for at in one.connections.values()]\n",
+        "a slave that is connected twice acknowledges for two",
+        ("tests/ha/test_replicas.py", *_REPLICATION),
+    ),
+    Mutant(
+        "slave that stands still stays in sync",
+        "ha/replicas.py",
+        "        is_in_sync = is_near and now - slave.caught_up_at <= self.rules.max_behind_s\n",
+        "        is_in_sync = is_near and slave.caught_up_at > _NEVER\n",
+        "all sends time out for ever, and consumers see nothing more",
+        _REPLICATION,
+    ),
+    Mutant(
+        "acknowledgement beyond what was sent accepted",
+        "ha/master_link.py",
+        "            elif offset > self.next_offset:\n",
+        "            elif offset > self._log.end_offset:\n",
+        "what the slave was never sent counts as replicated",
+        _REPLICATION,
+    ),
+    Mutant(
+        "first report of what was never sent accepted",
+        "ha/master_link.py",
+        "        if self._known_offset is not None and offset > (known := self._known_offset()):\n",
+        "        if self._known_offset is not None and offset > (known := self._log.end_offset):\n",
+        "the tail of an old master counts as a copy of other messages",
+        _REPLICATION,
+    ),
+    Mutant(
+        "slave's timeout answered as acknowledged",
+        "broker/confirm_waits.py",
+        "            code = _SLAVE  # as the reference: of two that are late the slaves are named\n",
+        "            code = _SUCCESS\n",
+        "a sender that waited for slaves in vain is told SEND_OK",
+        ("tests/broker/test_confirm_waits.py", *_REPLICATION),
     ),
 )
