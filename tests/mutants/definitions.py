@@ -435,7 +435,7 @@ MUTANTS: Final = (
         "one slave counted twice",
         "ha/replicas.py",
         "        offsets = [slave.has for slave in self._slaves.values() if slave.is_in_sync]\n",
-        "        offsets = [at for one in self._slaves.values() if one.is_in_sync for at in one.connections.values()]\n",
+        "        offsets = [at for it in self._slaves.values() if it.is_in_sync for at in it.connections.values()]\n",
         "a slave that is connected twice acknowledges for two",
         ("tests/ha/test_replicas.py", *_REPLICATION),
     ),
