@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, `DefaultHAService`, `AdminBrokerProcessor.getBrokerHaSta
 """
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 
 from broker.config import BrokerRole
@@ -46,6 +46,8 @@ class Replication(Service):
         self.listener = SlaveListener(
             link_rules(config), self._log, self.replicas, core.clock, self._acknowledged if self._is_sync else _nothing
         )
+        # What a slave says in place of a master's status.
+        self.slave_status: Callable[[], HARuntimeInfo] | None = None
         # Bytes sent to each slave: until a second ago, and in that second.
         self._sent: dict[SlaveConnection, tuple[int, int]] = {}
         # And to those that have gone.
@@ -76,7 +78,9 @@ class Replication(Service):
         self.listener.stop()
 
     def status(self, request: Request[NoHeader]) -> Response:
-        """How far each slave is."""
+        """How far each slave is; of a slave, how far it is itself."""
+        if self.slave_status is not None:
+            return Response(body=dumps(self.slave_status()))
         end_offset = self._log.end_offset
         slaves = [self._slave(connection, end_offset) for connection in self.listener.connections]
         in_sync = len(self.replicas.in_sync_slaves())
