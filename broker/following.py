@@ -119,5 +119,7 @@ class Following(Service):
 def slave_rules(config: StoreConfig) -> SlaveRules:
     """How a slave talks to its master."""
     return SlaveRules(
-        heartbeat_s=config.ha_send_heartbeat_interval / 1000, housekeeping_s=config.ha_housekeeping_interval / 1000
+        heartbeat_s=config.ha_send_heartbeat_interval / 1000,
+        housekeeping_s=config.ha_housekeeping_interval / 1000,
+        segment_bytes=config.mapped_file_size_commit_log,
     )

@@ -91,8 +91,11 @@ class MasterLink:
         start = offset
         if offset == 0:
             # It has nothing, and takes whatever comes first.
-            start = log.end_offset - log.end_offset % rules.segment_bytes if rules.from_last_segment else log.min_offset
-            start = max(start, log.min_offset)
+            start = log.min_offset
+            if rules.from_last_segment:
+                # The last one that holds something: of an empty one nothing could be sent or acknowledged.
+                last = max(0, log.end_offset - 1)
+                start = max(start, last - last % rules.segment_bytes)
         elif offset < log.min_offset:
             detail = f"a slave's log ends at {offset}, the master's begins at {log.min_offset}: empty the slave's store"
             raise ProtocolError("ha_report", detail)

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from ha.protocol import report, transfer_head
+from ha.slave_link import SlaveLink, SlaveRules
 from sprocket.common.errors import ProtocolError
 from tests.ha.links import SEGMENT, MemoryLog, exchange, master_of, slave_of
 
@@ -54,6 +55,36 @@ def test_an_empty_slave_may_begin_with_the_first_segment() -> None:
     log = MemoryLog(CONTENT[:1500], start=SEGMENT)
     exchange(master_of(log, from_last_segment=False), slave_of(replica), 0.0, whole)
     assert (replica.start, bytes(replica.content)) == (SEGMENT, CONTENT[:1500])
+
+
+def test_an_empty_slave_begins_with_a_segment_that_holds_something() -> None:
+    replica = MemoryLog()
+    master = master_of(MemoryLog(CONTENT[:2000]))
+    exchange(master, slave_of(replica), 0.0, whole)
+    assert (replica.start, bytes(replica.content)) == (SEGMENT, CONTENT[1000:2000])
+    assert master.acked_offset == 2000
+
+
+@pytest.mark.parametrize("differs_at", [1, 700, 1499])
+def test_a_slave_whose_end_is_another_one_does_not_follow(differs_at: int) -> None:
+    old = bytearray(CONTENT[:1500])
+    old[differs_at] ^= 1
+    replica, master = MemoryLog(bytes(old)), master_of(MemoryLog(CONTENT), batch_bytes=300)
+    with pytest.raises(ProtocolError, match="ends at 1500"):
+        exchange(master, slave_of(replica), 0.0, whole)
+    assert replica.content == old
+    assert master.acked_offset <= differs_at
+
+
+def test_a_slave_acknowledges_what_it_has_compared() -> None:
+    replica = MemoryLog(CONTENT[:1500])
+    slave = SlaveLink(SlaveRules(segment_bytes=SEGMENT), replica, 0.0)
+    assert slave.begin(0.0) == report(1000)
+    assert slave.received(transfer_head(1000, 200) + CONTENT[1000:1200], 0.0) == report(1200)
+    # The master has no more than the slave: nothing of what it has beyond is acknowledged.
+    assert slave.due(5.0) == report(1200)
+    assert slave.received(transfer_head(1200, 400) + CONTENT[1200:1600], 6.0) == report(1600)
+    assert replica.content == CONTENT[:1600]
 
 
 def test_no_piece_crosses_a_segment_or_the_batch_size() -> None:
