@@ -132,7 +132,7 @@ class SlaveGreeting:
         """The first thing to write."""
         return sealed(Kind.HELLO, self._hello.body())
 
-    def received(self, data: bytes) -> bytes:
+    def received(self, data: bytes | memoryview) -> bytes:
         """What to write for it: the proof, with which the greeting is done and `welcome` is set.
 
         Raises ProtocolError for a master that refuses, one that cannot prove what it should, and for what is no

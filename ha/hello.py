@@ -155,7 +155,7 @@ class GreetingReader:
     def __init__(self) -> None:
         self.rest = b""
 
-    def feed(self, data: bytes, expected: Kind) -> bytes | None:
+    def feed(self, data: bytes | memoryview, expected: Kind) -> bytes | None:
         """The body of the next message, which is to be `expected`; None until all of it has come.
 
         Raises ProtocolError for anything else, before more of it is kept.

@@ -57,7 +57,8 @@ class Transfer:
 class TransferReader:
     """Takes a master's transfers out of what comes from it.
 
-    A piece is handed out as soon as it is whole, without a copy if one read brought all of it.
+    A piece is handed out as soon as it is whole, without a copy if one read brought all of it: it is then a view of
+    what was fed, and good as long as that.
     """
 
     def __init__(self) -> None:
@@ -68,32 +69,53 @@ class TransferReader:
         """Bytes of a transfer that is not whole yet."""
         return len(self._rest)
 
-    def feed(self, data: bytes) -> list[Transfer]:
+    def feed(self, data: bytes | memoryview) -> list[Transfer]:
         """The transfers that are whole now.
 
         Raises ProtocolError for a size or an offset below 0, and for a size above `MAX_TRANSFER_BYTES`.
         """
-        whole: bytes | bytearray = data
+        view = memoryview(data)
+        transfers: list[Transfer] = []
         if self._rest:
-            self._rest += data
-            whole = self._rest
-        transfers, at = self._cut(memoryview(whole))
-        if at or whole is data:
-            # The views handed out keep the old bytes; what is left begins a buffer of its own.
-            self._rest = bytearray(memoryview(whole)[at:])
-        return transfers
+            view = view[self._complete(view) :]
+            transfers, at = self._cut(memoryview(self._rest))
+            if not at:
+                return []
+            # The views handed out keep the old bytes.
+            self._rest = bytearray()
+        more, at = self._cut(view)
+        self._rest += view[at:]
+        return transfers + more
+
+    def _complete(self, view: memoryview) -> int:
+        """Add to the transfer that has begun what it lacks, as far as it is there; how many bytes these are."""
+        rest, used = self._rest, 0
+        for _ in range(2):  # the head, and then the content whose size it says
+            wanted = TRANSFER_HEAD.size
+            if len(rest) >= wanted:
+                wanted += _head_at(rest, 0)[1]
+            part = view[used : used + wanted - len(rest)]
+            rest += part
+            used += len(part)
+        return used
 
     @staticmethod
     def _cut(view: memoryview) -> tuple[list[Transfer], int]:
         transfers = []
         at, end = 0, len(view)
         while at + TRANSFER_HEAD.size <= end:
-            from_offset, size_bytes = TRANSFER_HEAD.unpack_from(view, at)
-            if from_offset < 0 or not 0 <= size_bytes <= MAX_TRANSFER_BYTES:
-                raise ProtocolError("ha_transfer", f"a master sends {size_bytes} bytes from offset {from_offset}")
+            from_offset, size_bytes = _head_at(view, at)
             stop = at + TRANSFER_HEAD.size + size_bytes
             if stop > end:
                 break
             transfers.append(Transfer(from_offset, view[at + TRANSFER_HEAD.size : stop].toreadonly()))
             at = stop
         return transfers, at
+
+
+def _head_at(content: memoryview | bytearray, at: int) -> tuple[int, int]:
+    """Offset and size of the transfer at `at`.  Raises ProtocolError."""
+    from_offset, size_bytes = TRANSFER_HEAD.unpack_from(content, at)
+    if from_offset < 0 or not 0 <= size_bytes <= MAX_TRANSFER_BYTES:
+        raise ProtocolError("ha_transfer", f"a master sends {size_bytes} bytes from offset {from_offset}")
+    return from_offset, size_bytes

@@ -145,20 +145,37 @@ class FrameReader:
         """Bytes of a frame that is not whole yet."""
         return len(self._rest)
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes | memoryview) -> list[Frame]:
         """The frames that are whole now; their bodies are not copied if one read brought all of it.
 
         Raises ProtocolError for an unknown type, an offset below 0, a body that is too long, or a wrong CRC.
         """
-        whole: bytes | bytearray = data
+        view = memoryview(data)
+        frames: list[Frame] = []
         if self._rest:
-            self._rest += data
-            whole = self._rest
-        frames, at = self._cut(memoryview(whole))
-        if at or whole is data:
-            # The views handed out keep the old bytes; what is left begins a buffer of its own.
-            self._rest = bytearray(memoryview(whole)[at:])
-        return frames
+            view = view[self._complete(view) :]
+            frames, at = self._cut(memoryview(self._rest))
+            if not at:
+                return []
+            # The views handed out keep the old bytes.
+            self._rest = bytearray()
+        more, at = self._cut(view)
+        self._rest += view[at:]
+        return frames + more
+
+    def _complete(self, view: memoryview) -> int:
+        """Add to the frame that has begun what it lacks, as far as it is there; how many bytes these are."""
+        rest, used = self._rest, 0
+        for _ in range(2):  # the head, and then the body whose size it says
+            wanted = HEAD.struct.size
+            if len(rest) >= wanted:
+                number, flags, reserved, size_bytes, _, offset, _ = HEAD.struct.unpack_from(rest)
+                self._checked(number, flags | reserved, size_bytes, offset)
+                wanted += size_bytes
+            part = view[used : used + wanted - len(rest)]
+            rest += part
+            used += len(part)
+        return used
 
     def _cut(self, view: memoryview) -> tuple[list[Frame], int]:
         frames = []

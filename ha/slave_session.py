@@ -93,7 +93,7 @@ class SlaveSession(SlaveLink):
         self._log.restart()
         return self._greeting.begin()
 
-    def received(self, data: bytes, now: float) -> bytes:
+    def received(self, data: bytes | memoryview, now: float) -> bytes:
         """Take what came; what to write for it, perhaps nothing.
 
         Raises ProtocolError for what no master of this log can say, and `StoreError` from the log or a table; the
@@ -114,7 +114,7 @@ class SlaveSession(SlaveLink):
             replies.append(self.acknowledge(now))
         return b"".join(replies)
 
-    def _take_all(self, data: bytes, now: float) -> list[bytes]:
+    def _take_all(self, data: bytes | memoryview, now: float) -> list[bytes]:
         replies: list[bytes] = []
         pieces: list[memoryview] = []
         start = expected = self._log.received_offset

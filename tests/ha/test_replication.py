@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ha import follower as follower_module
 from ha.follower import Follower
 from ha.listener import SlaveListener
 from ha.master_link import LinkRules
@@ -115,6 +116,21 @@ async def test_a_slave_that_comes_and_goes_catches_up(tmp_path: Path) -> None:
                 it.slaves.crash(store)
                 store = it.slaves.open()
         follower = it.follower(store)
+        await until(lambda: store.wrote_offset == it.master.wrote_offset)
+        assert it.is_copy(store)
+        follower.stop()
+
+
+@pytest.mark.parametrize("read_bytes", [1, 700, 5000])
+async def test_a_slave_reads_on_when_more_comes_than_it_takes_at_once(
+    tmp_path: Path, read_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower_module, "_READ_BYTES", read_bytes)
+    async with pair(tmp_path) as it:
+        it.send(40)
+        store = it.slaves.open()
+        follower = it.follower(store)
+        it.send(40)
         await until(lambda: store.wrote_offset == it.master.wrote_offset)
         assert it.is_copy(store)
         follower.stop()
