@@ -77,7 +77,7 @@ class SlaveLink:
         self._same_to = max(log.min_offset, end - end % self._rules.segment_bytes, end - _COMPARED_BYTES, min(1, end))
         return self._report(now)
 
-    def received(self, data: bytes, now: float) -> bytes:
+    def received(self, data: bytes | memoryview, now: float) -> bytes:
         """Take what came; what to write for it, perhaps nothing.
 
         Raises ProtocolError for a piece that does not follow what is there or is not what is there, and `StoreError`
