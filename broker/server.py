@@ -24,6 +24,7 @@ from broker.light_tables import new_tables
 from broker.live_config import LiveConfig
 from broker.local_address import resolved
 from broker.long_polling import HeldPulls
+from broker.master_sessions import MasterSessions
 from broker.message_id import host_bytes
 from broker.periodic import Periodic
 from broker.pop.notifications import NotificationService
@@ -44,6 +45,7 @@ from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
 from broker.service import Service
 from broker.slave_gate import gated_table
 from broker.slave_reads import SlaveReads
+from broker.slave_sessions import SlaveSessions
 from broker.slave_synchronize import SlaveSynchronize
 from broker.table_saving import TableSaving
 from broker.timer.timer_intake import TimerIntake
@@ -192,6 +194,7 @@ class Broker:
             IdleOffsets(self._core),
             self.traffic,
             self.replication,
+            MasterSessions(self._core, self.replication, self.tables),
             *(self._slave_services() if self.role.is_slave else []),
             *self._presence_services(),
             TableSaving(self._core, self.schedule.offsets),  # last: the others commit offsets when they save
@@ -201,8 +204,8 @@ class Broker:
         self.following = following = Following(self._core, self.registration)
         self.pulls.slave = SlaveReads(self.config, self.role, self.clock, following.is_master_online, self.held)
         self.replication.slave_status = following.status
-        self.synchronize = SlaveSynchronize(self._core, following, self.tables)
-        return [following, self.pulls.slave, self.synchronize]
+        self.synchronize = polling = SlaveSynchronize(self._core, following, self.tables)
+        return [following, SlaveSessions(self._core, following, self.tables, polling), self.pulls.slave, polling]
 
     def _presence_services(self) -> list[Service]:
         self.presence = GroupPresence.of(self._core, self.registration, self.following)

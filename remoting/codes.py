@@ -167,6 +167,8 @@ class RequestCode(IntEnum):
     POLLING_INFO = 200055
     POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
+    # Of Sprocket alone; a broker of RocketMQ answers REQUEST_CODE_NOT_SUPPORTED.
+    NEGOTIATE_HA_SESSION = 21001
 
 
 class ResponseCode(IntEnum):

@@ -87,17 +87,17 @@ class Appender:
         self._unchecked_bytes = min(self._max_record_bytes, self._max_body_bytes, MAX_PROPERTIES_LENGTH)
         self._seal_bytes = SEAL_BYTES if config.enabled_append_prop_crc else 0
         self.store_host = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
-        # The log is a copy of a master's, which alone decides what comes next.
-        self.is_replica = False
+        # Why nothing is appended; empty if it is.
+        self.refusal = ""
 
     def append(self, messages: Sequence[PendingMessage], store_timestamp: int) -> Batch:
         """Append all of `messages` or none.
 
-        Raises `RequestError` for a message over a limit, `StoreError` on a replica, `DiskFull`, or `DiskFailed`; then
-        log and queues are as before.
+        Raises `RequestError` for a message over a limit, `StoreError` with the `refusal`, `DiskFull`, or `DiskFailed`;
+        then log and queues are as before.
         """
-        if self.is_replica:
-            raise StoreError("messages are put to the slave: send them to the master of this broker's group")
+        if self.refusal:
+            raise StoreError(self.refusal)
         batch = Batch(store_timestamp)
         if self._light.is_enabled:
             messages = self._light.marked(messages)

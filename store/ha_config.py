@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
+from store.session_config import SessionConfig
 
 _MAX_INT: Final = (1 << 31) - 1
 
@@ -16,7 +17,7 @@ _int = partial(int_setting, maximum=_MAX_INT)
 
 
 @dataclass(frozen=True, kw_only=True)
-class HaConfig:
+class HaConfig(SessionConfig):
     """Replication's part of a store's configuration."""
 
     ha_send_heartbeat_interval: int = _int(

@@ -248,10 +248,8 @@ class MessageStore:
 
     def replica(self) -> ReplicaLog:
         """The log as a replica fills it, in place of `append`."""
-        self._appender.is_replica = True
-        return ReplicaLog(
-            self._commit_log, self._table, self._tags_codes, self.confirmation, self._check, self._books.intend_cut
-        )
+        parts = self._commit_log, self._table, self._tags_codes, self.confirmation, self._appender
+        return ReplicaLog(*parts, self._check, self._books.intend_cut)
 
     def master_log(self) -> MasterLog:
         """The log as it is sent to replicas."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from sprocket.common.errors import CorruptRecord, DiskFailed, RestartNeeded, StoreError
-from store.appender import Batch
+from store.appender import Appender, Batch
 from store.chunk_scan import ChunkScan
 from store.commit_log import CommitLog, LogScan
 from store.confirmation import Confirmation
@@ -38,6 +38,7 @@ class ReplicaLog:
         table: ConsumeQueueTable,
         tags_codes: TagsCodes,
         confirmation: Confirmation,
+        appender: Appender,
         check: Callable[[], None],
         intend_cut: Callable[[int, str], None],
     ) -> None:
@@ -46,10 +47,21 @@ class ReplicaLog:
         self._tags_codes = tags_codes
         self._intake = RecordIntake(log, table, tags_codes)
         self._confirmation = confirmation
+        self._appender = appender
         self._check = check
         self._intend_cut = intend_cut
         self._is_cut = False
+        # The log is a copy of a master's, which alone decides what comes next.
+        appender.refusal = "messages are put to the slave: send them to the master of this broker's group"
         self.received_offset = log.wrote_offset  # where the next piece begins
+
+    def recover_tail(self) -> None:
+        """This is the master's log, and takes from a slave what it lost."""
+        self._appender.refusal = "the master waits for what a slave has of its log, see haTailRecoveryWait"
+
+    def lead(self) -> None:
+        """The store appends itself from now on."""
+        self._appender.refusal = ""
 
     @property
     def end_offset(self) -> int:
@@ -167,7 +179,9 @@ class ReplicaLog:
             scan = few = LogScan(self._log, start, check_crc=True)
             end = self._dispatch_few(few, dispatch, batch, received)
         else:
-            scan = many = ChunkScan(self._log, start, check_crc=True)
+            scan = many = ChunkScan(
+                self._log, start, check_crc=True, first_walk_bytes=received - start
+            )
             end = self._dispatch_many(many, dispatch, batch)
         if scan.reason not in _UNFINISHED:
             raise CorruptRecord(scan.end_offset, f"what the master sent is no record: {scan.reason}")

@@ -35,8 +35,8 @@ class SessionConfig:
     ha_tail_recovery_wait: int = int_setting(
         "haTailRecoveryWait",
         10_000,
-        "SYNC_MASTER, after a stop that was not clean: how long nothing is taken, until a slave has told whether it has "
-        "more of the log; 0 for not at all.",
+        "SYNC_MASTER, after a stop that was not clean: how long nothing is taken, until a slave has told whether it "
+        "has more of the log; 0 for not at all.",
         0,
         "ms",
         _MAX_INT,

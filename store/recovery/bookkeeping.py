@@ -87,6 +87,7 @@ class Bookkeeping:
             if self.was_clean:
                 self._disk.remove(self._abort)
             raise
+        report.was_clean = self.was_clean
         self._deleted.cut(report.end_offset)
         self._mark.open(report.end_offset)
         self._listed = None if report.rebuilt else listed

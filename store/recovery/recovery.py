@@ -55,6 +55,7 @@ class RecoveryReport:
     reason: str
     rebuilt: bool
     last_store_timestamp: int
+    was_clean: bool = True  # the last run ended as it should
 
 
 @dataclass(slots=True)

@@ -22,7 +22,12 @@ from remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from remoting.server import RemotingServer
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
 
-FAST = {"timer_precision_ms": 100, "timer_flush_interval_ms": 20, "flush_commit_log_least_pages": 0}
+FAST = {
+    "ha_session_enable": False,
+    "timer_precision_ms": 100,
+    "timer_flush_interval_ms": 20,
+    "flush_commit_log_least_pages": 0,
+}
 
 
 @asynccontextmanager

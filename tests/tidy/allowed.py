@@ -23,6 +23,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/inspection/repair_files.py", "disk"): "edge: keeps, replaces and puts back what a repair touches",
     # broker
     ("broker/local_address.py", "network"): "edge: asks the system for this machine's address and name",
+    ("broker/replica_identity.py", "randomness"): "edge: nonces and store ids that nobody can guess",
     ("broker/server.py", "randomness"): "composition root: the default of an injected function",
     # sprocket.client
     ("sprocket/client/admin.py", "sleep"): "edge: asks a name server again and again until brokers are there",

@@ -1,0 +1,113 @@
+"""A master's sessions with slaves that are Sprocket too: whether there are any, who may come, which tables they get.
+
+A slave asks on the port for clients before it comes to the one for slaves; a broker of RocketMQ does not know the
+request, and is then spoken to in its own protocol.
+"""
+
+import logging
+from typing import Final
+
+from broker.config import BrokerRole
+from broker.confirm_waits import Timer
+from broker.core import BrokerCore
+from broker.periodic import Periodic
+from broker.replica_identity import credentials
+from broker.replicated_tables import ReplicatedTables
+from broker.replication import Replication
+from broker.service import Service
+from broker.table_stream import LOOK_S, TableSender
+from ha.hello import VERSION
+from ha.master_session import SessionRules
+from ha.tail_recovery import TailRecovery
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Request, Response
+from remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
+from remoting.routes import Action, Resource, Route
+from sprocket.common.errors import RequestError
+from store.replica_log import ReplicaLog
+
+logger = logging.getLogger(__name__)
+
+_TIME_IS_UP: Final = "no slave told in time whether it has more"
+
+
+class MasterSessions(Service):
+    """Lives in the event loop's thread.
+
+    The epoch of a master is the time of its start, ms: each start has another one.  A controller will give it one from
+    epochFileCheckpoint; nobody here asks for more than that two differ.
+    """
+
+    def __init__(self, core: BrokerCore, replication: Replication, tables: ReplicatedTables) -> None:
+        self._core = core
+        self._listener = replication.listener
+        self._sender = TableSender(core, replication.listener, tables)
+        self._timer: Timer | None = None
+        self._log: ReplicaLog | None = None
+        self.tail = TailRecovery()
+
+    def routes(self) -> list[Route]:
+        """What slaves ask first."""
+        return [
+            Route(
+                RequestCode.NEGOTIATE_HA_SESSION, NegotiateHaSessionRequestHeader, self.negotiate, Resource.CLUSTER,
+                Action.GET,
+            )
+        ]  # fmt: skip
+
+    def periodic(self) -> list[Periodic]:
+        """Send the tables that changed."""
+        return [Periodic("table_stream", LOOK_S, self._sender.look)]
+
+    def load(self) -> None:
+        """Read the secret; begin to wait for the tail of the log, if it may be missing.
+
+        Raises ConfigError for haSecretFile.
+        """
+        core, store = self._core, self._core.config.store
+        if core.role.is_slave or not store.ha_session_enable:
+            return
+        if core.role.kind is BrokerRole.SYNC_MASTER and store.ha_tail_recovery_wait and self._may_lack_tail():
+            self._log = core.store.replica()
+            self._log.recover_tail()
+            self.tail = TailRecovery(self._log, self._recovered)
+            core.role.recover(True)
+        own = credentials(core)
+        self._listener.session_rules = SessionRules(own, core.clock.wall_ms(), store.ha_ack_flushed_offset, self.tail)
+        logger.info("event=ha_sessions authentication=%s identity=%r", bool(own.secret), str(own.identity))
+
+    def _may_lack_tail(self) -> bool:
+        report = self._core.store.recovery
+        return report is not None and not report.was_clean and report.end_offset > 0
+
+    def start(self) -> None:
+        """The time for slaves to come begins."""
+        if self.tail.is_waiting:
+            wait_ms = self._core.config.store.ha_tail_recovery_wait
+            logger.warning("event=tail_recovery_waits log_end=%d wait_ms=%d", self._core.store.wrote_offset, wait_ms)
+            self._timer = self._core.call_later(wait_ms / 1000, lambda: self.tail.finish(_TIME_IS_UP))
+
+    def _recovered(self, _reason: str) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._log is not None:
+            self._log.lead()
+        self._core.role.recover(False)
+
+    def stop(self) -> None:
+        """Wait no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def negotiate(self, request: Request[NegotiateHaSessionRequestHeader]) -> Response:
+        """Which version both ends speak.  Raises RequestError without sessions, and for a slave of somebody else."""
+        header, broker = request.header, self._core.config.broker
+        rules = self._listener.session_rules
+        if rules is None:
+            raise RequestError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this broker offers no HA sessions")
+        if (header.cluster_name, header.broker_name) != (broker.broker_cluster_name, broker.broker_name):
+            remark = f"this is {broker.broker_cluster_name}/{broker.broker_name}"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        return Response(
+            header=NegotiateHaSessionResponseHeader(version=min(VERSION, header.version), epoch=rules.epoch)
+        )
