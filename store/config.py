@@ -254,7 +254,7 @@ class StoreConfig(TimerConfig, HaConfig):
     max_waiting_bytes: int = _live(
         "maxWaitingBytes",
         256 << 20,
-        "With more memory in messages that wait for their flush, sends are refused as SYSTEM_BUSY.",
+        "With more memory in messages that wait for their flush or for slaves, sends are refused as SYSTEM_BUSY.",
         1 << 20,
         "bytes",
     )
