@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 _RETRY_S: Final = 5.0
 _CONNECT_LIMIT_S: Final = 5.0
 # Taken at once, some milliseconds of work: the loop serves readers in between.
-_READ_BYTES: Final = 1024 * 1024
+_READ_BYTES: Final = 768 * 1024
 NewLink = Callable[[str], Awaitable[SlaveLink | None]]
 
 

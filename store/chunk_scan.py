@@ -21,11 +21,12 @@ class ChunkScan:
     """As `LogScan`, whose every word it keeps: the same records, the same `end_offset`, the same `reason`.
 
     What passes all checks comes as a `RecordBatch`.  Where a batch breaks off (a blank, the log's end, damage, a
-    record that is merely rare) a `LogScan` decides.
+    record that is merely rare) a `LogScan` decides.  The first walk is over `first_walk_bytes`.
     """
 
-    def __init__(self, log: CommitLog, offset: int, *, check_crc: bool) -> None:
+    def __init__(self, log: CommitLog, offset: int, *, check_crc: bool, first_walk_bytes: int = MIN_WALK_BYTES) -> None:
         self._log = log
+        self._first_walk_bytes = min(max(first_walk_bytes, MIN_WALK_BYTES), MAX_WALK_BYTES)
         self._check_crc = check_crc
         self._single = LogScan(log, offset, check_crc=check_crc)
 
@@ -41,7 +42,7 @@ class ChunkScan:
 
     def __iter__(self) -> Iterator[RecordBatch | Record]:
         log, single = self._log, self._single
-        walk_bytes = MIN_WALK_BYTES
+        walk_bytes = self._first_walk_bytes
         while True:
             base = single.end_offset
             segment = log.slice_at(base, min(log.segment_end(base), log.wrote_offset) - base)

@@ -146,10 +146,11 @@ class ReplicaLog:
     def _take(self, from_offset: int, pieces: Sequence[memoryview]) -> None:
         log = self._log
         before, received = log.wrote_offset, from_offset
-        for piece in pieces:
-            for start, content in self._within_segments(received, piece):
-                log.write_at(start, content)
-            received += len(piece)
+        # One write costs half of what many small ones cost, the copy included.
+        whole = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+        for start, content in self._within_segments(from_offset, whole):
+            log.write_at(start, content)
+        received += len(whole)
         # The walk sees what the log says that it holds.
         log.wrote_offset = received
         batch = Batch(self._confirmation.last_store_timestamp)
@@ -179,9 +180,7 @@ class ReplicaLog:
             scan = few = LogScan(self._log, start, check_crc=True)
             end = self._dispatch_few(few, dispatch, batch, received)
         else:
-            scan = many = ChunkScan(
-                self._log, start, check_crc=True, first_walk_bytes=received - start
-            )
+            scan = many = ChunkScan(self._log, start, check_crc=True, first_walk_bytes=received - start)
             end = self._dispatch_many(many, dispatch, batch)
         if scan.reason not in _UNFINISHED:
             raise CorruptRecord(scan.end_offset, f"what the master sent is no record: {scan.reason}")
