@@ -88,10 +88,13 @@ class OffsetProcessor:
         return found.message_count > 0 and not found.suggest_slave
 
     def update_consumer_offset(self, request: Request[UpdateConsumerOffsetRequestHeader]) -> Response | None:
-        """A commit.  Refused for a group or topic that is not there; ignored while a reset waits."""
-        header = request.header
+        """A commit.  Refused for a group or topic that is not there; ignored while a reset waits.
+
+        A slave may not have heard of a group yet that its master has: there it is enough that it could be made.
+        """
+        header, groups = request.header, self._groups
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        if group not in self._groups:
+        if group not in groups and not (groups.is_copy and groups.find(group) is not None):
             return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
         config = self._topics.get(topic)
         if config is None:

@@ -22,7 +22,7 @@ _PART = 200
 _S = 1_000_000
 # A client's commits are a second apart here, a broker writes them every five.
 _MEMORY_US, _SETTLING_US = 10 * _S, 10 * _S
-_QUERY_CONSUMER_OFFSET = 14
+_QUERY_CONSUMER_OFFSET, _SEARCH_OFFSET_BY_TIMESTAMP, _GET_MIN_OFFSET = 14, 29, 31
 _TOPIC_NOT_EXIST = 17
 _FLAGS = {"sysFlag": "4", "subscription": "*", "expressionType": "TAG", "subVersion": "0"}
 # Consumed in the order of the queue.
@@ -128,6 +128,7 @@ class Story:
         self._await_all()
         with self._disturbance("kill"):
             self._have_unread()
+            assert self._places(slave) == self._places(master)
             master.kill()
             for each in self.readers:
                 each.program.signal(signal.SIGCONT)
@@ -170,6 +171,21 @@ class Story:
                     return each.committed(broker, kind)
 
                 until(lambda: committed() == ends, lambda: f"{kind} has {committed()} of {ends}")  # noqa: B023 # at once
+
+    def _places(self, broker: Server) -> list[str]:
+        """Where queues begin and end, and where half of what was sent lies, as `broker` says."""
+        places = []
+        for each in self.readers:
+            for kind in each.kinds:
+                sent = each.histories[kind].sent
+                half_ms = str(sent[len(sent) // 2].began_us // 1_000)
+                for queue_id in range(QUEUES):
+                    fields = {"topic": each.topic(kind), "queueId": str(queue_id), "timestamp": half_ms}
+                    for code in (wire.GET_MAX_OFFSET, _GET_MIN_OFFSET, _SEARCH_OFFSET_BY_TIMESTAMP):
+                        answer = wire.invoke(broker.address, code, fields)
+                        assert answer.code == 0, answer.remark
+                        places.append(f"{kind} {queue_id} {code}: {answer.fields['offset']}")
+        return places
 
     def _tell(self, order: str, phase: str) -> None:
         for each in self.readers:
