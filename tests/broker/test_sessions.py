@@ -1,0 +1,264 @@
+"""A slave beside its master, both Sprocket: their session, who may have one, the tables in it, and logs that parted."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config import BrokerRole
+from broker.replica_identity import read_secret
+from broker.server import Broker
+from ha.slave_session import SlaveSession
+from remoting.bodies.pop import SetMessageRequestModeRequestBody
+from remoting.codes import RequestCode, ResponseCode
+from remoting.fastjson import dumps
+from remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
+from sprocket.common.errors import ConfigError, RestartNeeded, SprocketError
+from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
+from tests.broker.test_slave_synchronize import in_step, name_server
+
+STORE = {"timer_precision_ms": 100, "timer_flush_interval_ms": 20}
+SLAVE: dict[str, Any] = {"broker_id": 1, "broker_role": BrokerRole.SLAVE}
+
+
+@asynccontextmanager
+async def slave_of(
+    root: Path, master: Broker, *, fatal: list[SprocketError] | None = None, **store: Any
+) -> AsyncIterator[Broker]:
+    """A slave that knows its master."""
+    settings = STORE | store
+    on_fatal = None if fatal is None else fatal.append
+    async with running_broker(root, store=settings, on_fatal=on_fatal, **SLAVE) as (slave, _):
+        assert slave.following is not None
+        slave.following.found(master.address, f"127.0.0.1:{master.config.broker.ha_listen_port}")
+        yield slave
+
+
+def session_of(slave: Broker) -> SlaveSession | None:
+    assert slave.following is not None
+    connection = slave.following.follower.connection
+    link = None if connection is None else connection.link
+    return link if isinstance(link, SlaveSession) and link.is_streaming else None
+
+
+async def test_tables_come_in_the_stream_of_the_log(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "master", store=STORE) as (master, client):
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        for number in range(20):
+            await client.send(b"%d" % number, queue_id=number % 2)
+        master.offsets.commit(GROUP, TOPIC, 0, 7)
+        async with slave_of(tmp_path / "slave", master) as slave:
+            await until(lambda: session_of(slave) and in_step(master, slave))
+            assert slave.synchronize.is_delivered()
+            master.offsets.commit(GROUP, TOPIC, 0, 9)
+            master.offsets.commit("Other", TOPIC, 1, 3)
+            await until(lambda: slave.offsets.query(GROUP, TOPIC, 0) == 9)
+            assert slave.offsets.query("Other", TOPIC, 1) == 3
+            master.offsets.remove("Other", TOPIC)
+            mode = SetMessageRequestModeRequestBody(TOPIC, GROUP, "POP", 2)
+            await client.ask_well(RequestCode.SET_MESSAGE_REQUEST_MODE, body=dumps(mode))
+            await client.send(b"later", DELAY="1")
+            await until(lambda: slave.schedule.offsets.delivered.get(1) == 1)
+            await until(lambda: in_step(master, slave))
+            assert slave.offsets.query("Other", TOPIC, 1) == -1
+            (connection,) = master.replication.listener.connections
+            assert connection.identity == ("DefaultCluster", "broker-a", 1)
+            assert connection.link.acked_offset == master.store.wrote_offset
+
+
+async def test_a_slave_that_comes_again_counts_once(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "master", store=STORE) as (master, client):
+        await client.send()
+        replication = master.replication
+        async with slave_of(tmp_path / "one", master) as first:
+            await until(lambda: session_of(first))
+            async with slave_of(tmp_path / "two", master) as second:
+                # Another store under the same id: whoever came last is the slave.
+                await until(lambda: session_of(second) and len(replication.listener.connections) == 1)
+                assert replication.listener.connections[0].link.acked_offset == master.store.wrote_offset
+                assert len(replication.replicas.offsets()) == 1
+
+
+async def test_what_is_flushed_counts_if_the_master_says_so(tmp_path: Path) -> None:
+    settings = STORE | {"ha_ack_flushed_offset": True}
+    role = BrokerRole.SYNC_MASTER
+    async with (
+        running_broker(tmp_path / "master", store=settings, broker_role=role) as (master, client),
+        slave_of(tmp_path / "slave", master) as slave,
+    ):
+        await until(lambda: session_of(slave))
+        for number in range(5):
+            await until(lambda: master.store.confirmation.awaited_offset < 1 << 62)
+            await client.send(b"%d" % number)
+            assert slave.store.flushed_offset == master.store.wrote_offset
+
+
+# Who may have a session
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    file = tmp_path / "secret"
+    file.write_text("a long secret\n")
+    file.chmod(0o600)
+    return file
+
+
+async def follows(tmp_path: Path, master: dict[str, Any], slave: dict[str, Any]) -> bool:
+    """Whether a slave follows; not if the master has ended the first connection, or was not asked for one."""
+    async with running_broker(tmp_path / "m", store=STORE | master) as (broker, client):
+        await client.send(b"x" * 100)
+        async with slave_of(tmp_path / "s", broker, **slave) as copy:
+            assert copy.following is not None
+            ended = asyncio.create_task(_ended(copy))
+            await until(lambda: copy.store.wrote_offset == broker.store.wrote_offset or ended.done())
+            ended.cancel()
+            return copy.store.wrote_offset > 0
+
+
+async def _ended(slave: Broker) -> None:
+    assert slave.following is not None
+    follower = slave.following.follower
+    for _ in range(100):
+        if follower.connection is not None:
+            break
+        await asyncio.sleep(0.01)
+    while follower.connection is not None:
+        await asyncio.sleep(0.01)
+
+
+async def test_ends_with_the_same_secret_meet_and_others_do_not(tmp_path: Path, secret: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("something else")
+    known, wrong, plain = {"ha_secret_file": str(secret)}, {"ha_secret_file": str(other)}, {"ha_session_enable": False}
+    assert await follows(tmp_path / "same", known, known)
+    assert not await follows(tmp_path / "wrong", known, wrong)
+    assert not await follows(tmp_path / "master", known, {})
+    assert not await follows(tmp_path / "slave", {}, known)
+    assert not await follows(tmp_path / "plain slave", known, plain)
+    assert await follows(tmp_path / "admitted", known | {"ha_allow_plain_peers": True}, plain)
+    assert await follows(tmp_path / "plain", plain, plain)
+
+
+def test_a_secret_is_checked(tmp_path: Path, secret: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert read_secret(secret) == b"a long secret"
+    assert caplog.messages == []
+    secret.chmod(0o644)
+    read_secret(secret)
+    assert "others-may-read-it" in caplog.text
+    empty = tmp_path / "empty"
+    empty.write_text(" \n")
+    for path in (empty, tmp_path, tmp_path / "missing"):
+        with pytest.raises(ConfigError, match="haSecretFile"):
+            read_secret(path)
+
+
+async def test_negotiation(tmp_path: Path) -> None:
+    header = NegotiateHaSessionRequestHeader(
+        cluster_name="DefaultCluster", broker_name="broker-a", broker_id=1, version=7
+    )
+    async with running_broker(tmp_path, store=STORE) as (_, client):
+        answer = await client.ask_well(RequestCode.NEGOTIATE_HA_SESSION, header)
+        said = answer.header(NegotiateHaSessionResponseHeader)
+        assert said.version == 1
+        assert said.epoch > 0
+        header.broker_name = "broker-b"
+        refused = await client.ask(RequestCode.NEGOTIATE_HA_SESSION, header)
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+    async with running_broker(tmp_path, store={"ha_session_enable": False}) as (broker, client):
+        answer = await client.ask(RequestCode.NEGOTIATE_HA_SESSION, header)
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+# Logs that parted
+
+
+async def send_all(client: TestClient, *bodies: bytes) -> None:
+    for body in bodies:
+        await client.send(body * 20)
+
+
+async def lose_tail(tmp_path: Path, *, is_clean: bool) -> None:
+    """Ten messages at a master and its slave, of which the master has only the first five on its disk."""
+    async with running_broker(tmp_path / "master", store=STORE) as (master, client):
+        await send_all(client, *(b"%d" % number for number in range(5)))
+        async with slave_of(tmp_path / "slave", master) as slave:
+            master.store.flush()
+            shutil.copytree(tmp_path / "master", tmp_path / "early")
+            await send_all(client, *(b"%d" % number for number in range(5, 10)))
+            master.offsets.commit(GROUP, TOPIC, 0, 10)
+            await until(lambda: session_of(slave) and slave.offsets.query(GROUP, TOPIC, 0) == 10)
+            await until(lambda: in_step(master, slave))
+    shutil.rmtree(tmp_path / "master")
+    (tmp_path / "early").rename(tmp_path / "master")
+    abort = tmp_path / "master" / "store" / "abort"
+    assert abort.exists()
+    if is_clean:
+        abort.unlink()
+
+
+def bodies(broker: Broker) -> list[bytes]:
+    return [bytes(stored(broker, TOPIC, 0, at).body)[:1] for at in range(broker.store.max_offset(TOPIC, 0))]
+
+
+async def test_a_slave_gives_up_what_its_master_lost_and_keeps_it_aside(tmp_path: Path) -> None:
+    await lose_tail(tmp_path, is_clean=False)
+    async with running_broker(tmp_path / "master", store=STORE) as (master, client):  # an ASYNC_MASTER
+        await send_all(client, b"a", b"b")
+        fatal: list[SprocketError] = []
+        async with slave_of(tmp_path / "slave", master, fatal=fatal):
+            await until(lambda: fatal)
+        assert isinstance(fatal[0], RestartNeeded)
+        async with slave_of(tmp_path / "slave", master) as slave:
+            await until(lambda: session_of(slave) and in_step(master, slave))
+            assert bodies(slave) == [b"0", b"1", b"2", b"3", b"4", b"a", b"b"]
+    (folder,) = (tmp_path / "slave" / "store" / "cut").iterdir()
+    kept = b"".join(path.read_bytes() for path in folder.iterdir())
+    assert all(b"%d" % number * 20 in kept for number in range(5, 10))
+
+
+async def test_a_synchronous_master_takes_back_what_it_lost_before_it_takes_messages(tmp_path: Path) -> None:
+    await lose_tail(tmp_path, is_clean=False)
+    role, settings = BrokerRole.SYNC_MASTER, STORE | {"ha_tail_recovery_wait": 60_000}
+    async with running_broker(tmp_path / "master", store=settings, broker_role=role) as (master, client):
+        refused = client.send(b"too early")
+        with pytest.raises(AssertionError, match="haTailRecoveryWait"):
+            await refused
+        assert not master.role.serves_group
+        async with slave_of(tmp_path / "slave", master) as slave:
+            await until(lambda: session_of(slave) and master.role.serves_group)
+            assert bodies(master) == [b"%d" % number for number in range(10)]
+            await client.send(b"x" * 20)
+            await until(lambda: in_step(master, slave))
+            assert not (tmp_path / "slave" / "store" / "cut").exists()
+
+
+async def test_the_wait_for_a_lost_tail_is_bounded_and_not_after_a_clean_stop(tmp_path: Path) -> None:
+    await lose_tail(tmp_path, is_clean=True)
+    role = BrokerRole.SYNC_MASTER
+    async with running_broker(tmp_path / "master", store=STORE, broker_role=role) as (master, _):
+        assert master.role.serves_group
+    (tmp_path / "master" / "store" / "abort").touch()
+    settings = STORE | {"ha_tail_recovery_wait": 50}
+    async with running_broker(tmp_path / "master", store=settings, broker_role=role) as (master, _):
+        assert not master.role.serves_group
+        await until(lambda: master.role.serves_group)
+
+
+async def test_a_slave_of_the_plain_protocol_is_asked_for_nothing_new(tmp_path: Path) -> None:
+    """As one of RocketMQ: it finds its master at name servers, and follows."""
+    async with (
+        name_server() as address,
+        running_broker(tmp_path / "master", namesrv_addr=address) as (master, client),
+    ):
+        assert await master.registration.wait_registered(10)
+        changes = SLAVE | {"namesrv_addr": address}
+        async with running_broker(tmp_path / "slave", store={"ha_session_enable": False}, **changes) as (slave, _):
+            await send_all(client, b"a")
+            await until(lambda: slave.store.wrote_offset == master.store.wrote_offset > 0)
+            assert session_of(slave) is None
+            assert master.replication.listener.sessions == []
