@@ -106,8 +106,12 @@ class CommitLog:
 
     def begin_at(self, offset: int) -> None:
         """Let an empty log begin at `offset`, which begins a segment.  Raises `StoreError` for any other offset."""
-        if self._files.files or offset % self.segment_bytes:
+        if self.wrote_offset or offset % self.segment_bytes:
             raise StoreError(f"a log of segments of {self.segment_bytes} bytes cannot begin at {offset}")
+        # A segment may be there all the same, with bytes that never became a record.
+        self.cut(self._files.first_offset)
+        self._allocator.discard()
+        self._prepared_offset = -1
         self._files.first_offset = self.wrote_offset = offset
 
     def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:

@@ -116,7 +116,7 @@ class FileAllocator:
         """Have the file at `path` made, unless it was asked for already.  Returns at once."""
         if self._ahead is not None and self._ahead.path == path:
             return
-        self._discard()
+        self.discard()
         self._ahead = _Request(self._disk, path, size_bytes, self._warm_bytes)
         self._worker.start()
         self._worker.wake()
@@ -134,10 +134,11 @@ class FileAllocator:
 
     def close(self) -> None:
         """Stop the thread and remove a file that was prepared but not taken."""
-        self._discard()
+        self.discard()
         self._worker.stop()
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
+        """Remove a file that was prepared but not taken."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.give_up()

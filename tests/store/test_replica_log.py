@@ -163,6 +163,22 @@ def test_a_replica_may_begin_with_a_later_segment(master: MessageStore, replicas
         replica_of(Stores(replicas.root.parent / "other").open()).append(5, [memoryview(b"x")])
 
 
+def test_a_replica_may_begin_again_after_bytes_that_never_became_a_record(
+    master: MessageStore, replicas: Stores
+) -> None:
+    """The connection ends within the first record; meanwhile the master's last segment is another."""
+    store, start = replicas.open(), 16 * 1024
+    replica = replica_of(store)
+    replica.append(0, [memoryview(log_bytes(master)[:50])])
+    assert replica.restart() == 0
+    pieces = list(pieces_of(master, start, random.Random(1)))
+    replica.append(start, pieces[:1])
+    replica.append(start + len(pieces[0]), pieces[1:])
+    assert log_bytes(store) == log_bytes(master)[start:]
+    replicas.crash(store)
+    assert log_bytes(replicas.open()) == log_bytes(master)[start:]
+
+
 def test_after_a_crash_or_a_lost_connection_the_master_goes_on_behind_the_last_whole_record(
     master: MessageStore, replicas: Stores
 ) -> None:
