@@ -6,7 +6,7 @@ topic and group, and who changes what others see has to be an admin.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from acl.permission import ADMIN_CODES, Permission
@@ -28,15 +28,14 @@ _OWN_AFFAIRS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class AccessRequest:
-    """One request.  `needs` has topics by their names and groups by those of their retry topics."""
+    """One request, of which nothing is believed yet; `action` is that of its route."""
 
     code: int
     version: int
     peer: Parts | None
     fields: Mapping[str, str]
     body: bytes
-    needs: Mapping[str, Permission] = field(default_factory=dict)
-    needs_admin: bool = False
+    action: Action = Action.NONE
 
     @property
     def access_key(self) -> str | None:
@@ -48,9 +47,21 @@ class AccessRequest:
         """What is to prove it."""
         return self.fields.get(SIGNATURE)
 
+    def needs_admin(self) -> bool:
+        """Whether only an admin may ask for it."""
+        return self.code in ADMIN_CODES or (
+            self.action in _CHANGES and self.code not in _OWN_AFFAIRS and self.code not in _GROUP_CODES
+        )
 
-def needs_of(code: int, action: Action, fields: Mapping[str, str], body: bytes) -> dict[str, Permission]:
-    """The permissions that a request needs, by resource.  Raises ProtocolError for a heartbeat that is none."""
+    def needs(self) -> dict[str, Permission]:
+        """The permissions that it needs: topics by their names, groups by those of their retry topics.
+
+        Raises ProtocolError for a heartbeat that is none.
+        """
+        return _needs(self.code, self.action, self.fields, self.body)
+
+
+def _needs(code: int, action: Action, fields: Mapping[str, str], body: bytes) -> dict[str, Permission]:
     needs: dict[str, Permission] = {}
     topic = fields.get("b") if code in _SHORT_NAMES else fields.get("topic")
     if code == RequestCode.HEART_BEAT:
@@ -71,11 +82,6 @@ def needs_of(code: int, action: Action, fields: Mapping[str, str], body: bytes) 
         if group:
             needs[retry_topic(group)] = Permission.SUB
     return needs
-
-
-def needs_admin(code: int, action: Action) -> bool:
-    """Whether only an admin may ask for it."""
-    return code in ADMIN_CODES or (action in _CHANGES and code not in _OWN_AFFAIRS and code not in _GROUP_CODES)
 
 
 def retry_topic(group: str) -> str:

@@ -15,7 +15,7 @@ from acl.plain_accounts import Account, AccountFile
 from acl.remote_addresses import RemoteAddresses
 from remoting.codes import ResponseCode
 from remoting.credentials import signature
-from sprocket.common.errors import RequestError
+from sprocket.common.errors import ProtocolError, RequestError
 
 logger = logging.getLogger(__name__)
 
@@ -69,17 +69,21 @@ class PlainPolicy:
             raise AccessDenied(f"No acl config for {access_key}")
         if not is_signed:
             raise AccessDenied(f"Check signature failed for accessKey={access_key}")
-        if request.needs.get(TRACE_TOPIC) is not Permission.PUB:
+        if not account.is_admin:
             _check_permissions(account, request)
 
 
 def _check_permissions(account: Account, request: AccessRequest) -> None:
-    if account.is_admin:
-        return
-    if request.needs_admin:
+    if request.needs_admin():
         detail = f"Need admin permission for request code={request.code}, but accessKey={account.access_key} is not"
         raise AccessDenied(detail)
-    for resource, needed in request.needs.items():
+    try:
+        needs = request.needs()
+    except ProtocolError as error:
+        raise AccessDenied(f"What the request is about cannot be told: {error}") from None
+    if needs.get(TRACE_TOPIC) is Permission.PUB:
+        return
+    for resource, needed in needs.items():
         is_group = resource.startswith(RETRY_PREFIX)
         owned = account.permissions.get(resource)
         if owned is None:

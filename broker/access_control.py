@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from acl.access_request import AccessRequest, needs_admin, needs_of
+from acl.access_request import AccessRequest
 from acl.plain_files import PlainFiles
 from acl.plain_policy import PlainPolicy
 from acl.remote_addresses import Parts, parts_of
@@ -101,10 +101,7 @@ class AccessControl(Service):
             return None
         if serialization != JSON:
             code = LONG_CODES.get(code, code)
-        action = self._actions.get(code, Action.NONE)
-        asked = AccessRequest(
-            code, version, peer, fields, body, needs_of(code, action, fields, body), needs_admin(code, action)
-        )
+        asked = AccessRequest(code, version, peer, fields, body, self._actions.get(code, Action.NONE))
         request: Request[None] = Request(code=code, opaque=opaque, flag=flag, version=version)
         request.serialization = serialization
         return asked, request

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from acl.access_request import AccessRequest, needs_admin, needs_of
+from acl.access_request import AccessRequest
 from acl.plain_accounts import parse
 from acl.plain_policy import AccessDenied, PlainPolicy
 from acl.remote_addresses import parts_of
@@ -41,8 +41,7 @@ def check(
     body: bytes = b"",
     version: int = 479,
 ) -> None:
-    needs = needs_of(code, action, fields, body)
-    POLICY.check(AccessRequest(code, version, parts_of(peer), fields, body, needs, needs_admin(code, action)))
+    POLICY.check(AccessRequest(code, version, parts_of(peer), fields, body, action))
 
 
 def refusal(*arguments: object, **changes: object) -> str:
@@ -168,3 +167,7 @@ def test_of_an_account_in_two_files_the_first_counts() -> None:
     policy = PlainPolicy({"a.yml": parse("a.yml", STOCK), "b.yml": parse("b.yml", other)})
     fields = Credentials("RocketMQ", "01234567").signed({}, b"")
     policy.check(AccessRequest(CODE.GET_BROKER_RUNTIME_INFO, 479, parts_of(AWAY), fields, b""))
+
+
+def test_a_heartbeat_that_is_none_is_refused() -> None:
+    assert "cannot be told" in refusal(CODE.HEART_BEAT, Action.UPDATE, {}, body=b"{")

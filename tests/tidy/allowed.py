@@ -21,10 +21,12 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/inspection/file_view.py", "disk"): "edge: opens files read-only, whatever state they are in",
     ("store/inspection/rebuild.py", "disk"): "edge: writes queues and index files anew",
     ("store/inspection/repair_files.py", "disk"): "edge: keeps, replaces and puts back what a repair touches",
+    # acl
+    ("acl/plain_files.py", "disk"): "edge: reads the files of accounts",
     # broker
     ("broker/local_address.py", "network"): "edge: asks the system for this machine's address and name",
     ("broker/replica_identity.py", "randomness"): "edge: nonces and store ids that nobody can guess",
-    ("broker/server.py", "randomness"): "composition root: the default of an injected function",
+    ("broker/parts.py", "randomness"): "composition root: the default of an injected function",
     # sprocket.client
     ("sprocket/client/admin.py", "sleep"): "edge: asks a name server again and again until brokers are there",
     ("sprocket/client/identity.py", "randomness"): "edge: a client id that no other client has",

@@ -1,0 +1,278 @@
+"""What a broker is made of: store, tables, processors and services, in the order in which they need each other.
+
+Source of the order: RocketMQ 5.3.3, `BrokerController.initialize`.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+from broker.access_control import AccessControl
+from broker.broadcast_offsets import BroadcastOffsets
+from broker.clients import ConsumerRegistry, ProducerRegistry
+from broker.config import BrokerConfig
+from broker.config_file import ConfigFile
+from broker.confirm_waits import ConfirmWaits
+from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable
+from broker.core import BrokerCore
+from broker.following import Following
+from broker.group_presence import GroupPresence, delivery
+from broker.group_work import GroupWork
+from broker.idle_offsets import IdleOffsets
+from broker.light_tables import new_tables
+from broker.live_config import LiveConfig
+from broker.long_polling import HeldPulls
+from broker.master_sessions import MasterSessions
+from broker.message_id import host_bytes
+from broker.periodic import Periodic
+from broker.pop.notifications import NotificationService
+from broker.pop.order_info import OrderInfoTable
+from broker.pop.pop_service import PopService
+from broker.pop.revive import ReviveService
+from broker.processors.assembly import admin_routes, message_routes
+from broker.processors.assignments import AssignmentService
+from broker.processors.pull import PullProcessor
+from broker.queue_locks import QueueLocks
+from broker.registration import Registration
+from broker.replicated_tables import ReplicatedTables
+from broker.replication import Replication
+from broker.request_modes import RequestModeTable
+from broker.retention import Retention
+from broker.role import Role
+from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
+from broker.service import Service
+from broker.slave_gate import gated_table
+from broker.slave_reads import SlaveReads
+from broker.slave_sessions import SlaveSessions
+from broker.slave_synchronize import SlaveSynchronize
+from broker.table_saving import TableSaving
+from broker.timer.timer_intake import TimerIntake
+from broker.timer.timer_metrics import TimerMetricsTable
+from broker.timer.timer_service import TimerService
+from broker.traffic import Traffic
+from broker.transaction.check import TransactionCheck
+from broker.transaction.half_escape import HalfEscape
+from broker.transaction.transactions import Transactions
+from remoting.bodies.topic import TopicConfig
+from remoting.channel import RemotingChannel
+from remoting.client import RemotingClient
+from remoting.routes import RouteTable
+from remoting.server import RemotingServer
+from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.errors import SprocketError
+from store.config import StoreConfig
+from store.disk import Disk
+from store.logic_queue import QueueType
+from store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+# `ClientHousekeepingService`
+_CLIENT_SCAN_S = 10.0
+
+Fatal = Callable[[SprocketError], None]
+T = TypeVar("T")
+# Where records say that a message is stored, until the start has found out the broker's address.
+_UNKNOWN_HOST = "127.0.0.1"
+
+
+def _log_fatal(error: SprocketError) -> None:
+    logger.critical("event=fatal reason=%r", str(error))
+
+
+class BrokerParts:
+    """All parts of one broker, made and joined; `broker.server.Broker` gives them their life."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: StoreConfig,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        on_fatal: Fatal = _log_fatal,
+        random_below: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self.clock: Clock = SystemClock() if clock is None else clock
+        self.config = LiveConfig(config, store_config)
+        self.role = Role(config.broker_role)
+        self._on_fatal = on_fatal
+        self._random_below = random_below
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._fatal: SprocketError | None = None
+        self._is_running = False
+
+        self.store = self._new_store(store_config, disk)
+        self.topics, self.groups, self.offsets = new_tables(self.config, self._file, self.clock)
+        self.locks = QueueLocks(self.clock)
+        self.consumers = ConsumerRegistry(self.clock, lambda: self.config.broker.notify_consumer_ids_changed_enable)
+        self.filters = ConsumerFilters(self.config, self._file("consumerFilter.json", ConsumerFilterTable), self.clock)
+        self.consumers.on_subscribed.append(self.filters.subscribed)
+        self.consumers.on_left.append(self.filters.group_left)
+        self.producers = ProducerRegistry(self.clock)
+        self.access = AccessControl(config)
+        self.client = RemotingClient(credentials=self.access.credentials)
+        self._new_deliveries(store_config.message_delay_level)
+        self.registration = Registration(self.config, self.topics, self.client)
+        self.retention = Retention(self.config, self.topics, self.store)
+        self.topics.on_change = self._topics_changed
+
+        self._set_store_host(_UNKNOWN_HOST, config.listen_port)
+        self.waits = ConfirmWaits(self.store, self.clock, _call_later, config.broker_role)
+        self._core = self._new_core()
+        self.timer = TimerService(self._core, self._file("timermetrics", TimerMetricsTable))
+        self.pop = PopService(self._core, self._file("consumerOrderInfo.json", OrderInfoTable))
+        self.revive = ReviveService(self._core, self.pop.log)
+        self.replication = Replication(self._core, any_port=config.listen_port == 0 and config.ha_listen_port == 0)
+        self.revive.on_revived.append(self.pop.revived)
+        self.revive.timer = self.timer.timer if store_config.timer_wheel_enable else None
+        self._new_reads()
+        self.traffic = Traffic(self._core, self.pulls, self.pop)
+        self.following: Following | None = None
+        self._services = self._new_services()
+        self._group_work = GroupWork(self.role, self._services)
+        self.pre_online = self.presence.pre_online(
+            self._core, self.registration, self._group_work, self.schedule.offsets, self.timer, self.replication
+        )
+        self.routes = self.access.guard(self._new_routes())
+        self._server = self._new_server(config)
+        self._periodic = self._periodic_work()
+
+    def _new_reads(self) -> None:
+        """What answers pulls, and holds those that find nothing."""
+        self.broadcasts = BroadcastOffsets(self._core)
+        self.pulls = PullProcessor(
+            self.config, self.store, self.topics, self.groups, self.consumers, self.offsets, self.filters
+        )
+        self.held = HeldPulls(self.store, self.clock, _call_later, self.pulls.answer_held)
+        self.pulls.held = self.held
+        self.pulls.broadcasts = self.broadcasts
+        self.store.on_arrival.append(self.held.arrived)
+
+    def _new_deliveries(self, delay_levels: str) -> None:
+        """What puts messages into their topics later: delays and transactions."""
+        self._delivery = delivery(self.config, self.role, self.store, self.client, self.clock)
+        delay_offsets = DelayOffsets(self._file("delayOffset.json", DelayOffsetTable), self.clock)
+        self.schedule = ScheduleService(self.store, self._delivery, delay_offsets, delay_levels, self.clock)
+        self.transactions = Transactions(self.config, self.store, self.offsets, self.clock)
+        self.transaction_check = TransactionCheck(
+            self.config, self.store, self.topics, self.producers, self.transactions, self.clock, _call_later
+        )
+
+    def _new_core(self) -> BrokerCore:
+        return BrokerCore(
+            self.config, self.role, self.clock, _call_later, self._random_below, self.store, self.topics, self.groups,
+            self.offsets, self.locks, self.consumers, self.producers, self.filters, self.waits,
+            TimerIntake(self.config, self.clock, self._random_below), self.client, self._fail,
+            self._delivery,
+        )  # fmt: skip
+
+    def _new_services(self) -> list[Service]:
+        """The parts with a life of their own, in the order of their start."""
+        assignments = AssignmentService(self._core, self._file("messageRequestMode.json", RequestModeTable))
+        modes, order_info = assignments.modes, self.pop.order_info
+        self.tables = ReplicatedTables(self._core, self.schedule.offsets, self.timer, modes, order_info)
+        return [
+            self.access,
+            self.tables,  # first: those that serve the group stand on them
+            self.schedule,
+            HalfEscape(self._core, self.transactions) if self.role.is_slave else self.transaction_check,
+            self.timer,
+            assignments,
+            self.broadcasts,
+            self.pop,
+            self.revive,
+            NotificationService(self._core, self.pop),
+            IdleOffsets(self._core),
+            self.traffic,
+            self.replication,
+            MasterSessions(self._core, self.replication, self.tables),
+            *(self._slave_services() if self.role.is_slave else []),
+            *self._presence_services(),
+            TableSaving(self._core, self.schedule.offsets),  # last: the others commit offsets when they save
+        ]
+
+    def _slave_services(self) -> list[Service]:
+        self.following = following = Following(self._core, self.registration)
+        self.pulls.slave = SlaveReads(self.config, self.role, self.clock, following.is_master_online, self.held)
+        self.replication.slave_status = following.status
+        self.synchronize = polling = SlaveSynchronize(self._core, following, self.tables)
+        return [following, SlaveSessions(self._core, following, self.tables, polling), self.pulls.slave, polling]
+
+    def _presence_services(self) -> list[Service]:
+        self.presence = GroupPresence.of(self._core, self.registration, self.following, self.revive)
+        return self.presence.services
+
+    def _new_routes(self) -> RouteTable:
+        parts = self.schedule, self.timer, self.revive, self.registration, self.traffic, self.replication
+        routes = message_routes(self._core, self.transactions, self.pulls) + admin_routes(self._core, *parts)
+        served = [*routes, *(route for service in self._services for route in service.routes())]
+        return gated_table(self.role, served)
+
+    def _new_server(self, config: BrokerConfig) -> RemotingServer:
+        server = RemotingServer(
+            self.routes,
+            host=config.bind_address,
+            port=config.listen_port,
+            idle_s=config.server_channel_max_idle_time_seconds,
+            on_bug=self._fail,
+        )
+        server.on_close.append(self._channel_closed)
+        return server
+
+    def _periodic_work(self) -> list[Periodic]:
+        return [
+            Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
+            *(work for service in self._services for work in service.periodic()),
+        ]
+
+    def _file(self, name: str, content_type: type[T]) -> ConfigFile[T]:
+        path = self.config.store.store_path_root_dir / "config" / name
+        return ConfigFile(path, content_type, failed=lambda error: self._notify(lambda: self._fail(error)))
+
+    def _new_store(self, config: StoreConfig, disk: Disk | None) -> MessageStore:
+        def queue_type_of(topic: str) -> QueueType | None:
+            return self.topics.queue_type(topic)
+
+        store = MessageStore(config, clock=self.clock, notify=self._notify, disk=disk, queue_type_of=queue_type_of)
+        store.on_failure.append(self._fail)
+        return store
+
+    # While it runs
+
+    def _topics_changed(self, configs: list[TopicConfig]) -> None:
+        if not configs:
+            self.pop.topic_deleted()
+        self.registration.topics_changed(configs)
+        self.retention.topics_changed(configs)
+
+    def _set_store_host(self, host: str, port: int) -> None:
+        self.store.store_host = host_bytes(host, port)
+
+    def _expire_clients(self) -> None:
+        timeout_s = self.config.broker.channel_expired_timeout / 1000
+        self.consumers.expire(timeout_s)
+        self.producers.expire(timeout_s)
+
+    def _channel_closed(self, channel: RemotingChannel) -> None:
+        self.held.drop_channel(channel.id)
+        for service in self._services:
+            service.channel_closed(channel)
+        self.consumers.channel_closed(channel)
+        self.producers.channel_closed(channel)
+
+    def _notify(self, callback: Callable[[], None]) -> None:
+        """Run `callback` in the loop's thread; called from others.  Without a loop there is no one to tell."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback)
+
+    def _fail(self, error: SprocketError) -> None:
+        if self._fatal is None:
+            self._fatal = error
+            self._on_fatal(error)
+
+
+def _call_later(seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+    return asyncio.get_running_loop().call_later(seconds, callback)
