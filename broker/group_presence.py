@@ -14,6 +14,7 @@ from broker.handed_back import HandedBack
 from broker.live_config import LiveConfig
 from broker.master_watch import MasterWatch
 from broker.other_masters import OtherMasters
+from broker.pop.revive import ReviveService
 from broker.pre_online import PreOnline
 from broker.registration import Registration
 from broker.replication import Replication
@@ -48,9 +49,17 @@ class GroupPresence:
     watch: MasterWatch | None
 
     @classmethod
-    def of(cls, core: BrokerCore, registration: Registration, following: Following | None) -> "GroupPresence":
+    def of(
+        cls,
+        core: BrokerCore,
+        registration: Registration,
+        following: Following | None,
+        revive: ReviveService | None = None,
+    ) -> "GroupPresence":
         """Those of one broker; `following` is a slave's."""
         members, exchange = GroupMembers(core, registration), HaExchange(core, registration)
+        if isinstance(core.delivery, EscapeBridge) and revive is not None:
+            core.delivery.on_message.append(revive.hear_of)
         watch = None if following is None else MasterWatch(core, members, following, exchange)
         return cls(members, exchange, GroupLocks(core, members), watch)
 

@@ -19,6 +19,7 @@ from broker.topics import TopicTable
 from remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
 from remoting.bodies.stats import KVTable
 from remoting.bodies.topic import TopicConfig
+from remoting.channel import RemotingChannel
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.fastjson import dumps, loads
@@ -181,8 +182,8 @@ class Registration:
     def force(self) -> bool:
         return self._config.broker.force_register
 
-    def is_connected(self, name_server: str) -> bool:
-        return self._client.open_channel(name_server) is not None
+    def connection(self, name_server: str) -> RemotingChannel | None:
+        return self._client.open_channel(name_server)
 
 
 class NameServerSession:
@@ -196,6 +197,7 @@ class NameServerSession:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_registered: bool | None = None
+        self._registered_over: RemotingChannel | None = None
         self._settling: list[asyncio.Future[None]] = []
 
     @property
@@ -249,7 +251,8 @@ class NameServerSession:
                 await self._sleep(_CHECK_S)
                 continue
             await self._sleep(_CHECK_S)
-            if self._is_registered and not self._owner.is_connected(self.name_server):
+            # Others use the connection, too, and may have made a new one by now.
+            if self._is_registered and self._owner.connection(self.name_server) is not self._registered_over:
                 self._needs_all = True
 
     async def _sleep(self, seconds: float) -> None:
@@ -283,6 +286,7 @@ class NameServerSession:
         if not self._is_registered or not everything:
             logger.info("event=registered name_server=%s topics=%d", self.name_server, len(topics))
         self._is_registered = True
+        self._registered_over = self._owner.connection(self.name_server)
         return True
 
 

@@ -6,6 +6,8 @@ Only a master revives.  Source: RocketMQ 5.3.3, `PopReviveService`, which has a 
 import logging
 from typing import Final, Protocol
 
+import msgspec
+
 from broker.confirm_waits import Timer
 from broker.core import BrokerCore
 from broker.pop.records import ACK_INTERVAL_MS
@@ -14,6 +16,7 @@ from broker.pop.revive_window import SETTLE_MS
 from broker.pop.reviver import CheckpointLog, RevivedListener
 from broker.service import Service
 from sprocket.common.errors import DiskFailed, StoreError
+from store.record import PendingMessage
 from store.timer.timer_config import TIMER_TOPIC
 
 logger = logging.getLogger(__name__)
@@ -77,6 +80,14 @@ class ReviveService(Service):
         """Go on behind the offsets that another replica has committed."""
         for queue in self.queues:
             queue.load()
+
+    def hear_of(self, record: PendingMessage) -> None:
+        """A message goes to another master's log, see `ReviveQueue.hear_of`."""
+        if record.topic == self._log.topic and record.queue_id < len(self.queues):
+            try:
+                self.queues[record.queue_id].hear_of(record)
+            except msgspec.DecodeError as error:
+                logger.error("event=revive_record_dropped queue=%d reason=%r", record.queue_id, str(error))
 
     def _delivered(self) -> None:
         if self._is_running:

@@ -11,19 +11,23 @@ import msgspec
 
 from broker.core import BrokerCore
 from broker.pop.records import ACK_TAG, BATCH_ACK_TAG, CK_TAG, REVIVE_GROUP, AckMsg, BatchAckMsg, PopCheckPoint
+from broker.pop.remote_revive import RemoteRevive
 from broker.pop.retry_record import records_in
 from broker.pop.revive_record import read_record
 from broker.pop.revive_window import Held, ReviveWindow
 from broker.pop.reviver import CheckpointLog, Due, RevivedListener, ReviveFigures, Reviver
+from remoting.message_properties import TAGS, find
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.failpoints import failpoint
 from store.delivery import Outstanding
 from store.get_result import GetStatus
+from store.record import PendingMessage
 
 logger = logging.getLogger(__name__)
 
 _MAX_READ_BYTES: Final = 1 << 20
 _CK, _ACK, _BATCH_ACK = CK_TAG.encode(), ACK_TAG.encode(), BATCH_ACK_TAG.encode()
+_TAGS: Final = f"{TAGS}\x01".encode()
 _COMMITTED: Final = failpoint("revive.committed")
 
 _decode_checkpoint: Final = msgspec.json.Decoder(PopCheckPoint, strict=False).decode
@@ -51,6 +55,7 @@ class ReviveQueue:
         self._is_timer_behind = is_timer_behind
         self.figures = ReviveFigures()
         self._reviver = Reviver(core, log, queue_id, self.figures, on_revived)
+        self._remote = RemoteRevive(core, self._reviver)
         self._committed = -1
         self._window = ReviveWindow(core.config.broker.broker_name, 0)
         self.has_unread = True
@@ -192,6 +197,16 @@ class ReviveQueue:
                 self.queue_id, queue_offset, str(error),
             )  # fmt: skip
 
+    def hear_of(self, record: PendingMessage) -> None:
+        """A record for this queue goes to another master's log: if it acknowledges what is held here, it counts."""
+        tag = find(record.properties, _TAGS)
+        if tag == _ACK:
+            ack = _decode_ack(record.body)
+            self._window.hear_of(ack, (ack.ao,))
+        elif tag == _BATCH_ACK:
+            acks = _decode_batch_ack(record.body)
+            self._window.hear_of(acks, acks.aol)
+
     # Reviving
 
     def _revive(self, monotonic: float, nothing_on_its_way: bool, budget: int) -> bool:
@@ -213,6 +228,9 @@ class ReviveQueue:
                 held = self._window.take_settled(monotonic, nothing_on_its_way)
                 if held is None:
                     break
+                if self._remote.takes(held.checkpoint):
+                    self._begin_remote(held)
+                    continue
                 taken.append(held)
                 due += self._reviver.due(held)
             if due:
@@ -225,11 +243,21 @@ class ReviveQueue:
             raise
         return len(due) < budget or self._outstanding is not None
 
+    def _begin_remote(self, held: Held) -> None:
+        window = self._window
+
+        def done() -> None:
+            window.finish(held)
+            self.on_delivered()
+
+        self._remote.begin(held, done)
+
     def pause(self) -> None:
         """Give up what is on its way; `load` comes before the next turn."""
         if self._outstanding is not None:
             self._outstanding.cancel()
             self._outstanding = None
+        self._remote.stop()
 
     # Offsets
 

@@ -149,6 +149,12 @@ class ReviveWindow:
             held = self._hold(Held(key, revive_offset, deliver_at, due))
         held.acknowledge(offsets)
 
+    def hear_of(self, ack: AckMsg, offsets: Iterable[int]) -> None:
+        """Messages of a checkpoint that is held were acknowledged; the record of it goes elsewhere."""
+        held = self._by_key.get(self._key(ack))
+        if held is not None:
+            held.acknowledge(offsets)
+
     def skip(self, deliver_at: int) -> None:
         """A record that is neither, but tells how far the timer has come."""
         self._end_at = max(self._end_at, deliver_at)

@@ -89,9 +89,10 @@ class Reviver:
         if not indexes or not self._is_wanted(checkpoint):
             return []
         if checkpoint.bn and checkpoint.bn != self._core.config.broker.broker_name:
-            # Its messages are another broker's; RocketMQ asks it, if slaves act as masters, else tries again later.
-            return [due for index in indexes if (due := self._later(checkpoint, index)) is not None]
-        return [due for index in indexes if (due := self._again(checkpoint, index)) is not None]
+            # Its messages are another broker's; where slaves act as masters `RemoteRevive` asks for them.
+            return [due for index in indexes if (due := self.later(checkpoint, index)) is not None]
+        found = ((index, self._message_at(checkpoint, checkpoint.offset_at(index))) for index in indexes)
+        return [due for index, record in found if (due := self.again(checkpoint, index, record)) is not None]
 
     def _is_wanted(self, checkpoint: PopCheckPoint) -> bool:
         if self._core.topics.get(normal_topic(checkpoint.t, checkpoint.c)) is None:
@@ -103,9 +104,9 @@ class Reviver:
         logger.warning("event=checkpoint_dropped reason=%r checkpoint=%s", reason, checkpoint)
         return False
 
-    def _again(self, checkpoint: PopCheckPoint, index: int) -> Due | None:
+    def again(self, checkpoint: PopCheckPoint, index: int, record: Record | str) -> Due | None:
+        """The popped message `record` for the retry topic; None, with a line in the log, if it says why not."""
         offset = checkpoint.offset_at(index)
-        record = self._message_at(checkpoint, offset)
         if isinstance(record, str):
             logger.warning(
                 "event=not_revived topic=%s group=%s queue=%d offset=%d reason=%r",
@@ -148,7 +149,7 @@ class Reviver:
                 core.offsets.commit(group, topic, 0, 0)
         topics.clear()
 
-    def _later(self, checkpoint: PopCheckPoint, index: int) -> Due | None:
+    def later(self, checkpoint: PopCheckPoint, index: int) -> Due | None:
         """A checkpoint of one message for later; None if it was so often enough."""
         offset = checkpoint.offset_at(index)
         if is_given_up(checkpoint, self._core.config.broker.skip_when_ck_re_put_reach_max_times):
@@ -197,7 +198,7 @@ class Reviver:
                 "event=not_revived topic=%s group=%s queue=%d offset=%d reason=%r",
                 checkpoint.t, checkpoint.c, checkpoint.q, checkpoint.offset_at(due.index), error.remark,
             )  # fmt: skip
-            later = None if due.is_later else self._later(checkpoint, due.index)
+            later = None if due.is_later else self.later(checkpoint, due.index)
             if later is not None:
                 store.append([later.message])
                 self._note(checkpoint, is_later=True)

@@ -1,0 +1,223 @@
+"""A slave acts for its lost master, and hands back what it has done when the master returns."""
+
+from pathlib import Path
+from typing import Any
+
+from broker.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from broker.server import Broker
+from remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
+from remoting.bodies.topic import PERM_READ
+from remoting.codes import RequestCode, ResponseCode
+from remoting.fastjson import dumps, loads
+from remoting.headers.client import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
+from remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from store.timer.timer_config import TIMER_TOPIC
+from tests.broker.group_rig import Cluster, bodies, cluster, records
+from tests.broker.pop.rig import ack, popped
+from tests.broker.rig import GROUP, TOPIC, TestClient, create, until
+
+A, B = "broker-a", "broker-b"
+
+
+async def start_pair(it: Cluster, **changes: Any) -> tuple[Broker, Broker, TestClient]:
+    """Master and slave of one group, in step, and a client of the master."""
+    master = await it.start(A, **changes)
+    await until(lambda: 0 in it.members(A))
+    slave = await it.start(A, 1, **changes)
+    await until(lambda: 1 in it.members(A))
+    client = it.client(master)
+    await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+    await until(lambda: slave.store.wrote_offset == master.store.wrote_offset and TOPIC in slave.topics)
+    return master, slave, client
+
+
+async def in_step(master: Broker, slave: Broker) -> None:
+    """The slave has the master's log and offsets."""
+    await until(lambda: slave.store.wrote_offset == master.store.wrote_offset)
+    await until(lambda: slave.offsets.encode() == master.offsets.encode())
+    await until(lambda: slave.schedule.offsets.delivered == master.schedule.offsets.delivered)
+
+
+async def commit(client: TestClient, queue_id: int, offset: int) -> None:
+    header = UpdateConsumerOffsetRequestHeader(
+        consumer_group=GROUP, topic=TOPIC, queue_id=queue_id, commit_offset=offset
+    )
+    await client.ask_well(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+
+async def lock(client: TestClient, client_id: str, *queue_ids: int, only_this: bool = False) -> list[int]:
+    queues = [MessageQueue(TOPIC, A, queue_id) for queue_id in queue_ids]
+    body = dumps(LockBatchRequestBody(GROUP, client_id, only_this, queues))
+    answer = await client.ask_well(RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), body)
+    return sorted(queue.queue_id for queue in loads(answer.body, LockBatchResponseBody).lock_ok_mq_set)
+
+
+async def unlock(client: TestClient, client_id: str, *queue_ids: int) -> None:
+    body = dumps(LockBatchRequestBody(GROUP, client_id, False, [MessageQueue(TOPIC, A, each) for each in queue_ids]))
+    await client.ask_well(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), body)
+
+
+async def test_consumers_go_on_at_the_slave_and_no_offset_goes_back_when_the_master_returns(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it:
+        master, slave, client = await start_pair(it)
+        for number in range(10):
+            await client.send(b"%d" % number)
+        await client.heartbeat("C1", TOPIC)
+        await commit(client, 0, 3)
+        await in_step(master, slave)
+        await it.stop(A)
+        await until(lambda: slave.role.is_acting)
+        (group,) = it.route(TOPIC).broker_datas
+        assert group.broker_addrs == {0: slave.address}  # clients take it for the master
+        assert [queues.perm for queues in it.route(TOPIC).queue_datas] == [PERM_READ]
+        acting = it.client(slave)
+        await acting.heartbeat("C1", TOPIC)
+        answer = await acting.pull(offset=3)
+        assert answer.code == ResponseCode.SUCCESS
+        assert await lock(acting, "C1", 0) == [0]
+        assert await lock(acting, "C2", 0) == []
+        await commit(acting, 0, 8)
+        again = await it.start(A)
+        assert not again.presence.members.is_online or slave.role.is_acting
+        await until(lambda: 0 in it.members(A))
+        assert again.offsets.query(GROUP, TOPIC, 0) == 8
+        await until(lambda: not slave.role.is_acting)
+        await it.client(again).send(b"more")
+        await in_step(again, slave)
+        assert bodies(slave, TOPIC) == bodies(again, TOPIC)
+        assert slave.offsets.query(GROUP, TOPIC, 0) == 8
+
+
+async def test_what_is_due_goes_through_another_master_once(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it:
+        master, slave, client = await start_pair(it)
+        other = await it.start(B)
+        await it.client(other).ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        await client.heartbeat("C1", TOPIC)
+        await it.client(other).heartbeat("C1", TOPIC)
+        await client.send(b"now")
+        (taken,) = await popped(client, invisible_time=3_000)
+        await client.send(b"delayed", DELAY="3", UNIQ_KEY="0A" * 16)
+        await client.send(b"timed", TIMER_DELAY_MS="2500", UNIQ_KEY="0B" * 16)
+        await client.send(b"half", TRAN_MSG="true", PGROUP="PG", UNIQ_KEY="0C" * 16)
+        await in_step(master, slave)
+        end = slave.store.wrote_offset
+        await it.stop(A)
+        await until(lambda: slave.role.is_acting)
+        await until(lambda: {b"delayed", b"timed"} <= set(bodies(other, TOPIC)))
+        await until(lambda: bodies(other, TRANS_HALF_TOPIC) == [b"half"])
+        retry = f"%RETRY%{GROUP}_{TOPIC}"
+        await until(lambda: bodies(other, retry) == [b"now"])
+        assert records(other, retry)[0].reconsume_times == 1
+        assert slave.store.wrote_offset == end  # nothing of its own
+        again = await it.start(A)
+        await until(lambda: not slave.role.is_acting)
+        # The master knows that all of it is done.
+        assert again.schedule.offsets.delivered[3] == again.store.max_offset(SCHEDULE_TOPIC, 2) == 1
+        await until(lambda: again.timer.timer.queue_offset == again.store.max_offset(TIMER_TOPIC, 0))
+        await until(lambda: not again.timer.timer.waiting)
+        assert again.transactions.open.half_offset == 1
+        await until(lambda: again.revive.queues[0].behind_messages == 0)
+        await it.client(again).send(b"last")
+        await in_step(again, slave)
+        assert bodies(again, TOPIC) == [b"last", b"now"]
+        assert bodies(again, retry) == []
+        assert bodies(other, TOPIC) == [b"delayed", b"timed"]
+        assert bodies(other, retry) == [b"now"]
+        del taken
+
+
+async def test_without_escape_what_is_due_waits_for_the_master(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it:
+        master, slave, client = await start_pair(it)
+        slave.config.update(b"enableRemoteEscape=false")
+        other = await it.start(B)
+        await it.client(other).ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        await client.send(b"delayed", DELAY="1")
+        await in_step(master, slave)
+        await it.stop(A)
+        await until(lambda: slave.role.is_acting)
+        await until(lambda: slave.clock.wall_ms() > records(slave, SCHEDULE_TOPIC)[0].store_timestamp + 1_500)
+        assert bodies(other, TOPIC) == []
+        assert slave.schedule.offsets.delivered.get(1, 0) == 0
+        again = await it.start(A)
+        await until(lambda: bodies(again, TOPIC) == [b"delayed"])
+        assert bodies(other, TOPIC) == []
+
+
+async def test_the_smallest_of_two_slaves_acts(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it:
+        _, first, _ = await start_pair(it)
+        second = await it.start(A, 2)
+        await until(lambda: set(it.members(A)) == {0, 1, 2})
+        await it.stop(A)
+        await until(lambda: first.role.is_acting)
+        assert not second.role.is_acting
+        await it.stop(A, 1)
+        await until(lambda: second.role.is_acting)
+        assert it.route(TOPIC).broker_datas[0].broker_addrs == {0: second.address}
+
+
+async def test_a_master_is_isolated_until_its_slave_follows_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it:
+        _, slave, _ = await start_pair(it)
+        await it.stop(A)
+        await until(lambda: slave.role.is_acting)
+        assert slave.following is not None
+        follow = slave.following.follower.follow
+        slave.following.follower.follow = lambda address: None  # type: ignore[method-assign]
+        again = await it.start(A)
+        await until(lambda: not slave.role.serves_group)  # it has heard, and stands still
+        assert slave.role.is_acting
+        assert 0 not in it.members(A)
+        slave.following.follower.follow = follow  # type: ignore[method-assign]
+        follow(f"127.0.0.1:{again.config.broker.ha_listen_port}")
+        await until(lambda: 0 in it.members(A))
+        await until(lambda: not slave.role.is_acting)
+
+
+async def test_locks_in_strict_mode_need_most_of_the_group(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it:
+        master, slave, client = await start_pair(it, lock_in_strict_mode=True, total_replicas=2)
+        await client.heartbeat("C1", TOPIC)
+        await until(lambda: GROUP in slave.groups)
+        await until(lambda: set(master.presence.members.known) == {0, 1})
+        other = it.client(slave)
+        assert await lock(other, "C2", 1, only_this=True) == [1]
+        assert await lock(client, "C1", 0, 1) == [0]
+        assert await lock(other, "C2", 0, only_this=True) == []  # the slave knows whose it is
+        await unlock(client, "C1", 0)
+        assert await lock(other, "C2", 0, only_this=True) == [0]
+
+
+async def test_a_member_that_falls_silent_is_noticed(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it:
+        master, slave, _ = await start_pair(it)
+        # Its connections stay; it says nothing more, as one that is stopped or cut off.
+        master.presence.members.is_online = False
+        await until(lambda: 0 not in it.members(A))
+        await until(lambda: slave.role.is_acting)
+        master.presence.members.is_online = True
+        await until(lambda: 0 in it.members(A))
+        await until(lambda: not slave.role.is_acting)
+
+
+async def test_what_another_broker_handed_out_is_fetched_and_comes_again_here(tmp_path: Path) -> None:
+    """Also what was acknowledged at the slave's log, or elsewhere, and does not come again."""
+    async with cluster(tmp_path) as it:
+        master, slave, client = await start_pair(it)
+        other = await it.start(B)
+        await it.client(other).ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        for each in (client, it.client(other)):
+            await each.heartbeat("C1", TOPIC)
+        await client.send(b"kept")
+        await client.send(b"done")
+        messages = await popped(client, invisible_time=2_500)
+        done = next(message for message in messages if message.body == b"done")
+        assert (await ack(client, done)).code == ResponseCode.SUCCESS
+        await in_step(master, slave)
+        await it.stop(A)
+        retry = f"%RETRY%{GROUP}_{TOPIC}"
+        await until(lambda: bodies(other, retry) == [b"kept"])
+        await until(lambda: not other.revive.queues[0].behind_messages)
+        assert bodies(other, retry) == [b"kept"]
