@@ -54,6 +54,8 @@ class Node:
     is_behind: bool = False
     # Its log ends here with what the true log does not have; 0 if it does not.
     stale_end: int = 0
+    # It may have what is not in the true log only behind this.
+    parts_at: int = NO_BOUND
 
     @property
     def name(self) -> str:
@@ -86,6 +88,8 @@ class Group:
     bound: int = NO_BOUND
     # A slave takes the place of the master, whose disk may be lost.
     is_failing_over: bool = False
+    # Where the master's log ended when it was last opened.
+    opened_end: int = 0
     rollbacks: int = 0
     excused: int = 0
     lost_by_slave_readers: int = 0
@@ -123,8 +127,11 @@ class Group:
             self.problem(f"{node.name} holds {end} after its start, must hold {node.must_hold}")
         if node.broker_id == 0:
             self._master_opened(end)
-        elif end < self.promised_end:
-            node.is_behind = True
+        else:
+            node.is_behind |= end < self.promised_end
+            # Of what the true log does not have, more may have survived than was sure to, or nothing.
+            node.stale_end = end if end > node.parts_at else 0
+            node.parts_at = node.parts_at if node.stale_end else NO_BOUND
         node.must_hold = node.durable = end
 
     def ended(self, node: Node, *, with_power: bool) -> None:
@@ -145,12 +152,14 @@ class Group:
         """Its disk is replaced by an empty one, and it has no process."""
         node.machine.replace_disk()
         node.must_hold = node.durable = node.stale_end = 0
+        node.parts_at = NO_BOUND
         node.is_behind = True
 
     # The true log
 
     def _master_opened(self, end: int) -> None:
         """The log that is the true one from now on ends at `end`."""
+        self.opened_end = end
         lost = [acked for acked in self.acked if acked.end_offset > end]
         for acked in lost:
             if acked.end_offset <= self.bound:
@@ -169,8 +178,10 @@ class Group:
             self.rollbacks += 1
         for node in self.nodes:
             node_end = node.broker.end_offset if node.broker is not None else node.must_hold
-            if node.broker_id and max(node_end, node.must_hold) > end:
-                node.stale_end = max(node_end, node.must_hold)
+            if node.broker_id:
+                node.stale_end = max(node.stale_end, node_end if node_end > end else 0)
+                if node.stale_end or node.broker is None:
+                    node.parts_at = min(end, node.parts_at)
             node.high = min(node.high, end)
         self.bound, self.is_failing_over = NO_BOUND, False
 
@@ -190,7 +201,9 @@ class Group:
     def given(self, queue_id: int, offset: int, seen: Seen) -> None:
         """A consumer was given this message."""
         before = self.seen.setdefault((queue_id, offset), seen)
-        if self.profile.is_sync_master and self.profile.least > 1 and not seen.has_copy:
+        # What a master finds in its log when it starts is shown, whoever has it.
+        is_limited = self.profile.is_sync_master and self.profile.least > 1 and seen.end_offset > self.opened_end
+        if is_limited and not seen.has_copy:
             self.problem(f"a consumer is given {seen.body[:20]!r} up to {seen.end_offset}, no slave has it")
         if before.body != seen.body and self.profile.is_sync_master and self.profile.is_sync_flush:
             self.problem(f"queue {queue_id} offset {offset}: {before.body[:20]!r} before, {seen.body[:20]!r} now")
