@@ -34,6 +34,8 @@ class SlaveSessions(Service):
         self._receiver = TableReceiver(core, tables, self._begin_anew)
         self._credentials: Credentials | None = None
         self._awaits_flush = False
+        # What the master said when it was asked last.
+        self._speaks: bool | None = None
         self._said = ""
         polling.is_delivered = lambda: self.is_delivering
         following.follower.new_link = self._new_link
@@ -45,15 +47,8 @@ class SlaveSessions(Service):
 
     @property
     def is_delivering(self) -> bool:
-        """Whether the master's tables come in a session."""
-        session = self._session
-        return session is not None and session.is_streaming
-
-    @property
-    def _session(self) -> SlaveSession | None:
-        connection = self._following.follower.connection
-        link = None if connection is None else connection.link
-        return link if isinstance(link, SlaveSession) else None
+        """Whether the master's tables come in a session, now or when the next one begins."""
+        return self._speaks is True
 
     def _begin_anew(self, reason: str) -> None:
         connection = self._following.follower.connection
@@ -66,7 +61,7 @@ class SlaveSessions(Service):
         own, follower = self._credentials, self._following.follower
         assert own is not None
         rules = slave_rules(self._core.config.store)
-        speaks = await self._master_speaks_sessions()
+        speaks = self._speaks = await self._master_speaks_sessions()
         if speaks:
             return SlaveSession(rules, self._following.log, own, self._receiver.apply, follower.now())
         if speaks is None:

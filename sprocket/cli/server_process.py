@@ -15,7 +15,7 @@ from typing import Protocol
 
 from sprocket.cli import exit_codes
 from sprocket.common import failpoints
-from sprocket.common.errors import ConfigError, InvariantError, SprocketError, StoreError
+from sprocket.common.errors import ConfigError, InvariantError, RestartNeeded, SprocketError, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Server(Protocol):
 class Process:
     """One process with one or more servers, which start in order and stop in the opposite one.
 
-    Servers report a failure that they cannot go on from to `fail`.
+    Servers report a failure that they cannot go on from to `fail`; after `RestartNeeded` the process begins anew.
     """
 
     def __init__(self) -> None:
@@ -81,6 +81,10 @@ class Process:
             await self._ended.wait()
         finally:
             await self._stop(started)
+        if isinstance(self._failure, RestartNeeded):
+            # The same process from its beginning, whoever watches over it.
+            logger.warning("event=restart reason=%r", str(self._failure))
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
         if self._failure is not None:
             raise self._failure
         return exit_codes.SUCCESS

@@ -169,7 +169,7 @@ async def test_negotiation(tmp_path: Path) -> None:
         header.broker_name = "broker-b"
         refused = await client.ask(RequestCode.NEGOTIATE_HA_SESSION, header)
         assert refused.code == ResponseCode.SYSTEM_ERROR
-    async with running_broker(tmp_path, store={"ha_session_enable": False}) as (broker, client):
+    async with running_broker(tmp_path, store={"ha_session_enable": False}) as (_, client):
         answer = await client.ask(RequestCode.NEGOTIATE_HA_SESSION, header)
         assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
