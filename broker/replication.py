@@ -40,7 +40,8 @@ class Replication(Service):
         self._any_port = any_port
         self._log = core.store.master_log()
         self._is_sync = core.role.kind is BrokerRole.SYNC_MASTER
-        self.replicas = Replicas(replica_rules(config))
+        acting = core.config.broker.enable_slave_acting_master
+        self.replicas = Replicas(replica_rules(config, is_acting_enabled=acting))
         self._standing: Standing | None = None
         self._in_sync: frozenset[Hashable] = frozenset()
         self.listener = SlaveListener(
@@ -168,13 +169,19 @@ def link_rules(config: StoreConfig) -> LinkRules:
     )
 
 
-def replica_rules(config: StoreConfig) -> ReplicaRules:
-    """Who is in sync, and how many it takes."""
+def replica_rules(config: StoreConfig, *, is_acting_enabled: bool = False) -> ReplicaRules:
+    """Who is in sync, and how many it takes.
+
+    Where a slave may act for its master, fewer than inSyncReplicas refuse too, as in `CommitLog.asyncPutMessage`.
+    """
+    least = config.min_in_sync_replicas
+    if is_acting_enabled and not config.enable_auto_in_sync_replicas:
+        least = max(least, config.in_sync_replicas)
     return ReplicaRules(
         max_gap_bytes=config.ha_max_gap_not_in_sync,
         max_behind_s=config.ha_max_time_slave_not_catchup / 1000,
         in_sync_replicas=config.in_sync_replicas,
-        min_in_sync_replicas=config.min_in_sync_replicas,
+        min_in_sync_replicas=least,
         auto_in_sync_replicas=config.enable_auto_in_sync_replicas,
         all_in_sync=config.all_ack_in_sync_state_set,
         counts_flushed=config.ha_ack_flushed_offset,

@@ -70,6 +70,7 @@ class MasterSession(MasterLink):
         self._waits_for_tail = False
         self.tables = TableQueue()
         self.identity: Identity | None = None  # once it is proved
+        self.flushed_offset = 0  # it will say it; nothing until then
         self.refusal = ""  # the connection is to end once this is written
 
     # What comes

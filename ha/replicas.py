@@ -112,10 +112,15 @@ class Replicas:
         if slave is None:
             return
         slave.connections.pop(connection, None)
-        if slave.connections:
-            slave.has = max(slave.connections.values())
-        else:
+        if not slave.connections:
             del self._slaves[identity]
+            return
+        had, slave.has = slave.has, max(slave.connections.values())
+        if slave.has < had:
+            # The other connection has yet to show that it is the same log: in sync once it has as much again.
+            slave.is_in_sync = False
+            slave.caught_up_at = slave.joins_at = _NEVER
+            slave.joins_from = max(slave.joins_from, had)
 
     def check(self, end_offset: int, now: float) -> None:
         """Time has passed: who has all is in sync however long ago it said so, who is behind for too long is not."""

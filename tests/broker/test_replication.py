@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from broker.config import BrokerRole
+from broker.replication import replica_rules
 from broker.server import Broker
 from remoting.bodies.stats import HARuntimeInfo, KVTable
 from remoting.codes import RequestCode, ResponseCode
@@ -23,7 +26,7 @@ from remoting.headers.send import (
     SendMessageResponseHeader,
 )
 from remoting.message_properties import encode
-from store.config import FlushDiskType
+from store.config import FlushDiskType, StoreConfig
 from tests.broker.fake_slave import fake_slave
 from tests.broker.pop.rig import pop
 from tests.broker.rig import TOPIC, TestClient, create, running_broker, until
@@ -428,6 +431,14 @@ async def test_below_the_least_number_nothing_is_taken(tmp_path: Path) -> None:
             again.is_eager = True
             await until(lambda: it.broker.store.max_offset(TOPIC, 0) == 2)
             assert (await it.begin(RequestCode.END_TRANSACTION, end_of(half))).code == OK
+
+
+@pytest.mark.parametrize(
+    ("is_acting_enabled", "is_auto", "expected"), [(False, False, 2), (True, False, 3), (True, True, 2)]
+)
+def test_where_a_slave_may_act_fewer_than_wanted_refuse(is_acting_enabled: bool, is_auto: bool, expected: int) -> None:
+    config = StoreConfig(in_sync_replicas=3, min_in_sync_replicas=2, enable_auto_in_sync_replicas=is_auto)
+    assert replica_rules(config, is_acting_enabled=is_acting_enabled).min_in_sync_replicas == expected
 
 
 async def test_one_report_answers_all_that_it_covers_and_nothing_else(tmp_path: Path) -> None:

@@ -47,6 +47,17 @@ def test_a_slave_that_is_connected_twice_counts_once() -> None:
     assert replicas.offsets() == []
 
 
+def test_a_connection_that_lags_does_not_inherit_that_its_slave_was_in_sync() -> None:
+    replicas = replicas_of(1000)
+    replicas.acknowledged("slave 0", 2, 900, 1000, 0.0)
+    replicas.left("slave 0", 1)
+    assert (replicas.offsets(), replicas.in_sync_slaves()) == ([900], frozenset())
+    replicas.acknowledged("slave 0", 2, 999, 1010, 0.0)
+    assert replicas.in_sync_slaves() == frozenset()
+    replicas.acknowledged("slave 0", 2, 1000, 1010, 0.0)
+    assert replicas.in_sync_slaves() == {"slave 0"}
+
+
 def test_a_slave_is_in_sync_once_it_has_what_was_there_when_it_came() -> None:
     replicas = Replicas(ReplicaRules())
     replicas.acknowledged("late", 1, 10, 500, 0.0)
