@@ -81,6 +81,7 @@ class ConfirmWaits:
             limits.append((store.config.slave_timeout / 1000, _SLAVE))
         # Whether any answer has to wait: else what is appended is as safe as it is to be.
         self.is_needed = bool(limits)
+        self.is_for_slaves = role is BrokerRole.SYNC_MASTER
         # All wait equally long, so in each stage the first is the first whose time is up.
         self._stages = [_Stage(*limit) for limit in sorted(limits)] or [_Stage(0.0, _DISK)]
         self._timer: Timer | None = None

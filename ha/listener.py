@@ -99,12 +99,17 @@ class SlaveConnection(asyncio.Protocol):
             return False
         return True
 
-    def pump(self) -> None:
-        """Write what there is, as far as the slave takes it."""
+    def pump(self, *, at_once: bool = False) -> None:
+        """Write what there is, as far as the slave takes it; `at_once`: hand the first of it to the kernel now."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         now = self._listener.now()
+        if at_once and not self._is_full and not transport.get_write_buffer_size():
+            # uvloop keeps what is written to the end of its turn, unless that is more than may be waiting.
+            transport.set_write_buffer_limits(high=0)
+            transport.write(b"".join(self.link.next_piece(now)))
+            transport.set_write_buffer_limits(high=_AHEAD_BYTES)
         while not self._is_full and (buffers := self.link.next_piece(now)):
             for buffer in buffers:
                 transport.write(buffer)
@@ -146,7 +151,7 @@ class SlaveListener:
     """Listens for slaves, and keeps what they have acknowledged.  Lives in the event loop's thread.
 
     `on_acknowledged` is called when a slave has more than before, or has gone.  Without `session_rules` all slaves
-    speak the plain protocol.
+    speak the plain protocol.  `is_awaited` says that senders wait for slaves.
     """
 
     def __init__(
@@ -157,8 +162,11 @@ class SlaveListener:
         clock: Clock,
         on_acknowledged: Callable[[], None],
         session_rules: SessionRules | None = None,
+        *,
+        is_awaited: bool = False,
     ) -> None:
         self._rules = rules
+        self._is_awaited = is_awaited
         self._log = log
         self._clock = clock
         self._server: asyncio.Server | None = None
@@ -196,8 +204,13 @@ class SlaveListener:
             connection.close("the master stops")
 
     def log_grew(self) -> None:
-        """There is more to send: all slaves get it in the next turn of the loop."""
-        if self.connections and not self._is_pumping:
+        """There is more to send: slaves get it in the next turn of the loop, or at once if senders wait for them."""
+        if not self.connections:
+            return
+        if self._is_awaited:
+            for connection in list(self.connections):
+                connection.pump(at_once=True)
+        elif not self._is_pumping:
             self._is_pumping = True
             asyncio.get_running_loop().call_soon(self._pump_all)
 

@@ -85,6 +85,15 @@ class Pair:
             return None
         return SlaveState(status["masterCommitLogMaxOffset"], slaves[0]["slaveAckOffset"])
 
+    def await_connected(self, slave: Server) -> None:
+        """Return when the master counts the slave."""
+
+        def is_counted() -> bool:
+            slave.check()
+            return self.state() is not None
+
+        until(is_counted, f"the master of {self.engine} has its slave")
+
     def await_in_step(self, slave: Server) -> None:
         """Return when the slave has all of the log."""
 

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 _SPECIAL_FLAGS: Final = int(SysFlag.TRANSACTION_ROLLBACK) | _INNER_BATCH | RETRY_MARK
 _MAX_CACHED_TAGS: Final = 4096
+# Sends that are stored together while others of the same read wait, with SYNC_MASTER.
+_OVERLAPPING: Final = 32
 
 
 class SendStore(Protocol):
@@ -89,6 +91,14 @@ class SendProcessor:
 
     def send(self, run: list[Request[Any]]) -> None:
         """Store and answer the sends of one read, all of one channel."""
+        if self._waits.is_for_slaves and len(run) > _OVERLAPPING:
+            # Slaves take the first part while the next one is stored; and two halves of a window then take turns.
+            for at in range(0, len(run), _OVERLAPPING):
+                self._send(run[at : at + _OVERLAPPING])
+        else:
+            self._send(run)
+
+    def _send(self, run: list[Request[Any]]) -> None:
         settled_broker, settled_host = self._settled_for
         if settled_broker is not self._config.broker or settled_host != self._store.store_host:
             self._settle()

@@ -1,0 +1,161 @@
+"""What replication costs senders: SYNC_MASTER beside ASYNC_MASTER, with a slave and without, and beside RocketMQ's.
+
+    python -m benchmarks.replication.sends [--rounds 5] [--seconds 1] [--outstanding 1,64,256] [--no-apache]
+
+All clusters run side by side and are measured in turns, in short slices; ratios are taken slice by slice, medians are
+shown.  CPU is that of master and slave together.
+"""
+
+import argparse
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from benchmarks.replication.pairs import EngineMissingError, Pair, started
+from benchmarks.system import generator
+from benchmarks.system.frames import QUEUES
+from benchmarks.system.process import cpu_s
+from benchmarks.system.workload import Workload
+from tests.compat import wire
+from tests.compat.cluster import Server
+
+TOPIC = "bench-replication"
+_WARM_UP_S = 4.0
+_BODY_BYTES = 128
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One cluster: whose, the master's role, and whether it has a slave."""
+
+    name: str
+    engine: str
+    role: str
+    has_slave: bool
+
+
+KINDS = (
+    Kind("sprocket alone", "sprocket", "ASYNC_MASTER", False),
+    Kind("sprocket async", "sprocket", "ASYNC_MASTER", True),
+    Kind("sprocket sync", "sprocket", "SYNC_MASTER", True),
+    Kind("apache sync", "apache", "SYNC_MASTER", True),
+)
+
+
+class Measured(NamedTuple):
+    """Messages a second, microseconds, and microseconds of CPU for each message, of the master and of the slave."""
+
+    rate: float
+    p50_us: float
+    p99_us: float
+    master_cpu_us: float
+    slave_cpu_us: float
+
+
+class Running(NamedTuple):
+    """A cluster that runs."""
+
+    pair: Pair
+    slave: Server | None
+
+    def measure(self, outstanding: int, seconds: float) -> Measured:
+        master, slave = self._cpu()
+        result = generator.run(
+            self.pair.master.address, TOPIC, Workload("send", _BODY_BYTES, outstanding), seconds, "auto"
+        )
+        master_after, slave_after = self._cpu()
+        per_message = 1e6 / max(1, result.messages)
+        return Measured(
+            result.rate,
+            result.percentile_us(0.5),
+            result.percentile_us(0.99),
+            (master_after - master) * per_message,
+            (slave_after - slave) * per_message,
+        )
+
+    def _cpu(self) -> tuple[float, float]:
+        return cpu_s(self.pair.master.pid), cpu_s(self.slave.pid) if self.slave is not None else 0.0
+
+
+@contextlib.contextmanager
+def running(kind: Kind, folder: Path) -> Iterator[Running]:
+    """The cluster, its slave in step.  Raises EngineMissingError, ClusterError."""
+    properties = {"brokerRole": kind.role}
+    if kind.engine == "apache":
+        # Its default is 1, with which SYNC_MASTER waits for nobody.
+        properties["inSyncReplicas"] = "2"
+    name = kind.name.replace(" ", "-")
+    with started(kind.engine, folder / name, properties) as pair, contextlib.ExitStack() as stack:
+        slave = None
+        if kind.has_slave:
+            slave = stack.enter_context(pair.slave(folder / f"{name}-slave"))
+            pair.await_connected(slave)
+        wire.create_topic(pair.master.address, TOPIC, QUEUES)
+        generator.run(pair.master.address, TOPIC, Workload("send", _BODY_BYTES, 64), _WARM_UP_S, "auto")
+        if slave is not None:
+            pair.await_in_step(slave)
+        yield Running(pair, slave)
+
+
+def measure(arguments: argparse.Namespace, folder: Path) -> dict[int, dict[str, list[Measured]]]:
+    """All kinds in turns: outstanding -> kind -> slices."""
+    measured: dict[int, dict[str, list[Measured]]] = {}
+    with contextlib.ExitStack() as stack:
+        clusters = {}
+        for kind in KINDS:
+            if kind.engine == "apache" and arguments.no_apache:
+                continue
+            try:
+                clusters[kind.name] = stack.enter_context(running(kind, folder))
+            except EngineMissingError as missing:
+                print(f"{kind.name} was not measured: {missing}")
+        for outstanding in map(int, arguments.outstanding.split(",")):
+            slices = measured[outstanding] = {name: [] for name in clusters}
+            for _ in range(arguments.rounds):
+                for name, one in clusters.items():
+                    slices[name].append(one.measure(outstanding, arguments.seconds))
+    return measured
+
+
+def show(measured: dict[int, dict[str, list[Measured]]]) -> None:
+    """A table of medians, and of ratios taken slice by slice."""
+    print(
+        "| outstanding | cluster | messages/s | x async | x apache | p50 us | p99 us | master us | slave us | added |"
+    )
+    print("|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    for outstanding, slices in measured.items():
+        for name, rounds in slices.items():
+            rate, p50, p99, master, slave = (median(column) for column in zip(*rounds, strict=True))
+            of_async = _ratio(rounds, slices["sprocket async"])
+            of_apache = _ratio(rounds, slices.get("apache sync", []))
+            added = median(one.p50_us - two.p50_us for one, two in zip(rounds, slices["sprocket async"], strict=True))
+            numbers = f"{rate:,.0f} | {of_async} | {of_apache} | {p50:,.0f} | {p99:,.0f} | {master:.1f} | {slave:.1f}"
+            print(f"| {outstanding} | {name} | {numbers} | {added:,.0f} |", flush=True)
+
+
+def _ratio(ours: list[Measured], theirs: list[Measured]) -> str:
+    return f"{median(one.rate / two.rate for one, two in zip(ours, theirs, strict=True)):.2f}" if theirs else ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--outstanding", default="1,64,256")
+    parser.add_argument("--no-apache", action="store_true")
+    parser.add_argument("--folder", type=Path, default=None)
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="sprocket-bench-", dir=arguments.folder))
+    try:
+        show(measure(arguments, folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
