@@ -5,6 +5,7 @@ import contextlib
 import json
 import struct
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
@@ -41,6 +42,10 @@ _TIMEOUT_S: Final = 60.0
 _RETRY_S: Final = 0.05
 _CLEANED_TRIES: Final = 20
 _KEY_BYTES: Final = 16
+# Stored, but not as safe as was asked for: not SEND_OK.
+_UNDECIDED: Final = frozenset(
+    {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE}
+)
 # Small segments and queue files, and everything that is done now and then is done often: kills hit all of it.
 PROPERTIES: Final = {
     "flushDiskType": "SYNC_FLUSH",
@@ -102,7 +107,8 @@ class Load:
         self.committed: dict[int, int] = {}
         # Key -> (physical offset, monotonic seconds of the acknowledgement).
         self.placed: dict[str, tuple[int, float]] = {}
-        self.flush_timeouts = 0
+        # Response code -> how often it was the answer of a send that is neither acknowledged nor refused.
+        self.undecided: Counter[int] = Counter()
         self.refused = 0
         self.acknowledged_after_refusal = 0
         self._body_bytes = body_bytes
@@ -138,6 +144,12 @@ class Load:
         if not await self._run(address, False, lambda: self.acknowledged >= goal):
             raise ClientError("the broker ended")
 
+    async def attempts(self, address: str, count: int) -> None:
+        """About `count` more sends that the broker stores, as safe as was asked for or not."""
+        goal = self.acknowledged + self.undecided.total() + count
+        if not await self._run(address, False, lambda: self.acknowledged + self.undecided.total() >= goal):
+            raise ClientError("the broker ended")
+
     async def _run(self, address: str, others: bool, enough: Callable[[], bool]) -> bool:
         """Whether `enough` ended it; False if the connection was lost."""
         client = RemotingClient()
@@ -165,11 +177,11 @@ class Load:
         try:
             place = await _send(client, address, TOPIC, number % QUEUES, f"KEYS\x01{key}\x02", body)
         except Refused as refusal:
-            if refusal.code != ResponseCode.FLUSH_DISK_TIMEOUT:
+            if refusal.code not in _UNDECIDED:
                 self.refused += 1
                 raise
             # Neither acknowledged nor refused: the message may be there.
-            self.flush_timeouts += 1
+            self.undecided[refusal.code] += 1
             return
         self.acknowledged_after_refusal += self.refused > 0
         self.checker.on_acknowledged(key, place.queue_id, place.queue_offset)
