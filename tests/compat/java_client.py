@@ -71,11 +71,17 @@ class Outcome:
 
 
 def run_scenarios(
-    name_servers: str, version: str, serialization: str, home: Path, scenarios: tuple[str, ...] = ("all",)
+    name_servers: str,
+    version: str,
+    serialization: str,
+    home: Path,
+    scenarios: tuple[str, ...] = ("all",),
+    account: tuple[str, str] | None = None,
 ) -> dict[str, Outcome]:
     """Runs scenarios in one JVM with this client; a scenario that never reported is missing in the answer.
 
-    `home` takes the client's logs and local offsets.  Raises maven.JavaMissingError.
+    `home` takes the client's logs and local offsets; `account` is the access key and secret key that requests are
+    signed with.  Raises maven.JavaMissingError.
     """
     run = f"{version.replace('.', '')}-{serialization.lower()}-{home.name}"
     command = [
@@ -85,6 +91,7 @@ def run_scenarios(
         f"-Drocketmq.client.logRoot={home}",
         f"-Drocketmq.serialize.type={serialization}",
         f"-Drocketmq.client.rebalance.waitInterval={_REBALANCE_MS}",
+        *([] if account is None else [f"-Dcompat.accessKey={account[0]}", f"-Dcompat.secretKey={account[1]}"]),
         "-cp",
         maven.client_classpath(version),
         "compat.Main",

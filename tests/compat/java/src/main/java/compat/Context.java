@@ -11,6 +11,7 @@ import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.MessageQueueSelector;
@@ -21,6 +22,7 @@ import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /** One scenario's clients, all shut down at its end, with a topic and a group of its own. */
 final class Context implements AutoCloseable {
@@ -51,7 +53,7 @@ final class Context implements AutoCloseable {
 
     DefaultMQProducer producer() throws MQClientException {
         if (producer == null) {
-            producer = new DefaultMQProducer(group + "-producer");
+            producer = new DefaultMQProducer(group + "-producer", signing());
             producer.setNamesrvAddr(nameServers);
             producer.setInstanceName(instance());
             producer.setSendMsgTimeout(10_000);
@@ -62,7 +64,7 @@ final class Context implements AutoCloseable {
     }
 
     TransactionMQProducer transactionProducer(TransactionListener listener) throws MQClientException {
-        TransactionMQProducer transactional = new TransactionMQProducer(group + "-transactions");
+        TransactionMQProducer transactional = new TransactionMQProducer(group + "-transactions", signing());
         transactional.setNamesrvAddr(nameServers);
         transactional.setInstanceName(instance());
         transactional.setSendMsgTimeout(10_000);
@@ -117,7 +119,7 @@ final class Context implements AutoCloseable {
 
     /** A push consumer that is not yet subscribed or started; close() shuts it down. */
     DefaultMQPushConsumer pushConsumer() {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, signing(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(nameServers);
         consumer.setInstanceName(instance());
         consumer.setPollNameServerInterval(ROUTE_REFRESH_MILLIS);
@@ -149,7 +151,7 @@ final class Context implements AutoCloseable {
 
     @SuppressWarnings("deprecation")
     DefaultMQPullConsumer pullConsumer() throws MQClientException {
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(group);
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(group, signing());
         consumer.setNamesrvAddr(nameServers);
         consumer.setInstanceName(instance());
         consumer.start();
@@ -158,7 +160,7 @@ final class Context implements AutoCloseable {
     }
 
     DefaultLitePullConsumer litePullConsumer() {
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group);
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group, signing());
         consumer.setNamesrvAddr(nameServers);
         consumer.setInstanceName(instance());
         consumer.setAutoCommit(false);
@@ -171,6 +173,24 @@ final class Context implements AutoCloseable {
     public void close() {
         while (!shutdowns.isEmpty()) {
             shutdowns.pop().run();
+        }
+    }
+
+    /** Signs requests for the account of the system properties; null without one. */
+    static RPCHook signing() {
+        String accessKey = System.getProperty("compat.accessKey");
+        if (accessKey == null) {
+            return null;
+        }
+        try {
+            // In another jar before 5.3.3, which is not on the class path.
+            Class<?> credentials = Class.forName("org.apache.rocketmq.acl.common.SessionCredentials");
+            Object account = credentials.getConstructor(String.class, String.class)
+                    .newInstance(accessKey, System.getProperty("compat.secretKey"));
+            return (RPCHook) Class.forName("org.apache.rocketmq.acl.common.AclClientRPCHook")
+                    .getConstructor(credentials).newInstance(account);
+        } catch (ReflectiveOperationException unsupported) {
+            throw new AssertionError(unsupported);
         }
     }
 

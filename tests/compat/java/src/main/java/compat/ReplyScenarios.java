@@ -146,7 +146,7 @@ final class ReplyScenarios {
     }
 
     private static DefaultMQProducer requester(Context context, String name) throws Exception {
-        DefaultMQProducer requester = new DefaultMQProducer(context.group + "-" + name);
+        DefaultMQProducer requester = new DefaultMQProducer(context.group + "-" + name, Context.signing());
         requester.setNamesrvAddr(context.nameServers);
         requester.setInstanceName("compat-" + context.group + "-" + name);
         requester.setSendMsgTimeout(10_000);
