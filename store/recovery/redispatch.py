@@ -84,7 +84,11 @@ class Redispatch:
         """Make the entry of one record in `queue`, which holds no batches; none may be in hand from `add_batch`."""
         if queue not in self._firsts:
             self._firsts[queue] = queue.next_offset
-        self._put(queue, offset, physical_offset, size_bytes, tags_code)
+        # The usual place, without a call for it.
+        if offset == queue.next_offset and offset and len(queue.pending) < _WRITE_AT:
+            queue.add(physical_offset, size_bytes, tags_code, 0, 1)
+        else:
+            self._put(queue, offset, physical_offset, size_bytes, tags_code)
 
     def _is_deleted(self, topic: str, physical_offset: int) -> bool:
         return self._deleted is not None and physical_offset < self._deleted.offset_of(topic)
