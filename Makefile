@@ -48,9 +48,10 @@ lint: setup ## ruff, mypy --strict, import-linter, tidy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy
 
-docs: setup ## Write docs/configuration.md, docs/format.md and docs/compatibility.md from the code
+docs: setup ## Write from the code what docs/ says of configuration, files, replication and request codes
 	$(BIN)/python -m sprocket.cli.configuration_page docs/configuration.md
 	$(BIN)/python -m sprocket.cli.format_page docs/format.md
+	$(BIN)/python -m sprocket.cli.replication_page docs/replication-protocol.md
 	$(BIN)/python -m sprocket.cli.compatibility_page docs/compatibility.md
 
 lock: setup ## Write requirements.lock from what .venv holds now

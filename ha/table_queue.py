@@ -12,7 +12,7 @@ from ha.session import MOST_BODY_BYTES
 from sprocket.common.errors import ProtocolError
 
 # At five a second, what changes in so many seconds.
-_MOST_WAITING: Final = 64
+MOST_WAITING: Final = 64
 _LENGTH: Final = struct.Struct(">B")
 
 
@@ -71,7 +71,7 @@ class TableQueue:
 
     def add(self, update: TableUpdate) -> None:
         """What changed since the last time.  Left out, until `wants_all`, if there is too much."""
-        if self._is_complete and len(self._waiting) < _MOST_WAITING:
+        if self._is_complete and len(self._waiting) < MOST_WAITING:
             self._waiting.append(update)
         else:
             self._is_complete = False

@@ -44,6 +44,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/cli/configuration_page.py", "disk"): "writes docs/configuration.md",
     ("sprocket/cli/compatibility_page.py", "disk"): "reads sources and tests, writes docs/compatibility.md",
     ("sprocket/cli/format_page.py", "disk"): "writes docs/format.md",
+    ("sprocket/cli/replication_page.py", "disk"): "writes docs/replication-protocol.md",
     ("sprocket/cli/store_dump.py", "disk"): "a closed pipe behind `dump` becomes /dev/null",
     ("sprocket/cli/mqadmin_message.py", "disk"): "edge: bodies of messages go to files, as RocketMQ's tool has it",
     ("sprocket/cli/mqadmin_connection.py", "disk"): "`consumerStatus` writes what clients say into files, as there",
