@@ -215,12 +215,14 @@ class Confirmation:
 
     def _advance(self) -> None:
         """Publish and answer what the confirm offset now covers."""
-        confirm = self.confirm_offset
         unconfirmed, waiters = self._unconfirmed, self._waiters
+        confirm = self.confirm_offset
         while unconfirmed and unconfirmed[0][0] <= confirm:
             _, touched, cost = unconfirmed.popleft()
             self.waiting_bytes -= cost
             self._publish(touched)
+            # Who hears of messages may append some; without a limit they are confirmed already.
+            confirm = self.confirm_offset
         _PUBLISHED()
         while waiters and waiters[0][0] <= confirm:
             waiters.popleft()[1](None)

@@ -125,6 +125,25 @@ def test_with_nobody_to_wait_for_it_is_said_at_once_and_seen(stores: Stores) -> 
     assert (master.answers, master.seen) == ({0: False, 1: False}, 2)
 
 
+def test_what_is_appended_when_messages_are_shown_is_shown_too(stores: Stores) -> None:
+    master = Master(stores.open())
+    master.has(0)
+    master.send()
+    master.send()
+    left = [3]
+
+    def arrived(topic: str, queue_id: int, end: int, first: int) -> None:
+        if left[0]:
+            left[0] -= 1
+            master.send()
+
+    master.store.on_arrival.append(arrived)
+    master.slaves(NO_LIMIT, -1, is_enough=False)
+    assert (master.seen, len(master.answers), len(master.confirmed)) == (5, 5, 5)
+    master.send()
+    assert master.seen == 6
+
+
 def test_the_confirm_offset_never_goes_back(stores: Stores) -> None:
     master = Master(stores.open())
     master.has(0)
