@@ -54,11 +54,11 @@ class GroupPresence:
         core: BrokerCore,
         registration: Registration,
         following: Following | None,
-        revive: ReviveService | None = None,
+        revive: ReviveService,
     ) -> "GroupPresence":
         """Those of one broker; `following` is a slave's."""
         members, exchange = GroupMembers(core, registration), HaExchange(core, registration)
-        if isinstance(core.delivery, EscapeBridge) and revive is not None:
+        if isinstance(core.delivery, EscapeBridge):
             core.delivery.on_message.append(revive.hear_of)
         watch = None if following is None else MasterWatch(core, members, following, exchange)
         return cls(members, exchange, GroupLocks(core, members), watch)

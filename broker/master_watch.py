@@ -45,6 +45,8 @@ class MasterWatch(Service):
     def master_comes(self, ha_address: str) -> None:
         """The master is about to come online and takes over what was done for it; its log is followed already."""
         self._coming_until = self._core.clock.monotonic() + _COMING_S
+        # What was done is to be told now: nothing of it may wait for the disk.
+        self._core.store.flush()
         self._core.role.hand_over()
         self._following.follower.follow(ha_address)
 

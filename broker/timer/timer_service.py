@@ -134,18 +134,26 @@ class TimerService(Service):
             self._handle = None
         if self._is_enabled:
             self.timer.pause()
+            if self._core.role.is_slave and not self._is_flushing:
+                try:
+                    self._flush_now()  # the master asks how far it has come
+                except DiskFailed as error:
+                    self._core.fail(error)
 
     def save(self) -> None:
         if not self._is_enabled:
             return
-        flush = self.timer.prepare_flush()
-        if flush is not None:
-            flush.write()
-            self.timer.flushed(flush)
+        self._flush_now()
         content = self.metrics.take_unsaved()
         if content is not None:
             self.metrics.save(content)
         self.timer.close()
+
+    def _flush_now(self) -> None:
+        flush = self.timer.prepare_flush()
+        if flush is not None:
+            flush.write()
+            self.timer.flushed(flush)
 
     def follow(self, master: TimerCheckpoint) -> bool:
         """The master has come this far.  Left out while files are written: the next one comes soon; whether it was."""

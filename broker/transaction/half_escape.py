@@ -104,8 +104,7 @@ class HalfEscape(Service):
             self._outstanding = None
             for offset in range(start, end):
                 self._transactions.open.end(offset)
-            self._transactions.moved()
-            self._transactions.commit_offsets()
+            self._transactions.commit_at_once()
             self._wait(0.0)
 
         return done

@@ -131,6 +131,11 @@ class Transactions:
         if len(self._uncommitted) >= _MOST_UNCOMMITTED:
             self.commit_offsets()
 
+    def commit_at_once(self) -> None:
+        """Commit how far half messages are done with, in another log than this broker's."""
+        self._offsets.commit(TRANS_GROUP, TRANS_HALF_TOPIC, QUEUE_ID, self.open.half_offset)
+        self._offsets.commit(TRANS_GROUP, TRANS_OP_HALF_TOPIC, QUEUE_ID, self.open.op_offset)
+
     def commit_offsets(self) -> None:
         """Commit the offsets that the disk is sure of, as a consumer group's, where RocketMQ's broker finds them."""
         flushed, reached = self._store.flushed_offset, None
