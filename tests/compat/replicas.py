@@ -203,11 +203,12 @@ def parsed(text: str) -> object:
 
 
 def config(server: Server, name: str) -> dict[str, object]:
-    """A file of ``config/``; empty while there is none."""
+    """A file of ``config/``; empty while there is none, and while Apache's broker writes it in place."""
     path = server.directory / "store" / "config" / name
-    if not path.exists():
+    try:
+        found = parsed(path.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
         return {}
-    found = parsed(path.read_text())
     assert isinstance(found, dict)
     return found
 
