@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from sprocket.common.errors import CorruptRecord, DiskFailed, RestartNeeded, StoreError
+from sprocket.common.failpoints import failpoint
 from store.appender import Appender, Batch
 from store.chunk_scan import ChunkScan
 from store.commit_log import CommitLog, LogScan
@@ -23,6 +24,9 @@ from store.recovery.redispatch import Redispatch
 _log = logging.getLogger(__name__)
 # Why a walk over what a master has sent may stop: the rest has not come yet.
 _UNFINISHED: Final = frozenset({"record leaves the log", "no room for a blank", "end of the last segment"})
+_WRITTEN: Final = failpoint("replica_log.written")
+_DISPATCHED: Final = failpoint("replica_log.dispatched")
+_APPENDED: Final = failpoint("replica_log.appended")
 
 
 class ReplicaLog:
@@ -151,6 +155,7 @@ class ReplicaLog:
         for start, content in self._within_segments(from_offset, whole):
             log.write_at(start, content)
         received += len(whole)
+        _WRITTEN()
         # The walk sees what the log says that it holds.
         log.wrote_offset = received
         batch = Batch(self._confirmation.last_store_timestamp)
@@ -162,10 +167,12 @@ class ReplicaLog:
             dispatch.take_back()
             log.wrote_offset = before
             raise
+        _DISPATCHED()
         log.wrote_offset, self.received_offset = batch.end_offset, received
         batch.size_bytes = batch.end_offset - before
         if batch.size_bytes:
             self._confirmation.appended(batch)
+            _APPENDED()
 
     def _within_segments(self, offset: int, content: memoryview) -> list[tuple[int, memoryview]]:
         room = self._log.segment_end(offset) - offset

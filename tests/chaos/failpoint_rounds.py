@@ -46,6 +46,8 @@ class Scene(Enum):
     STOPPING = auto()
     # Retention removes segments while it serves; on a store of its own.
     CLEANING = auto()
+    # A slave takes its master's log: not of these rounds, see `tests/chaos/test_slave_kills.py`.
+    FOLLOWING = auto()
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ WAYS: Final = {
     "message_store.stop": Way(Scene.STOPPING),
     "recovery.": Way(Scene.STARTING),
     "recovery.queues_destroyed": Way(Scene.REBUILDING),
+    "replica_log.": Way(Scene.FOLLOWING),
     "redispatch.": Way(Scene.STARTING),
     "timer_message_store.rebuild_noted": Way(Scene.WHEEL_LOST),
     "truncation.": Way(Scene.TORN),
