@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remoting import message_properties as names
@@ -208,6 +208,7 @@ STEP = st.one_of(
 )
 
 
+@settings(max_examples=50)
 @given(st.booleans(), st.lists(STEP, max_size=40))
 def test_whatever_replicas_do_nobody_is_told_more_than_is_true(
     tmp_path_factory: pytest.TempPathFactory, is_sync: bool, steps: list[tuple[str, int, int]]
