@@ -51,7 +51,7 @@ class ConsumerOffsets:
         self._commits = 0
         self._is_dirty = False
         self.changes = 0  # grows with every change
-        # Keys that changed since `take_changes`; None while nobody follows.
+        # Keys that changed since `take_deltas`; None while nobody follows.
         self._touched: set[str] | None = None
         self.data_version = DataVersion(timestamp=clock.wall_ms())
 
@@ -242,20 +242,21 @@ class ConsumerOffsets:
 
     # Changes, for other replicas
 
-    def take_changes(self) -> dict[str, dict[int, int]]:
-        """``topic@group`` -> all its offsets, of what changed since the last time; none of what is gone.
+    def take_deltas(self) -> dict[str, dict[int, int]]:
+        """``topic@group`` -> all its offsets, of what changed since the last time; none of what is gone.  For reading
+        at once.
 
-        The first time, and the first after `forget_changes`, nothing: whoever follows begins with the whole table.
+        The first time, and the first after `forget_deltas`, nothing: whoever follows begins with the whole table.
         """
         touched, self._touched = self._touched or (), set()
-        return {key: dict(self._offsets.get(key, {})) for key in touched}
+        return {key: self._offsets.get(key, {}) for key in touched}
 
-    def forget_changes(self) -> None:
+    def forget_deltas(self) -> None:
         """Nobody follows any longer."""
         self._touched = None
 
     def merge(self, changes: dict[str, dict[int, int]]) -> None:
-        """Take what a master's `take_changes` gave; offsets may point past what this replica's log shows yet."""
+        """Take what a master's `take_deltas` gave; offsets may point past what this replica's log shows yet."""
         for key, queues in changes.items():
             self._pulls.pop(key, None)
             if queues:

@@ -38,7 +38,7 @@ class TableSender:
         listener, offsets = self._listener, self._core.offsets
         sessions = listener.sessions
         if not sessions:
-            offsets.forget_changes()
+            offsets.forget_deltas()
             self._marks.clear()
             return
         position = self._core.store.wrote_offset
@@ -57,7 +57,7 @@ class TableSender:
                 self._marks[table.name] = mark
                 updates.append(TableUpdate(position, table.name, table.encode()))
         # Behind the others: a topic comes before its offsets.
-        changes = self._core.offsets.take_changes()
+        changes = self._core.offsets.take_deltas()
         if changes:
             updates.append(TableUpdate(position, OFFSET_CHANGES, msgspec.json.encode(changes)))
         return updates

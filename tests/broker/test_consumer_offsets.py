@@ -1,3 +1,4 @@
+import random
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,40 @@ def test_offsets_past_the_end_are_taken_back(tmp_path: Path) -> None:
     offsets.commit("CG", "Orders", 1, 10)
     offsets.clamp(lambda topic, queue_id: 40)
     assert offsets.queues("CG", "Orders") == {0: 40, 1: 10}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_replica_that_takes_the_deltas_has_the_same_offsets(tmp_path: Path, seed: int) -> None:
+    master, replica, choose = table(tmp_path / "master"), table(tmp_path / "replica"), random.Random(seed)
+    assert master.take_deltas() == {}
+    seen = 0
+    for _ in range(400):
+        group, topic, queue = (f"{kind}{choose.randrange(4)}" for kind in ("G", "T", ""))
+        match choose.randrange(12):
+            case 0:
+                master.remove_topic(topic)
+            case 1:
+                master.remove(group, topic)
+            case 2:
+                master.remove_group(group)
+            case 3:
+                master.reset(group, topic, int(queue), choose.randrange(100))
+            case 4:
+                master.clone(group, "G0", topic)
+            case 5:
+                master.assign(group, topic, int(queue), choose.randrange(100))
+            case 6:
+                master.clamp(lambda *_: 50)
+            case 7:
+                # As it goes over the wire.
+                deltas = {key: dict(queues) for key, queues in master.take_deltas().items()}
+                seen += len(deltas)
+                replica.merge(deltas)
+                assert replica.snapshot().offset_table == master.snapshot().offset_table
+                assert master.take_deltas() == {}
+            case _:
+                master.commit(group, topic, int(queue), choose.randrange(100))
+    assert seen
+    master.forget_deltas()
+    master.commit("G0", "T0", 0, 1)
+    assert master.take_deltas() == {}
