@@ -26,6 +26,7 @@ _RECOVERY: Final = ("tests/store/recovery/test_recovery.py", "tests/store/recove
 _DISK: Final = ("tests/store/test_disk.py", "tests/store/test_write_order.py")
 _REPLICAS: Final = ("tests/store/test_confirmation_replicas.py",)
 _REPLICATION: Final = ("tests/broker/test_replication.py",)
+_SESSION: Final = ("tests/ha/test_session.py",)
 
 MUTANTS: Final = (
     # Syncs and acknowledgements
@@ -470,5 +471,70 @@ MUTANTS: Final = (
         "            code = _SUCCESS\n",
         "a sender that waited for slaves in vain is told SEND_OK",
         ("tests/broker/test_confirm_waits.py", *_REPLICATION),
+    ),
+    # Sessions of two Sprocket ends
+    Mutant(
+        "CRC of a frame not checked",
+        "ha/session.py",
+        "            if crc32(body, crc32(view[at : at + head_bytes - _CRC_BYTES])) != crc:\n",
+        "            if False:\n",
+        "a bit that flips on the way stands in the slave's log, or in what it acknowledges",
+        _SESSION,
+    ),
+    Mutant(
+        "epoch of a frame ignored",
+        "ha/session.py",
+        "        if one.epoch != epoch:\n",
+        "        if False:\n",
+        "what was said to another master counts for this one",
+        _SESSION,
+    ),
+    Mutant(
+        "slave resumes where its log ends without comparing",
+        "ha/slave_session.py",
+        "        if search.end == end:\n",
+        "        if search.end >= 0:\n",
+        "a slave of a master that lost its tail goes on with other records behind it",
+        _SESSION,
+    ),
+    Mutant(
+        "log cut in the middle of a record",
+        "ha/slave_session.py",
+        "        self._common_end = log.record_end(search.end)\n",
+        "        self._common_end = search.end\n",
+        "what is left behind the cut is half a record",
+        _SESSION,
+    ),
+    Mutant(
+        "cut without its intent",
+        "store/recovery/truncation.py",
+        "        _KEPT_ASIDE()\n        self.begin(end)\n",
+        "        _KEPT_ASIDE()\n",
+        "the slave begins anew with the log that is not its master's",
+        ("tests/store/test_replica_cut.py",),
+    ),
+    Mutant(
+        "proof of a slave not looked at",
+        "ha/greeting.py",
+        "        if not is_proof(expected, body):\n",
+        "        if False:\n",
+        "whoever reaches the port gets the log",
+        ("tests/ha/test_greeting.py",),
+    ),
+    Mutant(
+        "table sent before its log",
+        "ha/table_queue.py",
+        "        while self._waiting and self._waiting[0].position <= sent_offset:\n",
+        "        while self._waiting:\n",
+        "a group of a surviving slave begins behind what that has",
+        _SESSION,
+    ),
+    Mutant(
+        "messages taken before the lost tail is back",
+        "broker/master_sessions.py",
+        "            self._log.recover_tail()\n",
+        "            self._log.lead()\n",
+        "what a slave alone has is overwritten by the first send after a loss of power",
+        ("tests/broker/test_sessions.py",),
     ),
 )
