@@ -125,7 +125,7 @@ async def test_a_slave_that_comes_and_goes_catches_up(tmp_path: Path) -> None:
 async def test_a_slave_reads_on_when_more_comes_than_it_takes_at_once(
     tmp_path: Path, read_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower_module, "_READ_BYTES", read_bytes)
+    monkeypatch.setattr(follower_module, "_MOST_READ_BYTES", read_bytes)
     async with pair(tmp_path) as it:
         it.send(40)
         store = it.slaves.open()
@@ -165,7 +165,7 @@ async def test_garbage_acknowledges_nothing_and_hurts_nobody(tmp_path: Path, see
         it.send(10)
         await until(lambda: store.wrote_offset == it.master.wrote_offset)
         await until(lambda: len(it.listener.connections) == 1)
-        assert it.listener.replicas.offsets() == [it.master.wrote_offset]
+        await until(lambda: it.listener.replicas.offsets() == [it.master.wrote_offset])
         follower.stop()
 
 
