@@ -16,6 +16,7 @@ from ha.slave_link import SlaveLink
 from ha.slave_session import SlaveSession
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.ha import NegotiateHaSessionRequestHeader
+from remoting.pending import RemotingTimeout
 from sprocket.common.errors import ClientError, ProtocolError, StoreError
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,10 @@ class SlaveSessions(Service):
             )
         except (ClientError, ProtocolError) as error:
             self._say(f"the master at {master} does not say what it speaks: {error}")
+            silent = self._core.client.open_channel(master) if isinstance(error, RemotingTimeout) else None
+            if silent is not None:
+                # Something on the way may have forgotten the connection, and the next try would take it again.
+                silent.abort("no answer")
             return None
         if answer.code == ResponseCode.SUCCESS:
             self._say(f"the master at {master} speaks sessions")
