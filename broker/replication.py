@@ -45,7 +45,12 @@ class Replication(Service):
         self._standing: Standing | None = None
         self._in_sync: frozenset[Hashable] = frozenset()
         self.listener = SlaveListener(
-            link_rules(config), self._log, self.replicas, core.clock, self._acknowledged if self._is_sync else _nothing
+            link_rules(config),
+            self._log,
+            self.replicas,
+            core.clock,
+            self._acknowledged if self._is_sync else _nothing,
+            is_awaited=self._is_sync,
         )
         # What a slave says in place of a master's status.
         self.slave_status: Callable[[], HARuntimeInfo] | None = None
