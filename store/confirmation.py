@@ -105,7 +105,12 @@ class Confirmation:
         self.appended_offset = batch.end_offset
         self.last_store_timestamp = batch.store_timestamp
         if self.on_append is not None:
-            self.on_append()
+            # First: while this replica shows it, the others get it.
+            try:
+                self.on_append()
+            except Exception:
+                # The messages are stored: what comes of sending them on must not turn into a failed send.
+                _log.exception("state=not-sent-to-replicas")
         touched = []
         for queue, first in batch.touched:
             touched.append((queue, first, queue.next_offset))

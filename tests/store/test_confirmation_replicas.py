@@ -144,6 +144,18 @@ def test_what_is_appended_when_messages_are_shown_is_shown_too(stores: Stores) -
     assert master.seen == 6
 
 
+def test_a_failure_to_send_on_fails_no_append(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
+    master = Master(stores.open())
+
+    def fail() -> None:
+        raise OSError("no route")
+
+    master.log.on_append(fail)
+    master.send()
+    assert (master.answers, master.seen) == ({0: True}, 1)
+    assert "no route" in caplog.text
+
+
 def test_the_confirm_offset_never_goes_back(stores: Stores) -> None:
     master = Master(stores.open())
     master.has(0)
