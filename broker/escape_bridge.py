@@ -46,14 +46,14 @@ class EscapeBridge:
         self._masters = masters
         self._tasks: set[asyncio.Task[None]] = set()
         # Hear of each message that goes elsewhere.
-        self.on_message: list[Callable[[PendingMessage], None]] = []
+        self.on_message: list[Callable[[EscapedMessage], None]] = []
         self.escaped = 0  # messages that other masters have stored
 
     def deliver(self, messages: Sequence[PendingMessage], done: Callable[[], None]) -> "asyncio.Task[None]":
         """Send `messages` until all are stored, then call `done`.  What is returned can be cancelled."""
         batch = [EscapedMessage(message) for message in messages]
         for listener in self.on_message:
-            for message in messages:
+            for message in batch:
                 listener(message)
         task = asyncio.get_running_loop().create_task(self._send_all(batch))
         self._tasks.add(task)

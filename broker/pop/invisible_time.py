@@ -114,7 +114,7 @@ class InvisibleTimeProcessor:
     def _write_late(self, record: PendingMessage) -> None:
         """The old checkpoint has left the memory meanwhile."""
         try:
-            self._log.append([record], 0)
+            self._log.append([record], 0)  # of a master: a slave keeps none in memory
         except StoreError as error:
             # The message comes again at its old time too.
             logger.warning("event=old_handle_not_acknowledged reason=%r", str(error))

@@ -79,7 +79,7 @@ class MergeBuffer:
     def add(self, checkpoint: PopCheckPoint, revive_queue_id: int, taken: Taken) -> bool:
         """Keep a pop; False if it has to be written now."""
         broker = self._config.broker
-        if not broker.enable_pop_buffer_merge or self._is_closed:
+        if not broker.enable_pop_buffer_merge or self._is_closed or self._log.is_elsewhere:
             return False
         leaves_ms = self._leaves_ms(checkpoint)
         key = _key(checkpoint)

@@ -177,14 +177,16 @@ class PopProcessor:
             return
         _BEFORE_CHECKPOINT()
         try:
+            if self._log.is_elsewhere:
+                self._log.send(messages, lambda: self._written(found))
+                return
             end = self._log.append(messages, len(messages))
         except SprocketError as error:
             self._give_back(found, error)
             return
         _CHECKPOINT_WRITTEN()
         if not self._waits.is_needed:
-            self._commit(found)
-            self._answer(found)
+            self._written(found)
             return
         # Also if it takes longer than anybody waits for it.
         self._store.when_confirmed(end, lambda error: self._commit(found) if error is None else None)
@@ -201,6 +203,10 @@ class PopProcessor:
                     self._refuse(popped.request, error)
 
         self._waits.wait(end, stored)
+
+    def _written(self, found: list[Popped]) -> None:
+        self._commit(found)
+        self._answer(found)
 
     def _commit(self, found: list[Popped]) -> None:
         for popped in found:

@@ -63,6 +63,9 @@ class PendingWrites(Generic[D]):
 
     def _append(self, messages: list[PendingMessage], writing: list[tuple[Request[Any], D]], checkpoints: int) -> None:
         try:
+            if self._log.is_elsewhere:
+                self._log.send(messages, lambda: self._answer(writing))
+                return
             end = self._log.append(messages, checkpoints)
         except SprocketError as error:
             self._refuse_all(writing, error)

@@ -10,13 +10,13 @@ import msgspec
 
 from broker.confirm_waits import Timer
 from broker.core import BrokerCore
+from broker.escaped_message import EscapedMessage
 from broker.pop.records import ACK_INTERVAL_MS
 from broker.pop.revive_queue import ReviveQueue
 from broker.pop.revive_window import SETTLE_MS
 from broker.pop.reviver import CheckpointLog, RevivedListener
 from broker.service import Service
 from sprocket.common.errors import DiskFailed, StoreError
-from store.record import PendingMessage
 from store.timer.timer_config import TIMER_TOPIC
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class ReviveService(Service):
         for queue in self.queues:
             queue.load()
 
-    def hear_of(self, record: PendingMessage) -> None:
+    def hear_of(self, record: EscapedMessage) -> None:
         """A message goes to another master's log, see `ReviveQueue.hear_of`."""
         if record.topic == self._log.topic and record.queue_id < len(self.queues):
             try:

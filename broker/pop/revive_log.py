@@ -6,6 +6,7 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.buildCkMsg`, `genCkUniqueId`, `AckM
 `PopAckConstants`.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -17,7 +18,7 @@ from broker.timer.timer_intake import TimerRules, slot_time_ms
 from remoting.codes import ResponseCode
 from remoting.java_hash import java_hash_code
 from remoting.message_properties import NAME_END, TAGS, UNIQ_KEY, VALUE_END, encode
-from sprocket.common.errors import RequestError
+from sprocket.common.errors import RequestError, StoreError
 from store.config import StoreConfig
 from store.record import PendingMessage
 from store.timer.timer_config import TIMER_TOPIC
@@ -55,6 +56,8 @@ class ReviveLog:
         self._config = core.config
         self._clock = core.clock
         self._store = core.store
+        self._role = core.role
+        self._delivery = core.delivery
         self._intake = core.timer_intake
         self.topic = REVIVE_TOPIC_PREFIX + core.config.broker.broker_cluster_name
         self._place = f"\x02REAL_TOPIC\x01{self.topic}\x02REAL_QID\x01"
@@ -119,6 +122,17 @@ class ReviveLog:
         self._rules = TimerRules.of(self._config)
         # The wheel is on, and its slots are not bounded: then nothing but the time decides.
         self._is_usual = self._rules.is_enabled and self._rules.congest_num_each_slot >= _NO_BOUND
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether its records go to another master's log: a slave's takes none."""
+        return self._role.is_slave
+
+    def send(self, messages: list[PendingMessage], done: Callable[[], None]) -> None:
+        """Have another master store records, then call `done`.  Raises `StoreError` where enableRemoteEscape is off."""
+        if not self._config.broker.enable_remote_escape:
+            raise StoreError("enableRemoteEscape is off: a slave that acts cannot write down what is popped")
+        self._delivery.deliver(messages, done)
 
     def append(self, messages: list[PendingMessage], checkpoints: int) -> int:
         """Append records, `checkpoints` of which are such; return where the log ends behind them.

@@ -10,24 +10,23 @@ from typing import Final
 import msgspec
 
 from broker.core import BrokerCore
+from broker.escaped_message import EscapedMessage
 from broker.pop.records import ACK_TAG, BATCH_ACK_TAG, CK_TAG, REVIVE_GROUP, AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.remote_revive import RemoteRevive
 from broker.pop.retry_record import records_in
 from broker.pop.revive_record import read_record
 from broker.pop.revive_window import Held, ReviveWindow
 from broker.pop.reviver import CheckpointLog, Due, RevivedListener, ReviveFigures, Reviver
-from remoting.message_properties import TAGS, find
+from remoting.message_properties import TAGS
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.failpoints import failpoint
 from store.delivery import Outstanding
 from store.get_result import GetStatus
-from store.record import PendingMessage
 
 logger = logging.getLogger(__name__)
 
 _MAX_READ_BYTES: Final = 1 << 20
 _CK, _ACK, _BATCH_ACK = CK_TAG.encode(), ACK_TAG.encode(), BATCH_ACK_TAG.encode()
-_TAGS: Final = f"{TAGS}\x01".encode()
 _COMMITTED: Final = failpoint("revive.committed")
 
 _decode_checkpoint: Final = msgspec.json.Decoder(PopCheckPoint, strict=False).decode
@@ -197,13 +196,13 @@ class ReviveQueue:
                 self.queue_id, queue_offset, str(error),
             )  # fmt: skip
 
-    def hear_of(self, record: PendingMessage) -> None:
+    def hear_of(self, record: EscapedMessage) -> None:
         """A record for this queue goes to another master's log: if it acknowledges what is held here, it counts."""
-        tag = find(record.properties, _TAGS)
-        if tag == _ACK:
+        tag = record.properties.get(TAGS)
+        if tag == ACK_TAG:
             ack = _decode_ack(record.body)
             self._window.hear_of(ack, (ack.ao,))
-        elif tag == _BATCH_ACK:
+        elif tag == BATCH_ACK_TAG:
             acks = _decode_batch_ack(record.body)
             self._window.hear_of(acks, acks.aol)
 

@@ -20,7 +20,7 @@ _BROKER = {
     "enable_slave_acting_master": True,
     "enable_remote_escape": True,
     "broker_heartbeat_interval": 50,
-    "broker_not_active_timeout_millis": 800,
+    "broker_not_active_timeout_millis": 2_500,
     "sync_broker_member_group_period": 50,
     "revive_interval": 50,
 }

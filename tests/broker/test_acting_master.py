@@ -221,3 +221,32 @@ async def test_what_another_broker_handed_out_is_fetched_and_comes_again_here(tm
         await until(lambda: bodies(other, retry) == [b"kept"])
         await until(lambda: not other.revive.queues[0].behind_messages)
         assert bodies(other, retry) == [b"kept"]
+
+
+async def test_the_slave_hands_out_messages_to_pop_and_another_master_writes_it_down(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it:
+        master, slave, client = await start_pair(it)
+        other = await it.start(B)
+        await it.client(other).ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        for each in (client, it.client(other)):
+            await each.heartbeat("C1", TOPIC)
+        for body in (b"first", b"second", b"third"):
+            await client.send(body)
+        (before,) = await popped(client, max_msg_nums=1, invisible_time=3_000)
+        await in_step(master, slave)
+        end = slave.store.wrote_offset
+        await it.stop(A)
+        await until(lambda: slave.role.is_acting)
+        acting = it.client(slave)
+        await acting.heartbeat("C1", TOPIC)
+        # What the master handed out is acknowledged here, and what the slave hands out, but for one.
+        assert (await ack(acting, before)).code == ResponseCode.SUCCESS
+        second, third = await popped(acting, invisible_time=1_500)
+        assert [second.body, third.body] == [b"second", b"third"]
+        assert (await ack(acting, third)).code == ResponseCode.SUCCESS
+        retry = f"%RETRY%{GROUP}_{TOPIC}"
+        await until(lambda: bodies(other, retry) == [b"second"])
+        await until(lambda: not slave.revive.queues[0].behind_messages and not slave.timer.timer.enqueue_behind)
+        await until(lambda: not other.revive.queues[0].behind_messages)
+        assert bodies(other, retry) == [b"second"]
+        assert slave.store.wrote_offset == end
