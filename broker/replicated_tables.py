@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
+import msgspec
+
 from broker.config_file import pretty
-from broker.consumer_offsets import ConsumerOffsetTable
+from broker.consumer_offsets import decoded
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.pop.order_info import ConsumerOrderInfo, OrderInfoTable
@@ -135,7 +137,7 @@ def _topics(core: BrokerCore) -> ReplicatedTable:
         return topics.data_version.timestamp, topics.data_version.counter
 
     return ReplicatedTable(
-        "topics", RequestCode.GET_ALL_TOPIC_CONFIG, mark, lambda: dumps(topics.snapshot()),
+        "topics", RequestCode.GET_ALL_TOPIC_CONFIG, mark, lambda: msgspec.json.encode(topics.snapshot()),
         _reader(TopicConfigTable, topics.replace),
     )  # fmt: skip
 
@@ -156,7 +158,7 @@ def _consumer_offsets(core: BrokerCore) -> ReplicatedTable:
     offsets = core.offsets
     return ReplicatedTable(
         "consumerOffset", RequestCode.GET_ALL_CONSUMER_OFFSET, lambda: offsets.changes, offsets.encode,
-        _reader(ConsumerOffsetTable, offsets.replace),
+        lambda content: partial(offsets.replace, decoded(content)),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from sprocket.common.failpoints import failpoint
 
 logger = logging.getLogger(__name__)
 
+_VIP_BELOW: Final = 2
 _START_STORE_OPEN: Final = failpoint("server.start_store_open")
 _START_LISTENING: Final = failpoint("server.start_listening")
 _STOP_NOT_ACCEPTING: Final = failpoint("server.stop_not_accepting")
@@ -65,6 +66,7 @@ class Broker(BrokerParts):
             for service in self._services:
                 service.load()
             await self._server.start()
+            await self._listen_for_slaves_of_rocketmq()
             _START_LISTENING()
         except BaseException:
             self.store.shutdown()
@@ -84,6 +86,17 @@ class Broker(BrokerParts):
             self.config.broker.broker_name, self.config.broker.broker_cluster_name, self.address,
             self.config.store.store_path_root_dir,
         )  # fmt: skip
+
+    async def _listen_for_slaves_of_rocketmq(self) -> None:
+        """Open RocketMQ's VIP port, where its slaves ask their master for topics and the timer's progress.
+
+        Source: RocketMQ 5.3.3, `MixAll.brokerVIPChannel`, `BrokerController.initializeRemotingServer`.
+        """
+        if self.config.broker.listen_port > _VIP_BELOW:
+            port = self.config.broker.listen_port - _VIP_BELOW
+            reason = await self._server.listen_also(port)
+            if reason:
+                logger.warning("event=vip_port_not_open port=%d reason=%r", port, reason)
 
     async def _listen(self) -> None:
         """Open the services' own ports; without one of them the broker does not start."""

@@ -47,6 +47,7 @@ class RemotingServer:
         self._ssl = ssl_context
         self._backlog = backlog
         self._server: asyncio.Server | None = None
+        self._others: list[asyncio.Server] = []
         self._sweep_task: asyncio.Task[None] | None = None
         self.counters = ChannelCounters()
         self.channels: dict[int, RemotingChannel] = {}
@@ -63,14 +64,7 @@ class RemotingServer:
         """Listen.  Raises ConfigError when the address cannot be had."""
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(
-                self._make_channel,
-                self._host,
-                self._requested_port,
-                ssl=self._ssl,
-                backlog=self._backlog,
-                reuse_address=True,
-            )
+            self._server = await self._bound(self._requested_port)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise ConfigError(
@@ -79,10 +73,24 @@ class RemotingServer:
             ) from None
         self._sweep_task = loop.create_task(self._sweep_forever())
 
+    async def _bound(self, port: int) -> asyncio.Server:
+        return await asyncio.get_running_loop().create_server(
+            self._make_channel, self._host, port, ssl=self._ssl, backlog=self._backlog, reuse_address=True
+        )
+
+    async def listen_also(self, port: int) -> str:
+        """Serve the same at another port of the host; why it cannot be had, or the empty text."""
+        try:
+            self._others.append(await self._bound(port))
+        except (OSError, OverflowError) as error:
+            return str(error)
+        return ""
+
     async def stop_accepting(self) -> None:
         """Take no new connections; those that are open go on."""
-        if self._server is not None:
-            self._server.close()
+        for server in (self._server, *self._others):
+            if server is not None:
+                server.close()
 
     async def stop(self) -> None:
         """Stop listening and close every connection after its queued responses."""

@@ -6,6 +6,8 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateTopic`, `deleteTopi
 import logging
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from broker.attributes import MESSAGE_TYPE, parse_changes
 from broker.clients import ConsumerRegistry
 from broker.consumer_offsets import ConsumerOffsets
@@ -162,7 +164,8 @@ class TopicProcessor:
     def all_configs(self, request: Request[NoHeader]) -> Response:
         """Every topic, with the data version."""
         table = self._topics.snapshot()
-        return Response(body=dumps(TopicConfigAndMapping(table.topic_config_table, table.data_version)))
+        # No field is None, so that the usual encoder writes what fastjson does; a broker may have 10,000 topics.
+        return Response(body=msgspec.json.encode(TopicConfigAndMapping(table.topic_config_table, table.data_version)))
 
     def config(self, request: Request[GetTopicConfigRequestHeader]) -> Response:
         """One topic's configuration."""

@@ -2,9 +2,12 @@ import random
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.config_file import ConfigFile
-from broker.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable, decoded
+from remoting.fastjson import dumps, loads
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import StoreError
 
@@ -131,3 +134,29 @@ def test_a_replica_that_takes_the_deltas_has_the_same_offsets(tmp_path: Path, se
     master.forget_deltas()
     master.commit("G0", "T0", 0, 1)
     assert master.take_deltas() == {}
+
+
+NAMES = ["Orders", "%RETRY%CG", "a b", "it's", 'quo"te', "back\\slash", "a: 1, b", "Größe", "x,1:2", "{3:4}", ""]
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)),
+        st.dictionaries(st.integers(0, 40), st.integers(-1, 1 << 62), max_size=4),
+        max_size=6,
+    )
+)
+def test_the_table_is_written_and_read_as_fastjson_does_it(found: dict[tuple[str, str], dict[int, int]]) -> None:
+    """Fast ways for the usual names; the same for all others."""
+    offsets = ConsumerOffsets(ConfigFile(Path("unused"), ConsumerOffsetTable), ManualClock())
+    content = ConsumerOffsetTable(offset_table={f"{topic}@{group}": queues for (topic, group), queues in found.items()})
+    offsets.replace(content)
+    assert offsets.encode() == dumps(offsets.snapshot())
+    assert decoded(offsets.encode()) == loads(offsets.encode(), ConsumerOffsetTable) == offsets.snapshot()
+
+
+def test_a_large_table_is_read_in_pieces() -> None:
+    table = {f"Topic-{number}@Group-{number}": {queue: number * queue for queue in range(8)} for number in range(2_000)}
+    content = dumps(ConsumerOffsetTable(offset_table=table))
+    assert len(content) > 4 * 32 * 1024
+    assert decoded(content).offset_table == table

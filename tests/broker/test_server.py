@@ -1,5 +1,6 @@
 """The life of a whole broker: start, stop, restart, crash, failure."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from sprocket.common.clock import SystemClock
 from sprocket.common.errors import ConfigError, DiskFailed, SprocketError, StoreError
 from store.disk import RealDisk, RealFile
 from tests.broker.rig import GROUP, TOPIC, TestClient, broker_config, running_broker, store_config, stored, until
+from tests.compat.ports import free_broker_port
 
 
 async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -163,3 +165,21 @@ async def test_failed_disk_is_fatal_and_nothing_more_is_acknowledged(tmp_path: P
     await broker.stop()
     assert len(fatal) == 1
     assert (tmp_path / "store" / "abort").exists(), "the next start must not trust the files"
+
+
+async def test_slaves_of_rocketmq_are_served_two_ports_below(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """RocketMQ's VIP port; without it the broker starts all the same."""
+    port = free_broker_port()
+    async with running_broker(tmp_path / "one", listen_port=port, ha_listen_port=port + 1) as (broker, _):
+        client = TestClient(f"127.0.0.1:{port - 2}")
+        response = await client.ask_well(RequestCode.GET_ALL_TOPIC_CONFIG)
+        assert b"TBW102" in response.body
+        await client.close()
+        assert broker.port == port
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("0.0.0.0", port - 2))
+        taken.listen()
+        async with running_broker(tmp_path / "two", listen_port=port, ha_listen_port=port + 1) as (broker, client):
+            await client.ask_well(RequestCode.GET_ALL_TOPIC_CONFIG)
+    assert f"event=vip_port_not_open port={port - 2}" in caplog.text
