@@ -16,6 +16,8 @@ _WATCH_S: Final = 0.5
 _NAME_SERVER_S: Final = 1.0
 # So long, in virtual time, everything may take to catch up once nothing is wrong any more.
 _HEALING_S: Final = 60.0
+# When an operator loses patience with a slave.
+_OPERATOR_S: Final = 40.0
 
 
 @dataclass
@@ -74,7 +76,7 @@ class Cluster:
                 scheduler.after(rng.uniform(0, 0.5), group.start, node)
         self._add_clients()
         for _ in range(profile.faults):
-            scheduler.after(rng.uniform(1.5, profile.seconds - 2), self.faults.strike)
+            scheduler.after(rng.uniform(1.5, profile.seconds - 2), self.faults.strike_by_chance)
         self._every(_WATCH_S, self._watch)
         self._every(_NAME_SERVER_S, self._tell_masters)
         scheduler.run_until(profile.seconds)
@@ -82,7 +84,11 @@ class Cluster:
         for group in self.groups:
             for node in group.nodes:
                 self.problems += check_group(group, node)
-        return self._outcome()
+        outcome = self._outcome()
+        for group in self.groups:
+            for node in group.nodes:
+                node.machine.kill()
+        return outcome
 
     def _add_clients(self) -> None:
         for number in range(self.profile.producers * len(self.groups)):
@@ -174,9 +180,11 @@ class Cluster:
             return
         if not needs_heir:
             # The slave has what was acknowledged, whatever the master lost.
-            group.bound = NO_BOUND
+            group.bound = group.tail_bound = NO_BOUND
+            group.is_tail_awaited = False
         self.scheduler.say(f"fail over from {node.name} to {heir.name}")
         self.kill(group, heir)
+        heir.machine.power_on()
         heir.broker_id, node.broker_id = 0, heir.broker_id
         group.is_failing_over = True
         group.start(heir)
@@ -184,8 +192,9 @@ class Cluster:
 
     def _come_back(self, group: Group, node: Node) -> None:
         if node.broker is None:
-            # Its log may hold what the new master does not have.
-            group.wipe(node)
+            if self.profile.is_plain:
+                # Its log may hold what the new master does not have.
+                group.wipe(node)
             self.power_on(group, node)
 
     # Healing
@@ -228,10 +237,12 @@ class Cluster:
             for node in group.slaves:
                 if node.broker is not None and node.broker.is_serving:
                     end = node.broker.end_offset
-                    is_refused = end > log.end_offset or 0 < end < log.min_offset
+                    is_refused = 0 < end < log.min_offset or (self.profile.is_plain and end > log.end_offset)
                     if node.stale_end and end > node.stale_end:
                         group.problem(f"{node.name} has taken bytes behind a tail that its master does not have")
-                    if is_refused or node.stale_end:
+                    # In a session a slave finds out by itself what it has too much.
+                    is_late = self.scheduler.now > self._healing_since + _OPERATOR_S
+                    if is_refused or (node.stale_end and (self.profile.is_plain or is_late)):
                         self.scheduler.say(f"empty {node.name}, which ends at {end}")
                         self.kill(group, node)
                         group.wipe(node)

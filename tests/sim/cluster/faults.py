@@ -40,11 +40,14 @@ class Faults:
         self._rng = cluster.scheduler.rng
         self.counts: dict[str, int] = {}
 
-    def strike(self) -> None:
+    def strike_by_chance(self) -> None:
         """One fault, now."""
         kind = self._rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
         group = self._rng.choice(self._cluster.groups)
-        node = self._rng.choice(group.nodes)
+        self.strike(kind, group, self._rng.choice(group.nodes))
+
+    def strike(self, kind: str, group: Group, node: Node) -> None:
+        """This fault, now."""
         self._scheduler.say(f"fault {kind} {node.name}")
         self.counts[kind] = self.counts.get(kind, 0) + 1
         getattr(self, f"_{kind}")(group, node)
@@ -69,8 +72,13 @@ class Faults:
             self._later(0.2, 4, lambda one=one: self._cluster.power_on(group, one))  # type: ignore[misc] # a default
 
     def _restore(self, group: Group, node: Node) -> None:
-        """Power comes back; for the master of a group without synced disks a slave has taken its place."""
-        if node.broker_id == 0 and group.profile.is_sync_master and not group.profile.is_sync_flush:
+        """Power comes back; for the master of a group without synced disks a slave may have taken its place.
+
+        In the plain protocol it has to: nothing else brings back what the master lost.
+        """
+        profile = group.profile
+        is_replaced = profile.is_plain or self._rng.random() < 0.5
+        if node.broker_id == 0 and profile.is_sync_master and not profile.is_sync_flush and is_replaced:
             self._later(0.5, 2, lambda: self._cluster.fail_over(group, node, needs_heir=False))
         else:
             self._later(0.2, 5, lambda: self._cluster.power_on(group, node))

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from sprocket.common.errors import DiskFull
+from sprocket.common.errors import DiskFull, RestartNeeded
 from tests.sim.cluster.machine import Machine
-from tests.sim.cluster.profile import Profile
+from tests.sim.cluster.profile import TAIL_WAIT_S, Profile
 from tests.sim.cluster.sim_broker import SimBroker
 
 NO_BOUND: Final = 1 << 62
@@ -88,6 +88,9 @@ class Group:
     bound: int = NO_BOUND
     # A slave takes the place of the master, whose disk may be lost.
     is_failing_over: bool = False
+    # The master has lost what slaves have: it is to take that back, and only if it cannot, this is the bound.
+    is_tail_awaited: bool = False
+    tail_bound: int = NO_BOUND
     # Where the master's log ended when it was last opened.
     opened_end: int = 0
     rollbacks: int = 0
@@ -115,24 +118,39 @@ class Group:
 
     def start(self, node: Node) -> None:
         """Start its broker, if there is power and none runs."""
-        if node.broker is None:
+        if node.broker is None and node.machine.has_power:
             self.say(f"start {node.name} id={node.broker_id}")
             node.broker = SimBroker(node.machine, self.profile, self.number, node.broker_id)
             node.broker.on_open = lambda broker: self._opened(node, broker)
+            node.broker.on_lead = lambda broker: self._leads(broker)
 
     def _opened(self, node: Node, broker: SimBroker) -> None:
         end = broker.end_offset
         self.say(f"open {node.name} end={end} must={node.must_hold}")
         if end < node.must_hold:
             self.problem(f"{node.name} holds {end} after its start, must hold {node.must_hold}")
-        if node.broker_id == 0:
-            self._master_opened(end)
-        else:
+        if node.broker_id:
             node.is_behind |= end < self.promised_end
             # Of what the true log does not have, more may have survived than was sure to, or nothing.
             node.stale_end = end if end > node.parts_at else 0
             node.parts_at = node.parts_at if node.stale_end else NO_BOUND
         node.must_hold = node.durable = end
+
+    def _leads(self, broker: SimBroker) -> None:
+        """The master takes messages from now on, after it has waited for what slaves have of its log."""
+        self.say(f"lead {broker.machine.ip} end={broker.end_offset}")
+        if self.is_tail_awaited:
+            is_heard = broker.machine.scheduler.now < broker.began_at + TAIL_WAIT_S
+            if not (is_heard and all(self._is_reachable(slave) for slave in self.slaves)):
+                self.bound = min(self.bound, self.tail_bound)
+        self.is_tail_awaited, self.tail_bound = False, NO_BOUND
+        self._master_opened(broker.end_offset)
+
+    def _is_reachable(self, slave: Node) -> bool:
+        """Whether nothing is wrong with a slave or its links to the master."""
+        network, here, there = slave.machine.network, self.master.machine.ip, slave.machine.ip
+        links = network.link(here, there), network.link(there, here)
+        return slave.is_open and not any(link.is_cut or link.is_slow for link in links)
 
     def ended(self, node: Node, *, with_power: bool) -> None:
         """Its process is about to end; with it goes what is not on the disk if the power goes."""
@@ -143,10 +161,30 @@ class Group:
             node.must_hold = broker.end_offset if broker.end_offset > begin else 0
             node.durable = broker.store.flushed_offset if broker.store.flushed_offset > begin else 0
             node.high = max(node.high, node.must_hold)
+            if isinstance(broker.failure, RestartNeeded):
+                self._will_cut(node)
+        if self.is_tail_awaited and node.broker_id:
+            self.bound = min(self.bound, self.tail_bound)
         if with_power:
             node.must_hold = node.durable
             if node.broker_id == 0 and not self.profile.is_sync_flush:
-                self.bound = min(self.bound, node.durable)
+                self._master_lost_power(node)
+
+    def _will_cut(self, node: Node) -> None:
+        """A slave has found out that its log goes on differently, and cuts it with its next start."""
+        if node.stale_end:
+            node.must_hold = node.durable = min(node.must_hold, node.durable, node.parts_at)
+        else:
+            self.problem(f"{node.name} cuts what its master has: {node.must_hold}")
+
+    def _master_lost_power(self, node: Node) -> None:
+        """What it had not flushed is on slaves at best: it asks them for it, where both speak sessions."""
+        asks = self.profile.is_sync_master and not self.profile.is_plain
+        if asks and all(slave.is_open and not slave.is_behind and not slave.stale_end for slave in self.slaves):
+            self.is_tail_awaited = True
+            self.tail_bound = min(self.tail_bound, node.durable)
+        else:
+            self.bound = min(self.bound, node.durable, self.tail_bound)
 
     def wipe(self, node: Node) -> None:
         """Its disk is replaced by an empty one, and it has no process."""

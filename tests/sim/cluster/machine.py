@@ -29,6 +29,7 @@ class Machine:
         self.is_full = False
         self.process: Process | None = None
         self.starts = 0
+        self._disks = 0
 
     # sprocket.common.clock.Clock
 
@@ -68,11 +69,21 @@ class Machine:
         self.set_full(self.is_full)
         return survivors
 
+    @property
+    def has_power(self) -> bool:
+        return self.ip not in self.network.without_power
+
     def power_on(self) -> None:
         self.network.power_back(self.ip)
 
+    @property
+    def store_id(self) -> str:
+        """What tells the stores of all machines and disks apart."""
+        return f"{self.ip}/{self._disks}".encode().hex().ljust(32, "0")
+
     def replace_disk(self) -> None:
         """A new and empty one."""
+        self._disks += 1
         self.disk = SimDisk(self.scheduler.rng.randrange(1 << 30))
         self.set_full(False)
 

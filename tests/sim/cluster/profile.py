@@ -10,6 +10,7 @@ from tests.sim.sim_store import STORE_ROOT
 
 LISTEN_PORT: Final = 10911
 HA_PORT: Final = 10912
+TAIL_WAIT_S: Final = 4.0
 TOPIC: Final = "Orders"
 QUEUES: Final = 2
 
@@ -49,6 +50,8 @@ class Profile:
         values: dict[str, Any] = {
             "mapped_file_size_consume_queue": 40 * 20,
             "message_index_enable": False,
+            "ha_session_enable": not self.is_plain,
+            "ha_tail_recovery_wait": round(TAIL_WAIT_S * 1000),
             "flush_interval_commit_log": 400,
             "flush_commit_log_thorough_interval": 1500,
             "flush_commit_log_least_pages": 1,
@@ -104,6 +107,6 @@ def profile_of(seed: int) -> Profile:
         segment_bytes=rng.choice((4096, 4096, 8192, 16384)),
         fixed_body=rng.random() < 0.3,
         faults=rng.randint(2, 6),
-        seconds=rng.uniform(10, 20),
+        seconds=rng.uniform(8, 16),
         producers=rng.randint(1, 3),
     )

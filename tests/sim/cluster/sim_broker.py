@@ -1,24 +1,37 @@
-"""One broker process: the real store, the real replication service or follower, on a simulated machine.
+"""One broker process: the real store and the real services of replication, on a simulated machine.
 
 Clients reach `send` and `pull`; what they are told is what the send processor and the pull processor tell.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, Final, cast
+from unittest.mock import patch
 
 from broker.confirm_waits import ConfirmWaits
 from broker.core import BrokerCore
-from broker.following import slave_rules
+from broker.following import Following
 from broker.live_config import LiveConfig
+from broker.master_sessions import MasterSessions
+from broker.registration import Registration
+from broker.replicated_tables import ReplicatedTable, ReplicatedTables
 from broker.replication import Replication
 from broker.role import Role
-from ha.follower import Follower
+from broker.service import Service
+from broker.slave_sessions import SlaveSessions
+from broker.slave_synchronize import SlaveSynchronize
+from ha.greeting import Credentials
+from ha.hello import Identity
+from remoting.client import RemotingClient
 from remoting.codes import ResponseCode
+from remoting.routes import RouteTable
+from remoting.server import RemotingServer
 from sprocket.common.errors import SprocketError, StoreError
 from store.message_store import MessageStore, PendingMessage
 from store.record import decode
 from tests.sim.cluster.machine import Machine, Threads
-from tests.sim.cluster.profile import HA_PORT, TOPIC, Profile
+from tests.sim.cluster.profile import HA_PORT, LISTEN_PORT, TOPIC, Profile
 
 _HOST: Final = bytes((10, 0, 0, 9)) + (5432).to_bytes(4, "big")
 OK: Final = "SEND_OK"
@@ -26,6 +39,39 @@ OK: Final = "SEND_OK"
 SendReply = Callable[[str, list[tuple[int, int, int]]], None]
 # [(queue offset, end in the log, body)], or None if it is not served
 PullReply = Callable[[list[tuple[int, int, bytes]] | None], None]
+
+
+class NoTables:
+    """In place of `ReplicatedTables`: there are none but consumer offsets."""
+
+    def __init__(self) -> None:
+        self.all: list[ReplicatedTable] = []
+        self.consumer_offsets = None
+
+    def named(self, name: str) -> None:
+        """No table has this name."""
+
+
+class LogOffsets:
+    """In place of consumer offsets: the end of the log, which a slave must have reached when it hears of it."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._told = -1
+
+    def take_changes(self) -> dict[str, dict[int, int]]:
+        end = self._store.wrote_offset
+        if end == self._told:
+            return {}
+        self._told = end
+        return {"log": {0: end}}
+
+    def forget_changes(self) -> None:
+        self._told = -1
+
+    def merge(self, changes: dict[str, dict[int, int]]) -> None:
+        end = self._store.wrote_offset
+        assert changes["log"][0] <= end, f"told of {changes['log'][0]}, the log ends at {end}"
 
 
 class SimBroker:
@@ -36,6 +82,7 @@ class SimBroker:
         self.process = machine.start_process()
         self.is_master = broker_id == 0
         self.is_serving = False
+        self.began_at = machine.scheduler.now
         self.refusal: SprocketError | None = None
         self.failure: SprocketError | None = None
         self._threads = Threads(machine, self.process)
@@ -47,11 +94,15 @@ class SimBroker:
             disk=machine.disk,
             workers=self._threads.worker,
         )
-        self.waits: ConfirmWaits | None = None
+        self._role = Role(self._config.broker.broker_role)
+        self.waits = ConfirmWaits(self.store, machine, self.process.call_later, self._role.kind)
         self.replication: Replication | None = None
-        self.follower: Follower | None = None
+        self.following: Following | None = None
+        self.sessions: MasterSessions | None = None
         # Called in the process once the store is open and before anybody is served.
         self.on_open: Callable[[SimBroker], None] = lambda broker: None
+        # Called once a master takes messages: at once, or when it has back what it lost.
+        self.on_lead: Callable[[SimBroker], None] = lambda broker: None
         self.process.call_soon(self._begin)
 
     def _begin(self) -> None:
@@ -67,35 +118,69 @@ class SimBroker:
         self.store.on_failure.append(self._fail)
         self.on_open(self)
         core = self._core()
+        services = self._master_services(core) if self.is_master else self._slave_services(core)
+        with self._own_credentials():
+            for service in services:
+                service.load()
         if self.is_master:
-            self.replication = Replication(core, any_port=False)
-            self.replication.load()
-            await self.replication.listen()
-            self.replication.start()
-            for work in self.replication.periodic():
+            self._lead_or_wait()
+            routes = [route for service in services for route in service.routes()]
+            await RemotingServer(RouteTable(routes), host=self.machine.ip, port=LISTEN_PORT).start()
+        for service in services:
+            await service.listen()
+        for service in services:
+            service.start()
+            for work in service.periodic():
                 work.start()
-        else:
-            log = self.store.replica()
-            log.restart()
-            self.follower = Follower(slave_rules(self._config.store), log, self.machine, self._fail)
-            self.follower.start()
         self.is_serving = True
 
     def _core(self) -> BrokerCore:
-        call_later = self.process.call_later
-        self.waits = ConfirmWaits(self.store, self.machine, call_later, self._config.broker.broker_role)
         known: dict[str, Any] = {
             "config": self._config,
-            "role": Role(self._config.broker.broker_role),
+            "role": self._role,
             "clock": self.machine,
-            "call_later": call_later,
+            "call_later": self.process.call_later,
             "random_below": self.machine.scheduler.rng.randrange,
             "store": self.store,
             "waits": self.waits,
+            "offsets": LogOffsets(self.store),
+            "client": RemotingClient(),
             "fail": self._fail,
         }
         # Replication asks for nothing else.
         return BrokerCore(**(dict.fromkeys(BrokerCore.__dataclass_fields__) | known))  # type: ignore[arg-type]
+
+    def _master_services(self, core: BrokerCore) -> list[Service]:
+        self.replication = Replication(core, any_port=False)
+        self.sessions = MasterSessions(core, self.replication, cast(ReplicatedTables, NoTables()))
+        return [self.replication, self.sessions]
+
+    def _slave_services(self, core: BrokerCore) -> list[Service]:
+        registration = cast(Registration, SimpleNamespace(on_registered=[], ha_address=f"{self.machine.ip}:{HA_PORT}"))
+        self.following = Following(core, registration)
+        polling = cast(SlaveSynchronize, SimpleNamespace())
+        return [self.following, SlaveSessions(core, self.following, cast(ReplicatedTables, NoTables()), polling)]
+
+    @contextmanager
+    def _own_credentials(self) -> Iterator[None]:
+        """The id of a store is a file beside it, on a disk that is not simulated."""
+        broker = self._config.broker
+        place = broker.broker_cluster_name, broker.broker_name, broker.broker_id
+        own = Credentials(Identity(*place, self.machine.store_id), self.machine.scheduler.rng.randbytes)
+        names = "broker.master_sessions.credentials", "broker.slave_sessions.credentials"
+        with patch(names[0], lambda core: own), patch(names[1], lambda core: own):
+            yield
+
+    def _lead_or_wait(self) -> None:
+        if self._role.serves_group:
+            self.on_lead(self)
+            return
+
+        def changed() -> None:
+            if self._role.serves_group:
+                self.on_lead(self)
+
+        self._role.on_change.append(changed)
 
     def _fail(self, error: SprocketError) -> None:
         self.failure = error
@@ -109,8 +194,13 @@ class SimBroker:
 
     def follow(self, ip: str) -> None:
         """A name server says where the master is."""
-        if self.follower is not None and self.is_serving:
-            self.follower.follow(f"{ip}:{HA_PORT}")
+        if self.following is not None and self.is_serving:
+            self.following.found(f"{ip}:{LISTEN_PORT}", f"{ip}:{HA_PORT}")
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it is a master that takes messages."""
+        return self.is_serving and self.is_master and self._role.serves_group
 
     def acked_by(self, ip: str) -> int:
         """Up to where the slave of this address has the log, as far as this master knows."""
@@ -118,7 +208,7 @@ class SimBroker:
         return max((one.link.acked_offset for one in connections if one.peer[0] == ip), default=0)
 
     def send(self, queue_id: int, bodies: Sequence[bytes], reply: SendReply) -> None:
-        if not self.is_serving or not self.is_master:
+        if not self.is_leading:
             reply("NOT_SERVED", [])
             return
         messages = [
@@ -136,11 +226,10 @@ class SimBroker:
             outcome = f"FAILED {type(error).__name__}" if error else OK if code == ResponseCode.SUCCESS else code.name
             reply(outcome, cast(list[tuple[int, int, int]], positions))
 
-        assert self.waits is not None
         self.waits.wait(end, answer)
 
     def pull(self, queue_id: int, offset: int, reply: PullReply) -> None:
-        if not self.is_serving:
+        if not self.is_serving or (self.is_master and not self.is_leading):
             reply(None)
             return
         result = self.store.get(TOPIC, queue_id, offset, 16, 1 << 16)
