@@ -73,7 +73,9 @@ class MasterSessions(Service):
             self.tail = TailRecovery(self._log, self._recovered)
             core.role.recover(True)
         own = credentials(core)
-        self._listener.session_rules = SessionRules(own, core.clock.wall_ms(), store.ha_ack_flushed_offset, self.tail)
+        self._listener.session_rules = SessionRules(
+            own, core.clock.wall_ms(), store.ha_ack_flushed_offset, self.tail, store.sync_from_last_file
+        )
         logger.info("event=ha_sessions authentication=%s identity=%r", bool(own.secret), str(own.identity))
 
     def _may_lack_tail(self) -> bool:

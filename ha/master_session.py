@@ -5,7 +5,7 @@ common, and sends the log from where the slave says; between pieces of it stand 
 `ha.table_queue`.  A report acknowledges what it says only in this session and of this epoch.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ha.greeting import Credentials, MasterGreeting
@@ -46,19 +46,21 @@ class SessionRules:
 
     `epoch` is a number that no other start of a master of this group has: what was said to another one does not count.
     With `counts_flushed` acknowledged is what a slave has on its disk, and it is asked to flush at once.
+    With `from_last_segment` an empty slave begins there, as one without a session does; else with all that there is.
     """
 
     credentials: Credentials
     epoch: int
     counts_flushed: bool = False
     tail: TailRecovery = field(default_factory=TailRecovery)
+    from_last_segment: bool = False
 
 
 class MasterSession(MasterLink):
     """One slave.  Times are those of a monotonic clock, s."""
 
     def __init__(self, link_rules: LinkRules, rules: SessionRules, log: SessionLog, now: float) -> None:
-        super().__init__(link_rules, log, now)
+        super().__init__(replace(link_rules, from_last_segment=rules.from_last_segment), log, now)
         self._session_log = log
         self._epoch = rules.epoch
         self._greeting: MasterGreeting | None = MasterGreeting(

@@ -41,3 +41,9 @@ class SessionConfig:
         "ms",
         _MAX_INT,
     )
+    sync_from_last_file: bool = bool_setting(
+        "syncFromLastFile",
+        False,
+        "An empty slave with a session begins with the last segment, not with the first that its master has. Slaves "
+        "without a session always begin with the last, as in RocketMQ.",
+    )
