@@ -17,8 +17,12 @@ logger = logging.getLogger(__name__)
 # `DefaultHAClient.closeMasterAndWait`
 _RETRY_S: Final = 5.0
 _CONNECT_LIMIT_S: Final = 5.0
-# Taken at once, some milliseconds of work: the loop serves readers in between.
-_READ_BYTES: Final = 768 * 1024
+# What is taken at once: more costs less for each byte, but the loop serves nobody meanwhile.  It follows the time that
+# it takes, between these bounds.
+_LEAST_READ_BYTES: Final = 256 * 1024
+_MOST_READ_BYTES: Final = 4 * 1024 * 1024
+_SHORT_S: Final = 0.004
+_LONG_S: Final = 0.010
 NewLink = Callable[[str], Awaitable[SlaveLink | None]]
 
 
@@ -37,7 +41,9 @@ class MasterConnection(asyncio.BufferedProtocol):
         self._follower = follower
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._buffer = memoryview(bytearray(_READ_BYTES))
+        self._buffer = memoryview(bytearray(_MOST_READ_BYTES))
+        self._read_bytes = min(4 * _LEAST_READ_BYTES, _MOST_READ_BYTES)
+        self._took_s = 0.0
         self.link = link
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -47,15 +53,17 @@ class MasterConnection(asyncio.BufferedProtocol):
         self._tick()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._buffer
+        return self._buffer[: self._read_bytes]
 
     def buffer_updated(self, nbytes: int) -> None:
-        if nbytes == len(self._buffer) and self._transport is not None:
+        is_full = nbytes == self._read_bytes
+        if is_full and self._transport is not None:
             # There is more: whoever reads from this slave comes first.
             self._transport.pause_reading()
             asyncio.get_running_loop().call_soon(self._read_on)
+        began = self._follower.now()
         try:
-            report = self.link.received(self._buffer[:nbytes], self._follower.now())
+            report = self.link.received(self._buffer[:nbytes], began)
         except (ProtocolError, StoreError) as error:
             self.close(str(error))
             if isinstance(error, DiskFailed | RestartNeeded):
@@ -64,6 +72,17 @@ class MasterConnection(asyncio.BufferedProtocol):
         if report and self._transport is not None:
             self._transport.write(report)
         self._follower.on_received(self.link)
+        if is_full:
+            self._adapt(self._follower.now() - began)
+
+    def _adapt(self, seconds: float) -> None:
+        """Read more or less at once, as a full read took `seconds`; one alone may have lost its processor."""
+        least_s = min(seconds, self._took_s)
+        if seconds < _SHORT_S:
+            self._read_bytes = min(self._read_bytes * 3 // 2, _MOST_READ_BYTES)
+        elif least_s > _LONG_S:
+            self._read_bytes = max(self._read_bytes * 2 // 3, min(_LEAST_READ_BYTES, _MOST_READ_BYTES))
+        self._took_s = seconds
 
     def _read_on(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -146,7 +146,12 @@ class ConsumeQueue:
 
     def append_entries(self, entries: npt.NDArray[np.void]) -> None:
         """Recovery: write entries of `CONSUME_QUEUE_DTYPE` behind the last; none may be pending."""
-        self._write(self.written_offset * UNIT, entries.tobytes())
+        content = entries.tobytes()
+        at, start = self.written_offset * UNIT, self._last_start
+        if start <= at <= self._last_end - len(content) and self._last_file is not None:
+            self._last_file.write(at - start, content)
+        else:
+            self._write(at, content)
         self.written_offset += len(entries)
         self.next_offset = self.written_offset
 
