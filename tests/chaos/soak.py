@@ -1,8 +1,8 @@
 """The long run: ``python -m tests.chaos.soak --minutes 30``.
 
-Goes round through kills, failpoints, power cuts, full disks and, where it is there, the sweep of the simulated disk,
-each time with the next seed, and survives what it finds.  Prints one line per sweep as it ends, and at last a table for
-docs/promises.md and every failure with its seed.  Status 1 when there was any.
+Goes round through kills, failpoints, power cuts, full disks, faults of replication and, where it is there, the sweep
+of the simulated disk, each time with the next seed, and survives what it finds.  Prints one line per sweep as it ends,
+and at last a table for docs/promises.md and every failure with its seed.  Status 1 when there was any.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from tests.chaos.failpoint_rounds import FailpointRounds, NotReached, Scene, poi
 from tests.chaos.load import CLEANING, PROPERTIES, Load
 from tests.chaos.loop_disk import SKIPPED
 from tests.chaos.nursery import ChaosBroker, Nursery
+from tests.chaos.replication_sweeps import lost_masters, weather
 from tests.chaos.test_sigkill import kill_rounds
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -166,6 +167,14 @@ def _full_disks(file_system: str) -> Callable[[int], Counts]:
     return run
 
 
+def _full_replicas(role: str) -> Callable[[int], Counts]:
+    def run(seed: int) -> Counts:
+        outcome = _mounted("tests.chaos.replica_disk_full", "--cycles", "3", "--role", role)
+        return {name: _number(outcome, name) for name in ("cycles", "acknowledged")}
+
+    return run
+
+
 def _simulated(sync_flush: bool) -> Callable[[int], Counts]:
     def run(seed: int) -> Counts:
         if importlib.util.find_spec("tests.sim.crash_sweep") is None:
@@ -195,6 +204,12 @@ def sweeps() -> list[Sweep]:
         Sweep("disk full, tmpfs", _full_disks("tmpfs")),
         Sweep("simulated crashes, SYNC_FLUSH", _simulated(True)),
         Sweep("simulated crashes, ASYNC_FLUSH", _simulated(False)),
+        Sweep("replication: master lost with its disk, SYNC_MASTER", lost_masters("SYNC_MASTER")),
+        Sweep("replication: nodes and links fail, SYNC_MASTER", weather("SYNC_MASTER")),
+        Sweep("replication: master lost with its disk, ASYNC_MASTER", lost_masters("ASYNC_MASTER")),
+        Sweep("replication: nodes and links fail, ASYNC_MASTER", weather("ASYNC_MASTER")),
+        Sweep("replication: disks of slave and master full, SYNC_MASTER", _full_replicas("SYNC_MASTER")),
+        Sweep("replication: disks of slave and master full, ASYNC_MASTER", _full_replicas("ASYNC_MASTER")),
     ]
 
 
