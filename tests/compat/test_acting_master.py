@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(300)
 
 TOPIC, JOBS = "Steps", "Jobs"
 ORDERLY, WORKERS, PRODUCERS = "orderly", "workers", "producers"
-_LIMIT_S = 60.0
+_LIMIT_S = 100.0
 _QUERY_CONSUMER_OFFSET, _GET_ALL_CONSUMER_OFFSET, _GET_ALL_DELAY_OFFSET = 14, 43, 45
 _GET_BROKER_RUNTIME_INFO = 28
 _BROKER = {
@@ -141,8 +141,10 @@ class Story:
         ):
             await self.send(producer, 0, 10)
             await until(lambda: len(self.steps()) == 10, "all steps are seen")
+            # A slave of RocketMQ asks for topics and offsets once a minute.
+            await until(lambda: committed(master, 0) == committed(slave, 0) == 10, "the slave has the group's offset")
             await self.leave_waiting(producer, workers)
-            await until(lambda: self.in_step(), "the slave has all that the master has")
+            await until(lambda: log_end(master) == log_end(slave), "the slave has all of the log")
             master.kill()
             self.is_killed = True
             self.gate.set()
@@ -161,12 +163,12 @@ class Story:
         await producer.send(Message(JOBS, b"job"), queue=MessageQueue(JOBS, "broker-a", 0))
         deadline = time.monotonic() + _LIMIT_S
         while not self.popped:
-            self.popped = await workers.receive(1, invisible=12, wait_s=1)
+            self.popped = await workers.receive(1, invisible=8, wait_s=1)
             assert time.monotonic() < deadline
         self.gate.clear()
         await self.send(producer, 10, 10)
-        await producer.send(Message(TOPIC, b"delayed", delay_level=3), queue=queue)
-        await producer.send(Message(TOPIC, b"timed", delay=10_000), queue=queue)
+        await producer.send(Message(TOPIC, b"delayed", delay_level=2), queue=queue)
+        await producer.send(Message(TOPIC, b"timed", delay=6_000), queue=queue)
         half = {"TRAN_MSG": "true", "PGROUP": PRODUCERS, "UNIQ_KEY": "0C" * 16}
         fields = {
             "a": PRODUCERS, "b": TOPIC, "c": "TBW102", "d": "4", "e": "1", "f": "4", "g": str(time.time_ns() // 10**6),
@@ -176,12 +178,6 @@ class Story:
         address = self.cluster.brokers[0].address
         answer = await asyncio.to_thread(wire.invoke, address, wire.SEND_MESSAGE_V2, fields, b"committed")
         assert answer.code == 0, answer.remark
-
-    def in_step(self) -> bool:
-        (master, _), (slave,) = self.cluster.brokers, self.cluster.slaves
-        return log_end(master) == log_end(slave) and all(
-            committed(master, queue_id) == committed(slave, queue_id) for queue_id in range(2)
-        )
 
     async def goes_on(self, workers: SimpleConsumer) -> None:
         """All of it comes, though the master is dead."""
