@@ -4,7 +4,7 @@ Source: RocketMQ 5.3.3, `CommitLog.handleDiskFlushAndHA`, `GroupCommitService` (
 `GroupTransferService` (slaveTimeout); RocketMQ 4.9, `CommitLog.submitReplicaRequest` (SLAVE_NOT_AVAILABLE).
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -17,6 +17,8 @@ from store.config import FlushDiskType, StoreConfig
 _SUCCESS: Final = ResponseCode.SUCCESS
 _DISK: Final = ResponseCode.FLUSH_DISK_TIMEOUT
 _SLAVE: Final = ResponseCode.FLUSH_SLAVE_TIMEOUT
+_NOBODY: Final = ResponseCode.SLAVE_NOT_AVAILABLE
+_UNSAFE: Final = (_DISK, _SLAVE, _NOBODY)
 
 
 class Timer(Protocol):
@@ -86,13 +88,15 @@ class ConfirmWaits:
         self._stages = [_Stage(*limit) for limit in sorted(limits)] or [_Stage(0.0, _DISK)]
         self._timer: Timer | None = None
         self._timer_at = 0.0
+        # Answers given by code, but for SUCCESS.
+        self._unsafe: Counter[ResponseCode] = Counter()
 
     def __len__(self) -> int:
         return sum(wait.answer is not None for stage in self._stages for wait in stage.waits)
 
     def wait(self, end_offset: int, answer: Answer) -> None:
         """Call `answer` when the log is safe up to `end_offset`, or cannot be, or time is up."""
-        wait = _Wait(end_offset, answer, self._clock.monotonic())
+        wait = _Wait(end_offset, answer, self._clock.monotonic(), self._unsafe)
         waits = self._stages[0].waits
         while waits and waits[0].answer is None:
             waits.popleft()
@@ -136,6 +140,10 @@ class ConfirmWaits:
             code = _DISK
         wait.give(None, code)
 
+    def runtime_info(self) -> dict[str, str]:
+        """Batches that are stored less safely than asked for, by what is missing; RocketMQ has none of these names."""
+        return {f"putBatchesAnswered_{code.name.lower()}": str(self._unsafe[code]) for code in _UNSAFE}
+
     def close(self) -> None:
         """Stop the timer; what waits is answered by the store's shutdown."""
         if self._timer is not None:
@@ -155,17 +163,20 @@ class _Stage:
 
 
 class _Wait:
-    __slots__ = ("answer", "began", "end_offset")
+    __slots__ = ("_unsafe", "answer", "began", "end_offset")
 
-    def __init__(self, end_offset: int, answer: Answer, began: float) -> None:
+    def __init__(self, end_offset: int, answer: Answer, began: float, unsafe: Counter[ResponseCode]) -> None:
+        self._unsafe = unsafe
         self.end_offset = end_offset
         self.answer: Answer | None = answer
         self.began = began
 
     def finish(self, error: StoreError | None, is_replicated: bool) -> None:
-        self.give(error, _SUCCESS if is_replicated else ResponseCode.SLAVE_NOT_AVAILABLE)
+        self.give(error, _SUCCESS if is_replicated else _NOBODY)
 
     def give(self, error: StoreError | None, code: ResponseCode) -> None:
         answer, self.answer = self.answer, None
         if answer is not None:
+            if error is None and code is not _SUCCESS:
+                self._unsafe[code] += 1
             answer(error, code)

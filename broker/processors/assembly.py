@@ -69,7 +69,8 @@ def admin_routes(
     put_rates, consume_rates = traffic.put_rates, traffic.consume_rates
 
     def part_info() -> dict[str, str]:
-        return timer.runtime_info() | revive.runtime_info() | replication.runtime_info()
+        parts = timer.runtime_info() | revive.runtime_info() | replication.runtime_info()
+        return parts | core.waits.runtime_info()
 
     return [
         *TopicProcessor(config, store, topics, consumers, offsets, put_rates, registration.settle).routes(),

@@ -107,6 +107,10 @@ def test_what_no_other_replica_has_is_said_so() -> None:
     waiting.wait(10)
     waiting.confirmation.reach(10, 1 << 40)
     assert waiting.codes == [NOBODY]
+    waiting.wait(10)
+    counts = waiting.waits.runtime_info()
+    assert counts["putBatchesAnswered_slave_not_available"] == "2"
+    assert counts["putBatchesAnswered_flush_slave_timeout"] == counts["putBatchesAnswered_flush_disk_timeout"] == "0"
 
 
 # slaveTimeout 3 s, syncFlushTimeout 5 s: when the disk has it, when slaves have it, the answer, and when it is given.
@@ -140,6 +144,8 @@ def test_who_is_behind_when_time_is_up_decides(
             waiting.confirmation.reach(awaited=10)
         assert waiting.codes == ([expected] if second >= after_s else []), second
     assert len(waiting.waits) == 0
+    late = sum(map(int, waiting.waits.runtime_info().values()))
+    assert late == (expected != OK)
 
 
 def test_a_short_time_is_kept_while_a_long_one_runs() -> None:
