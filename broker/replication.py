@@ -109,6 +109,21 @@ class Replication(Service):
             "haTransferredByteInSecond": str(sum(slave.transferred_byte_in_second for slave in slaves)),
             "haSentBytes": str(self._sent_bytes + sum(one.link.sent_bytes for one in self.listener.connections)),
             "confirmOffset": str(self._core.store.confirm_offset),
+        } | self._session_info()
+
+    def _session_info(self) -> dict[str, str]:
+        rules = self.listener.session_rules
+        if rules is None:
+            return {"haSessions": "0", "haAuthentication": "none", "haTailRecovery": "false"}
+        own = rules.credentials
+        return {
+            "haSessions": str(len(self.listener.sessions)),
+            "haAuthentication": "none"
+            if not own.secret
+            else "secret, plain peers too"
+            if own.allow_plain
+            else "secret",
+            "haTailRecovery": str(rules.tail.is_waiting).lower(),
         }
 
     def _slave(self, connection: SlaveConnection, end_offset: int) -> HAConnectionRuntimeInfo:

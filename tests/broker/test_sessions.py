@@ -232,8 +232,15 @@ async def test_a_synchronous_master_takes_back_what_it_lost_before_it_takes_mess
         with pytest.raises(AssertionError, match="haTailRecoveryWait"):
             await refused
         assert not master.role.serves_group
+        assert master.replication.runtime_info()["haTailRecovery"] == "true"
         async with slave_of(tmp_path / "slave", master) as slave:
             await until(lambda: session_of(slave) and master.role.serves_group)
+            status = master.replication.runtime_info()
+            assert (status["haTailRecovery"], status["haSessions"], status["haAuthentication"]) == (
+                "false",
+                "1",
+                "none",
+            )
             assert bodies(master) == [b"%d" % number for number in range(10)]
             await client.send(b"x" * 20)
             await until(lambda: in_step(master, slave))
