@@ -1,7 +1,8 @@
 """A slave asks its master again and again for what it has beside the log.
 
 This is how RocketMQ's slaves do it, and how a slave of ours does it with a master of RocketMQ.  All are asked for every
-ten seconds, as before RocketMQ 5 (5.3.3 does it once a minute), the timer's checkpoint every three.
+ten seconds, as before RocketMQ 5 (5.3.3 does it once a minute), the timer's checkpoint every three.  Topics are asked for
+then, too, when a message came of one that is not known.
 
 Stricter than the reference: what says how far messages were delivered waits until this replica's log has all that the
 master's had when it said so.  RocketMQ's slave takes it at once; if it then has to go on alone, what was delivered by
@@ -26,6 +27,7 @@ from remoting.command import ReceivedResponse
 from remoting.fastjson import loads
 from remoting.pending import ConnectionLost
 from sprocket.common.errors import ClientError, ProtocolError, StoreError
+from store.consume_queue_table import is_light
 
 logger = logging.getLogger(__name__)
 
@@ -60,12 +62,20 @@ class SlaveSynchronize(Service):
         self._failures: dict[str, str] = {}
         self._is_in_step = False
         self._is_lost = False
+        # Whether a message came of a topic that is not known yet.
+        self._lacks_topic = False
+        core.store.on_arrival.append(self._arrived)
+
+    def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
+        if topic not in self._core.topics.by_name and not is_light(topic):
+            self._lacks_topic = True
 
     def periodic(self) -> list[Periodic]:
         """Look what is to be asked."""
-        return [Periodic("slave_synchronize", _TURN_S, self._turn)]
+        return [Periodic("slave_synchronize", _TURN_S, self.turn)]
 
-    async def _turn(self) -> None:
+    async def turn(self) -> None:
+        """Ask for what is due."""
         master = self._following.master_address
         if not self._may_ask(master):
             self._forget()
@@ -102,6 +112,10 @@ class SlaveSynchronize(Service):
         elif now - self._checkpoint_at >= self.checkpoint_s:
             self._checkpoint_at = now
             due = [table for table in tables.all if table is tables.timer_checkpoint]
+            if self._lacks_topic:
+                due.append(tables.topics)
+        if tables.topics in due:
+            self._lacks_topic = False
         return [table for table in due if table.code is not None and table.name not in self._held]
 
     async def _synchronize(self, master: str, tables: list[ReplicatedTable]) -> None:

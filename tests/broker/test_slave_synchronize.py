@@ -30,6 +30,11 @@ FAST = {
 }
 
 
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.slave_synchronize._TURN_S", 0.05)
+
+
 @asynccontextmanager
 async def name_server() -> AsyncIterator[str]:
     server = NameServer(NamesrvConfig(listen_port=0, bind_address="127.0.0.1"))
@@ -202,13 +207,13 @@ async def test_nothing_is_asked_while_a_session_brings_the_tables_or_the_slave_a
     is_delivered = True
     async with stub_master(answers, tmp_path) as (stub, slave):
         slave.synchronize.is_delivered = lambda: is_delivered
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(0.3)
         assert not stub.asked
         is_delivered = False
         await until(lambda: slave.offsets.query(GROUP, TOPIC, 0) == 5)
         slave.role.act(True)
         asked = len(stub.asked)
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(0.3)
         assert len(stub.asked) == asked
 
 
@@ -225,3 +230,14 @@ async def test_the_configured_address_is_followed_and_may_change(tmp_path: Path)
             tmp_path / "slave", broker_id=1, broker_role=BrokerRole.SLAVE, store={"ha_master_address": address}
         ) as (slave, _):
             await until(lambda: slave.store.wrote_offset == master.store.wrote_offset)
+
+
+async def test_a_topic_that_is_not_known_is_asked_for_at_once(tmp_path: Path) -> None:
+    """Messages of a new topic come before its configuration: the log is followed, tables are asked for."""
+    async with pair(tmp_path) as (master, client, slave, _):
+        await until(lambda: in_step(master, slave))
+        slave.synchronize.all_s = 3600.0
+        slave.synchronize.checkpoint_s = 0.1
+        await client.send(b"first of its topic", topic="New")
+        await until(lambda: "New" in slave.topics)
+        assert slave.topics.get("New") == master.topics.get("New")
