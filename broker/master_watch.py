@@ -15,9 +15,10 @@ from broker.core import BrokerCore
 from broker.following import Following
 from broker.group_members import GroupMembers, Members
 from broker.ha_exchange import HaExchange
+from broker.returned_offsets import ReturnedOffsets
 from broker.service import Service
 from remoting.bodies.route import MASTER_ID
-from sprocket.common.errors import ClientError
+from sprocket.common.errors import SprocketError
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class MasterWatch(Service):
         self._core = core
         self._following = following
         self._exchange = exchange
+        self._offsets = ReturnedOffsets(core)
         self._coming_until = 0.0
         self._finding: asyncio.Task[None] | None = None
         members.on_members.append(self.members_known)
@@ -53,24 +55,30 @@ class MasterWatch(Service):
     def members_known(self, members: Members) -> None:
         """Name servers know these members of the group."""
         own_id = self._core.config.broker.broker_id
+        is_announced = self._core.clock.monotonic() < self._coming_until
         if MASTER_ID in members:
+            if is_announced:
+                self._core.role.act(False)
             self._coming_until = 0.0
             self._master_online(members[MASTER_ID])
-        elif self._core.clock.monotonic() >= self._coming_until:
+        elif not is_announced:
             self._following.lost()
             self._core.role.act(own_id <= min(members))
 
     def _master_online(self, address: str) -> None:
-        self._core.role.act(False)
-        if self._finding is None and not self._following.knows(address):
+        if self._finding is None and (self._core.role.is_acting or not self._following.knows(address)):
             self._finding = asyncio.get_running_loop().create_task(self._find(address))
 
     async def _find(self, address: str) -> None:
+        """Follow the master; if it has not taken over what was done for it, tell it first."""
+        role = self._core.role
         try:
-            ha_address = await self._exchange.ask(address)
-        except ClientError as error:
-            logger.warning("event=master_not_asked address=%s reason=%r", address, str(error))
-        else:
-            self._following.found(address, ha_address)
+            if role.is_acting:
+                role.hand_over()
+                await self._offsets.give(address)
+                role.act(False)
+            self._following.found(address, await self._exchange.ask(address))
+        except SprocketError as error:
+            logger.warning("event=master_not_followed address=%s reason=%r", address, str(error))
         finally:
             self._finding = None

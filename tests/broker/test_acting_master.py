@@ -190,16 +190,24 @@ async def test_locks_in_strict_mode_need_most_of_the_group(tmp_path: Path) -> No
         assert await lock(other, "C2", 0, only_this=True) == [0]
 
 
-async def test_a_member_that_falls_silent_is_noticed(tmp_path: Path) -> None:
+async def test_a_member_that_falls_silent_is_noticed_and_is_told_what_was_done(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
-        master, slave, _ = await start_pair(it)
-        # Its connections stay; it says nothing more, as one that is stopped or cut off.
+        master, slave, client = await start_pair(it)
+        for number in range(9):
+            await client.send(b"%d" % number)
+        await client.heartbeat("C1", TOPIC)
+        await commit(client, 0, 3)
+        await in_step(master, slave)
+        # Its connections stay; it says nothing more, as one that is stopped or cut off, and registers again.
         master.presence.members.is_online = False
-        await until(lambda: 0 not in it.members(A))
         await until(lambda: slave.role.is_acting)
+        acting = it.client(slave)
+        await acting.heartbeat("C1", TOPIC)
+        await commit(acting, 0, 8)
         master.presence.members.is_online = True
-        await until(lambda: 0 in it.members(A))
         await until(lambda: not slave.role.is_acting)
+        assert master.offsets.query(GROUP, TOPIC, 0) == 8
+        await in_step(master, slave)
 
 
 async def test_what_another_broker_handed_out_is_fetched_and_comes_again_here(tmp_path: Path) -> None:
