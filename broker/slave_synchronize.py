@@ -1,8 +1,8 @@
 """A slave asks its master again and again for what it has beside the log.
 
 This is how RocketMQ's slaves do it, and how a slave of ours does it with a master of RocketMQ.  All are asked for every
-ten seconds, as before RocketMQ 5 (5.3.3 does it once a minute), the timer's checkpoint every three.  Topics are asked for
-then, too, when a message came of one that is not known.
+ten seconds, as before RocketMQ 5 (5.3.3 does it once a minute), the timer's checkpoint every three.  Topics are asked
+for then, too, when a message came of one that is not known.
 
 Stricter than the reference: what says how far messages were delivered waits until this replica's log has all that the
 master's had when it said so.  RocketMQ's slave takes it at once; if it then has to go on alone, what was delivered by

@@ -12,7 +12,7 @@ from tests.compat import ports, wire
 from tests.compat.cluster import CLUSTER_NAME, ApacheCluster, Cluster, Server, SprocketCluster
 
 Kind = Literal["sprocket", "apache"]
-LIMIT_S: Final = 150.0
+LIMIT_S: Final = 240.0
 SEGMENT_BYTES: Final = 1 << 20
 GET_BROKER_HA_STATUS: Final = 907
 GET_ALL_CONSUMER_OFFSET: Final = 43
