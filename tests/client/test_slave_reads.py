@@ -113,7 +113,7 @@ class Group:
     @property
     def settings(self) -> ClientSettings:
         return ClientSettings(
-            namesrv=self.namesrv.address, poll_name_server_interval_s=30.0, persist_consumer_offset_interval_s=0.05
+            namesrv=self.namesrv.address, poll_name_server_interval_s=3600.0, persist_consumer_offset_interval_s=0.05
         )
 
     async def consume(self) -> Consumer:
@@ -167,7 +167,9 @@ async def test_a_slave_that_does_not_serve_is_left() -> None:
             await until(lambda: all_of.master.queues() == {0, 1})
 
 
-async def test_without_a_master_the_slave_is_asked_until_that_is_back() -> None:
+async def test_without_a_master_the_slave_is_asked_until_that_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nothing is due for long but to look for what is missing.
+    monkeypatch.setattr("sprocket.client.client_instance._FIRST_POLL_S", 3600.0)
     async with group() as all_of:
         master, slave = all_of.master, all_of.slave
         await all_of.consume()
@@ -182,7 +184,7 @@ async def test_without_a_master_the_slave_is_asked_until_that_is_back() -> None:
         all_of.register(master, slave)
         master.pulled = nothing_new(0)
         master.pulls.clear()
-        await until(lambda: master.queues() == {0, 1})  # long before the next poll of routes is due
+        await until(lambda: master.queues() == {0, 1})
         slave.commits.clear()
         master.commits.clear()
         await until(lambda: {commit.queue_id for commit in master.commits} == {0, 1})
