@@ -26,6 +26,8 @@ from store.config import StoreConfig
 logger = logging.getLogger(__name__)
 
 _SAMPLE_S = 1.0
+# Each frame costs both ends some steps.  RocketMQ's 32 KiB are for slaves that read that much.
+_SESSION_BATCH_BYTES = 256 * 1024
 
 
 class Replication(Service):
@@ -184,6 +186,7 @@ def link_rules(config: StoreConfig) -> LinkRules:
         heartbeat_s=config.ha_send_heartbeat_interval / 1000,
         housekeeping_s=config.ha_housekeeping_interval / 1000,
         batch_bytes=config.ha_transfer_batch_size,
+        session_batch_bytes=max(config.ha_transfer_batch_size, _SESSION_BATCH_BYTES),
         segment_bytes=config.mapped_file_size_commit_log,
         bytes_per_s=config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else 0,
     )

@@ -7,6 +7,7 @@ transport's buffer.  Source: RocketMQ 5.3.3, `DefaultHAService`, `AcceptSocketSe
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Final, cast
 
 from ha.hello import is_hello
@@ -244,7 +245,10 @@ class SlaveListener:
     def new_session(self) -> MasterSession | None:
         """None if there are to be no sessions."""
         rules = self.session_rules
-        return None if rules is None else MasterSession(self._rules, rules, self._log, self.now())
+        if rules is None:
+            return None
+        most_bytes = self._rules.session_batch_bytes or self._rules.batch_bytes
+        return MasterSession(replace(self._rules, batch_bytes=most_bytes), rules, self._log, self.now())
 
     @property
     def admits_plain(self) -> bool:

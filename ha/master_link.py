@@ -34,6 +34,8 @@ class LinkRules:
     heartbeat_s: float = 5.0
     housekeeping_s: float = 20.0
     batch_bytes: int = 32 * 1024
+    # The same for a slave that is Sprocket too; 0 for as much as for others.
+    session_batch_bytes: int = 0
     segment_bytes: int = 1 << 30
     # An empty slave begins with the last segment, as RocketMQ's; or with the first one that there is.
     from_last_segment: bool = True
