@@ -3,27 +3,18 @@
 `old` stands exactly once in the file and is replaced by `new`.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
+from tests.mutants.cluster_bugs import CLUSTER_MUTANTS
+from tests.mutants.mutant import Mutant
 
-@dataclass(frozen=True)
-class Mutant:
-    """One planted bug: where, what becomes what, which promise that breaks, and the tests that are to see it."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    why: str
-    tests: tuple[str, ...]
+__all__ = ["MUTANTS", "Mutant"]
 
 
 _GROUP_COMMIT: Final = ("tests/store/test_group_commit.py",)
 _FULL: Final = ("tests/store/test_disk_full.py", "tests/store/test_write_order.py")
 _ORDER: Final = ("tests/store/test_write_order.py",)
 _RECOVERY: Final = ("tests/store/recovery/test_recovery.py", "tests/store/recovery/test_truncation.py")
-_CLUSTER: Final = ("tests/sim/cluster/test_cluster.py::test_nothing_promised_is_lost_and_all_catches_up[0]",)
 _DISK: Final = ("tests/store/test_disk.py", "tests/store/test_write_order.py")
 _REPLICAS: Final = ("tests/store/test_confirmation_replicas.py",)
 _REPLICATION: Final = ("tests/broker/test_replication.py",)
@@ -538,70 +529,5 @@ MUTANTS: Final = (
         "what a slave alone has is overwritten by the first send after a loss of power",
         ("tests/broker/test_sessions.py",),
     ),
-    # Replication
-    Mutant(
-        "acknowledged before a slave has it",
-        "store/confirmation.py",
-        "        elif self.local_offset >= physical_offset and self.awaited_offset >= physical_offset:\n"
-        "            callback(None, self._acknowledged >= physical_offset)\n",
-        "        elif self.local_offset >= physical_offset:\n            callback(None, True)\n",
-        "SYNC_MASTER answers SEND_OK for what is lost with the master's disk",
-        _CLUSTER,
-    ),
-    Mutant(
-        "report of what was not sent counted",
-        "ha/master_link.py",
-        "            elif offset > self.next_offset:\n",
-        "            elif offset < 0:\n",
-        "any peer at the port for slaves acknowledges what no slave has",
-        _CLUSTER,
-    ),
-    Mutant(
-        "slave's log not compared with its master's",
-        "ha/slave_session.py",
-        "        if search.end == end:\n            return self._resume(now)\n",
-        "        if search.end <= end:\n            return self._resume(now)\n",
-        "a slave goes on behind records that its master has lost",
-        _CLUSTER,
-    ),
-    Mutant(
-        "replicas do not limit what consumers see",
-        "store/confirmation.py",
-        "        return min(self.local_offset, self._limit)\n",
-        "        return self.local_offset\n",
-        "consumers see what is lost with the master's disk",
-        _CLUSTER,
-    ),
-    Mutant(
-        "slave's log ends within a record",
-        "store/replica_log.py",
-        "            batch.end_offset = self._dispatch(dispatch, batch, before, received)\n",
-        "            batch.end_offset = max(received, self._dispatch(dispatch, batch, before, received))\n",
-        "a slave acknowledges a record that is not whole, and its queues lack it",
-        _CLUSTER,
-    ),
-    Mutant(
-        "slave reports what it was sent",
-        "ha/slave_session.py",
-        "        self._reported = log.end_offset\n        self._flushed_reported",
-        "        self._reported = max(log.end_offset, self.master_offset)\n        self._flushed_reported",
-        "a slave acknowledges what it does not have",
-        _CLUSTER,
-    ),
-    Mutant(
-        "log flush skipped",
-        "store/group_commit.py",
-        "                file.sync()\n                _AFTER_FILE()",
-        "                _AFTER_FILE()",
-        "a power cut takes what was answered for as flushed",
-        _CLUSTER,
-    ),
-    Mutant(
-        "master waits for no tail",
-        "broker/master_sessions.py",
-        "        return report is not None and not report.was_clean and report.end_offset > 0",
-        "        return False",
-        "after a power cut a master writes over what it has acknowledged and a slave has",
-        _CLUSTER,
-    ),
+    *CLUSTER_MUTANTS,
 )

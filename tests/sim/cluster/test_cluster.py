@@ -8,7 +8,7 @@ import pytest
 from tests.sim.cluster.cluster import play
 
 SEEDS = 500
-_AT_ONCE = 25
+_AT_ONCE = 10
 
 
 @pytest.fixture(autouse=True)
