@@ -26,7 +26,7 @@ from broker.timer.timer_service import TimerService
 from remoting.bodies.group import SubscriptionGroupTable
 from remoting.bodies.topic import TopicConfigTable
 from remoting.codes import RequestCode
-from remoting.fastjson import dumps, loads
+from remoting.fastjson import loads
 from sprocket.common.errors import ProtocolError
 from store.timer.timer_progress import CHECKPOINT_BYTES, TimerCheckpoint
 
@@ -149,7 +149,7 @@ def _groups(core: BrokerCore) -> ReplicatedTable:
         return groups.data_version.timestamp, groups.data_version.counter
 
     return ReplicatedTable(
-        "subscriptionGroup", RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, mark, lambda: dumps(groups.snapshot()),
+        "subscriptionGroup", RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, mark, groups.encode,
         _reader(SubscriptionGroupTable, groups.replace),
     )  # fmt: skip
 

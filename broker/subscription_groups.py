@@ -6,6 +6,9 @@ Source: RocketMQ 5.3.3, `SubscriptionGroupManager`.
 import logging
 from collections.abc import Iterable, Mapping
 from copy import copy
+from typing import Final
+
+import msgspec
 
 from broker.config_file import ConfigFile, pretty
 from broker.live_config import LiveConfig
@@ -13,10 +16,13 @@ from broker.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, illegal_group
 from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from remoting.bodies.topic import DataVersion
 from remoting.codes import ResponseCode
+from remoting.fastjson import dumps
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, RequestError, StoreError
 
 logger = logging.getLogger(__name__)
+# Fields that fastjson leaves out.
+_NULLABLE: Final = (b"exponentialRetryPolicy", b"customizedRetryPolicy", b"subscriptionDataSet")
 
 
 class SubscriptionGroups:
@@ -106,6 +112,15 @@ class SubscriptionGroups:
         """The table as it is answered."""
         forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
         return SubscriptionGroupTable(dict(self.by_name), forbidden, copy(self.data_version))
+
+    def encode(self) -> bytes:
+        """The answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG: as `dumps`, many times faster, for there may be 10,000."""
+        table = self.snapshot()
+        text = msgspec.json.encode(table)
+        for name in _NULLABLE:
+            # Within a text the quotes would be escaped; none of them is the first field of its object.
+            text = text.replace(b',"%b":null' % name, b"")
+        return dumps(table) if b":null" in text else text
 
     def update(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
         """Create or change groups, all or none.

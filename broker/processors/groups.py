@@ -3,9 +3,6 @@
 Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateSubscriptionGroup` and its neighbours.
 """
 
-import asyncio
-from typing import Final
-
 from broker.consumer_offsets import ConsumerOffsets
 from broker.names import illegal_group
 from broker.subscription_groups import SubscriptionGroups
@@ -24,7 +21,6 @@ from sprocket.common.errors import RequestError
 
 # Queues of a retry topic; far more than a group has members.
 _MAX_RETRY_QUEUE_NUMS = 1024
-_MANY: Final = 500
 
 
 class GroupProcessor:
@@ -80,11 +76,9 @@ class GroupProcessor:
             self._offsets.remove_group(request.header.group_name)
         return Response()
 
-    async def all_configs(self, request: Request[NoHeader]) -> Response:
-        """Every group, with the data version.  Of many that takes a while, and is done in another thread."""
-        table = self._groups.snapshot()
-        is_large = len(table.subscription_group_table) > _MANY
-        return Response(body=await asyncio.to_thread(dumps, table) if is_large else dumps(table))
+    def all_configs(self, request: Request[NoHeader]) -> Response:
+        """Every group, with the data version."""
+        return Response(body=self._groups.encode())
 
     def config(self, request: Request[GetSubscriptionGroupConfigRequestHeader]) -> Response:
         """One group's configuration; asking creates none, beyond RocketMQ, and the answer is the same."""

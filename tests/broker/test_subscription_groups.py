@@ -1,3 +1,4 @@
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,16 @@ from broker.config_file import ConfigFile
 from broker.live_config import LiveConfig
 from broker.names import SYSTEM_GROUPS
 from broker.subscription_groups import SubscriptionGroups
-from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from remoting.bodies.group import (
+    CustomizedRetryPolicy,
+    ExponentialRetryPolicy,
+    GroupRetryPolicy,
+    SimpleSubscriptionData,
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+)
+from remoting.bodies.topic import DataVersion
+from remoting.fastjson import dumps
 from sprocket.common import failpoints
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFull, RequestError
@@ -68,3 +78,27 @@ def test_attributes_are_refused_and_nothing_is_kept(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="unsupported key: x"):
         groups.update([SubscriptionGroupConfig("Good"), SubscriptionGroupConfig("CG", attributes={"+x": "1"})])
     assert "Good" not in groups
+
+
+def test_the_table_is_written_as_fastjson_does_it(tmp_path: Path) -> None:
+    """Without what is null, wherever that stands, and with what only looks like it."""
+    groups = table(tmp_path)
+    policy = GroupRetryPolicy("EXPONENTIAL", ExponentialRetryPolicy(1, 2, 3))
+    subscribed = (SimpleSubscriptionData("Orders", "TAG", "*", 7),)
+    configs = [
+        SubscriptionGroupConfig("plain"),
+        SubscriptionGroupConfig("exponential", group_retry_policy=policy),
+        SubscriptionGroupConfig("customized", group_retry_policy=GroupRetryPolicy("C", None, CustomizedRetryPolicy())),
+        SubscriptionGroupConfig("subscribed", subscription_data_set=subscribed),
+        SubscriptionGroupConfig('odd,"subscriptionDataSet":null', attributes={"a": ',"customizedRetryPolicy":null'}),
+    ]
+    version = DataVersion(0, 1, 2)
+    for chosen in (
+        configs,
+        configs[:4],
+        [SubscriptionGroupConfig("g", subscription_data_set=(SimpleSubscriptionData(),))],
+    ):
+        version.next(3)
+        names = {one.group_name: one for one in chosen}
+        groups.replace(SubscriptionGroupTable(names, {"plain": {"Orders": 4}}, copy(version)))
+        assert groups.encode() == dumps(groups.snapshot())
