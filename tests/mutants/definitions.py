@@ -498,7 +498,7 @@ MUTANTS: Final = (
         _SESSION,
     ),
     Mutant(
-        "cut without its intent",
+        "replica cut without its intent",
         "store/recovery/truncation.py",
         "        _KEPT_ASIDE()\n        self.begin(end)\n",
         "        _KEPT_ASIDE()\n",
