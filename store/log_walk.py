@@ -35,9 +35,11 @@ _PART_BYTES: Final = 64 * 1024
 _SEARCH_BYTES: Final = 4 * 1024
 # Cursors are looked after once in so many steps.
 _STEPS: Final = 16
-# Shorter stretches are followed by one cursor in the interpreter, longer ones by the places of magic numbers: many
-# cursors, of which each has a part, are worth their steps only where the parts are many.
-_SHORT_BYTES: Final = 32 * 1024
+# Stretches of few records are followed by one cursor in the interpreter, longer ones by the places of magic numbers:
+# many cursors, of which each has a part, are worth their steps only where the parts are many.
+_FEW_RECORDS: Final = 1500
+# Bytes that are searched at once: what is made of them does not grow with the stretch.
+_BLOCK_BYTES: Final = 1024 * 1024
 _FEW_PARTS: Final = 32
 
 
@@ -51,7 +53,7 @@ def walk(segment: memoryview, base: int, end: int) -> Positions:
     end = min(end, last + 1)
     if end <= 0:
         return np.empty(0, np.int64)
-    if end <= _SHORT_BYTES or len(segment) < HEAD.size:
+    if end <= _FEW_RECORDS * max(_SIZE.unpack_from(segment)[0], MIN_RECORD_BYTES) or len(segment) < HEAD.size:
         return _follow_one(segment, end)
     if end <= _FEW_PARTS * _PART_BYTES:
         return _by_magic(segment, base, end)
@@ -88,7 +90,9 @@ def _by_magic(segment: memoryview, base: int, end: int) -> Positions:
     """
     last = len(segment) - BLANK_MIN_BYTES
     octets = np.frombuffer(segment, np.uint8, min(end, last + 1), _MAGIC_AT)
-    positions: Positions = np.flatnonzero(octets == _MAGIC_BYTES[0][0])
+    blocks = range(0, octets.size, _BLOCK_BYTES)
+    found = [np.flatnonzero(octets[at : at + _BLOCK_BYTES] == _MAGIC_BYTES[0][0]) + at for at in blocks]
+    positions: Positions = np.concatenate(found)
     magics = np.ndarray((last + 1,), ">i4", segment, _MAGIC_AT, (1,))[positions]
     positions = positions[(magics == MAGIC_V1) | (magics == MAGIC_V2)]
     positions = positions[positions <= len(segment) - HEAD.size]

@@ -22,6 +22,8 @@ from store.record_intake import RecordIntake
 from store.recovery.redispatch import Redispatch
 
 _log = logging.getLogger(__name__)
+# Pieces that are shorter on the average are written with one call; to copy longer ones costs more than calls.
+_JOINED_BYTES: Final = 16 * 1024
 # Why a walk over what a master has sent may stop: the rest has not come yet.
 _UNFINISHED: Final = frozenset({"record leaves the log", "no room for a blank", "end of the last segment"})
 _WRITTEN: Final = failpoint("replica_log.written")
@@ -150,11 +152,14 @@ class ReplicaLog:
     def _take(self, from_offset: int, pieces: Sequence[memoryview]) -> None:
         log = self._log
         before, received = log.wrote_offset, from_offset
-        # One write costs half of what many small ones cost, the copy included.
-        whole = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
-        for start, content in self._within_segments(from_offset, whole):
-            log.write_at(start, content)
-        received += len(whole)
+        received += sum(map(len, pieces))
+        if received - from_offset < _JOINED_BYTES * len(pieces):
+            pieces = [memoryview(b"".join(pieces))]
+        at = from_offset
+        for piece in pieces:
+            for start, content in self._within_segments(at, piece):
+                log.write_at(start, content)
+            at += len(piece)
         _WRITTEN()
         # The walk sees what the log says that it holds.
         log.wrote_offset = received

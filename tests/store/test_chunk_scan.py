@@ -161,7 +161,8 @@ def test_recovery_in_arrays_equals_recovery_record_by_record(
 ) -> None:
     rng = random.Random(seed)
     # Each of the three ways to follow the chain.
-    monkeypatch.setattr(log_walk, "_SHORT_BYTES", (1 << 20, 0, 2048)[seed % 3])
+    monkeypatch.setattr(log_walk, "_FEW_RECORDS", (1 << 20, 0, 0)[seed % 3])
+    monkeypatch.setattr(log_walk, "_BLOCK_BYTES", 700)
     monkeypatch.setattr(log_walk, "_FEW_PARTS", (0, 1 << 20, 0)[seed % 3])
     stores.fields["mapped_file_size_commit_log"] = rng.choice((16 * 1024, 64 * 1024, 512 * 1024))
     stores.fields["enabled_append_prop_crc"] = rng.random() < 0.6
