@@ -23,7 +23,6 @@ from store.recovery.sealed_file import read_sealed, write_sealed
 _log = logging.getLogger(__name__)
 _KIND: Final = b"TRNC"
 _OFFSET: Final = struct.Struct(">q")
-_KEPT_ASIDE: Final = failpoint("truncation.kept_aside")
 _INTENT_WRITTEN: Final = failpoint("truncation.intent_written")
 _LOG_CUT: Final = failpoint("truncation.log_cut")
 _INTENT_REMOVED: Final = failpoint("truncation.intent_removed")
@@ -98,7 +97,6 @@ class Truncation:
         record_offset = first_record(pieces)
         if record_offset is not None:
             copy_aside(self._disk, self._root, pieces, reason, record_offset, now_ms)
-        _KEPT_ASIDE()
         self.begin(end)
 
     def has_content_behind(self, end: int) -> bool:

@@ -500,8 +500,8 @@ MUTANTS: Final = (
     Mutant(
         "replica cut without its intent",
         "store/recovery/truncation.py",
-        "        _KEPT_ASIDE()\n        self.begin(end)\n",
-        "        _KEPT_ASIDE()\n",
+        "record_offset, now_ms)\n        self.begin(end)\n",
+        "record_offset, now_ms)\n",
         "the slave begins anew with the log that is not its master's",
         ("tests/store/test_replica_cut.py",),
     ),
