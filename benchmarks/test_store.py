@@ -80,3 +80,26 @@ def test_get_32_by_tag(benchmark: Any, filled: MessageStore) -> None:
 
 def test_get_at_the_end(benchmark: Any, filled: MessageStore) -> None:
     assert benchmark(filled.get, "Scattered", 0, 1600, 32, 1 << 20).status is GetStatus.OFFSET_OVERFLOW_ONE
+
+
+@pytest.mark.parametrize("records", [1, 32, 4096])
+def test_replica_append(benchmark: Any, store: MessageStore, tmp_path: Path, records: int) -> None:
+    """What a slave does with what one read brought."""
+    while store.wrote_offset < 16 << 20:
+        store.append([pending("Bench", k % 8) for k in range(64)])
+    size = store.wrote_offset // store.max_offset("Bench", 0) // 8 * records
+    master, root = store.master_log(), tmp_path / "replica"
+    config = StoreConfig(store_path_root_dir=root, mapped_file_size_commit_log=256 << 20)
+    copy = MessageStore(config, clock=SystemClock(), notify=lambda run: None)
+    copy.start()
+    replica = copy.replica()
+
+    def piece() -> tuple[tuple[int, list[memoryview]], dict[str, Any]]:
+        found = master.piece_at(replica.received_offset, size)
+        assert found is not None
+        return (replica.received_offset, [found]), {}
+
+    benchmark.extra_info["messages"] = records
+    benchmark.pedantic(replica.append, setup=piece, rounds=min(200, (15 << 20) // size))
+    assert 0 < replica.end_offset <= replica.received_offset
+    copy.shutdown()
