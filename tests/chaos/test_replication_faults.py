@@ -43,7 +43,7 @@ async def test_nodes_and_links_fail_for_a_while(nursery: Nursery, tmp_path: Path
     with ChaosPair(nursery, tmp_path / "weather", name_servers, "SYNC_MASTER", QUICK_TO_JUDGE) as pair:
         await pair.start()
         await load.prepare(pair.master.direct)
-        await bad_weather(pair, load, seed=2)
+        await bad_weather(pair, load, seed=2, longest_s=1.0)
         assert load.undecided, "no fault was long enough for a send to be answered otherwise than SEND_OK"
         await lose_masters(pair, load, rounds=1, seed=3)
 
