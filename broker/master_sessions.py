@@ -87,7 +87,18 @@ class MasterSessions(Service):
         if self.tail.is_waiting:
             wait_ms = self._core.config.store.ha_tail_recovery_wait
             logger.warning("event=tail_recovery_waits log_end=%d wait_ms=%d", self._core.store.wrote_offset, wait_ms)
-            self._timer = self._core.call_later(wait_ms / 1000, lambda: self.tail.finish(_TIME_IS_UP))
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        wait_s = self._core.config.store.ha_tail_recovery_wait / 1000
+        self._timer = self._core.call_later(wait_s, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        if self.tail.is_fetching:
+            # A long tail takes as long as it takes.
+            self._set_timer()
+        else:
+            self.tail.finish(_TIME_IS_UP)
 
     def _recovered(self, _reason: str) -> None:
         if self._timer is not None:

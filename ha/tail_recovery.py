@@ -49,6 +49,11 @@ class TailRecovery:
         """Whether the master still waits for what a slave may have."""
         return self._log is not None
 
+    @property
+    def is_fetching(self) -> bool:
+        """Whether a slave is giving; one that stands still is disconnected, and is then forgotten."""
+        return self._giver is not None
+
     def begin(self, slave: Hashable, slave_end: int) -> bool:
         """A slave's log goes on behind the master's, up to `slave_end`: whether it is to give that."""
         if self._log is None or self._giver not in (None, slave):

@@ -207,7 +207,9 @@ def test_a_giver_that_leaves_is_forgotten() -> None:
         tail.take("two", 700, memoryview(b"x"))
     with pytest.raises(ProtocolError, match="nobody wanted"):
         tail.take("one", 701, memoryview(b"x"))
+    assert tail.is_fetching
     tail.left("one")
+    assert not tail.is_fetching
     assert tail.begin("two", 1600)
     tail.finish("time is up")
     assert not tail.is_waiting
