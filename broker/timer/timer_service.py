@@ -6,6 +6,7 @@ Source: RocketMQ 5.3.3, `TimerMessageStore`, `AdminBrokerProcessor.getTimerCheck
 
 import asyncio
 import logging
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -261,7 +262,13 @@ class TimerService(Service):
         """GET_TIMER_CHECK_POINT: the checkpoint's fields, as its file has them."""
         if not self._is_enabled:
             return Response(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
-        return Response(body=self.timer.checkpoint.encode())
+        checkpoint = self.timer.checkpoint
+        if not checkpoint.progress.read_ms and not self._core.role.is_slave:
+            # A wheel that was never used: a slave of RocketMQ would begin in 1970, second by second.
+            now_ms = self._core.clock.wall_ms()
+            slot_ms = now_ms // self._core.config.store.slot_ms * self._core.config.store.slot_ms
+            checkpoint = replace(checkpoint, progress=replace(checkpoint.progress, read_ms=slot_ms))
+        return Response(body=checkpoint.encode())
 
     def get_metrics(self, request: Request[NoHeader]) -> Response:
         """GET_TIMER_METRICS: waiting messages by topic."""
