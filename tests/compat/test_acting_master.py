@@ -232,7 +232,7 @@ class Story:
         "",
         *(
             pytest.param(java, marks=[pytest.mark.java, pytest.mark.slow])
-            for java in ("namesrv", "master", "slave", "other", "namesrv+slave", "namesrv+master")
+            for java in ("namesrv", "master", "slave", "other")
         ),
     ],
 )
