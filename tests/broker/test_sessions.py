@@ -17,9 +17,10 @@ from remoting.bodies.pop import SetMessageRequestModeRequestBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.fastjson import dumps
 from remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
-from sprocket.common.errors import ConfigError, RestartNeeded, SprocketError
+from sprocket.common.errors import ConfigError, RestartNeeded, SprocketError, StoreError
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
 from tests.broker.test_slave_synchronize import in_step, name_server
+from tests.store.rig import message
 
 STORE = {"timer_precision_ms": 100, "timer_flush_interval_ms": 20}
 SLAVE: dict[str, Any] = {"broker_id": 1, "broker_role": BrokerRole.SLAVE}
@@ -93,11 +94,26 @@ async def test_what_is_flushed_counts_if_the_master_says_so(tmp_path: Path) -> N
         running_broker(tmp_path / "master", store=settings, broker_role=role) as (master, client),
         slave_of(tmp_path / "slave", master) as slave,
     ):
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
         await until(lambda: session_of(slave))
         for number in range(5):
             await until(lambda: master.store.confirmation.awaited_offset < 1 << 62)
-            await client.send(b"%d" % number)
-            assert slave.store.flushed_offset == master.store.wrote_offset
+            ((_, offset, size),) = master.store.append([message(TOPIC, 0, b"%d" % number)])
+            flushed = await asyncio.wait_for(stored_when(master, slave, offset + size), 60)
+            assert flushed == offset + size
+
+
+def stored_when(master: Broker, slave: Broker, end: int) -> asyncio.Future[int]:
+    """What the slave has flushed at the moment at which a send that ends at `end` is answered SEND_OK."""
+    flushed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def stored(error: StoreError | None, is_replicated: bool) -> None:
+        assert error is None
+        assert is_replicated
+        flushed.set_result(slave.store.flushed_offset)
+
+    master.store.confirmation.when_stored(end, stored)
+    return flushed
 
 
 # Who may have a session
