@@ -29,6 +29,15 @@ def check_group(group: Group, node: Node) -> list[str]:
     return [f"{group.name}: {problem}" for problem in problems]
 
 
+def is_copy(group: Group, node: Node) -> bool:
+    """Whether a slave's log is its master's, as far as it goes."""
+    broker, master = node.broker, group.master.broker
+    if broker is None or master is None:
+        return False
+    start = max(broker.store.master_log().min_offset, master.store.master_log().min_offset)
+    return _content(node, start, broker.end_offset) == _content(group.master, start, broker.end_offset)
+
+
 def _content(node: Node, start: int, end: int) -> bytes:
     assert node.broker is not None
     segment = node.broker.store.config.mapped_file_size_commit_log
