@@ -162,6 +162,7 @@ class Cluster:
         group.ended(node, with_power=False)
         node.machine.cut_power()
         group.wipe(node)
+        node.is_lost = True
 
     def fail_over(self, group: Group, node: Node, *, needs_heir: bool) -> None:
         """An operator makes the furthest slave the master; the lost one comes back as a slave.
@@ -195,7 +196,12 @@ class Cluster:
             if self.profile.is_plain:
                 # Its log may hold what the new master does not have.
                 group.wipe(node)
-            self.power_on(group, node)
+            self.replaced(group, node)
+
+    def replaced(self, group: Group, node: Node) -> None:
+        """A machine takes the place of one that was lost."""
+        node.is_lost = False
+        self.power_on(group, node)
 
     # Healing
 

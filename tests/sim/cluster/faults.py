@@ -100,7 +100,7 @@ class Faults:
     def _lose_slave(self, group: Group, node: Node) -> None:
         slave = self._rng.choice(group.slaves)
         self._cluster.lose(group, slave)
-        self._later(0.5, 3, lambda: self._cluster.power_on(group, slave))
+        self._later(0.5, 3, lambda: self._cluster.replaced(group, slave))
 
     def _empty_slave(self, group: Group, node: Node) -> None:
         slave = self._rng.choice(group.slaves)

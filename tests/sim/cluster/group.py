@@ -50,6 +50,8 @@ class Node:
     durable: int = 0
     # The furthest that its log ever reached in the present history.
     high: int = 0
+    # Its disk is a new one, and nobody has decided yet what it is to be.
+    is_lost: bool = False
     # It lost something, or began anew, and has not been seen whole since.
     is_behind: bool = False
     # Its log ends here with what the true log does not have; 0 if it does not.
@@ -118,7 +120,7 @@ class Group:
 
     def start(self, node: Node) -> None:
         """Start its broker, if there is power and none runs."""
-        if node.broker is None and node.machine.has_power:
+        if node.broker is None and node.machine.has_power and not node.is_lost:
             self.say(f"start {node.name} id={node.broker_id}")
             node.broker = SimBroker(node.machine, self.profile, self.number, node.broker_id)
             node.broker.on_open = lambda broker: self._opened(node, broker)
