@@ -18,7 +18,7 @@ from statistics import median
 from typing import NamedTuple
 
 from benchmarks.recovery import write_log
-from benchmarks.replication.pairs import EngineMissingError, Pair, SlaveState, started, until
+from benchmarks.replication.pairs import EngineMissingError, Pair, SlaveState, leave_on_sigterm, started, until
 from benchmarks.replication.plain_copy import copy
 from benchmarks.system.process import cpu_s
 from store.config import StoreConfig
@@ -150,6 +150,7 @@ def main() -> None:
     parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument("--folder", type=Path, default=None)
     arguments = parser.parse_args()
+    leave_on_sigterm()
     folder = Path(tempfile.mkdtemp(prefix="sprocket-bench-", dir=arguments.folder))
     try:
         for record_bytes in map(int, arguments.records.split(",")):

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.replication.pairs import EngineMissingError, Pair, started
+from benchmarks.replication.pairs import EngineMissingError, Pair, leave_on_sigterm, started
 from benchmarks.system import generator
 from benchmarks.system.frames import QUEUES
 from benchmarks.system.process import cpu_s
@@ -150,6 +150,7 @@ def main() -> None:
     parser.add_argument("--no-apache", action="store_true")
     parser.add_argument("--folder", type=Path, default=None)
     arguments = parser.parse_args()
+    leave_on_sigterm()
     folder = Path(tempfile.mkdtemp(prefix="sprocket-bench-", dir=arguments.folder))
     try:
         show(measure(arguments, folder))
