@@ -35,7 +35,6 @@ class Following(Service):
         self._per_second = 0
         self._heard_ms = self._told_ms = core.clock.wall_ms()
         registration.on_registered.append(self._registered)
-        core.config.on_update.append(self._configured)
 
     def load(self) -> None:
         """Begin at the log's end, as recovery found it."""
@@ -51,10 +50,6 @@ class Following(Service):
         """The HA port that the configuration names, or empty (`BrokerController.HA_ADDRESS_MIN_LENGTH`)."""
         address = self._core.config.store.ha_master_address
         return address if len(address) >= _MIN_ADDRESS else ""
-
-    def _configured(self, changed: dict[str, str]) -> None:
-        if "haMasterAddress" in changed and self._fixed_address:
-            self.follower.follow(self._fixed_address)
 
     def periodic(self) -> list[Periodic]:
         """Count what comes in a second."""

@@ -30,7 +30,6 @@ class HaConfig(SessionConfig):
         "haMasterAddress",
         "",
         "HA port of the master that a slave follows, host:port; empty for the one that name servers name.",
-        mutable=True,
     )
     ha_transfer_batch_size: int = _int(
         "haTransferBatchSize", 32 * 1024, "Most bytes of the CommitLog in one message to a slave.", 1024, "bytes"

@@ -217,14 +217,14 @@ async def test_nothing_is_asked_while_a_session_brings_the_tables_or_the_slave_a
         assert len(stub.asked) == asked
 
 
-async def test_the_configured_address_is_followed_and_may_change(tmp_path: Path) -> None:
+async def test_the_configured_address_is_followed_and_nobody_changes_it_from_outside(tmp_path: Path) -> None:
     async with running_broker(tmp_path / "master") as (master, client):
         await client.send(b"x" * 100)
         address = f"127.0.0.1:{master.config.broker.ha_listen_port}"
         async with running_slave(tmp_path / "slave") as (slave, other):
             response = await other.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"haMasterAddress={address}".encode())
-            assert response.code == ResponseCode.SUCCESS, response.remark
-            await until(lambda: slave.store.wrote_offset == master.store.wrote_offset)
+            assert response.code == ResponseCode.NO_PERMISSION, response.remark
+            assert slave.config.store.ha_master_address == ""
         await client.send(b"y" * 100)
         async with running_broker(
             tmp_path / "slave", broker_id=1, broker_role=BrokerRole.SLAVE, store={"ha_master_address": address}

@@ -65,7 +65,7 @@ class FullReplica:
                 await self._fill_master()
                 self.outcome.cycles += 1
         except (AssertionError, BrokerEnded, Refused, SprocketError) as error:
-            self.outcome.problems.append(f"{type(error).__name__}: {error}\n{self._pair.logs()}"[-6000:])
+            self.outcome.problems.append(f"{type(error).__name__}: {error}\n{self._pair.logs()[-6000:]}")
         self.outcome.acknowledged = self._load.acknowledged
         self.outcome.undecided = self._load.undecided.total()
         self.outcome.refused = self._load.refused
@@ -100,6 +100,8 @@ class FullReplica:
         """With space again: sends are taken, the slave catches up, nobody is restarted."""
         make_room(node)
         pids = [self._pair.master.pid, self._pair.slave.pid]
+        # First: what is answered SLAVE_NOT_AVAILABLE at once would fill the disk anew before the slave comes again.
+        await self._pair.assert_same_log()
 
         async def takes() -> bool:
             try:
