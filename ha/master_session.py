@@ -2,7 +2,7 @@
 
 It greets, tells the slave where the log ends, answers what the slave asks to find out how much their logs have in
 common, and sends the log from where the slave says; between pieces of it stand the tables that changed, see
-`ha.table_queue`.  A report acknowledges what it says only in this session and of this epoch.
+`ha.table_queue`.  A report acknowledges what it says only over this connection and of this epoch.
 """
 
 from dataclasses import dataclass, field, replace
