@@ -46,8 +46,7 @@ class AccessControl(Service):
         self._policy = PlainPolicy({})
         self._actions: dict[int, Action] = {}
         self._peers: dict[str, Parts | None] = {}
-        self._logged = 0
-        self.refused = 0
+        self._logged = 0  # refusals of this second
 
     def guard(self, table: RouteTable) -> RouteTable:
         """Stand in front of `table`, which is returned."""
@@ -107,7 +106,6 @@ class AccessControl(Service):
         return asked, request
 
     def _refuse(self, channel: RemotingChannel, request: Request[None], error: RequestError) -> None:
-        self.refused += 1
         self._logged += 1
         if self._logged <= _MOST_LOGGED:
             logger.warning("event=access_denied peer=%s code=%d reason=%r", channel.peer[0], request.code, error.remark)

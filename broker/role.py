@@ -35,14 +35,6 @@ class Role:
         return self._is_acting
 
     @property
-    def leads(self) -> bool:
-        """Whether it is a slave whose tables are newer than any master's: it must take none, until one is online.
-
-        A master that comes online has taken them over before.
-        """
-        return self._is_acting
-
-    @property
     def serves_group(self) -> bool:
         """Whether it does the work that one replica alone may do."""
         if not self.is_slave:
