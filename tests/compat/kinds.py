@@ -30,6 +30,11 @@ _LEAST = 80
 _LATE_US = 30 * _S
 # How long a stock client takes its lock of a queue for valid, and a little.
 _LOCK_VALIDITY_US = 32 * _S
+# A request that is given so late has waited for its consumer; its answer takes milliseconds.
+_LONG_US = 10 * _S
+# A stock client may forget a pull that it sent over a connection that just broke: it asks for the queue again when that
+# pull has timed out after 30 s (`CONSUMER_TIMEOUT_MILLIS_WHEN_SUSPEND`) and 3 s more have passed. A machine is slow.
+_FORGOTTEN_PULL_US = 40 * _S
 
 
 @dataclass(frozen=True)
@@ -142,11 +147,47 @@ def _request_reply(history: History, storm: Storm) -> list[str]:
     # A consumer that has just begun comes to its last queue in its own time.
     begun_us = max((deliveries[0].began_us for deliveries in history.by_queue().values()), default=0)
     calm = [sent.key for sent in history.sent if begun_us < sent.began_us and storm.is_calm(sent.began_us, 2)]
-    problems += [f"{key} was sent while all was well and never answered" for key in calm if key not in replies]
+    problems += [
+        f"{key} was sent while all was well and never answered: {_what_became_of(history, storm, key)}"
+        for key in calm
+        if key not in replies and not _waits_for_a_forgotten_pull(history, storm, key)
+    ]
     for each in storm.disturbances:
         if not any(a.key in replies and a.began_us > each.ended_us for a in history.replies):
             problems.append(f"no request was answered after: {each.name}")
     return problems + _at_least_once(history, storm)
+
+
+def _waits_for_a_forgotten_pull(history: History, storm: Storm, key: str) -> bool:
+    """Whether this request lay long at a broker that was away shortly before, and was given after all."""
+    sent_us = next(sent.began_us for sent in history.sent if sent.key == key)
+    return any(
+        each.broker == got.place.broker
+        and each.began_us <= got.began_us <= each.ended_us + _FORGOTTEN_PULL_US
+        and got.began_us > sent_us + _LONG_US
+        for got in history.got
+        if got.key == key
+        for each in storm.disturbances
+    )
+
+
+def _what_became_of(history: History, storm: Storm, key: str) -> str:
+    """When a request was sent, given and given up, in seconds after the end of the disturbance before it."""
+    began_us = next(sent.began_us for sent in history.sent if sent.key == key)
+    before = [each for each in storm.disturbances if each.ended_us <= began_us]
+    name, zero_us = (before[-1].name, before[-1].ended_us) if before else ("the beginning", history.sent[0].began_us)
+    parts = [f"sent {(began_us - zero_us) / _S:.1f} s after {name}"]
+    parts += [
+        f"given to {got.consumer} of {got.place.broker} at {(got.began_us - zero_us) / _S:.1f}"
+        for got in history.got
+        if got.key == key
+    ]
+    parts += [
+        f"ended at {(answer.ended_us - zero_us) / _S:.1f} by {answer.text}"
+        for answer in history.replies
+        if answer.key == key
+    ]
+    return ", ".join(parts)
 
 
 def _broadcasting(history: History, storm: Storm) -> list[str]:

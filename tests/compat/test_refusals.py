@@ -114,7 +114,7 @@ CASES = [
     send("with a deliver time that is no number", properties="UNIQ_KEY\x01K\x02TIMER_DELIVER_MS\x01x\x02"),
     send("with a delay in s that is no number", properties="UNIQ_KEY\x01K\x02TIMER_DELAY_SEC\x01x\x02"),
     send("with a deliver time too far off", properties=f"UNIQ_KEY\x01K\x02TIMER_DELIVER_MS\x01{_IN_A_MINUTE}\x02"),
-    send("with a delay too long", properties="UNIQ_KEY\x01K\x02TIMER_DELAY_MS\x0160001\x02"),
+    send("with a delay too long", properties="UNIQ_KEY\x01K\x02TIMER_DELAY_MS\x0190000\x02"),
     send("with a delay that is past", properties="UNIQ_KEY\x01K\x02TIMER_DELIVER_MS\x011000\x02"),
     send(
         "that deletes what is due",
