@@ -10,6 +10,7 @@ from sprocket.cli.dlq_commands import dlq
 from sprocket.cli.message_commands import consume, send
 from sprocket.cli.mqbroker import main as broker
 from sprocket.cli.mqnamesrv import main as namesrv
+from sprocket.cli.spark_commands import spark
 from sprocket.cli.standalone import standalone
 from sprocket.cli.store_check import check
 from sprocket.cli.store_commands import store
@@ -56,5 +57,5 @@ main.add_command(namesrv, "namesrv")
 main.add_command(broker, "broker")
 for _command in (check, repair, dump, stat, export, import_):
     store.add_command(_command)
-for _command in (standalone, send, consume, topic, cluster, offset, transaction, dlq, store):
+for _command in (standalone, send, consume, topic, cluster, offset, transaction, dlq, store, spark):
     main.add_command(_command)
