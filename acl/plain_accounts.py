@@ -22,7 +22,7 @@ _MOST_BYTES: Final = 16 << 20
 T = TypeVar("T")
 
 
-class _Entry(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+class WrittenAccount(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """An account as it is written; every scalar is text, as no key is a number."""
 
     access_key: str | None = None
@@ -34,10 +34,17 @@ class _Entry(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     topic_perms: list[str] | None = None
     group_perms: list[str] | None = None
 
+    @property
+    def is_admin(self) -> bool:
+        """Whether it may ask for everything."""
+        return (self.admin or "").lower() in _YES
 
-class _File(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+
+class WrittenFile(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """A file as it is written."""
+
     global_white_remote_addresses: list[str] | None = None
-    accounts: list[_Entry] | None = None
+    accounts: list[WrittenAccount] | None = None
     data_version: list[dict[str, str]] | None = None
 
 
@@ -76,7 +83,7 @@ class AccountFile:
 
 def parse(name: str, content: bytes) -> AccountFile:
     """The content of the file `name`.  Raises ConfigError that names the file and what is wrong."""
-    file = _converted(name, content, _File)
+    file = read_written(name, content)
     try:
         white = RemoteAddresses(file.global_white_remote_addresses or [])
         return AccountFile(white, tuple(_account(entry) for entry in file.accounts or []))
@@ -84,10 +91,15 @@ def parse(name: str, content: bytes) -> AccountFile:
         raise ConfigError(f"{name}: {error}") from None
 
 
+def read_written(name: str, content: bytes) -> WrittenFile:
+    """The content of the file `name` as it stands there.  Raises ConfigError that names the file and what is wrong."""
+    return _converted(name, content, WrittenFile)
+
+
 def parse_credentials(name: str, content: bytes) -> Credentials:
     """The one account that a file of tools has.  Raises ConfigError that names the file and what is wrong."""
     try:
-        account = _account(_converted(name, content, _Entry))
+        account = _account(_converted(name, content, WrittenAccount))
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from None
     return Credentials(account.access_key, account.secret_key)
@@ -113,7 +125,7 @@ def _without_blanks(value: object) -> object:
     return {} if value is None or value == "" else value
 
 
-def _account(entry: _Entry) -> Account:
+def _account(entry: WrittenAccount) -> Account:
     access_key, secret_key = entry.access_key, entry.secret_key
     if access_key is None or len(access_key) <= _LONGER_THAN:
         raise ConfigError(f"accessKey {access_key!r}: it has to be longer than {_LONGER_THAN} characters")
@@ -127,7 +139,7 @@ def _account(entry: _Entry) -> Account:
     except ConfigError as error:
         raise ConfigError(f"account {access_key}: {error}") from None
     return Account(
-        access_key, secret_key, white, (entry.admin or "").lower() in _YES,
+        access_key, secret_key, white, entry.is_admin,
         default_permission(entry.default_topic_perm or ""), default_permission(entry.default_group_perm or ""),
         permissions,
     )  # fmt: skip

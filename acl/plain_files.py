@@ -6,12 +6,22 @@ Source: RocketMQ 5.3.2, `PlainPermissionManager.getAllAclFiles`, `AclFileWatchSe
 """
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from acl.plain_accounts import parse, parse_credentials
+from acl.plain_accounts import WrittenFile, parse, parse_credentials, read_written
+from acl.plain_changes import (
+    AccountChange,
+    FileVersion,
+    version_of,
+    with_account,
+    with_white_addresses,
+    without_account,
+)
 from acl.plain_policy import PlainPolicy
 from remoting.credentials import Credentials
+from sprocket.common.atomic_file import write_whole
 from sprocket.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -46,6 +56,66 @@ class PlainFiles:
             self.load()
         except ConfigError as error:
             logger.error("event=accounts_kept reason=%r", str(error))
+
+    # Changes from outside
+
+    def put_account(self, change: AccountChange, now_ms: int) -> None:
+        """Change an account where it stands, or add it to ``plain_acl.yml``.  Raises ConfigError."""
+        path = self._path_of(change.access_key) or self.default
+        self._write(path, with_account(str(path), self._content(path), change, now_ms))
+
+    def drop_account(self, access_key: str, now_ms: int) -> bool:
+        """Take an account out; whether there was one.  Raises ConfigError."""
+        path = self._path_of(access_key)
+        content = None if path is None else without_account(str(path), self._content(path), access_key, now_ms)
+        if path is None or content is None:
+            return False
+        self._write(path, content)
+        return True
+
+    def put_white_addresses(self, addresses: Sequence[str], path_text: str | None, now_ms: int) -> None:
+        """Change a file's global white list: that of ``plain_acl.yml``, or of another that is read here.
+
+        Raises ConfigError.
+        """
+        path = Path(path_text) if path_text else self.default
+        if path != self.default and path not in [known for known, _, _ in self._state()]:
+            raise ConfigError(f"{path} is none of the files that are read here; leave it out for {self.default.name}")
+        self._write(path, with_white_addresses(str(path), self._content(path), addresses, now_ms))
+
+    def versions(self) -> dict[str, FileVersion]:
+        """The dataVersion of each file by its path.  Raises ConfigError."""
+        return {str(path): version_of(str(path), _read(path)) for path, _, _ in self._state()}
+
+    def written(self) -> list[WrittenFile]:
+        """What the files say, keys included.  Raises ConfigError."""
+        return [read_written(str(path), _read(path)) for path, _, _ in self._state()]
+
+    @property
+    def default(self) -> Path:
+        """Where new accounts go."""
+        return self._conf / "plain_acl.yml"
+
+    def _path_of(self, access_key: str) -> Path | None:
+        """The file whose account of this name counts."""
+        for path, _, _ in self._state():
+            if any(account.access_key == access_key for account in read_written(str(path), _read(path)).accounts or []):
+                return path
+        return None
+
+    def _content(self, path: Path) -> bytes:
+        return _read(path) if path.exists() else b""
+
+    def _write(self, path: Path, content: bytes) -> None:
+        others = {str(other): _read(other) for other, _, _ in self._state() if other != path}
+        for name, other in others.items():
+            parse(name, other)  # a broken file beside it would keep the change from taking effect
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+        try:
+            write_whole(path, content, mode)
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from None
+        self.load()
 
     def tool_credentials(self) -> Credentials | None:
         """What ``tools.yml`` says; None if there is none.  Raises ConfigError."""

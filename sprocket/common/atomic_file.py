@@ -12,15 +12,16 @@ _AFTER_RENAME: Final = failpoint("atomic_file.after_rename", takes_error=True)
 _BEFORE_SYNC: Final = failpoint("atomic_file.before_sync", takes_error=True)
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, mode: int | None = None) -> None:
     """Replace `path` durably: temporary file, fsync, rename, fsync of the directory.
 
-    The previous content is kept as ``<name>.bak``, as RocketMQ keeps it.  Raises OSError; the old
-    file is then untouched.
+    The previous content is kept as ``<name>.bak``, as RocketMQ keeps it.  `mode` says who may read and write both,
+    from the first byte on (0o600: nobody else); without it the process's umask does.  Raises OSError; the old file is
+    then untouched.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
-    _write_synced(temporary, content)
+    _write_synced(temporary, content, mode)
     _AFTER_TEMPORARY()
     try:
         previous = path.read_bytes()
@@ -29,7 +30,7 @@ def write_whole(path: Path, content: bytes) -> None:
     if previous is not None:
         backup = path.with_name(path.name + ".bak")
         backup_temporary = path.with_name(path.name + ".bak.tmp")
-        _write_synced(backup_temporary, previous)
+        _write_synced(backup_temporary, previous, mode)
         backup_temporary.replace(backup)
         _AFTER_BACKUP()
     temporary.replace(path)
@@ -58,8 +59,10 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _write_synced(path: Path, content: bytes) -> None:
+def _write_synced(path: Path, content: bytes, mode: int | None) -> None:
     with path.open("wb") as file:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
         file.write(content)
         file.flush()
         _BEFORE_SYNC()
