@@ -27,6 +27,8 @@ PRE_BLANK_SIZE: Final = 2**31 - 1
 DIRECTORY: Final = "consumequeue"
 # Topics with the attribute queue.type=BatchCQ keep their index here, in another format.
 BATCH_DIRECTORY: Final = "batchconsumequeue"
+# How many entries after the expected end of a queue are looked at.
+_NEAR_ENTRIES: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,16 @@ class _File:
 class ConsumeQueue:
     """One queue.  [`begin`, `end`) are the queue offsets it holds, as of its opening."""
 
-    def __init__(self, topic: str, queue_id: int, directory: Path) -> None:
+    def __init__(self, topic: str, queue_id: int, directory: Path, expected_end: int = 0) -> None:
+        """`expected_end` is about where the queue ends, as far as the caller knows: found near there, it costs
+        one read; a wrong one does no harm."""
         self.topic = topic
         self.queue_id = queue_id
         self._files = [
             _File(path, start // CONSUME_QUEUE_UNIT_BYTES, path.stat().st_size // CONSUME_QUEUE_UNIT_BYTES)
             for start, path in segment_paths(directory)
         ]
-        self.begin, self.end = self._bounds()
+        self.begin, self.end = self._bounds(expected_end)
 
     def entry(self, queue_offset: int) -> tuple[int, int]:
         """(physical offset, size) at `queue_offset`; (0, 0) where nothing is written."""
@@ -93,18 +97,32 @@ class ConsumeQueue:
         queue = range(self.begin, self.end)
         return self.begin + bisect_left(queue, physical_offset, key=lambda offset: self.entry(offset)[0])
 
-    def _bounds(self) -> tuple[int, int]:
+    def _bounds(self, expected_end: int) -> tuple[int, int]:
         if not self._files:
             return 0, 0
-        end = self._files[0].first
+        begin = self._files[0].first
+        near = self._end_near(expected_end)
+        end = self._searched_end() if near is None else near
+        if end > begin and self.entry(begin)[1] == PRE_BLANK_SIZE:
+            begin += bisect_left(range(begin, end), True, key=lambda at: self.entry(at)[1] != PRE_BLANK_SIZE)
+        return begin, end
+
+    def _end_near(self, expected: int) -> int | None:
+        """The end, if it lies in the same file and not far after `expected`."""
+        for file in self._files:
+            if file.first < expected < file.first + file.count:
+                sizes = file.read(expected - 1, min(expected + _NEAR_ENTRIES, file.first + file.count))["size"]
+                unwritten = np.flatnonzero(sizes <= 0)
+                if unwritten.size and unwritten[0]:
+                    return expected - 1 + int(unwritten[0])
+        return None
+
+    def _searched_end(self) -> int:
         for file in reversed(self._files):
             written = bisect_left(range(file.count), True, key=lambda index: self.entry(file.first + index)[1] <= 0)
             if written:
-                end = file.first + written
-                break
-        begin = self._files[0].first
-        held = range(begin, end)
-        return begin + bisect_left(held, True, key=lambda at: self.entry(at)[1] != PRE_BLANK_SIZE), end
+                return file.first + written
+        return self._files[0].first
 
 
 def open_queues(store: Path, topic: str) -> list[ConsumeQueue]:
