@@ -67,10 +67,20 @@ class AccessControl(Service):
             return []
         return [Periodic("acl_files", _WATCH_S, self._reload), Periodic("acl_log", 1.0, self._log_on)]
 
+    @property
+    def plain_files(self) -> PlainFiles | None:
+        """The accounts of aclEnable."""
+        return self._files
+
+    def accounts_changed(self) -> None:
+        """Go by what the files say now."""
+        if self._files is not None:
+            self._policy = self._files.policy
+
     def _reload(self) -> None:
         if self._files is not None:
             self._files.reload()
-            self._policy = self._files.policy
+        self.accounts_changed()
 
     def admits(self, frame: Frame, channel: RemotingChannel) -> bool:
         """Whether `frame` may be served; if not, it is answered.  Raises ProtocolError for one that is none."""

@@ -32,6 +32,7 @@ from broker.pop.order_info import OrderInfoTable
 from broker.pop.pop_service import PopService
 from broker.pop.revive import ReviveService
 from broker.processors.assembly import admin_routes, message_routes
+from broker.processors.plain_accounts import PlainAccountsProcessor
 from broker.processors.assignments import AssignmentService
 from broker.processors.pull import PullProcessor
 from broker.queue_locks import QueueLocks
@@ -208,7 +209,11 @@ class BrokerParts:
     def _new_routes(self) -> RouteTable:
         parts = self.schedule, self.timer, self.revive, self.registration, self.traffic, self.replication
         routes = message_routes(self._core, self.transactions, self.pulls) + admin_routes(self._core, *parts)
-        served = [*routes, *(route for service in self._services for route in service.routes())]
+        accounts = PlainAccountsProcessor(
+            self.config, self.access.plain_files, self.access.accounts_changed, lambda: self.registration.address,
+            self.clock,
+        )  # fmt: skip
+        served = [*routes, *accounts.routes(), *(route for service in self._services for route in service.routes())]
         return gated_table(self.role, served)
 
     def _new_server(self, config: BrokerConfig) -> RemotingServer:

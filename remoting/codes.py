@@ -1,6 +1,6 @@
 """Request, response and language codes of the remoting protocol.
 
-Source: RocketMQ 5.3.3, `RequestCode`, `RemotingSysResponseCode`, `ResponseCode`, `LanguageCode`.
+Source: RocketMQ 5.3.3, `RequestCode`, `RemotingSysResponseCode`, `ResponseCode`, `LanguageCode`; for ACL 1.0 5.3.2.
 """
 
 from enum import IntEnum
@@ -42,6 +42,11 @@ class RequestCode(IntEnum):
     GET_ALL_DELAY_OFFSET = 45
     CHECK_CLIENT_CONFIG = 46
     GET_CLIENT_CONFIG = 47
+    UPDATE_AND_CREATE_ACL_CONFIG = 50
+    DELETE_ACL_CONFIG = 51
+    GET_BROKER_CLUSTER_ACL_INFO = 52
+    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG = 53
+    GET_BROKER_CLUSTER_ACL_CONFIG = 54
     GET_TIMER_CHECK_POINT = 60
     GET_TIMER_METRICS = 61
     PUT_KV_CONFIG = 100
