@@ -83,6 +83,11 @@ class Confirmation:
         # In this order: the index asks in its own thread, and the limit may come between an append and the next.
         return min(self.local_offset, self._limit)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether a sync or replicas can hold the confirm offset behind what is appended."""
+        return self._is_sync_flush or self._limit != NO_LIMIT
+
     # Replicas
 
     def replicated(self, limit: int | None, acknowledged: int, *, is_enough: bool) -> None:

@@ -38,3 +38,14 @@ def take_lock(path: Path) -> StoreLock | None:
             return None
         raise
     return StoreLock(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a broker, of either kind, holds the lock file.  Takes nothing.  Raises OSError if it cannot be told."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        held = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FIRST_BYTE)
+    finally:
+        os.close(descriptor)
+    kind: int = struct.unpack("hhqqi", held)[0]
+    return kind != fcntl.F_UNLCK

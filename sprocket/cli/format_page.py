@@ -193,14 +193,16 @@ commits, other than all other groups, the last offset that is done with, not the
 
 ## Sprocket's own files
 
-`queuelist`, `flushed`, `deletedtopics` and `truncate` begin with a head of {head} bytes:
+`queuelist`, `flushed`, `confirm`, `deletedtopics` and `truncate` begin with a head of {head} bytes:
 
 ```
 {sealed}
 ```
 
 `queuelist` (kind `QLST`) lists each queue and how much of it is on the disk. `flushed` (kind `FLSH`, content an
-i64) says up to where the last sync of the log reached. `deletedtopics` (kind `DTOP`) says up to which physical offset
+i64) says up to where the last sync of the log reached. `confirm` (kind `CNFM`, content two i64) is there while a broker
+runs that syncs or replicates before consumers see a message: the confirm offset, behind which a reader of the files
+must not go, and when it was written, ms. `deletedtopics` (kind `DTOP`) says up to which physical offset
 records of a deleted topic do not count. `truncate` (kind `TRNC`, content an i64) says where the log is to end while
 a cut of it is made; `cut/` keeps what a start cut off. `leases/<name>.json` says who holds segments until when.
 
@@ -359,7 +361,7 @@ def _sealed_layout() -> str:
     assert length == len(b"content")
     rows = (
         f" 0  magic     4 bytes  {magic.decode()}",
-        f" 4  kind      4 bytes  {kind.decode()}, DTOP or TRNC",
+        f" 4  kind      4 bytes  {kind.decode()}, CNFM, DTOP or TRNC",
         f" 8  version   i32      {version}",
         "12  length    i32      bytes of the content",
         f"16  crc       u32      CRC-32 of the content ({crc:08x} for the content `content`)",

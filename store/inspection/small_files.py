@@ -42,6 +42,7 @@ KNOWN_NAMES: Final = {
     "leases": "who holds segments until when",
     "queuelist": "how far each queue is on the disk",
     "flushed": "how far the log was on the disk at its last sync",
+    "confirm": "up to where consumers may see, while a broker runs",
     "truncate": "a cut of the log that is being made; the next start finishes it",
     "cut": "what a start cut off the log",
     "deletedtopics": "topics whose records in the log do not count",

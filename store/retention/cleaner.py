@@ -5,12 +5,15 @@ most one segment, so the log's minimum moves first, and hands the file to the th
 directory.  Then the thread looks again.  So disk and leases are seen anew before each file, no send waits for a disk,
 and a crash at any point leaves segments without a gap: the oldest go first, one after the other.
 
+The same thread tells who reads the files up to where consumers may see, see `store.confirm_mark`.
+
 Readers are never broken: slices of a removed segment stay valid until the last of them is dropped, and only then the
 file system gives its space back.
 
 Source: RocketMQ 5.3.3, `DefaultMessageStore.CleanCommitLogService`, `CleanConsumeQueueService`.
 """
 
+import contextlib
 import logging
 import threading
 import weakref
@@ -25,6 +28,7 @@ from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
 from store.commit_log import CommitLog
 from store.config import StoreConfig
+from store.confirm_mark import ConfirmMark
 from store.confirmation import Confirmation
 from store.consume_queue_table import ConsumeQueueTable
 from store.disk import Disk, DiskFile
@@ -106,6 +110,7 @@ class Cleaner:
         self._pinned = PinnedFiles(clock)
         # Shared with the thread.
         self._leases = self._leases_of(config)
+        self._mark = ConfirmMark(disk, clock, config.store_path_root_dir, confirmation)
         self._held: list[Lease] = []
         self._asked_s: float | None = None
         self._segment: DiskFile | None = None
@@ -135,6 +140,7 @@ class Cleaner:
         self._next_round_s = now_s + self._config.clean_resource_interval / 1000
         self._next_look_s, self._next_sweep_s = now_s, now_s + _SWEEP_S
         self._see(self._disk_use())
+        self._mark.write()
         self._trim.start()
         self._worker.start()
 
@@ -145,7 +151,11 @@ class Cleaner:
         self._is_running = False
         self._worker.stop()
         self._trim.stop()
-        if self._segment is not None and self._confirmation.failure is None:
+        if self._confirmation.failure is not None:
+            return
+        with contextlib.suppress(StoreError):
+            self._mark.remove()
+        if self._segment is not None:
             self._remove_segment(self._segment)
 
     # Asked from outside
@@ -276,6 +286,7 @@ class Cleaner:
     # In the thread
 
     def _turn(self) -> bool:
+        self._mark.write()
         now_s = self._clock.monotonic()
         segment = self._segment
         if segment is not None and now_s >= self._segment_due_s:
