@@ -19,7 +19,7 @@ from remoting.frames import encode_request, encode_response
 from remoting.framing import JSON, Frame, FrameDecoder
 from remoting.headers.base import Header, to_ext_fields
 from remoting.pending import PendingRequests
-from remoting.routes import Guard, RouteTable, UnroutableRequest
+from remoting.routes import AdmittedFrame, Guard, RouteTable, UnroutableRequest
 from sprocket.common import limits
 from sprocket.common.errors import InvariantError, ProtocolError, RequestError, SprocketError
 
@@ -70,6 +70,7 @@ class RemotingChannel(asyncio.Protocol):
         self.id = next(_channel_ids)
         self.peer: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
+        self.certificate_name: str | None = None  # common name of the peer's certificate, if it was verified
         self.is_closed = False
         self.read_at = 0.0  # loop time of the last read
         self.stalled_at: float | None = None  # loop time since when the peer does not read
@@ -104,6 +105,7 @@ class RemotingChannel(asyncio.Protocol):
         transport.set_write_buffer_limits(high=limits.WRITE_PAUSE_BYTES)
         self.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
         self.local = (transport.get_extra_info("sockname") or ("", 0))[:2]
+        self.certificate_name = common_name(transport.get_extra_info("peercert"))
         self.read_at = self._loop.time()
         self._counters.opened += 1
         if self._on_open is not None:
@@ -157,8 +159,11 @@ class RemotingChannel(asyncio.Protocol):
         admitted: list[Frame] = []
         for frame in frames:
             try:
-                if guard(frame, self):
-                    admitted.append(frame)
+                decoded = guard(frame, self)
+                if decoded is not None:
+                    admitted_frame = AdmittedFrame(frame)
+                    admitted_frame.decoded = decoded
+                    admitted.append(admitted_frame)
             except ProtocolError as error:
                 self._fail(error)
                 break
