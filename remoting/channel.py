@@ -20,6 +20,7 @@ from remoting.framing import JSON, Frame, FrameDecoder
 from remoting.headers.base import Header, to_ext_fields
 from remoting.pending import PendingRequests
 from remoting.routes import AdmittedFrame, Guard, RouteTable, UnroutableRequest
+from remoting.tls_names import common_name
 from sprocket.common import limits
 from sprocket.common.errors import InvariantError, ProtocolError, RequestError, SprocketError
 
