@@ -6,7 +6,7 @@ is what a caller gets.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -58,8 +58,9 @@ class Channel(Protocol):
 class Request(msgspec.Struct, Generic[H_co], kw_only=True, gc=False):
     """One request.  `header` has the type that the route of `code` names.
 
-    `body`, `channel` and `serialization` are set by the connection after the header is decoded; their
-    wire names are such that a header cannot hold them by accident, and they are always overwritten.
+    `body`, `channel` and `serialization` are set by the connection after the header is decoded.  Their wire names are
+    such that a header cannot hold them by accident; where one does on purpose, the first two are overwritten, and any
+    `serialization` but that of JSON is no request of the usual form.
     The collector does not follow requests (`gc=False`): nothing that one refers to may refer back to it.
     """
 
@@ -73,7 +74,9 @@ class Request(msgspec.Struct, Generic[H_co], kw_only=True, gc=False):
     version: Int = 0
     body: bytes = msgspec.field(name="#body", default=b"")
     channel: Any = msgspec.field(name="#channel", default=None)
-    serialization: int = msgspec.field(name="#serialization", default=0)
+    # What a gate left with it, for handlers that have to ask again; see `acl.gate`.
+    access: Any = msgspec.field(name="#access", default=None)
+    serialization: Annotated[int, msgspec.Meta(ge=0, le=0)] = msgspec.field(name="#serialization", default=0)
 
     @property
     def is_oneway(self) -> bool:
