@@ -8,7 +8,8 @@ A field's metadata says all there is to say about a key, and everything else der
     )
 
 `key` and `doc` are required.  Optional: `allowed` (a tuple), `minimum`, `maximum`, `unit`, `mutable` (may be
-changed while the server runs; default no), `default_text` (for a default that depends on the machine).
+changed while the server runs; default no), `default_text` (for a default that depends on the machine), `secret`
+(its value is never shown).
 A class may have a method ``check()`` that raises ConfigError for what concerns several fields.
 
 Values are converted as RocketMQ converts them, with three differences, all in the operator's favour:
@@ -35,6 +36,8 @@ from sprocket.common.properties import Entry
 from sprocket.common.rocketmq_keys import INTEGER_RANGES, reference_keys
 
 COMMAND_LINE = "command line"
+# What stands in the place of a secret.
+_HIDDEN = "******"
 
 
 class _Declaration(Protocol):
@@ -191,20 +194,24 @@ def value_text(value: object) -> str:
     return str(value.name if isinstance(value, Enum) else value)
 
 
+def _shown(setting: Setting, held: _Declaration) -> str:
+    """The value as anybody may see it."""
+    value = value_text(getattr(held, setting.field))
+    return _HIDDEN if value and setting.metadata.get("secret") else value
+
+
 def printed(configuration: Configuration, important_only: bool = False) -> Iterator[str]:
     """``key=value`` of every key in the order of declaration: what ``-p`` and, `important_only`, ``-m`` print."""
     for held in configuration.objects:
         for setting in settings_of(type(held)):
             if setting.important or not important_only:
-                yield f"{setting.key}={value_text(getattr(held, setting.field))}"
+                yield f"{setting.key}={_shown(setting, held)}"
 
 
 def to_properties(configuration: Configuration) -> str:
     """All keys and values, sorted by key: the body of a GET_BROKER_CONFIG response."""
     pairs = {
-        setting.key: value_text(getattr(held, setting.field))
-        for held in configuration.objects
-        for setting in settings_of(type(held))
+        setting.key: _shown(setting, held) for held in configuration.objects for setting in settings_of(type(held))
     }
     return properties.render(dict(sorted(pairs.items())))
 

@@ -155,6 +155,23 @@ def test_important_keys_are_those_of_rocketmq() -> None:
     assert {"brokerName", "autoCreateTopicEnable", "storePathRootDir"} < set(keys)
 
 
+@dataclass(frozen=True)
+class GuardedConfig:
+    password: str = field(default="", repr=False, metadata={"key": "password", "doc": "Of no use.", "secret": True})
+
+
+def test_a_secret_is_read_and_never_shown() -> None:
+    without = config.read([GuardedConfig], [])
+    told = config.read([GuardedConfig], properties.parse("password=once upon a time"))
+    assert told.of(GuardedConfig).password == "once upon a time"
+    assert list(config.printed(without)) == ["password="]
+    assert list(config.printed(told)) == ["password=******"]
+    assert "once" not in config.to_properties(told) + repr(told)
+    with pytest.raises(ConfigError) as refused:
+        config.updated(told, "password=another")
+    assert "another" not in str(refused.value)
+
+
 def test_properties_text_is_read_back() -> None:
     made = read("brokerName= a\\\\b\nlistenPort=1\nautoCreateTopicEnable=false")
     text = config.to_properties(made)
