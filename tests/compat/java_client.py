@@ -119,13 +119,14 @@ def _outcomes(output: str) -> dict[str, Outcome]:
     return outcomes
 
 
-def mqadmin(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """RocketMQ's own mqadmin.  Raises maven.JavaMissingError."""
-    command = [*_tools_command(home), "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments]
+def mqadmin(home: Path, *arguments: str, is_old: bool = False) -> subprocess.CompletedProcess[str]:
+    """RocketMQ's own mqadmin, or that of 4.9.8.  Raises maven.JavaMissingError."""
+    classpath = maven.old_tools_classpath() if is_old else maven.apache_classpath()
+    command = [*_tools_command(home, classpath), "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=ADMIN_LIMIT_S, check=False)
 
 
-def _tools_command(home: Path) -> list[str]:
+def _tools_command(home: Path, classpath: str) -> list[str]:
     home.mkdir(parents=True, exist_ok=True)
     quiet = home / "quiet.xml"
     quiet.write_text('<configuration><root level="OFF"/></configuration>')
@@ -138,7 +139,7 @@ def _tools_command(home: Path) -> list[str]:
         f"-Drocketmq.home.dir={home}",
         f"-Drmq.logback.configurationFile={quiet}",
         "-cp",
-        maven.apache_classpath(),
+        classpath,
     ]
 
 
@@ -148,7 +149,10 @@ class AdminShell:
     def __init__(self, home: Path) -> None:
         source = Path(__file__).parent / "java" / "admin" / "AdminShell.java"
         self._process = subprocess.Popen(
-            [*_tools_command(home), str(source)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*_tools_command(home, maven.apache_classpath()), str(source)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def run(self, *arguments: str) -> str:

@@ -43,6 +43,14 @@ def apache_classpath() -> str:
     return f"{target / 'lib'}/*"
 
 
+def old_tools_classpath() -> str:
+    """mqadmin of 4.9.8, which has ACL 1.0's commands."""
+    target = BUILD / "tools-4.9.8"
+    pom = JAVA_SOURCES / "tools" / "pom.xml"
+    _build(pom, target, [pom])
+    return f"{target / 'lib'}/*"
+
+
 def _build(pom: Path, target: Path, sources: list[Path], *arguments: str) -> None:
     stamp = target / "stamp"
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()

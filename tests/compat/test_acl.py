@@ -41,9 +41,16 @@ def guarded(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
         yield running
 
 
+def _old_mqadmin(home: Path, guarded: Cluster, command: str, *arguments: str) -> str:
+    where = ("-n", guarded.name_server_address, "-c", CLUSTER_NAME)
+    done = mqadmin(home, command, *where, *arguments, is_old=True)
+    return done.stdout + done.stderr
+
+
 def _tools(home: Path, account: tuple[str, str]) -> Path:
     (home / "conf").mkdir(parents=True, exist_ok=True)
     (home / "conf" / "tools.yml").write_text("accessKey: {}\nsecretKey: {}\n".format(*account))
+    (home / "conf" / "logback_tools.xml").write_text('<configuration><root level="OFF"/></configuration>')  # 4.9.8
     return home
 
 
@@ -76,3 +83,23 @@ def test_mqadmin_with_the_account_of_its_tools_file(guarded: Cluster, tmp_path: 
     assert "Need admin permission" in refused.stdout + refused.stderr
     done = mqadmin(_tools(tmp_path / "admin", _ADMIN), *update)
     assert "success" in done.stdout, done.stdout + done.stderr
+
+
+def test_accounts_are_changed_by_mqadmin(guarded: Cluster, tmp_path: Path) -> None:
+    """The commands stand in mqadmin up to 5.3.2."""
+    home = _tools(tmp_path / "admin", _ADMIN)
+    account = ("-a", "Newcomer", "-s", "secret-of-newcomer", "-m", "true")
+    said = _old_mqadmin(home, guarded, "updateAclConfig", *account, "-t", "Offered=PUB,Other=SUB", "-g", "Some=SUB")
+    assert "create or update plain access config" in said and "success" in said, said
+    update = ("updateTopic", "-n", guarded.name_server_address, "-c", CLUSTER_NAME, "-t", "Later", "-r", "2")
+    newcomer = _tools(tmp_path / "newcomer", ("Newcomer", "secret-of-newcomer"))
+    assert "success" in mqadmin(newcomer, *update).stdout
+
+    said = _old_mqadmin(home, guarded, "clusterAclConfigVersion")
+    assert "plain_acl.yml" in said and "get cluster's plain access config version success" in said, said
+    said = _old_mqadmin(home, guarded, "updateGlobalWhiteAddr", "-g", "10.1.1.1,10.2.*.*")
+    assert "update global white remote addresses" in said and "success" in said, said
+    said = _old_mqadmin(home, guarded, "deleteAclConfig", "-a", "Newcomer")
+    assert "delete plain access config account" in said and "success" in said, said
+    refused = mqadmin(newcomer, *update)
+    assert "No acl config for Newcomer" in refused.stdout + refused.stderr
