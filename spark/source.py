@@ -16,17 +16,27 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import datasource as pushed
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
-from spark.columns import COLUMN_TYPES, column_names
 from spark.decode import DecodeOptions
 from spark.filters import RowFilter
 from spark.log_reader import read_span
 from spark.options import SourceOptions, read_options
 from spark.plan import Span, plan
-from sprocket.common.errors import ConfigError
+from spark.queue_scan import FilteringQueueBatchReader, QueueBatchReader
+from spark.row_batches import checked_columns, record_batch, spark_schema
+from spark.sink import MessageStreamWriter, MessageWriter
+from spark.sink_options import read_sink_options
+from spark.stream import QueueStreamReader
 
 
 @dataclass
@@ -48,7 +58,18 @@ class RocketMQDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
+        if options.queues.are_given:
+            return (FilteringQueueBatchReader if options.filter_pushdown else QueueBatchReader)(options, schema)
         return (FilteringLogReader if options.filter_pushdown else LogReader)(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        return QueueStreamReader(read_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return MessageWriter(read_sink_options(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  # Spark's name
+        return MessageStreamWriter(read_sink_options(self.options), schema, overwrite)
 
 
 class LogReader(DataSourceReader):
@@ -57,7 +78,7 @@ class LogReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._columns = _checked_columns(schema)
+        self._columns = checked_columns(schema)
         self._rows = RowFilter(options.topics, options.topic_pattern, options.times)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -75,7 +96,7 @@ class LogReader(DataSourceReader):
         for span in partition.spans:
             options = replace(decode, broker_name=span.store.broker_name)
             for arrays, count in read_span(span, self._columns, self._rows, options):
-                yield _batch(arrays, count, schema)
+                yield record_batch(arrays, count, schema)
 
 
 class FilteringLogReader(LogReader):
@@ -83,32 +104,3 @@ class FilteringLogReader(LogReader):
 
     def pushFilters(self, filters: list[pushed.Filter]) -> list[pushed.Filter]:  # noqa: N802  # Spark's name
         return self._rows.take_over(filters)
-
-
-def spark_schema(columns: Sequence[str]) -> StructType:
-    """The Spark schema of these columns."""
-    return StructType([StructField(name, from_arrow_type(COLUMN_TYPES[name])) for name in columns])
-
-
-def _checked_columns(schema: StructType) -> list[str]:
-    columns = column_names(schema.fieldNames())
-    for field, name in zip(schema.fields, columns, strict=True):
-        known = from_arrow_type(COLUMN_TYPES[name])
-        if field.dataType != known:
-            raise ConfigError(
-                f"column {name!r} is {known.simpleString()}, not {field.dataType.simpleString()}: "
-                "read it as that and cast"
-            )
-    return columns
-
-
-def _batch(arrays: list[pa.Array], count: int, schema: pa.Schema) -> pa.RecordBatch:
-    if not arrays:  # a schema without columns, as for count(*)
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
-    return pa.RecordBatch.from_arrays(
-        [
-            array if array.type == field.type else array.cast(field.type)
-            for array, field in zip(arrays, schema, strict=True)
-        ],
-        schema=schema,
-    )

@@ -34,6 +34,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("spark/java_home.py", "disk"): "edge: set-up writes a launcher script",
     ("spark/consume_queue.py", "disk"): "edge: opens the files of a store that it reads",
     ("spark/report.py", "disk"): "edge: writes the page and the charts of a report",
+    ("spark/sink.py", "sleep"): "edge: the pause between two attempts of a send",
     # sprocket.processes
     ("sprocket/processes/child_process.py", "disk"): "edge: reads the log of the process that it started",
     ("sprocket/processes/pid_file.py", "disk"): "edge: who runs, in files and in /proc",

@@ -1,0 +1,122 @@
+"""Options of ``df.write.format("rocketmq")``, named after RocketMQ's producer."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from remoting.credentials import Credentials
+from spark.columns import nearest
+from sprocket.client.client_instance import ClientSettings
+from sprocket.client.errors import ClientError
+from sprocket.client.send_request import SendSettings, check_group, check_topic
+from sprocket.common import limits
+from sprocket.common.errors import ConfigError
+
+KNOWN: Final = (
+    "namesrvAddr",  # host:port, several separated by ;
+    "topic",  # where the rows have no column topic
+    "producerGroup",
+    "sendMsgTimeout",  # ms of one attempt
+    "retryTimesWhenSendFailed",  # attempts after the first one
+    "maxMessageSize",  # bytes of a body
+    "batchMaxBytes",  # bytes of the bodies that travel as one request; 0: each message by itself
+    "maxOutstanding",  # requests of one task that wait for their answer
+    "accessKey",
+    "secretKey",
+    "delayTimeLevel",  # of rows without a column of that name
+    "flag",
+    # Spark sets these two by itself.
+    "path",
+    "checkpointLocation",
+)
+_DEFAULT_BATCH_BYTES: Final = 128 * 1024
+_DEFAULT_OUTSTANDING: Final = 64
+_DEFAULT_RETRIES: Final = 5
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Options, read and checked."""
+
+    namesrv_addr: str
+    topic: str | None = None
+    group: str = "sprocket-spark"
+    send_msg_timeout_s: float = 3.0
+    retries: int = _DEFAULT_RETRIES
+    max_message_size: int = limits.MAX_MESSAGE_BYTES
+    batch_max_bytes: int = _DEFAULT_BATCH_BYTES
+    max_outstanding: int = _DEFAULT_OUTSTANDING
+    delay_level: int = 0
+    flag: int = 0
+    credentials: Credentials | None = None
+
+    def client(self) -> ClientSettings:
+        """Connections of a task."""
+        return ClientSettings(namesrv=self.namesrv_addr, credentials=self.credentials)
+
+    def sending(self) -> SendSettings:
+        """How a task sends.  Its retries are counted there, so that a commit can name them."""
+        return SendSettings(
+            send_msg_timeout_s=self.send_msg_timeout_s,
+            retry_times_when_send_failed=0,
+            max_message_size=self.max_message_size,
+        )
+
+    def checking(self) -> SendSettings:
+        """For the check of a message before any of its neighbours is sent: limits as in `sending`, no compression."""
+        return replace(self.sending(), compress_msg_body_over_howmuch=self.max_message_size + 1)
+
+
+def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Check `options` (names in any case).  Raises ConfigError that names the option and what is allowed."""
+    given = {_known_name(name): value for name, value in options.items()}
+    address = given.get("namesrvAddr", "").strip()
+    if not address:
+        raise ConfigError("option 'namesrvAddr' is missing: host:port of a name server, several separated by ;")
+    if given.get("path"):
+        raise ConfigError("option 'path': rows are written to brokers, by name; leave save() without a path")
+    topic = given.get("topic")
+    group = given.get("producerGroup", SinkOptions.group)
+    try:
+        check_group(group)
+        if topic is not None:
+            check_topic(topic)
+    except ClientError as error:
+        raise ConfigError(str(error)) from error
+    return SinkOptions(
+        namesrv_addr=address,
+        topic=topic,
+        group=group,
+        send_msg_timeout_s=_integer(given, "sendMsgTimeout", 3000, 1) / 1000,
+        retries=_integer(given, "retryTimesWhenSendFailed", _DEFAULT_RETRIES, 0),
+        max_message_size=_integer(given, "maxMessageSize", limits.MAX_MESSAGE_BYTES, 1),
+        batch_max_bytes=_integer(given, "batchMaxBytes", _DEFAULT_BATCH_BYTES, 0),
+        max_outstanding=_integer(given, "maxOutstanding", _DEFAULT_OUTSTANDING, 1),
+        delay_level=_integer(given, "delayTimeLevel", 0, 0),
+        flag=_integer(given, "flag", 0, 0),
+        credentials=_credentials(given),
+    )
+
+
+def _credentials(given: Mapping[str, str]) -> Credentials | None:
+    access, secret = given.get("accessKey"), given.get("secretKey")
+    if not access and not secret:
+        return None
+    if not access or not secret:
+        raise ConfigError("options 'accessKey' and 'secretKey' belong together: give both or none")
+    return Credentials(access, secret)
+
+
+def _known_name(name: str) -> str:
+    for known in KNOWN:
+        if known.lower() == name.lower():
+            return known
+    raise ConfigError(f"unknown option {name!r}{nearest(name, KNOWN)}; known for writing: {', '.join(KNOWN[:-2])}")
+
+
+def _integer(given: Mapping[str, str], name: str, default: int, least: int) -> int:
+    text = given.get(name, str(default))
+    if not re.fullmatch(r"\d{1,9}", text) or int(text) < least:
+        raise ConfigError(f"option {name!r}: {text!r} is not a whole number of at least {least}")
+    return int(text)
