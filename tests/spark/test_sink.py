@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
 
 from spark.outgoing import outgoing
-from spark.sink import SinkTask, WriteFailed, send_rows
+from spark.sink import MessageStreamWriter, MessageWriter, Sent, SinkTask, WriteFailed, send_rows
 from spark.sink_options import SinkOptions
 from sprocket.client.errors import BrokerRefused, RemotingTimeout
 from sprocket.client.message import Message, MessageQueue, SendResult, SendStatus
@@ -54,16 +54,6 @@ def task(producer: FailingProducer, **options: Any) -> SinkTask:
         assert seconds > 0
 
     return SinkTask(cast(Producer, producer), SinkOptions("n:1", topic="T", **options), no_pause)
-
-
-def await_line(capfd: pytest.CaptureFixture[str], text: str) -> None:
-    """Wait until standard error, which another process writes, has `text`."""
-    seen = capfd.readouterr().err
-    deadline = time.monotonic() + 30
-    while text not in seen:
-        assert time.monotonic() < deadline, seen
-        time.sleep(0.05)
-        seen += capfd.readouterr().err
 
 
 def rows(**columns: list[Any]) -> Any:
@@ -125,6 +115,17 @@ def test_a_broker_has_what_was_sent(broker: Broker) -> None:
     assert sorted(row["body"] for row in found) == sorted(f"{p}-{n}".encode() for p in range(3) for n in range(700))
 
 
+def test_the_commit_says_what_all_tasks_have_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    schema = StructType().add("body", "binary")
+    writer = MessageWriter(SinkOptions("n:1", topic="T"), schema)
+    writer.commit([Sent(2, 30, 1, 0), Sent(3, 12, 0, 3)])
+    assert "sent=5 bytes=42 retried=1 weak=3 tasks=2" in capsys.readouterr().err
+    writer.abort([Sent(2, 30, 1, 0), None])
+    assert "failed sent=2" in capsys.readouterr().err
+    MessageStreamWriter(SinkOptions("n:1", topic="T"), schema).commit([Sent(1, 1)], 7)
+    assert "batch=7 sent=1" in capsys.readouterr().err
+
+
 @pytest.mark.spark
 def test_a_frame_is_written_and_read_back(
     spark_session: Any, broker: Broker, capfd: pytest.CaptureFixture[str]
@@ -141,7 +142,6 @@ def test_a_frame_is_written_and_read_back(
     assert sorted(json.loads(bytes(row["body"]))["id"] for row in rows) == list(range(500))
     assert all(row["properties"]["n"] == row["keys"][1:] and row["tags"] == "A" for row in rows)
     assert max(Counter(row["queueId"] for row in rows).values()) < 500
-    await_line(capfd, "sent=500")
     with pytest.raises(PySparkException, match="unknown column 'bdy'; did you mean 'body'"):
         spark_session.sql("SELECT 'x' AS bdy").write.format("rocketmq").option(
             "namesrvAddr", broker.namesrv
