@@ -9,6 +9,7 @@ from typing import Final
 
 from spark.columns import DEFAULT_COLUMNS, column_names, nearest
 from spark.filters import TimeRange
+from spark.queue_options import QUEUE_OPTIONS, QueueOptions, read_queue_options
 from spark.store_directory import split_paths
 from sprocket.common.errors import ConfigError
 from sprocket.common.limits import MAX_INFLATED_BYTES
@@ -31,6 +32,7 @@ KNOWN: Final = (
     "maxPartitionBytes",
     "filterPushdown",  # true: see `spark.source`; use the DataFrame for one query
     "maxClockStepBack",  # ms; how far a store timestamp may lie behind an earlier record's
+    *QUEUE_OPTIONS,
 )
 
 
@@ -50,6 +52,7 @@ class SourceOptions:
     min_partitions: int = 1
     max_partition_bytes: int = 256 * MEBIBYTE
     max_clock_step_back_ms: int = 2 * 3_600_000
+    queues: QueueOptions = field(default_factory=QueueOptions)
 
 
 def read_options(options: Mapping[str, str]) -> SourceOptions:
@@ -77,6 +80,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         min_partitions=_integer(given, "minPartitions", os.cpu_count() or 1, 1),
         max_partition_bytes=_integer(given, "maxPartitionBytes", 256 * MEBIBYTE, MEBIBYTE),
         max_clock_step_back_ms=_integer(given, "maxClockStepBack", SourceOptions.max_clock_step_back_ms, 0),
+        queues=read_queue_options(given),
     )
 
 

@@ -1,0 +1,209 @@
+"""Which messages of each queue of a store may be read now, and the queues that a query asks for.
+
+A queue's range [begin, end) begins with the first entry whose record still stands in the log, although older
+entries may still be there, and ends with the last entry whose record has been written whole.  Offsets come from
+the names of the ConsumeQueue's files, so they hold although older files have expired.
+"""
+
+import logging
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from spark.consume_queue import BATCH_DIRECTORY, DIRECTORY, ConsumeQueue, topics_of
+from spark.positions import QueueId
+from spark.segment import Segment, segment_paths
+from spark.store_directory import COMMIT_LOG, StoreDirectory
+from sprocket.common.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_SEARCH_ENTRIES = 16384
+
+
+@dataclass(frozen=True)
+class QueueSelection:
+    """The queues that a query asks for: by topic, by a pattern of the whole topic, or each by its number.
+
+    All three None: every queue.
+    """
+
+    topics: frozenset[str] | None = None
+    topic_pattern: str | None = None
+    assigned: Mapping[str, frozenset[int]] | None = None
+
+    def wants_topic(self, topic: str) -> bool:
+        if self.assigned is not None:
+            return topic in self.assigned
+        if self.topics is not None:
+            return topic in self.topics
+        return self.topic_pattern is None or re.fullmatch(self.topic_pattern, topic) is not None
+
+    def wants(self, queue: QueueId) -> bool:
+        in_topic = self.wants_topic(queue.topic)
+        return in_topic and (self.assigned is None or queue.queue_id in self.assigned[queue.topic])
+
+    @property
+    def named_topics(self) -> frozenset[str] | None:
+        """The topics, where they are named; None where they have to be looked for."""
+        return frozenset(self.assigned) if self.assigned is not None else self.topics
+
+
+@dataclass(frozen=True)
+class QueueRange:
+    """Queue offsets [`begin`, `end`) of one queue."""
+
+    queue: QueueId
+    begin: int
+    end: int
+
+    def __len__(self) -> int:
+        return max(0, self.end - self.begin)
+
+
+@dataclass
+class StoreQueues:
+    """The queues of one store that `selection` asks for.  Remembers where they ended, which makes the next look
+    at them quick; nothing that is remembered is trusted."""
+
+    store: StoreDirectory
+    selection: QueueSelection
+    _ends: dict[QueueId, int] = field(default_factory=dict)
+    # Last entry that was found to point at a whole record: (queue offset, physical offset).
+    _stood: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
+
+    def ranges(self) -> dict[QueueId, tuple[int, int]]:
+        """[begin, end) of every queue, as of now.
+
+        Raises ConfigError for a topic whose index is a batch ConsumeQueue, or if there is no log to be read.
+        """
+        ranges: dict[QueueId, tuple[int, int]] = {}
+        with OpenLog(self.store) as log:
+            for queue_id, queue in self._queues():
+                ranges[queue_id] = self._readable(queue_id, queue, log)
+        return ranges
+
+    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int = 0) -> int:
+        """Offset of the first message that was stored at `milliseconds` or later; the end if there is none.
+
+        Right as long as no store timestamp is more than `step_back_ms` behind an earlier one of the queue.
+        """
+        opened = self._open(queue)
+        with OpenLog(self.store) as log:
+            begin, end = self._readable(queue, opened, log)
+            first = begin + bisect_left(
+                range(begin, end), milliseconds - step_back_ms, key=lambda at: log.store_timestamp(opened.entry(at)[0])
+            )
+            for at in range(first, end, _SEARCH_ENTRIES):
+                entries = opened.entries(at, min(at + _SEARCH_ENTRIES, end))
+                for index, position in enumerate(entries["physical_offset"].tolist()):
+                    if log.store_timestamp(position) >= milliseconds:
+                        return at + index
+        return end
+
+    def _queues(self) -> Iterator[tuple[QueueId, ConsumeQueue]]:
+        batched = [topic for topic in topics_of(self.store.root, BATCH_DIRECTORY) if self.selection.wants_topic(topic)]
+        if batched:
+            raise ConfigError(
+                f"topics of {self.store.root} have batch ConsumeQueues, which are not read by queue offset: "
+                f"{', '.join(batched)}; leave them out of subscribe"
+            )
+        named = self.selection.named_topics
+        for topic in topics_of(self.store.root) if named is None else sorted(named):
+            if not self.selection.wants_topic(topic):
+                continue
+            for number in _queue_ids(self.store, topic):
+                queue = QueueId(self.store.broker_name, topic, number)
+                if self.selection.wants(queue):
+                    try:
+                        yield queue, self._open(queue)
+                    except FileNotFoundError:  # the topic is being deleted
+                        continue
+
+    def _open(self, queue: QueueId) -> ConsumeQueue:
+        opened = open_queue(self.store, queue, self._ends.get(queue, 0))
+        self._ends[queue] = opened.end
+        return opened
+
+    def _readable(self, name: QueueId, queue: ConsumeQueue, log: "OpenLog") -> tuple[int, int]:
+        begin, end = queue.begin, queue.end
+        if begin < end and queue.entry(begin)[0] < log.begin:
+            begin += bisect_left(range(begin, end), log.begin, key=lambda at: queue.entry(at)[0])
+        if begin < end:
+            last = queue.entry(end - 1)
+            if self._stood.get(name) != (end - 1, last[0]):
+                if not log.stands(*last):
+                    end = self._whole_end(name, queue, begin, end, log)
+                if begin < end:
+                    self._stood[name] = (end - 1, queue.entry(end - 1)[0])
+        return begin, end
+
+    @staticmethod
+    def _whole_end(name: QueueId, queue: ConsumeQueue, begin: int, end: int, log: "OpenLog") -> int:
+        """The queue is ahead of its log: the broker has died, or is just writing."""
+        found = begin + bisect_left(range(begin, end), True, key=lambda at: not log.stands(*queue.entry(at)))
+        logger.info("event=queue_ahead_of_log queue=%s entries=%d", name, end - found)
+        return found
+
+
+class OpenLog(ExitStack):
+    """The segments of a store, each opened once, when it is first looked at."""
+
+    def __init__(self, store: StoreDirectory) -> None:
+        super().__init__()
+        self._store = store
+        try:
+            self._paths = segment_paths(store.root / COMMIT_LOG)
+        except OSError as error:
+            raise ConfigError(f"{store.root / COMMIT_LOG}: {error.strerror or error}") from error
+        if not self._paths:
+            raise ConfigError(f"{store.root / COMMIT_LOG} has no segment: files there are named by 20 digits")
+        self.begin = self._paths[0][0]
+        self.starts = np.array([start for start, _ in self._paths], np.int64)
+        self._open: dict[int, Segment | None] = {}
+
+    def segment(self, index: int) -> Segment | None:
+        """The segment at `index` in `starts`; None if it has been deleted."""
+        if index not in self._open:
+            start, path = self._paths[index]
+            try:
+                self._open[index] = self.enter_context(Segment(path, start))
+            except FileNotFoundError:
+                self._open[index] = None
+        return self._open[index]
+
+    def stands(self, physical_offset: int, size: int) -> bool:
+        """Whether a whole record of `size` bytes begins at `physical_offset`."""
+        segment = self._holding(physical_offset)
+        if segment is None:
+            return False
+        span = segment.span(physical_offset - segment.start)
+        return span is not None and span.size == size and segment.is_whole(physical_offset - segment.start)
+
+    def store_timestamp(self, physical_offset: int) -> int:
+        """ms, of the record there; 0 if its segment has been deleted."""
+        segment = self._holding(physical_offset)
+        return 0 if segment is None else segment.store_timestamp(physical_offset - segment.start)
+
+    def _holding(self, physical_offset: int) -> Segment | None:
+        index = int(np.searchsorted(self.starts, physical_offset, "right")) - 1
+        segment = self.segment(index) if index >= 0 else None
+        return segment if segment is not None and physical_offset < segment.start + segment.size else None
+
+
+def open_queue(store: StoreDirectory, queue: QueueId, expected_end: int = 0) -> ConsumeQueue:
+    """The ConsumeQueue of `queue`.  Raises FileNotFoundError if it has none."""
+    directory = store.root / DIRECTORY / queue.topic / str(queue.queue_id)
+    return ConsumeQueue(queue.topic, queue.queue_id, directory, expected_end)
+
+
+def _queue_ids(store: StoreDirectory, topic: str) -> list[int]:
+    try:
+        names = [child.name for child in (store.root / DIRECTORY / topic).iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(int(name) for name in names if name.isdecimal())

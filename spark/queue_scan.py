@@ -1,0 +1,110 @@
+"""Reads by queue offset as Spark sees them: the ranges of a batch query, and the rows of one task."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import datasource as pushed
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from spark.data_loss import report_loss
+from spark.decode import DecodeOptions
+from spark.filters import RowFilter, TimeRange
+from spark.options import SourceOptions
+from spark.positions import EARLIEST, LATEST, OffsetsOption
+from spark.queue_ranges import QueueRange, QueueSelection
+from spark.queue_source import DirectoryQueues, QueueSource, ReadTask, packed, read_task
+from spark.row_batches import checked_columns, record_batch
+from spark.stream_positions import query_ranges
+
+
+@dataclass
+class QueuePartition(InputPartition):
+    """What one task reads; None for nothing."""
+
+    task: ReadTask | None
+
+
+class QueueScan:
+    """What both kinds of read share: the columns, and the rows of a partition."""
+
+    def __init__(self, options: SourceOptions, schema: StructType, rows: RowFilter) -> None:
+        self.options = options
+        self.rows = rows
+        self._schema = schema
+        self._columns = checked_columns(schema)
+
+    def source(self) -> QueueSource:
+        """The queues that the options name."""
+        options = self.options
+        selection = QueueSelection(options.topics, options.topic_pattern, options.queues.assigned)
+        return DirectoryQueues(options.paths, selection)
+
+    def partitions(self, source: QueueSource, ranges: Sequence[QueueRange]) -> list[QueuePartition]:
+        """`ranges` dealt out to tasks; one that reads nothing if there is nothing to read."""
+        options = self.options
+        packs = packed(ranges, options.min_partitions, at_least=options.queues.min_partitions is not None)
+        # Spark turns an empty list into one partition without a value, and reads that.
+        return [QueuePartition(source.task(pack)) for pack in packs] or [QueuePartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, QueuePartition)
+        if partition.task is None:
+            return
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        decode = DecodeOptions(
+            inflate_bodies=self.options.inflate_bodies,
+            inflate_max_bytes=self.options.inflate_max_bytes,
+            drop_malformed=self.options.drop_malformed,
+        )
+        fail = self.options.queues.fail_on_data_loss
+        for arrays, count in read_task(partition.task, self._columns, self.rows, decode, fail):
+            yield record_batch(arrays, count, schema)
+
+
+class QueueBatchReader(DataSourceReader):
+    """A batch read by queue offset.  Raises ConfigError for a schema that the source does not have."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        # Topics are chosen by their queues; a record of a light queue bears another topic.
+        self._rows = RowFilter(times=options.times)
+        self._scan = QueueScan(options, schema, self._rows)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        source = self._scan.source()
+        try:
+            now = source.snapshot()
+            starting = options.queues.starting or OffsetsOption("startingOffsets", EARLIEST)
+            ending = options.queues.ending or OffsetsOption("endingOffsets", LATEST)
+            ranges, lost = query_ranges(now, starting, ending)
+            report_loss(lost, options.queues.fail_on_data_loss)
+            times = self._rows.times_to_read()
+            if times.begin_ms >= times.end_ms:
+                ranges = []
+            return self._scan.partitions(source, [self._within(source, each, times) for each in ranges])
+        finally:
+            source.close()
+
+    def _within(self, source: QueueSource, wanted: QueueRange, times: TimeRange) -> QueueRange:
+        """`wanted` without the ends that cannot have a row within `times`."""
+        step_back = self._options.max_clock_step_back_ms
+        begin, end = wanted.begin, wanted.end
+        if times.begin_ms > TimeRange().begin_ms:
+            begin = max(begin, source.at_time(wanted.queue, times.begin_ms, step_back))
+        if times.end_ms < TimeRange().end_ms:
+            end = min(end, source.at_time(wanted.queue, times.end_ms + step_back, 0))
+        return replace(wanted, begin=begin, end=max(begin, end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._scan.read(partition)
+
+
+class FilteringQueueBatchReader(QueueBatchReader):
+    """A batch read that takes filters over.  Spark refuses it while its filter pushdown is switched off."""
+
+    def pushFilters(self, filters: list[pushed.Filter]) -> list[pushed.Filter]:  # noqa: N802  # Spark's name
+        return self._rows.take_over(filters)

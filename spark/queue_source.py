@@ -1,0 +1,153 @@
+"""Queues of several brokers as a query reads them, wherever they lie; here: in store directories.
+
+A `QueueSource` says what may be read, on the driver; a `ReadTask` reads ranges of it, in a task.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Final, Protocol
+
+from spark.data_loss import LostRange, report_loss
+from spark.decode import DecodeOptions
+from spark.filters import RowFilter
+from spark.positions import QueueId
+from spark.queue_ranges import QueueRange, QueueSelection, StoreQueues
+from spark.queue_reader import OnLoss, Rows, read_ranges
+from spark.store_directory import StoreDirectory, find_stores
+
+logger = logging.getLogger(__name__)
+
+# Fewer messages than this are not worth another task.
+_TASK_MESSAGES: Final = 4096
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What there was to read at one moment: [begin, end) of each queue, and the brokers that were asked.
+
+    `behind` are queues whose end was told by a slave: their master may have more.
+    """
+
+    broker_names: tuple[str, ...] = ()
+    ranges: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
+    behind: frozenset[QueueId] = frozenset()
+
+
+class ReadTask(Protocol):
+    """Ranges that one task reads; sent to it by pickle."""
+
+    @property
+    def ranges(self) -> Sequence[QueueRange]: ...
+
+    def read(
+        self, columns: Sequence[str], rows: RowFilter, decode: DecodeOptions, on_loss: OnLoss
+    ) -> Iterator[Rows]: ...
+
+
+class QueueSource(Protocol):
+    """The queues that a query reads, as its driver sees them."""
+
+    def snapshot(self) -> Snapshot: ...
+
+    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int) -> int:
+        """Offset of the first message of `queue` that was stored at `milliseconds` or later; its end if none was."""
+        ...
+
+    def task(self, ranges: Sequence[QueueRange]) -> ReadTask: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class DirectoryTask:
+    """Ranges of queues in store directories."""
+
+    stores: tuple[StoreDirectory, ...]
+    ranges: Sequence[QueueRange]
+
+    def read(self, columns: Sequence[str], rows: RowFilter, decode: DecodeOptions, on_loss: OnLoss) -> Iterator[Rows]:
+        stores = {store.broker_name: store for store in self.stores}
+        for broker_name, group in groupby(self.ranges, key=lambda each: each.queue.broker_name):
+            options = replace(decode, broker_name=broker_name)
+            yield from read_ranges(stores[broker_name], list(group), columns, rows, options, on_loss)
+
+
+class DirectoryQueues:
+    """The queues of every store that `paths` name; stores that appear later are found when they are looked at."""
+
+    def __init__(self, paths: Sequence[str], selection: QueueSelection) -> None:
+        self._paths = paths
+        self._selection = selection
+        self._stores: dict[str, StoreQueues] = {}
+
+    def snapshot(self) -> Snapshot:
+        stores = find_stores(self._paths)
+        self._stores = {
+            store.broker_name: self._known(store) or StoreQueues(store, self._selection) for store in stores
+        }
+        ranges: dict[QueueId, tuple[int, int]] = {}
+        for queues in self._stores.values():
+            ranges.update(queues.ranges())
+        return Snapshot(tuple(sorted(self._stores)), ranges)
+
+    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int) -> int:
+        return self._stores[queue.broker_name].at_time(queue, milliseconds, step_back_ms)
+
+    def task(self, ranges: Sequence[QueueRange]) -> DirectoryTask:
+        names = {each.queue.broker_name for each in ranges}
+        if not names <= self._stores.keys():
+            self._stores = {
+                store.broker_name: StoreQueues(store, self._selection) for store in find_stores(self._paths)
+            }
+        return DirectoryTask(tuple(self._stores[name].store for name in sorted(names)), ranges)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _known(self, store: StoreDirectory) -> StoreQueues | None:
+        known = self._stores.get(store.broker_name)
+        return known if known is not None and known.store == store else None
+
+
+def packed(ranges: Iterable[QueueRange], tasks: int, at_least: bool = False) -> list[list[QueueRange]]:
+    """`ranges` dealt out to about `tasks` lists of as many messages each; ranges are cut where that needs it.
+
+    Fewer lists if there are few messages, unless `at_least`.
+    """
+    every = [each for each in ranges if len(each)]
+    total = sum(map(len, every))
+    if not total:
+        return []
+    share = -(-total // max(1, min(tasks, total)))
+    if not at_least:
+        share = max(share, min(_TASK_MESSAGES, total))
+    packs: list[list[QueueRange]] = [[]]
+    room = share
+    for each in every:
+        begin = each.begin
+        while begin < each.end:
+            if not room:
+                packs.append([])
+                room = share
+            end = min(each.end, begin + room)
+            packs[-1].append(QueueRange(each.queue, begin, end))
+            room -= end - begin
+            begin = end
+    return packs
+
+
+def read_task(
+    task: ReadTask, columns: Sequence[str], rows: RowFilter, decode: DecodeOptions, fail_on_data_loss: bool
+) -> Iterator[Rows]:
+    """The rows of `task`.  Raises MessagesLost with `fail_on_data_loss`; without it, what is lost is logged."""
+    skipped = 0
+
+    def on_loss(lost: list[LostRange]) -> None:
+        nonlocal skipped
+        skipped += report_loss(lost, fail_on_data_loss)
+
+    yield from task.read(columns, rows, decode, on_loss)
+    if skipped:
+        logger.warning("event=messages_skipped count=%d", skipped)
