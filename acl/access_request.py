@@ -1,34 +1,50 @@
-"""What a request asks for, as far as access control goes: who says to have sent it, and what it needs.
-
-Source of what the usual requests need: RocketMQ 5.3.2, `PlainAccessResource.parse`.  There what is not listed needs a
-signature and nothing more; here it needs what its route says: who publishes needs PUB of the topic, who consumes SUB of
-topic and group, and who changes what others see has to be an admin.
-"""
+"""What a request asks for, as far as access control goes: who says to have sent it, and what it says."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from acl.permission import ADMIN_CODES, Permission
+import msgspec
+
+from acl.auth_model import Action as AuthAction
+from acl.auth_model import Resource
+from acl.carried_topics import carried_topics
 from acl.remote_addresses import Parts
-from remoting.bodies.client import HeartbeatData
 from remoting.codes import RequestCode
 from remoting.credentials import ACCESS_KEY, SIGNATURE
-from remoting.fastjson import loads
 from remoting.routes import Action
-
-RETRY_PREFIX: Final = "%RETRY%"
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-_CHANGES: Final = frozenset({Action.CREATE, Action.UPDATE, Action.DELETE})
-# What consumers do about themselves, though the route calls it a change.
-_OWN_AFFAIRS: Final = frozenset(
-    {RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT, RequestCode.CHECK_CLIENT_CONFIG}
-)
+from remoting.routes import Resource as RouteResource
+from sprocket.common.errors import RequestError
 
 
-@dataclass(frozen=True, slots=True)
-class AccessRequest:
-    """One request, of which nothing is believed yet; `action` is that of its route."""
+class FailedAttempt(RequestError):
+    """Whoever asks has proved nothing: no such account, or a wrong signature."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """That a request was signed by `account`."""
+
+    account: str
+
+
+class Needed(msgspec.Struct, frozen=True):
+    """One thing that a request needs in ACL 2.0: one of `actions` has to be allowed with `resource`."""
+
+    resource: Resource
+    actions: tuple[AuthAction, ...]
+
+    @property
+    def key(self) -> str:
+        """As audit lines show it: ``Topic:orders=Pub``."""
+        return f"{self.resource.key}={'|'.join(one.value for one in self.actions)}"
+
+
+class AccessRequest(msgspec.Struct, frozen=True):
+    """One request, of which nothing is believed yet.
+
+    `action` and `resource` are those of its route, `cluster` is the one that the server belongs to (empty: to none,
+    or to all).  `found` is what a handler found out that the request is about: where it has something, that is asked
+    for and nothing else.
+    """
 
     code: int
     version: int
@@ -36,6 +52,10 @@ class AccessRequest:
     fields: Mapping[str, str]
     body: bytes
     action: Action = Action.NONE
+    resource: RouteResource = RouteResource.NONE
+    cluster: str = ""
+    certificate_name: str | None = None
+    found: tuple[Needed, ...] = ()
 
     @property
     def access_key(self) -> str | None:
@@ -47,54 +67,24 @@ class AccessRequest:
         """What is to prove it."""
         return self.fields.get(SIGNATURE)
 
-    def needs_admin(self) -> bool:
-        """Whether only an admin may ask for it."""
-        return self.code in ADMIN_CODES or (
-            self.action in _CHANGES and self.code not in _OWN_AFFAIRS and self.code not in _GROUP_CODES
-        )
+    @property
+    def is_attempt(self) -> bool:
+        """Whether it tries to prove something: who names no account has guessed no key."""
+        return self.access_key is not None
 
-    def needs(self) -> dict[str, Permission]:
-        """The permissions that it needs: topics by their names, groups by those of their retry topics.
+    @property
+    def sent_to(self) -> str | None:
+        """The topic that the header names, by the name that it has there."""
+        return self.fields.get("b" if self.code in SHORT_NAMES else "topic")
 
-        Raises ProtocolError for a heartbeat that is none.
-        """
-        return _needs(self.code, self.action, self.fields, self.body)
-
-
-def _needs(code: int, action: Action, fields: Mapping[str, str], body: bytes) -> dict[str, Permission]:
-    needs: dict[str, Permission] = {}
-    topic = fields.get("b") if code in _SHORT_NAMES else fields.get("topic")
-    if code == RequestCode.HEART_BEAT:
-        for consumer in loads(body, HeartbeatData).consumer_data_set:
-            needs[retry_topic(consumer.group_name)] = Permission.SUB
-            needs.update((one.topic, Permission.SUB) for one in consumer.subscription_data_set)
-        return needs
-    if code == RequestCode.CONSUMER_SEND_MSG_BACK:
-        return {retry_topic(fields["group"]): Permission.SUB} if fields.get("group") else {}
-    if code == RequestCode.QUERY_MESSAGE:
-        return {topic: Permission.SUB} if topic else {}
-    if action is Action.PUB and topic:
-        needs[topic] = Permission.SUB if topic.startswith(RETRY_PREFIX) else Permission.PUB
-    elif action is Action.SUB or code in _GROUP_CODES:
-        group = fields.get("consumerGroup") or fields.get("group")
-        if topic:
-            needs[topic] = Permission.SUB
-        if group:
-            needs[retry_topic(group)] = Permission.SUB
-    return needs
+    def carried_topics(self) -> list[str]:
+        """Topics that a message reaches beside the one that it is sent to."""
+        fields, is_short = self.fields, self.code in SHORT_NAMES
+        is_batch = fields.get("m" if is_short else "batch", "false") != "false"
+        return carried_topics(fields.get("i" if is_short else "properties"), self.body if is_batch else b"")
 
 
-def retry_topic(group: str) -> str:
-    """The resource that stands for a group."""
-    return group if group.startswith(RETRY_PREFIX) else RETRY_PREFIX + group
-
-
-_SHORT_NAMES: Final = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
-_GROUP_CODES: Final = frozenset(
-    {
-        RequestCode.UNREGISTER_CLIENT,
-        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
-        RequestCode.UPDATE_CONSUMER_OFFSET,
-        RequestCode.QUERY_CONSUMER_OFFSET,
-    }
+# Codes whose header has one letter for each name.
+SHORT_NAMES: Final = frozenset(
+    {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2}
 )

@@ -9,9 +9,11 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from acl.access_request import RETRY_PREFIX, TRACE_TOPIC, AccessRequest
+from acl.access_request import AccessRequest, FailedAttempt, Verdict
+from acl.auth_model import RETRY_PREFIX
 from acl.permission import Permission
 from acl.plain_accounts import Account, AccountFile
+from acl.plain_requests import needs, needs_admin
 from acl.remote_addresses import RemoteAddresses
 from remoting.codes import ResponseCode
 from remoting.credentials import signature
@@ -19,6 +21,7 @@ from sprocket.common.errors import ProtocolError, RequestError
 
 logger = logging.getLogger(__name__)
 
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 # How the reference's text begins: tools and people look for it.
 _REFUSED: Final = "org.apache.rocketmq.acl.common.AclException: "
 # What an unknown account is checked against, so that its answer takes as long.
@@ -30,6 +33,10 @@ class AccessDenied(RequestError):
 
     def __init__(self, why: str) -> None:
         super().__init__(ResponseCode.SYSTEM_ERROR, _REFUSED + why)
+
+
+class NotProved(AccessDenied, FailedAttempt):
+    """Who asks has not proved to be the account that it names."""
 
 
 class PlainPolicy:
@@ -50,46 +57,52 @@ class PlainPolicy:
         """Accounts that there are."""
         return len(self._accounts)
 
-    def check(self, request: AccessRequest) -> None:
-        """Raises AccessDenied for a request that is refused."""
+    def is_white(self, request: AccessRequest) -> bool:
+        """Whether it comes from a white address, and needs no signature."""
         if any(white.match(request.peer) for white in self._white):
-            return
+            return True
+        account = self._accounts.get(request.access_key or "")
+        return account is not None and account.white.match(request.peer)
+
+    def check(self, request: AccessRequest) -> Verdict | None:
+        """What was proved, if anything had to be.  Raises AccessDenied for a request that is refused."""
+        if self.is_white(request):
+            return None
         access_key = request.access_key
         if access_key is None:
-            raise AccessDenied("No accessKey is configured")
+            raise NotProved("No accessKey is configured")
         account = self._accounts.get(access_key)
-        if account is not None and account.white.match(request.peer):
-            return
         expected = signature(
             _NO_KEY if account is None else account.secret_key, request.fields, request.body, request.version
         )
         given = (request.signature or "").encode("utf-8", "replace")
         is_signed = hmac.compare_digest(expected.encode(), given)
         if account is None:
-            raise AccessDenied(f"No acl config for {access_key}")
+            raise NotProved(f"No acl config for {access_key}")
         if not is_signed:
-            raise AccessDenied(f"Check signature failed for accessKey={access_key}")
+            raise NotProved(f"Check signature failed for accessKey={access_key}")
         if not account.is_admin:
             _check_permissions(account, request)
+        return Verdict(access_key)
 
 
 def _check_permissions(account: Account, request: AccessRequest) -> None:
-    if request.needs_admin():
+    if needs_admin(request):
         detail = f"Need admin permission for request code={request.code}, but accessKey={account.access_key} is not"
         raise AccessDenied(detail)
     try:
-        needs = request.needs()
+        needed = needs(request)
     except ProtocolError as error:
         raise AccessDenied(f"What the request is about cannot be told: {error}") from None
-    if needs.get(TRACE_TOPIC) is Permission.PUB:
-        return
-    for resource, needed in needs.items():
+    if needed.get(TRACE_TOPIC) is Permission.PUB:
+        del needed[TRACE_TOPIC]  # which everybody may publish to
+    for resource, permission in needed.items():
         is_group = resource.startswith(RETRY_PREFIX)
         owned = account.permissions.get(resource)
         if owned is None:
-            if not (account.default_group if is_group else account.default_topic).allows(needed):
+            if not (account.default_group if is_group else account.default_topic).allows(permission):
                 raise AccessDenied(f"No default permission for {_shown(resource, is_group)}")
-        elif not owned.allows(needed):
+        elif not owned.allows(permission):
             raise AccessDenied(f"No permission for {_shown(resource, is_group)}")
 
 

@@ -1,71 +1,73 @@
-"""Lets in what the accounts allow, before anything of a request is looked at.
+"""Who is let in at a broker's port: the accounts of ACL 1.0, the users and policies of ACL 2.0, or both.
 
-Source: RocketMQ 5.3.2, `BrokerController.initialAcl`: aclEnable.  Unlike there every request is checked, also one whose
-code nobody serves.
+Source: RocketMQ 5.3.2, `BrokerController.initialAcl`: aclEnable; 5.3.3, `BrokerController.initialRequestPipeline`:
+authenticationEnabled, authorizationEnabled.  Unlike there every request is checked, also one whose code nobody serves.
 """
 
-import logging
 from pathlib import Path
 from typing import Final
 
 from acl.access_request import AccessRequest
+from acl.gate import Gate, Policy
 from acl.plain_files import PlainFiles
-from acl.plain_policy import PlainPolicy
-from acl.remote_addresses import Parts, parts_of
 from broker.config import BrokerConfig
 from broker.periodic import Periodic
 from broker.service import Service
-from remoting import codec_binary, codec_json
-from remoting.channel import RemotingChannel
-from remoting.command import FLAG_RESPONSE, Request, Response
+from remoting.codes import ResponseCode
 from remoting.credentials import Credentials
-from remoting.framing import JSON, Frame
-from remoting.routes import LONG_CODES, Action, RouteTable
-from sprocket.common.errors import ConfigError, RequestError
-
-logger = logging.getLogger(__name__)
+from remoting.routes import RouteTable
+from sprocket.common.clock import Clock
+from sprocket.common.errors import ConfigError
 
 # `AclFileWatchService`
 _WATCH_S: Final = 5.0
-# Addresses that are remembered with their parts.
-_MOST_PEERS: Final = 4096
-# Refusals of one second that are logged.
-_MOST_LOGGED: Final = 10
 
 
 class AccessControl(Service):
-    """The gate of one broker's port; open without aclEnable.  Lives in the event loop's thread.
+    """The gate of one broker's port; open without aclEnable and authenticationEnabled.  Lives in the loop's thread.
 
-    Raises ConfigError, when made and by `load`: a broker that is to be guarded does not start without its accounts.
+    With both a request has to pass both.  Raises ConfigError, when made and by `load`: a broker that is to be guarded
+    does not start without its accounts.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._files = _files(config)
-        # With which the broker asks other brokers.
-        self.credentials: Credentials | None = None if self._files is None else self._files.tool_credentials()
-        self._policy = PlainPolicy({})
-        self._actions: dict[int, Action] = {}
-        self._peers: dict[str, Parts | None] = {}
-        self._logged = 0  # refusals of this second
+        self._users: Policy | None = None
+        self._is_guarded = self._files is not None or config.asks_for_users
+        # With which the broker asks other brokers and name servers.
+        self.credentials: Credentials | None = config.inner_credentials() or _tool_credentials(self._files)
+        self.gate = Gate(
+            (),
+            config,
+            clock,
+            cluster=config.broker_cluster_name,
+            is_white=self._is_white,
+            refused_code=ResponseCode.NO_PERMISSION if config.asks_for_users else ResponseCode.SYSTEM_ERROR,
+        )
+
+    def ask_users(self, policy: Policy) -> None:
+        """Have every request pass `policy`, too: that of ACL 2.0."""
+        self._users = policy
+        self.accounts_changed()
 
     def guard(self, table: RouteTable) -> RouteTable:
         """Stand in front of `table`, which is returned."""
-        if self._files is not None:
-            self._actions = {int(route.code): route.action for route in table.routes}
-            table.guard = self.admits
-        return table
+        return self.gate.stand_before(table) if self._is_guarded else table
 
     def load(self) -> None:
         """Read the accounts."""
         if self._files is not None:
             self._files.load()
-            self._policy = self._files.policy
+        self.accounts_changed()
 
     def periodic(self) -> list[Periodic]:
-        """See files change."""
-        if self._files is None:
+        """See files change, and say what the audit log has left out."""
+        if not self._is_guarded:
             return []
-        return [Periodic("acl_files", _WATCH_S, self._reload), Periodic("acl_log", 1.0, self._log_on)]
+        work = [Periodic("audit_log", 1.0, self.gate.audit.flush)]
+        if self._files is not None:
+            work.append(Periodic("acl_files", _WATCH_S, self._reload))
+        return work
 
     @property
     def plain_files(self) -> PlainFiles | None:
@@ -74,64 +76,20 @@ class AccessControl(Service):
 
     def accounts_changed(self) -> None:
         """Go by what the files say now."""
-        if self._files is not None:
-            self._policy = self._files.policy
+        plain: tuple[Policy, ...] = () if self._files is None else (self._files.policy,)
+        self.gate.policies = plain if self._users is None else (*plain, self._users)
+
+    def runtime_info(self) -> dict[str, str]:
+        """What operators are told; nothing where nothing is guarded."""
+        return self.gate.status() if self._is_guarded else {}
 
     def _reload(self) -> None:
         if self._files is not None:
             self._files.reload()
         self.accounts_changed()
 
-    def admits(self, frame: Frame, channel: RemotingChannel) -> bool:
-        """Whether `frame` may be served; if not, it is answered.  Raises ProtocolError for one that is none."""
-        found = self._request(frame, self._parts(channel.peer[0]))
-        if found is None:
-            return True
-        asked, request = found
-        try:
-            self._policy.check(asked)
-        except RequestError as error:
-            self._refuse(channel, request, error)
-            return False
-        return True
-
-    def _request(self, frame: Frame, peer: Parts | None) -> tuple[AccessRequest, Request[None]] | None:
-        """What is asked for, and whom to answer; None for an answer of the peer's."""
-        serialization, header, body = frame
-        if serialization == JSON:
-            envelope = codec_json.decode_envelope(header)
-            code, flag, opaque, version = envelope.code, envelope.flag, envelope.opaque, envelope.version
-            fields = codec_json.decode_ext_fields(envelope.ext_fields)
-        else:
-            binary = codec_binary.decode_header(header)
-            code, flag, opaque, version = binary.code, binary.flag, binary.opaque, binary.version
-            fields = binary.ext_fields
-        if flag & FLAG_RESPONSE:
-            return None
-        if serialization != JSON:
-            code = LONG_CODES.get(code, code)
-        asked = AccessRequest(code, version, peer, fields, body, self._actions.get(code, Action.NONE))
-        request: Request[None] = Request(code=code, opaque=opaque, flag=flag, version=version)
-        request.serialization = serialization
-        return asked, request
-
-    def _refuse(self, channel: RemotingChannel, request: Request[None], error: RequestError) -> None:
-        self._logged += 1
-        if self._logged <= _MOST_LOGGED:
-            logger.warning("event=access_denied peer=%s code=%d reason=%r", channel.peer[0], request.code, error.remark)
-        channel.reply(request, Response(error.code, error.remark))
-
-    def _log_on(self) -> None:
-        if self._logged > _MOST_LOGGED:
-            logger.warning("event=access_denied more=%d", self._logged - _MOST_LOGGED)
-        self._logged = 0
-
-    def _parts(self, address: str) -> Parts | None:
-        if address not in self._peers:
-            if len(self._peers) >= _MOST_PEERS:
-                self._peers.clear()
-            self._peers[address] = parts_of(address)
-        return self._peers[address]
+    def _is_white(self, asked: AccessRequest) -> bool:
+        return self._files is not None and self._files.policy.is_white(asked)
 
 
 def _files(config: BrokerConfig) -> PlainFiles | None:
@@ -140,3 +98,7 @@ def _files(config: BrokerConfig) -> PlainFiles | None:
     if not config.rocketmq_home:
         raise ConfigError("aclEnable = true: set rocketmqHome, whose conf/plain_acl.yml has the accounts")
     return PlainFiles(Path(config.rocketmq_home))
+
+
+def _tool_credentials(files: PlainFiles | None) -> Credentials | None:
+    return None if files is None else files.tool_credentials()

@@ -382,3 +382,4 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings):
             raise ConfigError("brokerId = 0: a broker of role SLAVE has a brokerId above 0, its own in its group")
         if not self.broker_name or not self.broker_cluster_name:
             raise ConfigError("brokerName and brokerClusterName: allowed is text that is not empty")
+        self.check_auth()

@@ -113,7 +113,7 @@ class BrokerParts:
         self.consumers.on_subscribed.append(self.filters.subscribed)
         self.consumers.on_left.append(self.filters.group_left)
         self.producers = ProducerRegistry(self.clock)
-        self.access = AccessControl(config)
+        self.access = AccessControl(config, self.clock)
         self.client = RemotingClient(credentials=self.access.credentials)
         self._new_deliveries(store_config.message_delay_level)
         self.registration = Registration(self.config, self.topics, self.client)

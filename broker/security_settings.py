@@ -6,11 +6,13 @@ Source of names and defaults: RocketMQ 5.3.2, `BrokerConfig`.
 import os
 from dataclasses import dataclass, field
 
+from acl.auth_settings import AuthSettings
+from acl.gate_settings import GateSettings
 from sprocket.common.setting_fields import bool_setting
 
 
 @dataclass(frozen=True)
-class SecuritySettings:
+class SecuritySettings(AuthSettings, GateSettings):
     """The part of a broker's configuration that guards its port."""
 
     acl_enable: bool = bool_setting(

@@ -5,11 +5,12 @@ Source: RocketMQ 5.3.3, `RemotingCommand`, `RemotingSerializable` (fastjson).  A
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from remoting.command import LANGUAGE, VERSION
+from remoting.headers.base import Int
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
 
@@ -26,6 +27,19 @@ class Envelope(msgspec.Struct):
     ext_fields: msgspec.Raw = msgspec.field(name="extFields", default=msgspec.Raw(b"null"))
 
 
+class _Usual(msgspec.Struct):
+    """A header of the usual form, read at once."""
+
+    code: Int
+    ext_fields: dict[str, str | None] | None = msgspec.field(name="extFields", default=None)
+    flag: Int = 0
+    language: str | None = None
+    opaque: Int = 0
+    remark: str | None = None
+    version: Int = 0
+
+
+_usual_decoder = msgspec.json.Decoder(_Usual, strict=False)
 _envelope_decoder = msgspec.json.Decoder(Envelope, strict=False)
 _ext_decoder: msgspec.json.Decoder[dict[str, str | None] | None] = msgspec.json.Decoder(
     dict[str, str | None] | None, strict=False
@@ -34,6 +48,16 @@ _loose_ext_decoder: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(
 _encode = msgspec.json.Encoder().encode
 
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+
+
+def decode_header(header: bytes) -> tuple[Envelope | _Usual, dict[str, str]]:
+    """A header, and its extFields as strings.  Raises ProtocolError."""
+    try:
+        usual = _usual_decoder.decode(header)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        envelope = decode_envelope(header)
+        return envelope, decode_ext_fields(envelope.ext_fields)
+    return usual, _texts(usual.ext_fields or {})
 
 
 def decode_envelope(header: bytes) -> Envelope:
@@ -52,14 +76,19 @@ def decode_ext_fields(raw: bytes) -> dict[str, str]:
     """extFields as strings.  Numbers and booleans, which some clients write unquoted, become their text."""
     try:
         fields = _ext_decoder.decode(raw)
-        if fields is None:
-            return {}
-        _check_count(len(fields))
-        return {name: value for name, value in fields.items() if value is not None}
+        return _texts(fields or {})
     except msgspec.ValidationError:
         return _decode_loose(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ProtocolError("json", str(error)) from None
+
+
+def _texts(fields: dict[str, str | None]) -> dict[str, str]:
+    """Without those that are null, which is what absent ones are."""
+    _check_count(len(fields))
+    if None in fields.values():
+        return {name: value for name, value in fields.items() if value is not None}
+    return cast("dict[str, str]", fields)
 
 
 def _decode_loose(raw: bytes) -> dict[str, str]:

@@ -62,8 +62,8 @@ Handler = Callable[[Request[Any]], Answer]
 BatchHandler = Callable[[list[Request[Any]]], None]
 
 
-# Whether a frame that came in on a channel is to be served; if not, the guard has answered it.
-Guard = Callable[[Frame, Any], bool]
+# Asked about a frame that came in on a channel: what of it is to be served, or None when the guard has answered it.
+Guard = Callable[[Frame, Any], "Decoded | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +127,14 @@ class RouteTable:
     def routes(self) -> list[Route]:
         return [entry.route for entry in self.entries.values()]
 
-    def decode(self, frame: Frame) -> tuple[Entry, Request[Any]] | ReceivedResponse:
+    def decode(self, frame: Frame) -> "Decoded":
         """A request with its route, or a response.
 
         Raises ProtocolError when the header is no header, and `UnroutableRequest` when the code or the
         fields of the header are not served.
         """
+        if self.guard is not None and isinstance(frame, AdmittedFrame):
+            return frame.decoded
         serialization, header, body = frame
         entry = self._entry_of(frame)
         if entry is None:
@@ -179,6 +181,9 @@ class RouteTable:
         `run` holds the request of the frame `first`, whose route is `entry`; all get its channel.  What is
         wrong with a frame is found out when it is decoded by itself.
         """
+        if self.guard is not None:
+            _append_admitted(entry, frames, run)
+            return
         # The innermost loop of a server: `decode` without its calls, and one test of where a frame goes.
         decode, code, channel, append = entry.decode, entry.code, run[0].channel, run.append
         first_serialization, header, _ = first
@@ -207,39 +212,65 @@ class RouteTable:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ProtocolError, UnroutableRequest):
             return
 
-    def _decode_slowly(self, frame: Frame) -> tuple[Entry, Request[Any]] | ReceivedResponse:
-        serialization, header, body = frame
-        if serialization == JSON:
-            envelope = codec_json.decode_envelope(header)
-            ext_fields = codec_json.decode_ext_fields(envelope.ext_fields)
-            language = envelope.language
-            code, flag = envelope.code, envelope.flag
-            opaque, version, remark = envelope.opaque, envelope.version, envelope.remark
-        else:
-            binary = codec_binary.decode_header(header)
-            ext_fields, language = binary.ext_fields, str(binary.language)
-            code, flag = binary.code, binary.flag
-            opaque, version, remark = binary.opaque, binary.version, binary.remark
-            if not flag & FLAG_RESPONSE:
-                code = LONG_CODES.get(code, code)
-        if flag & FLAG_RESPONSE:
-            return ReceivedResponse(
-                code=code, opaque=opaque, version=version, remark=remark, ext_fields=ext_fields, body=body
-            )
-        request: Request[Any] = Request(
-            code=code, opaque=opaque, flag=flag, version=version, language=language, remark=remark
-        )
-        request.body = body
-        request.serialization = serialization
-        entry = self.entries.get(code)
+    def _decode_slowly(self, frame: Frame) -> "Decoded":
+        opened = open_frame(frame)
+        return opened if isinstance(opened, ReceivedResponse) else self.routed(*opened)
+
+    def routed(self, request: Request[Any], fields: dict[str, str]) -> tuple[Entry, Request[Any]]:
+        """An opened `request` with its route and the header that `fields` are.  Raises `UnroutableRequest`."""
+        entry = self.entries.get(request.code)
         if entry is None:
-            raise UnroutableRequest(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, _unsupported(code))
+            raise UnroutableRequest(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, _unsupported(request.code))
         try:
-            request.header = msgspec.convert(ext_fields, entry.header, strict=False)
+            request.header = msgspec.convert(fields, entry.header, strict=False)
         except msgspec.ValidationError as error:
             remark = f"header of {entry.route.code.name}: {error}"
             raise UnroutableRequest(request, ResponseCode.SYSTEM_ERROR, remark) from None
         return entry, request
+
+
+Decoded = tuple[Entry, Request[Any]] | ReceivedResponse
+
+
+class AdmittedFrame(tuple[int, bytes, bytes]):
+    """A frame that a guard let in, with what the guard decoded: the very thing that was judged is served."""
+
+    decoded: Decoded
+
+
+def open_frame(frame: Frame) -> ReceivedResponse | tuple[Request[Any], dict[str, str]]:
+    """A response, or a request whose header stays None, with its fields.  Raises ProtocolError."""
+    serialization, header, body = frame
+    if serialization == JSON:
+        envelope, ext_fields = codec_json.decode_header(header)
+        language = envelope.language
+        code, flag = envelope.code, envelope.flag
+        opaque, version, remark = envelope.opaque, envelope.version, envelope.remark
+    else:
+        binary = codec_binary.decode_header(header)
+        ext_fields, language = binary.ext_fields, str(binary.language)
+        code, flag = binary.code, binary.flag
+        opaque, version, remark = binary.opaque, binary.version, binary.remark
+        if not flag & FLAG_RESPONSE:
+            code = LONG_CODES.get(code, code)
+    if flag & FLAG_RESPONSE:
+        return ReceivedResponse(
+            code=code, opaque=opaque, version=version, remark=remark, ext_fields=ext_fields, body=body
+        )
+    request: Request[Any] = Request(
+        code=code, opaque=opaque, flag=flag, version=version, language=language, remark=remark, body=body,
+        serialization=serialization,
+    )  # fmt: skip
+    return request, ext_fields
+
+
+def _append_admitted(entry: Entry, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
+    """Append what the guard decoded of `frames`, up to the first that does not go to `entry`."""
+    for frame in frames:
+        decoded = frame.decoded if isinstance(frame, AdmittedFrame) else None
+        if decoded is None or isinstance(decoded, ReceivedResponse) or decoded[0] is not entry:
+            return
+        run.append(decoded[1])
 
 
 # As many bytes as tell codes of two or three digits apart, and those of six.

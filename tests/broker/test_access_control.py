@@ -40,7 +40,8 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def broker(tmp_path: Path, home: Path) -> AsyncIterator[Broker]:
-    async with running_broker(tmp_path, acl_enable=True, rocketmq_home=str(home)) as (broker, _):
+    changes = {"acl_enable": True, "rocketmq_home": str(home), "auth_failures_per_second": 0}
+    async with running_broker(tmp_path, **changes) as (broker, _):
         yield broker
 
 

@@ -1,0 +1,94 @@
+"""The audit log: one line for each decision, of a logger of its own, at a bounded rate.
+
+A line has always the same keys in the same order, and what comes from a peer stands in JSON's quotes::
+
+    event=access decision=deny code=17 name=UPDATE_AND_CREATE_TOPIC account="app" certificate="" peer="10.0.0.7:4711"
+    resources="Topic:orders=Create" reason="..."
+"""
+
+import logging
+from typing import Final
+
+import msgspec
+
+from acl.access_request import AccessRequest
+from acl.auth_requests import required
+from acl.gate_settings import GateSettings
+from remoting.codes import RequestCode
+from sprocket.common.clock import Clock
+from sprocket.common.errors import ProtocolError
+
+# Operators route it by this name.
+audit = logging.getLogger("sprocket.audit")
+
+# Characters of one value: a peer chooses how long its names are.
+_MOST_CHARACTERS: Final = 256
+_quoted = msgspec.json.Encoder().encode
+
+
+class AuditLog:
+    """Writes what the gate of one port decides.  Lives in the event loop's thread."""
+
+    def __init__(self, settings: GateSettings, clock: Clock) -> None:
+        self._most = settings.audit_lines_per_second
+        self._clock = clock
+        self._second = 0
+        self._lines = 0  # of this second
+        self._left_out = 0
+        self.writes_allowed = settings.audit_allowed
+
+    def refused(self, asked: AccessRequest, peer: tuple[str, int], reason: str) -> None:
+        """A request is not served."""
+        if self._has_room():
+            audit.warning("%s", _line("deny", asked, peer, reason))
+
+    def allowed(self, asked: AccessRequest, peer: tuple[str, int]) -> None:
+        """A request is served."""
+        if self._has_room():
+            audit.info("%s", _line("allow", asked, peer, ""))
+
+    def flush(self) -> None:
+        """Say how many lines were left out, if any; called about once a second."""
+        if self._left_out:
+            audit.warning("event=access_left_out lines=%d", self._left_out)
+            self._left_out = 0
+
+    def _has_room(self) -> bool:
+        second = int(self._clock.monotonic())
+        if second != self._second:
+            self.flush()
+            self._second, self._lines = second, 0
+        self._lines += 1
+        if self._lines > self._most:
+            self._left_out += 1
+            return False
+        return True
+
+
+def _line(decision: str, asked: AccessRequest, peer: tuple[str, int], reason: str) -> str:
+    return (
+        f"event=access decision={decision} code={asked.code} name={code_name(asked.code)} "
+        f"account={_shown(asked.access_key or '')} certificate={_shown(asked.certificate_name or '')} "
+        f"peer={_shown(f'{peer[0]}:{peer[1]}')} resources={_shown(_resources(asked))} reason={_shown(reason)}"
+    )
+
+
+def code_name(code: int) -> str:
+    """RocketMQ's name of a code."""
+    try:
+        return RequestCode(code).name
+    except ValueError:
+        return "UNKNOWN"
+
+
+def _resources(asked: AccessRequest) -> str:
+    try:
+        return ",".join(one.key for one in required(asked))
+    except ProtocolError:
+        return "?"
+
+
+def _shown(text: str) -> str:
+    if len(text) > _MOST_CHARACTERS:
+        text = text[:_MOST_CHARACTERS] + "..."
+    return _quoted(text.encode("utf-8", "replace").decode()).decode()

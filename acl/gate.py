@@ -1,0 +1,211 @@
+"""The gate of a port: every request passes it before anything of it is served.
+
+It opens a frame, asks each policy, and hands on what it has opened, so that what is served is what was judged.  A
+request that is refused is answered, counted, held against its address if its signature was wrong, and written to the
+audit log.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from acl.access_request import AccessRequest, FailedAttempt, Needed, Verdict
+from acl.audit_log import AuditLog
+from acl.failed_attempts import FailedAttempts
+from acl.gate_settings import GateSettings
+from acl.remote_addresses import Parts, parts_of
+from remoting.channel import RemotingChannel
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import ReceivedResponse, Request, Response
+from remoting.framing import Frame
+from remoting.routes import Action, Decoded, Resource, RouteTable, UnroutableRequest, open_frame
+from sprocket.common.clock import Clock
+from sprocket.common.errors import ProtocolError, RequestError
+
+logger = logging.getLogger(__name__)
+
+# Addresses that are remembered with their parts.
+_MOST_PEERS: Final = 4096
+# Where a connection keeps the account that has signed on it.
+_PROVEN: Final = "proven_account"
+# What these are about is known only when their message has been read: their handlers ask again.
+RECHECKED: Final = frozenset(
+    {
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY,
+        RequestCode.END_TRANSACTION,
+        RequestCode.RESUME_CHECK_HALF_MESSAGE,
+        RequestCode.VIEW_MESSAGE_BY_ID,
+    }
+)
+
+
+class Policy(Protocol):
+    """Who may do what."""
+
+    def check(self, asked: AccessRequest) -> Verdict | None:
+        """What was proved, if anything had to be.
+
+        Raises RequestError for what is refused, and that as `FailedAttempt` where a signature was wrong.
+        """
+        ...
+
+
+class TooManyFailures(RequestError):
+    """Nothing was looked at: the address has sent too many wrong signatures."""
+
+
+def _nobody(asked: AccessRequest) -> bool:
+    return False
+
+
+class Gate:
+    """The gate of one port.  Lives in the event loop's thread.
+
+    A request passes when every one of `policies` lets it.  `is_white` names requests that no number of failures
+    shuts out.  `refused_code` is the response code of those that are shut out.
+    """
+
+    def __init__(
+        self,
+        policies: Sequence[Policy],
+        settings: GateSettings,
+        clock: Clock,
+        *,
+        cluster: str = "",
+        is_white: Callable[[AccessRequest], bool] = _nobody,
+        refused_code: int = ResponseCode.NO_PERMISSION,
+    ) -> None:
+        self.policies = policies
+        self.audit = AuditLog(settings, clock)
+        self.refused = 0
+        self.locked_out = 0
+        self._attempts = FailedAttempts(settings.auth_failures_per_second, settings.auth_failures_burst)
+        self._clock = clock
+        self._cluster = cluster
+        self._is_white = is_white
+        self._refused_code = refused_code
+        self._table = RouteTable(())
+        self._kinds: dict[int, tuple[Action, Resource]] = {}
+        self._peers: dict[str, Parts | None] = {}
+
+    def stand_before(self, table: RouteTable) -> RouteTable:
+        """Guard `table`, which is returned."""
+        self._kinds = {int(route.code): (route.action, route.resource) for route in table.routes}
+        self._table = table
+        table.guard = self.admit
+        return table
+
+    def status(self) -> dict[str, str]:
+        """Figures for the runtime information of a server."""
+        return {"accessRefused": str(self.refused), "accessLockedOut": str(self.locked_out)}
+
+    def admit(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
+        """What of `frame` may be served; if nothing may, it is answered.  Raises ProtocolError for one that is none."""
+        opened = open_frame(frame)
+        if isinstance(opened, ReceivedResponse):
+            return opened
+        request, fields = opened
+        request.channel = channel
+        action, resource = self._kinds.get(request.code, (Action.NONE, Resource.NONE))
+        asked = AccessRequest(
+            request.code, request.version, self._parts(channel.peer[0]), fields, frame[2], action, resource,
+            self._cluster, channel.certificate_name,
+        )  # fmt: skip
+        if not self._admits(asked, request):
+            return None
+        try:
+            decoded = self._table.routed(request, fields)
+        except UnroutableRequest as error:
+            channel.reply(request, Response(error.code, error.remark))
+            return None
+        if asked.code in RECHECKED:
+            request.access = Access(self, asked)
+        return decoded
+
+    def _admits(self, asked: AccessRequest, request: Request[Any]) -> bool:
+        channel: RemotingChannel = request.channel
+        try:
+            self.check(asked, channel)
+        except RequestError as error:
+            self._refuse(asked, request, error)
+            return False
+        except Exception as error:
+            # Whatever goes wrong here, the request is not served.
+            logger.error("event=check_failed code=%d peer=%s:%d", asked.code, *channel.peer, exc_info=error)
+            self._refuse(asked, request, RequestError(self._refused_code, "the request could not be checked"))
+            return False
+        if self.audit.writes_allowed:
+            self.audit.allowed(asked, channel.peer)
+        return True
+
+    def check(self, asked: AccessRequest, channel: RemotingChannel) -> None:
+        """Raises RequestError if `asked` is refused."""
+        if not self.policies:
+            raise RequestError(self._refused_code, "nobody is let in before the accounts are read")
+        proven = channel.attributes.get(_PROVEN)
+        if asked.is_attempt and proven != asked.access_key:
+            self._check_failures(asked)
+        for policy in self.policies:
+            try:
+                verdict = policy.check(asked)
+            except FailedAttempt:
+                if asked.is_attempt:
+                    self._attempts.failed(asked.peer, self._clock.monotonic())
+                raise
+            except ProtocolError as error:
+                detail = f"What the request is about cannot be told: {error}"
+                raise RequestError(self._refused_code, detail) from None
+            if verdict is not None and proven != verdict.account:
+                channel.attributes[_PROVEN] = verdict.account
+
+    def _check_failures(self, asked: AccessRequest) -> None:
+        """Who fails too often is not even looked at; connections whose account has signed before go on."""
+        if self._attempts.is_locked(asked.peer, self._clock.monotonic()) and not self._is_white(asked):
+            self.locked_out += 1
+            raise TooManyFailures(self._refused_code, "too many wrong signatures from this address, try again later")
+
+    def _refuse(self, asked: AccessRequest, request: Request[Any], error: RequestError) -> None:
+        self.refused += 1
+        self.audit.refused(asked, request.channel.peer, error.remark)
+        request.channel.reply(request, Response(error.code, error.remark))
+
+    def refuse_late(self, asked: AccessRequest, peer: tuple[str, int], error: RequestError) -> None:
+        """Count and write a refusal that a handler answers."""
+        self.refused += 1
+        self.audit.refused(asked, peer, error.remark)
+
+    def _parts(self, address: str) -> Parts | None:
+        if address not in self._peers:
+            if len(self._peers) >= _MOST_PEERS:
+                self._peers.clear()
+            self._peers[address] = parts_of(address)
+        return self._peers[address]
+
+
+class Access:
+    """With which the handler of a request asks again, once it knows what the request is about."""
+
+    __slots__ = ("_asked", "_gate")
+
+    def __init__(self, gate: Gate, asked: AccessRequest) -> None:
+        self._gate = gate
+        self._asked = asked
+
+    def require(self, channel: RemotingChannel, found: tuple[Needed, ...]) -> None:
+        """Raises RequestError unless who asked may do all of `found` too."""
+        asked = AccessRequest(
+            self._asked.code, self._asked.version, self._asked.peer, self._asked.fields, self._asked.body,
+            self._asked.action, self._asked.resource, self._asked.cluster, self._asked.certificate_name, found,
+        )  # fmt: skip
+        try:
+            self._gate.check(asked, channel)
+        except RequestError as error:
+            self._gate.refuse_late(asked, channel.peer, error)
+            raise
+
+
+def require(request: Request[Any], *found: Needed) -> None:
+    """Raises RequestError unless who sent `request` may do all of `found`; open where no gate stands."""
+    if isinstance(request.access, Access):
+        request.access.require(request.channel, found)
