@@ -1,0 +1,1 @@
+"""What Spark makes of the log, beside Parquet of the same rows."""
