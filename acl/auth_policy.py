@@ -1,0 +1,166 @@
+"""Decides about requests by users and policies: first who it is, then what it may.
+
+Source of order, codes and texts: RocketMQ 5.3.3, `DefaultAuthenticationHandler`, `UserAuthorizationHandler`,
+`AclAuthorizationHandler` and the strategies.  Stricter here: a name counts only with its signature, also where a white
+list lets the request in without one, and also where authorizationEnabled stands alone; and what a connection has
+proved once is proved again by each request, whatever the strategy.
+"""
+
+import hmac
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from acl.access_request import AccessRequest, FailedAttempt, Needed, Verdict
+from acl.auth_addresses import address_text
+from acl.auth_errors import AuthRefused
+from acl.auth_evaluation import deciding_entry
+from acl.auth_model import Action, Decision, Resource, User, UserStatus
+from acl.auth_settings import AuthSettings
+from acl.auth_tables import AuthTables
+from acl.remote_addresses import Parts
+from remoting.codes import ResponseCode
+from remoting.credentials import signature
+from sprocket.common.clock import Clock
+
+# What an unknown user is checked against, so that its answer takes as long.
+_NO_KEY: Final = "no user has this password"
+_NOBODY: Final = "Authorization failed. Please verify your access rights and try again."
+_STATEFUL: Final = "StatefulAuthorizationStrategy"
+# What a request needs, by acl.auth_requests.
+Required = Callable[[AccessRequest], Sequence[Needed]]
+_Question = tuple[str, Resource, tuple[Action, ...], Parts | None]
+
+
+class _NotProved(FailedAttempt):
+    """There is no such user, or it has another key."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(ResponseCode.NO_PERMISSION, why)
+
+
+class AuthPolicy:
+    """What `settings` say of the users and acls in `tables`; `required` says what a request needs.
+
+    Raises ConfigError for settings that cannot be read.  With `certificate_as_user` the verified name of a client's
+    certificate is a user where a request names none.
+    """
+
+    def __init__(
+        self,
+        settings: AuthSettings,
+        tables: AuthTables,
+        required: Required,
+        clock: Clock,
+        *,
+        certificate_as_user: bool = False,
+    ) -> None:
+        self._tables = tables
+        self._required = required
+        self._authorizes = settings.authorization_enabled
+        self._unsigned_codes = settings.codes_without_signature()
+        self._free_codes = settings.codes_without_permission()
+        self._certificate_as_user = certificate_as_user
+        is_stateful = settings.authorization_strategy.endswith(_STATEFUL)
+        self._decisions = _Decisions(settings, clock) if is_stateful else None
+
+    def check(self, asked: AccessRequest) -> Verdict | None:
+        """Who has proved to send it.  Raises AuthRefused for what is refused, FailedAttempt for a wrong signature."""
+        user = self._authenticated(asked)
+        if self._authorizes and asked.code not in self._free_codes:
+            self._authorize(user, asked)
+        return None if user is None else Verdict(user.username)
+
+    def is_signed_by_super(self, code: int, name: str | None) -> bool:
+        """Whether a request of this code that was let in, and names this user, comes from a super user."""
+        user = None if name is None or code in self._unsigned_codes else self._tables.user(name)
+        return user is not None and user.is_super
+
+    # Who it is
+
+    def _authenticated(self, asked: AccessRequest) -> User | None:
+        if asked.code not in self._unsigned_codes:
+            return self._proved(asked)
+        if not asked.signature and not self._certified(asked):
+            return None
+        try:
+            return self._proved(asked)
+        except (AuthRefused, FailedAttempt):
+            return None  # the white list lets it in, as nobody
+
+    def _certified(self, asked: AccessRequest) -> bool:
+        """Whether its connection says who it is."""
+        return self._certificate_as_user and asked.certificate_name is not None and not asked.access_key
+
+    def _proved(self, asked: AccessRequest) -> User:
+        name = asked.access_key
+        if self._certified(asked) and asked.certificate_name is not None:
+            return self._enabled(asked.certificate_name, self._tables.user(asked.certificate_name))
+        if not name:
+            raise AuthRefused("username cannot be null.")
+        user = self._tables.user(name)
+        expected = signature(_NO_KEY if user is None else user.password, asked.fields, asked.body, asked.version)
+        given = (asked.signature or "").encode("utf-8", "replace")
+        is_signed = hmac.compare_digest(expected.encode(), given)
+        user = self._enabled(name, user)
+        if not is_signed:
+            raise _NotProved("check signature failed.")
+        return user
+
+    def _enabled(self, name: str, user: User | None) -> User:
+        if user is None:
+            raise _NotProved(f"User:{name} is not found.")
+        if user.user_status is UserStatus.DISABLE:
+            raise AuthRefused(f"User:{name} is disabled.")
+        return user
+
+    # What it may
+
+    def _authorize(self, user: User | None, asked: AccessRequest) -> None:
+        if user is not None and user.is_super:
+            return
+        for needed in self._required(asked):
+            if user is None:
+                raise AuthRefused(_NOBODY)
+            decision = self._decided(user, needed, asked.peer)
+            if decision is not Decision.ALLOW:
+                why = "no matched policies." if decision is None else "the decision is deny."
+                raise AuthRefused(
+                    f"{user.subject.key} has no permission to access {needed.resource.key} "
+                    f"from {address_text(asked.peer)}, {why}"
+                )
+
+    def _decided(self, user: User, needed: Needed, source: Parts | None) -> Decision | None:
+        if self._decisions is None:
+            return self._decide(user, needed, source)
+        question = (user.username, needed.resource, needed.actions, source)
+        return self._decisions.remembered(question, self._tables.changes, lambda: self._decide(user, needed, source))
+
+    def _decide(self, user: User, needed: Needed, source: Parts | None) -> Decision | None:
+        acl = self._tables.acl_of_user(user)
+        entry = None if acl is None else deciding_entry(acl, needed.resource, needed.actions, source)
+        return None if entry is None else entry.decision
+
+
+class _Decisions:
+    """What was decided, for a while: the stateful strategy."""
+
+    def __init__(self, settings: AuthSettings, clock: Clock) -> None:
+        self._most = settings.stateful_authorization_cache_max_num
+        self._keep_s = settings.stateful_authorization_cache_expired_second
+        self._clock = clock
+        self._changes = -1
+        # Question -> until when it holds, and what was decided.
+        self._known: dict[_Question, tuple[float, Decision | None]] = {}
+
+    def remembered(self, question: _Question, changes: int, decide: Callable[[], Decision | None]) -> Decision | None:
+        """What was decided of `question`, or is now."""
+        now = self._clock.monotonic()
+        if changes != self._changes or len(self._known) >= self._most:
+            self._known.clear()
+            self._changes = changes
+        held = self._known.get(question)
+        if held is not None and now < held[0]:
+            return held[1]
+        decision = decide()
+        self._known[question] = now + self._keep_s, decision
+        return decision
