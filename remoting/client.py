@@ -1,7 +1,6 @@
 """The calling side: connections to servers by address, opened on first use and shared."""
 
 import asyncio
-import ssl
 from collections.abc import Callable
 
 from remoting.channel import ChannelCounters, RemotingChannel
@@ -11,6 +10,7 @@ from remoting.framing import JSON
 from remoting.headers.base import Header
 from remoting.pending import ConnectionLost, RemotingTimeout
 from remoting.routes import Route, RouteTable
+from remoting.tls_watch import ClientTls
 from sprocket.common.errors import ClientError
 
 __all__ = ["ConnectFailed", "ConnectionLost", "RemotingClient", "RemotingTimeout", "split_address"]
@@ -33,8 +33,8 @@ def split_address(address: str) -> tuple[str, int]:
 class RemotingClient:
     """Sends requests to any number of servers; `routes` serve what they ask in turn.
 
-    With `credentials` every request is signed.  `on_open` and `on_close` get the address of every connection that is
-    made and of every one that ends.
+    With `credentials` every request is signed, with `tls` every connection is TLS.  `on_open` and `on_close` get the
+    address of every connection that is made and of every one that ends.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class RemotingClient:
         *,
         serialization: int = JSON,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        ssl_context: ssl.SSLContext | None = None,
+        tls: ClientTls | None = None,
         credentials: Credentials | None = None,
         on_open: Callable[[str], None] | None = None,
         on_close: Callable[[str], None] | None = None,
@@ -53,7 +53,7 @@ class RemotingClient:
         self._table = RouteTable(routes or [])
         self._serialization = serialization
         self._connect_timeout_s = connect_timeout_s
-        self._ssl = ssl_context
+        self._tls = tls
         self._credentials = credentials
         self._channels: dict[str, RemotingChannel] = {}
         self._connecting: dict[str, asyncio.Task[RemotingChannel]] = {}
@@ -83,6 +83,7 @@ class RemotingClient:
     async def _connect(self, address: str) -> RemotingChannel:
         try:
             host, port = split_address(address)
+            context = None if self._tls is None else self._tls.context()
             async with asyncio.timeout(self._connect_timeout_s):
                 _, channel = await asyncio.get_running_loop().create_connection(
                     lambda: RemotingChannel(
@@ -94,7 +95,8 @@ class RemotingClient:
                     ),
                     host,
                     port,
-                    ssl=self._ssl,
+                    ssl=context,
+                    server_hostname=None if context is None else host,
                 )
         except TimeoutError:
             raise ConnectFailed(f"connect to {address}: no answer in {self._connect_timeout_s} s") from None

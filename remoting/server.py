@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import os
-import ssl
 from collections.abc import Callable
 from typing import Any
 
 from remoting.channel import ChannelCounters, RemotingChannel
+from remoting.entrance import Entrance
 from remoting.routes import RouteTable
+from remoting.tls_watch import ServerTls
 from sprocket.common import limits
 from sprocket.common.errors import ConfigError, InvariantError
 
@@ -23,7 +24,7 @@ class RemotingServer:
     """A server of the remoting protocol on one port.
 
     `on_close` callbacks get every channel that ends.  Idle channels, peers that stop reading and peers
-    that leave a frame unfinished are closed by a sweep; others are unharmed.
+    that leave a frame unfinished are closed by a sweep; others are unharmed.  With `tls` connections may be TLS.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class RemotingServer:
         idle_s: float = IDLE_S,
         max_frame_bytes: int = limits.MAX_FRAME_BYTES,
         on_bug: Callable[[InvariantError], None] | None = None,
-        ssl_context: ssl.SSLContext | None = None,
+        tls: ServerTls | None = None,
         backlog: int = 1024,
     ) -> None:
         self._table = table
@@ -44,12 +45,13 @@ class RemotingServer:
         self._idle_s = idle_s
         self._max_frame_bytes = max_frame_bytes
         self._on_bug = on_bug
-        self._ssl = ssl_context
+        self._tls = tls
         self._backlog = backlog
         self._server: asyncio.Server | None = None
         self._others: list[asyncio.Server] = []
         self._sweep_task: asyncio.Task[None] | None = None
         self.counters = ChannelCounters()
+        self._entrance = Entrance(tls, self._make_channel, silent_s=idle_s, count=self.counters.count_protocol_error)
         self.channels: dict[int, RemotingChannel] = {}
         self.on_close: list[Callable[[RemotingChannel], None]] = []
 
@@ -61,8 +63,10 @@ class RemotingServer:
         return port
 
     async def start(self) -> None:
-        """Listen.  Raises ConfigError when the address cannot be had."""
+        """Listen.  Raises ConfigError when the address cannot be had, or the files of TLS are wrong."""
         loop = asyncio.get_running_loop()
+        if self._tls is not None:
+            self._tls.start()
         try:
             self._server = await self._bound(self._requested_port)
         except OSError as error:
@@ -75,7 +79,7 @@ class RemotingServer:
 
     async def _bound(self, port: int) -> asyncio.Server:
         return await asyncio.get_running_loop().create_server(
-            self._make_channel, self._host, port, ssl=self._ssl, backlog=self._backlog, reuse_address=True
+            self._entrance.visitor, self._host, port, backlog=self._backlog, reuse_address=True
         )
 
     async def listen_also(self, port: int) -> str:
@@ -97,6 +101,7 @@ class RemotingServer:
         await self.stop_accepting()
         if self._sweep_task is not None:
             self._sweep_task.cancel()
+        self._entrance.close()
         for channel in list(self.channels.values()):
             channel.close()
         # Closing connections are given a turn to leave; a peer that does not read cannot hold us.
@@ -132,6 +137,7 @@ class RemotingServer:
 
     def sweep(self, now: float) -> None:
         """Close what has been idle, stalled or half received for too long at loop time `now`."""
+        self.counters.idle_closed += self._entrance.sweep(now)
         for channel in list(self.channels.values()):
             if channel.stalled_at is not None:
                 if now - channel.stalled_at > limits.WRITE_STALL_S:
@@ -146,7 +152,7 @@ class RemotingServer:
     def status(self) -> dict[str, Any]:
         """Figures for the runtime information of a server."""
         return {
-            "connections": len(self.channels),
+            "connections": len(self.channels) + len(self._entrance),
             "frames": self.counters.frames,
             "protocolErrors": dict(self.counters.protocol_errors),
         }

@@ -18,6 +18,9 @@ WRITE_CLOSE_BYTES = 64 * 1024 * 1024
 WRITE_STALL_S = 30.0
 # A partly received frame must be complete within this time.
 FRAME_DEADLINE_S = 30.0
+# A TLS handshake must be done within this time, and with so many bytes of the peer's: its certificates above all.
+TLS_HANDSHAKE_S = 10.0
+TLS_HANDSHAKE_BYTES = 256 * 1024
 
 # `maxMessageSize` and the length fields of a record.
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024

@@ -14,6 +14,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     # remoting
     ("remoting/server.py", "sleep"): "edge: the listening side's sweep",
     ("remoting/client.py", "sleep"): "edge: a closing client gives its connections a turn",
+    ("remoting/tls_material.py", "disk"): "edge: reads certificates and keys; OpenSSL takes a test's from files alone",
+    ("remoting/tls_material.py", "clock"): "edge: from when the certificate of the test mode is valid",
     # store
     ("store/disk.py", "disk"): "the seam itself: RealDisk",
     ("store/real_file.py", "disk"): "part of the seam: RealDisk's files",

@@ -1,0 +1,243 @@
+"""What servers and clients can be told about TLS, and which of it holds.
+
+RocketMQ takes these keys as Java's system properties and from a file of their own.  Here they stand in a server's
+configuration file, among the words of JAVA_OPT (``-Dtls.enable=true``), or in that file, which wins as there.
+Source of names and defaults: RocketMQ 5.3.3, `TlsSystemConfig`, `TlsHelper.extractTlsConfigFromFile`.
+
+Where a key is not set, what is named is used: a certificate turns the test mode off, certificates to trust turn
+checking on.  RocketMQ keeps the test mode on and checks nothing until it is told.
+"""
+
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from sprocket.common.config import convert, settings_of
+from sprocket.common.errors import ConfigError
+from sprocket.common.properties import Entry
+
+DISABLED: Final = "disabled"
+PERMISSIVE: Final = "permissive"
+ENFORCING: Final = "enforcing"
+NONE: Final = "none"
+OPTIONAL: Final = "optional"
+REQUIRE: Final = "require"
+CONFIG_FILE: Final = Path("/etc/rocketmq/tls.properties")
+# What the file of its own does not hold, as in RocketMQ.
+_NOT_IN_FILE: Final = frozenset({"tls.server.mode", "tls.enable", "tls.config.file"})
+# Where RocketMQ's scripts take system properties from.
+_JAVA_OPTIONS: Final = ("JAVA_OPT", "JAVA_OPT_EXT")
+
+
+def _about(key: str, doc: str, default_text: str | None = None) -> dict[str, object]:
+    """A field's metadata."""
+    about: dict[str, object] = {"key": key, "doc": doc}
+    return about if default_text is None else about | {"default_text": default_text}
+
+
+def _password(key: str) -> dict[str, object]:
+    return {"key": key, "doc": "Of that key, if it is encrypted.", "secret": True}
+
+
+@dataclass(frozen=True)
+class TlsSettings:
+    """The keys of TLS."""
+
+    server_mode: str = field(
+        default=PERMISSIVE,
+        metadata={
+            "key": "tls.server.mode",
+            "doc": "What connections may be: disabled, plain; permissive, plain or TLS; enforcing, TLS.",
+            "allowed": (DISABLED, PERMISSIVE, ENFORCING),
+        },
+    )
+    enable: bool | None = field(
+        default=None,
+        metadata=_about(
+            "tls.enable", "Use TLS for the connections to others.", "of servers whether tls.server.mode is enforcing"
+        ),
+    )
+    config_file: Path | None = field(
+        default=CONFIG_FILE,
+        metadata={
+            "key": "tls.config.file",
+            "doc": "File with the keys of TLS but for tls.server.mode and tls.enable; what it says wins.",
+        },
+    )
+    test_mode_enable: bool | None = field(
+        default=None,
+        metadata=_about(
+            "tls.test.mode.enable",
+            "Show a certificate made for this run, and check none: proof against listeners alone.",
+            "`true` unless a key below is set",
+        ),
+    )
+    server_need_client_auth: str = field(
+        default=NONE,
+        metadata={
+            "key": "tls.server.need.client.auth",
+            "doc": "Whether clients show a certificate.",
+            "allowed": (NONE, OPTIONAL, REQUIRE),
+        },
+    )
+    server_key_path: Path | None = field(
+        default=None, metadata=_about("tls.server.keyPath", "The server's private key, PEM (PKCS#8 as RocketMQ).")
+    )
+    server_key_password: str = field(default="", repr=False, metadata=_password("tls.server.keyPassword"))
+    server_cert_path: Path | None = field(
+        default=None, metadata=_about("tls.server.certPath", "The server's certificate and its chain, PEM.")
+    )
+    server_auth_client: bool | None = field(
+        default=None,
+        metadata=_about(
+            "tls.server.authClient", "Check the certificates of clients.", "`true` with tls.server.trustCertPath"
+        ),
+    )
+    server_trust_cert_path: Path | None = field(
+        default=None,
+        metadata=_about(
+            "tls.server.trustCertPath", "Certificates of the authorities that clients' are checked with, PEM."
+        ),
+    )
+    client_key_path: Path | None = field(
+        default=None, metadata=_about("tls.client.keyPath", "The client's private key, PEM (PKCS#8 as RocketMQ).")
+    )
+    client_key_password: str = field(default="", repr=False, metadata=_password("tls.client.keyPassword"))
+    client_cert_path: Path | None = field(
+        default=None, metadata=_about("tls.client.certPath", "The client's certificate and its chain, PEM.")
+    )
+    client_auth_server: bool | None = field(
+        default=None,
+        metadata=_about(
+            "tls.client.authServer", "Check the certificates of servers.", "`true` with tls.client.trustCertPath"
+        ),
+    )
+    client_trust_cert_path: Path | None = field(
+        default=None,
+        metadata=_about(
+            "tls.client.trustCertPath", "Certificates of the authorities that servers' are checked with, PEM."
+        ),
+    )
+    client_check_host: bool = field(
+        default=True,
+        metadata={
+            "key": "tls.client.checkHostName",
+            "doc": "Where servers are checked: their certificates name the host that was asked for. Not RocketMQ's.",
+        },
+    )
+
+    @classmethod
+    def for_client(
+        cls,
+        trust: Path | None = None,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        key_password: str = "",
+        *,
+        check_host: bool = True,
+    ) -> "TlsSettings":
+        """A client that checks servers with the authorities in `trust`, else with those of the system.
+
+        `certificate` and `key` are its own, for servers that ask for one.  All are files in PEM.
+        """
+        return cls(
+            enable=True, config_file=None, client_auth_server=True, client_trust_cert_path=trust,
+            client_cert_path=certificate, client_key_path=key, client_key_password=key_password,
+            client_check_host=check_host,
+        )  # fmt: skip
+
+    # Which of it holds
+
+    @property
+    def is_test(self) -> bool:
+        """Whether the server's certificate is one made for this run."""
+        named = self.server_key_path or self.server_cert_path or self.server_trust_cert_path
+        return not named if self.test_mode_enable is None else self.test_mode_enable
+
+    @property
+    def checks_clients(self) -> bool:
+        """Whether a certificate that a client shows is verified."""
+        if self.is_test or self.server_need_client_auth == NONE:
+            return False
+        if self.server_auth_client is None:
+            return self.server_trust_cert_path is not None
+        return self.server_auth_client
+
+    @property
+    def checks_servers(self) -> bool:
+        """Whether the certificate of a server is verified."""
+        if self.test_mode_enable:
+            return False
+        if self.client_auth_server is None:
+            return self.client_trust_cert_path is not None
+        return self.client_auth_server
+
+    @property
+    def is_client(self) -> bool:
+        """Whether the connections of this process to others are to be TLS."""
+        return self.server_mode == ENFORCING if self.enable is None else self.enable
+
+    def check(self) -> None:
+        """Raises ConfigError for what cannot be together."""
+        for side, key, certificate in (
+            ("server", self.server_key_path, self.server_cert_path),
+            ("client", self.client_key_path, self.client_cert_path),
+        ):
+            if (key is None) != (certificate is None):
+                has, lacks = ("keyPath", "certPath") if key else ("certPath", "keyPath")
+                raise ConfigError(f"tls.{side}.{has} is set and tls.{side}.{lacks} is not: a key needs its certificate")
+        if self.server_mode == DISABLED or self.is_test:
+            return
+        if self.server_cert_path is None:
+            raise ConfigError(
+                "tls.server.certPath is not set: without tls.test.mode.enable the server needs a certificate and"
+                " tls.server.keyPath"
+            )
+        if self.server_need_client_auth == REQUIRE and not self.checks_clients:
+            raise ConfigError(
+                "tls.server.need.client.auth = require: set tls.server.trustCertPath, whose authorities decide;"
+                " unchecked, any certificate that a stranger has made would do"
+            )
+
+    def with_file(self, entries: Iterable[Entry], source: str) -> tuple["TlsSettings", list[str]]:
+        """These settings with what a file of their own says, and notices.  Raises ConfigError."""
+        known = {setting.key: setting for setting in settings_of(TlsSettings)}
+        values: dict[str, object] = {}
+        notices = []
+        for entry in entries:
+            setting, place = known.get(entry.key), f"{source}:{entry.line}"
+            if setting is None or entry.key in _NOT_IN_FILE:
+                notices.append(f"{place}: {entry.key} has no effect here")
+            else:
+                values[setting.field] = convert(setting, entry.value, place, os.environ)
+        merged = _replaced(self, values)
+        try:
+            merged.check()
+        except ConfigError as error:
+            raise ConfigError(f"{source}: {error}") from None
+        return merged, notices
+
+
+def _replaced(settings: TlsSettings, values: Mapping[str, object]) -> TlsSettings:
+    return replace(settings, **values)  # type: ignore[arg-type]  # converted as the fields declare
+
+
+def system_properties(environment: Mapping[str, str]) -> dict[str, str]:
+    """The keys of TLS among the ``-D`` words of JAVA_OPT and JAVA_OPT_EXT, where RocketMQ's scripts have them."""
+    found = {}
+    for variable in _JAVA_OPTIONS:
+        for word in _words(environment.get(variable, "")):
+            key, _, value = word.removeprefix("-D").partition("=")
+            if word.startswith("-Dtls."):
+                found[key] = value
+    return found
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
