@@ -51,7 +51,7 @@ class MasterSessions(Service):
         return [
             Route(
                 RequestCode.NEGOTIATE_HA_SESSION, NegotiateHaSessionRequestHeader, self.negotiate, Resource.CLUSTER,
-                Action.GET,
+                Action.UPDATE,  # what follows is the whole log
             )
         ]  # fmt: skip
 

@@ -1,16 +1,18 @@
 """What a name server can be told.
 
-Source of names and defaults: RocketMQ 5.3.3, `NamesrvConfig`, `NettyServerConfig`, `NamesrvStartup`.
+Source of names and defaults: RocketMQ 5.3.3, `NamesrvConfig`, `NettyServerConfig`, `NamesrvStartup`, `AuthConfig`.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sprocket.common.setting_fields import bool_setting
+from acl.auth_settings import AuthSettings
+from acl.gate_settings import GateSettings
+from sprocket.common.setting_fields import bool_setting, text_setting
 
 
 @dataclass(frozen=True)
-class NamesrvConfig:
+class NamesrvConfig(AuthSettings, GateSettings):
     """The configuration of a name server."""
 
     bind_address: str = field(default="0.0.0.0", metadata={"key": "bindAddress", "doc": "Address to listen on."})
@@ -35,6 +37,9 @@ class NamesrvConfig:
     kv_config_path: Path = field(
         default_factory=lambda: Path.home() / "namesrv" / "kvConfig.json",
         metadata={"key": "kvConfigPath", "doc": "File of the KV configuration."},
+    )
+    auth_config_path: str = text_setting(
+        "authConfigPath", "", "Folder of auth.json, the users and policies; that of kvConfigPath if empty."
     )
     scan_not_active_broker_interval: int = field(
         default=5_000,
@@ -91,3 +96,7 @@ class NamesrvConfig:
             "mutable": True,
         },
     )
+
+    def check(self) -> None:
+        """Raises ConfigError for what cannot be started with."""
+        self.check_auth()

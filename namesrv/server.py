@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 
 from namesrv import unregistration
+from namesrv.access_control import AccessControl
 from namesrv.config import NamesrvConfig
 from namesrv.kv_config import KVConfig
 from namesrv.processors.brokers import BrokerProcessor
@@ -43,16 +44,19 @@ class NameServer:
         self._started_ms = 0
         self._scan_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._client = RemotingClient(connect_timeout_s=_NOTIFY_TIMEOUT_S)
+        self.access = AccessControl(config, self._clock)
+        self._client = RemotingClient(connect_timeout_s=_NOTIFY_TIMEOUT_S, credentials=self.access.credentials)
         self.table = RouteInfo()
         self.settings = Settings(config)
         self.kv_config = KVConfig(config.kv_config_path)
-        self.routes = RouteTable(
-            [
-                *BrokerProcessor(self.table, self.kv_config, self.settings, self._now_ms, self._announce).routes(),
-                *TopicProcessor(self.table, self.kv_config, self.settings, self._uptime_ms).routes(),
-                *ConfigurationProcessor(self.kv_config, self.settings).routes(),
-            ]
+        self.routes = self.access.guard(
+            RouteTable(
+                [
+                    *BrokerProcessor(self.table, self.kv_config, self.settings, self._now_ms, self._announce).routes(),
+                    *TopicProcessor(self.table, self.kv_config, self.settings, self._uptime_ms).routes(),
+                    *ConfigurationProcessor(self.kv_config, self.settings).routes(),
+                ]
+            )
         )
         self._server = RemotingServer(
             self.routes,
@@ -69,7 +73,11 @@ class NameServer:
         return self._server.port
 
     async def start(self) -> None:
-        """Read the KV configuration and listen.  Raises ConfigError, also when the port cannot be had."""
+        """Read the users and the KV configuration, and listen.
+
+        Raises StoreError, or ConfigError, also when the port cannot be had.
+        """
+        self.access.load()
         self.kv_config.load()
         self._started_ms = self._now_ms()
         await self._server.start()
@@ -100,6 +108,7 @@ class NameServer:
     def _scan_and_repeat(self) -> None:
         interval_s = self.settings.current.scan_not_active_broker_interval / 1000
         self._scan_timer = asyncio.get_running_loop().call_later(interval_s, self._scan_and_repeat)
+        self.access.gate.audit.flush()
         self.scan()
 
     def _now_ms(self) -> int:

@@ -95,7 +95,7 @@ class ConnectionProcessor:
             ),
             Route(
                 code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatusRequestHeader, self.consumer_status,
-                group, Action.UPDATE,
+                group, Action.GET,
             ),
         ]  # fmt: skip
 

@@ -13,7 +13,7 @@ SETTINGS = [setting for declaration in (*NAMESRV_CLASSES, *BROKER_CLASSES) for s
 
 
 def _sources() -> str:
-    folders = ("namesrv", "broker", "store", "remoting")
+    folders = ("namesrv", "broker", "store", "remoting", "acl")
     return "\n".join(path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 

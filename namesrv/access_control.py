@@ -1,0 +1,46 @@
+"""Who is let in at a name server's port: users and policies of ACL 2.0.
+
+An addition of ours: RocketMQ's name server lets everybody in.  Brokers sign what they report with
+innerClientAuthenticationCredentials, clients and tools with what they sign their other requests with.
+"""
+
+from pathlib import Path
+
+from acl.auth_files import AuthFiles
+from acl.auth_policy import AuthPolicy
+from acl.auth_requests import required
+from acl.auth_start import fill
+from acl.auth_tables import AuthTables
+from acl.gate import Gate
+from namesrv.config import NamesrvConfig
+from remoting.credentials import Credentials
+from remoting.routes import RouteTable
+from sprocket.common.clock import Clock
+
+
+class AccessControl:
+    """The gate of one name server; open without authenticationEnabled.  Lives in the event loop's thread.
+
+    Raises ConfigError when made.
+    """
+
+    def __init__(self, config: NamesrvConfig, clock: Clock) -> None:
+        self._config = config
+        folder = Path(config.auth_config_path) if config.auth_config_path else config.kv_config_path.parent
+        key_file = Path(config.auth_secret_key_file) if config.auth_secret_key_file.strip() else None
+        self._files = AuthFiles(folder, key_file, in_clear=config.auth_secrets_in_clear)
+        self.tables = AuthTables(self._files.save)
+        # None where nobody is asked for a user.
+        self.policy = AuthPolicy(config, self.tables, required, clock) if config.asks_for_users else None
+        # With which the name server tells brokers of their group.
+        self.credentials: Credentials | None = config.inner_credentials()
+        self.gate = Gate(() if self.policy is None else (self.policy,), config, clock)
+
+    def guard(self, table: RouteTable) -> RouteTable:
+        """Stand in front of `table`, which is returned."""
+        return table if self.policy is None else self.gate.stand_before(table)
+
+    def load(self) -> None:
+        """Read who there is, and add those that the configuration names.  Raises StoreError or ConfigError."""
+        if self.policy is not None:
+            fill(self.tables, self._files, self._config, "")
