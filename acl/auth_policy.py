@@ -155,12 +155,14 @@ class _Decisions:
     def remembered(self, question: _Question, changes: int, decide: Callable[[], Decision | None]) -> Decision | None:
         """What was decided of `question`, or is now."""
         now = self._clock.monotonic()
-        if changes != self._changes or len(self._known) >= self._most:
+        if changes != self._changes:
             self._known.clear()
             self._changes = changes
         held = self._known.get(question)
         if held is not None and now < held[0]:
             return held[1]
+        if len(self._known) >= self._most:
+            self._known.clear()
         decision = decide()
         self._known[question] = now + self._keep_s, decision
         return decision

@@ -32,8 +32,8 @@ from broker.pop.order_info import OrderInfoTable
 from broker.pop.pop_service import PopService
 from broker.pop.revive import ReviveService
 from broker.processors.assembly import admin_routes, message_routes
-from broker.processors.plain_accounts import PlainAccountsProcessor
 from broker.processors.assignments import AssignmentService
+from broker.processors.plain_accounts import PlainAccountsProcessor
 from broker.processors.pull import PullProcessor
 from broker.queue_locks import QueueLocks
 from broker.registration import Registration
@@ -56,6 +56,7 @@ from broker.traffic import Traffic
 from broker.transaction.check import TransactionCheck
 from broker.transaction.half_escape import HalfEscape
 from broker.transaction.transactions import Transactions
+from broker.users import Users
 from remoting.bodies.topic import TopicConfig
 from remoting.channel import RemotingChannel
 from remoting.client import RemotingClient
@@ -114,6 +115,7 @@ class BrokerParts:
         self.consumers.on_left.append(self.filters.group_left)
         self.producers = ProducerRegistry(self.clock)
         self.access = AccessControl(config, self.clock)
+        self.users = self._new_users(config)
         self.client = RemotingClient(credentials=self.access.credentials)
         self._new_deliveries(store_config.message_delay_level)
         self.registration = Registration(self.config, self.topics, self.client)
@@ -140,6 +142,14 @@ class BrokerParts:
         self.routes = self.access.guard(self._new_routes())
         self._server = self._new_server(config)
         self._periodic = self._periodic_work()
+
+    def _new_users(self, config: BrokerConfig) -> Users:
+        """Who may do what; nobody is asked before they are loaded."""
+        folder = self.config.store.store_path_root_dir / "config"
+        users = Users(config, folder, self.clock, self._fail, is_slave=self.role.is_slave)
+        if users.policy is not None:
+            self.access.ask_users(users.policy)
+        return users
 
     def _new_reads(self) -> None:
         """What answers pulls, and holds those that find nothing."""
@@ -174,9 +184,11 @@ class BrokerParts:
         """The parts with a life of their own, in the order of their start."""
         assignments = AssignmentService(self._core, self._file("messageRequestMode.json", RequestModeTable))
         modes, order_info = assignments.modes, self.pop.order_info
-        self.tables = ReplicatedTables(self._core, self.schedule.offsets, self.timer, modes, order_info)
+        own = self.users.replicated()
+        self.tables = ReplicatedTables(self._core, self.schedule.offsets, self.timer, modes, order_info, own)
         return [
             self.access,
+            self.users,
             self.tables,  # first: those that serve the group stand on them
             self.schedule,
             HalfEscape(self._core, self.transactions) if self.role.is_slave else self.transaction_check,

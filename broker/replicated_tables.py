@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, `SlaveSynchronize`, `ConfigManager`.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -60,7 +60,8 @@ class ReplicatedTable:
 class ReplicatedTables(Service):
     """All tables of one broker, by the moment at which they are needed: a topic before its offsets.
 
-    What a slave took over is written once a second; what was not when it dies comes from the master again.
+    What a slave took over is written once a second; what was not when it dies comes from the master again.  `others`
+    are kept by those who made them.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class ReplicatedTables(Service):
         timer: TimerService,
         modes: RequestModes,
         order_info: ConsumerOrderInfo,
+        others: Sequence[ReplicatedTable] = (),
     ) -> None:
         self._core = core
         self._modes = modes
@@ -83,6 +85,7 @@ class ReplicatedTables(Service):
         self.timer_checkpoint = _timer_checkpoint(timer)
         self.timer_metrics = _timer_metrics(timer)
         tables: list[ReplicatedTable] = [
+            *others,
             self.topics,
             self.groups,
             self.consumer_offsets,

@@ -30,7 +30,6 @@ UNSUPPORTED: Final = _by_reason(
             Code.RAFT_BROKER_HEART_BEAT_EVENT_REQUEST,
         ),
     ),
-    ("No access control yet.", _named("AUTH_")),
     ("One broker in a process; there is no broker container.", (Code.ADD_BROKER, Code.REMOVE_BROKER)),
     ("No static topics (logical queues that move between brokers).", (Code.UPDATE_AND_CREATE_STATIC_TOPIC,)),
     (
