@@ -351,5 +351,5 @@ def decoded(content: bytes) -> ConsumerOffsetTable:
         at = end
     try:
         return msgspec.json.decode(b"".join(pieces), type=ConsumerOffsetTable, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return loads(content, ConsumerOffsetTable)

@@ -98,5 +98,5 @@ class TableReceiver:
 def _decoded_changes(content: bytes) -> dict[str, dict[int, int]]:
     try:
         return msgspec.json.decode(content, type=dict[str, dict[int, int]])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError("ha_table", f"{OFFSET_CHANGES}: {error}") from None

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from remoting.headers.base import Int, Long
+
 CK_TAG: Final = "ck"
 ACK_TAG: Final = "ack"
 BATCH_ACK_TAG: Final = "bAck"
@@ -23,16 +25,16 @@ ACK_INTERVAL_MS: Final = 1000
 class PopCheckPoint(msgspec.Struct, omit_defaults=False):
     """`n` messages of queue `q` of topic `t` were handed to group `c` at `pt` and come again at ``pt + it``."""
 
-    so: int = 0  # offset of the first of them
-    pt: int = 0  # pop time, ms
-    it: int = 0  # invisible time, ms
-    bm: int = 0  # bit i: the i-th is acknowledged
-    n: int = 0  # how many
-    q: int = 0  # queue id
+    so: Long = 0  # offset of the first of them
+    pt: Long = 0  # pop time, ms
+    it: Long = 0  # invisible time, ms
+    bm: Long = 0  # bit i: the i-th is acknowledged
+    n: Int = 0  # how many
+    q: Int = 0  # queue id
     t: str = ""  # the topic that they were taken from: the real one or a retry topic
     c: str = ""  # consumer group
-    ro: int = 0  # where the checkpoint lies in its revive queue
-    d: list[int] | None = None  # distance of each from `so`; None when they follow each other
+    ro: Long = 0  # where the checkpoint lies in its revive queue
+    d: list[Int] | None = None  # distance of each from `so`; None when they follow each other
     bn: str | None = None  # broker name
     rp: str | None = None  # how often the checkpoint was written again, a number
 
@@ -61,16 +63,16 @@ class PopCheckPoint(msgspec.Struct, omit_defaults=False):
 class AckMsg(msgspec.Struct):
     """One message of a pop is acknowledged."""
 
-    ao: int = -1  # its queue offset
-    so: int = 0  # offset of the pop's first message
+    ao: Long = -1  # its queue offset
+    so: Long = 0  # offset of the pop's first message
     c: str = ""  # consumer group
     t: str = ""  # topic that it was taken from
-    q: int = 0  # queue id
-    pt: int = 0  # pop time, ms
+    q: Int = 0  # queue id
+    pt: Long = 0  # pop time, ms
     bn: str | None = None  # broker name
 
 
 class BatchAckMsg(AckMsg):
     """Several messages of a pop are acknowledged."""
 
-    aol: list[int] = []  # their queue offsets
+    aol: list[Long] = []  # their queue offsets

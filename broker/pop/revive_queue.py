@@ -190,7 +190,7 @@ class ReviveQueue:
                 window.take_ack(acks, acks.aol, queue_offset, deliver_at, now, monotonic)
             else:
                 window.skip(deliver_at)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             logger.error(
                 "event=revive_record_dropped queue=%d offset=%d reason=%r",
                 self.queue_id, queue_offset, str(error),

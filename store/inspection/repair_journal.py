@@ -139,7 +139,7 @@ def decode(content: bytes, source: str) -> Journal:
     """Read a journal.  Raises `StoreError` if it is none."""
     try:
         return msgspec.json.decode(content, type=Journal)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(f"{source}: is no journal of a repair: {error}") from None
 
 

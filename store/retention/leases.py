@@ -144,7 +144,7 @@ class Leases:
             return "it is gone"
         try:
             return msgspec.json.decode(content, type=Lease)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return "it is no lease"
 
     def _fault(self, lease: Lease, now_ms: int) -> str | None:

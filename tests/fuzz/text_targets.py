@@ -1,0 +1,190 @@
+"""Decoders of what people write: filters, configuration, access control, addresses."""
+
+import struct
+from contextlib import suppress
+from typing import Any
+
+from acl.plain_accounts import parse as parse_accounts
+from acl.plain_accounts import parse_credentials
+from acl.remote_addresses import RemoteAddresses, parts_of
+from broker.attributes import QUEUE_TYPE
+from broker.config import BrokerConfig
+from broker.filter.java_numbers import NotComparable
+from broker.filter.sql_filter import SqlFilter
+from broker.filter.tokens import InvalidExpression
+from broker.live_config import LiveConfig
+from broker.message_intake import MessageIntake
+from broker.send_admission import Admission
+from remoting.bodies.topic import TopicConfig
+from remoting.command import Request
+from remoting.headers.send import SendMessageRequestHeaderV2
+from sprocket.cli.server_config import BROKER_CLASSES, NAMESRV_CLASSES, broker_configuration, namesrv_configuration
+from sprocket.common import properties
+from sprocket.common.config import read, settings_of, updated
+from sprocket.common.errors import ConfigError, RequestError
+from store.config import StoreConfig
+from store.logic_queue import QueueType
+from store.record import TagsCodes
+from tests.fuzz.target import Target
+
+MESSAGES = (b"", b"a\x015\x02", b"a\x01x\x02b\x01true\x02", b"a\x011e400\x02b\x01\x02", b"a\x01" + b"9" * 400 + b"\x02")
+SERVERS = (broker_configuration(None, None), namesrv_configuration(None))
+MUTABLE = [{s.key for held in server.objects for s in settings_of(type(held)) if s.mutable} for server in SERVERS]
+
+
+def sql_filter(data: bytes) -> None:
+    """A filter is refused with its reason, or gives a verdict for any properties."""
+    try:
+        compiled = SqlFilter(data.decode("utf-8", "replace"))
+    except InvalidExpression as error:
+        assert str(error)
+        return
+    for message in (*MESSAGES, data):
+        compiled.matches(message)
+        with suppress(NotComparable):
+            assert compiled.evaluate(message) in (True, False, None)
+
+
+def configuration_file(data: bytes) -> None:
+    """A configuration file is read or refused by name."""
+    for declarations in (BROKER_CLASSES, NAMESRV_CLASSES):
+        try:
+            read(declarations, properties.parse(data, "x.conf"), "x.conf")
+        except ConfigError as error:
+            assert "x.conf" in str(error)
+
+
+def configuration_update(data: bytes) -> None:
+    """An update changes keys of the allowlist or nothing; what it has set is written so that it reads back the same."""
+    for server, allowed in zip(SERVERS, MUTABLE, strict=True):
+        with suppress(ConfigError):
+            _, changed = updated(server, data)
+            assert set(changed) <= allowed
+            written = properties.render(changed)
+            assert {entry.key: entry.value for entry in properties.parse(written)} == changed
+
+
+def property_list(data: bytes) -> None:
+    """What is written is read as the same, whatever the keys and values are."""
+    with suppress(ConfigError):
+        pairs = {entry.key: entry.value for entry in properties.parse(data) if entry.key}
+        assert {entry.key: entry.value for entry in properties.parse(properties.render(pairs))} == pairs
+
+
+def accounts(data: bytes) -> None:
+    """An ACL 1.0 file is read or refused by name."""
+    for parse in (parse_accounts, parse_credentials):
+        try:
+            parse("plain_acl.yml", data)
+        except ConfigError as error:
+            assert str(error).startswith("plain_acl.yml")
+
+
+def addresses(data: bytes) -> None:
+    """An entry of a white list means something or is refused; any peer is on it or not."""
+    text = data.decode("utf-8", "replace")
+    peer = parts_of(text)
+    with suppress(ConfigError):
+        white = RemoteAddresses([text])
+        for parts in (None, (10, 1, 2, 3), (0, 0, 0, 0, 0, 0, 0, 1), peer):
+            white.match(parts)
+
+
+# A client's batch
+
+
+def _intake() -> MessageIntake:
+    """An intake that knows its configuration; batches need nothing else."""
+    absent: Any = None
+    config = LiveConfig(SERVERS[0].of(BrokerConfig), SERVERS[0].of(StoreConfig))
+    return MessageIntake(config, absent, absent, absent, TagsCodes("1s 5s"), absent, absent)
+
+
+INTAKE = _intake()
+ADMISSIONS = [
+    Admission(TopicConfig("Orders", attributes=attributes)) for attributes in ({}, {QUEUE_TYPE: str(QueueType.BATCH)})
+]
+HOST_BYTES = bytes(8)
+
+
+def batch_body(data: bytes) -> None:
+    """A client's batch is taken apart without a byte left, kept as one, or refused with its reason."""
+    for admission, text in zip(ADMISSIONS, ("a\x01b\x02", "UNIQ_KEY\x01u\x02"), strict=True):
+        header = SendMessageRequestHeaderV2(
+            producer_group="PG",
+            topic="Orders",
+            default_topic="T",
+            default_topic_queue_nums=1,
+            queue_id=0,
+            sys_flag=0,
+            born_timestamp=0,
+            flag=0,
+            batch=True,
+            properties=text,
+        )
+        request: Request[Any] = Request(code=320, header=header, body=data)
+        try:
+            messages, _ = INTAKE.batch(request, admission, 0, HOST_BYTES)
+        except RequestError as error:
+            assert str(error)
+            continue
+        assert messages and sum(len(message.body) for message in messages) <= len(data)
+
+
+MEMBER = struct.pack(">iiiii", 28, 0, 0, 0, 4) + b"body" + b"\x00\x02a\x01"
+ACCOUNTS = b"""
+globalWhiteRemoteAddresses:
+  - 10.10.103.*
+  - 192.168.0.{1,2}
+accounts:
+  - accessKey: Application
+    secretKey: a-long-secret
+    whiteRemoteAddress: 192.168.0.0/16
+    admin: false
+    defaultTopicPerm: DENY
+    topicPerms:
+      - orders=PUB|SUB
+dataVersion:
+  - {counter: 1}
+"""
+FILTERS = [
+    b"a > 5 AND b = 'x' OR c IS NOT NULL",
+    b"a BETWEEN 1 AND 10 AND NOT (b IN ('x', 'y'))",
+    b"a + 1 > -2.5e10 OR TRUE",
+    b"a CONTAINS 'x' OR b STARTSWITH 'y' OR c ENDSWITH 'z'",
+    b"(" * 70 + b"a" + b")" * 70,
+    b"a = 0x1F OR b = 017L",
+]
+TEXT_TARGETS = [
+    Target("sql_filter", sql_filter, FILTERS, 400),
+    Target(
+        "configuration_file",
+        configuration_file,
+        [b"brokerName=a\nlistenPort = 10911\nbrokerRole:SYNC_MASTER\\\n\n#c\n"],
+        400,
+    ),
+    Target(
+        "configuration_update", configuration_update, [b"defaultTopicQueueNums=4\nautoCreateTopicEnable=false\n"], 400
+    ),
+    Target("property_list", property_list, [b"a\\u0041 b\\\n c: d\r\n! x\n=y", b"\\uD83D\\uDE00=\\uD800"], 100),
+    Target(
+        "accounts",
+        accounts,
+        [
+            ACCOUNTS,
+            b"accessKey: Application\nsecretKey: a-long-secret\n",
+            b"a: &a [*a,*a]",
+            b"? [a]\n: b",
+            b"!!python/object:os.system x",
+            b"<<: {a: b}",
+        ],
+        1000,
+    ),
+    Target(
+        "addresses",
+        addresses,
+        [b"10.1.1.{1,2}", b"10.1.1-5.*", b"2::ac5:78:1-200:*", b"10.1.0.0/16", b"::ffff:10.1.2.3"],
+        400,
+    ),
+    Target("batch_body", batch_body, [MEMBER * 3, MEMBER[:-1], struct.pack(">iiiii", 22, 0, 0, 0, 2**31 - 1)], 100),
+]
