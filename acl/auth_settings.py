@@ -4,7 +4,7 @@ Source of names and defaults: RocketMQ 5.3.3, `AuthConfig`.  Java classes cannot
 one, those of the reference are taken, by their whole names or their last parts, and mean what they mean there.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import msgspec
@@ -17,11 +17,13 @@ from sprocket.common.setting_fields import bool_setting, int_setting, text_setti
 _AUTHENTICATION: Final = "org.apache.rocketmq.auth.authentication."
 T = TypeVar("T", bound=msgspec.Struct)
 _AUTHORIZATION: Final = "org.apache.rocketmq.auth.authorization."
+# Key -> the classes that it may name.
+_CLASSES: Final[dict[str, tuple[str, ...]]] = {}
 
 
 def _class_setting(key: str, doc: str, package: str, *names: str) -> str:
-    known = (*names, *(package + name for name in names))
-    return field(default="", metadata={"key": key, "doc": doc, "classes": known})
+    _CLASSES[key] = (*names, *(package + name for name in names))
+    return text_setting(key, "", doc)
 
 
 def _secret_setting(key: str, doc: str) -> str:
@@ -146,12 +148,12 @@ class AuthSettings:
 
     def check_auth(self) -> None:
         """Raises ConfigError for what cannot be read."""
-        for setting in fields(AuthSettings):
-            known, name = setting.metadata.get("classes"), getattr(self, setting.name)
-            if known and name and name not in known:
-                raise ConfigError(
-                    f"{setting.metadata['key']}: {name!r} cannot be loaded; allowed are {', '.join(known)}"
-                )
+        _check_class("authenticationProvider", self.authentication_provider)
+        _check_class("authenticationMetadataProvider", self.authentication_metadata_provider)
+        _check_class("authenticationStrategy", self.authentication_strategy)
+        _check_class("authorizationProvider", self.authorization_provider)
+        _check_class("authorizationMetadataProvider", self.authorization_metadata_provider)
+        _check_class("authorizationStrategy", self.authorization_strategy)
         self.first_users()
         self.codes_without_signature()
         self.codes_without_permission()
@@ -179,6 +181,11 @@ def _said(key: str, text: str, kind: type[T], names: str) -> T:
     if not all(getattr(said, name).strip() for name in kind.__struct_fields__[:2]):
         raise ConfigError(f"{key}: neither of {names} may be blank")
     return said
+
+
+def _check_class(key: str, name: str) -> None:
+    if name and name not in _CLASSES[key]:
+        raise ConfigError(f"{key}: {name!r} cannot be loaded; allowed are {', '.join(_CLASSES[key])}")
 
 
 def _codes(key: str, text: str) -> frozenset[int]:
