@@ -138,12 +138,15 @@ def _query(asked: AccessRequest) -> Iterator[Needed]:
         yield _cluster(asked, _GET)
 
 
-def of_message(topic: str, actions: Actions, cluster: str) -> tuple[Needed, ...]:
+def of_message(topic: str, action: Action, cluster: str, group: str | None = None) -> tuple[Needed, ...]:
     """What it needs to do something with a message of `topic`; handlers ask so once they have read it."""
-    needed = topic_or_group(topic, actions)
+    if group is None:
+        needed = [topic_or_group(topic, (action,))]
+    else:
+        needed = list(_topic_of_group(topic, group, (action,)))
     if is_internal(topic):
-        return needed, Needed(Resource(ResourceType.CLUSTER, cluster or None), _GET)
-    return (needed,)
+        needed.append(Needed(Resource(ResourceType.CLUSTER, cluster or None), _GET))
+    return tuple(needed)
 
 
 def _heartbeat(asked: AccessRequest) -> Iterator[Needed]:

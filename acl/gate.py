@@ -9,8 +9,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from acl.access_request import AccessRequest, FailedAttempt, Needed, Verdict
+from acl.access_request import AccessRequest, FailedAttempt, Verdict
 from acl.audit_log import AuditLog
+from acl.auth_model import Action as AuthAction
+from acl.auth_requests import of_message
 from acl.failed_attempts import FailedAttempts
 from acl.gate_settings import GateSettings
 from acl.remote_addresses import Parts, parts_of
@@ -192,11 +194,12 @@ class Access:
         self._gate = gate
         self._asked = asked
 
-    def require(self, channel: RemotingChannel, found: tuple[Needed, ...]) -> None:
-        """Raises RequestError unless who asked may do all of `found` too."""
+    def require(self, channel: RemotingChannel, topic: str, action: AuthAction, group: str | None) -> None:
+        """Raises RequestError unless who asked may do `action` with messages of `topic` too, as a member of `group`."""
+        was = self._asked
         asked = AccessRequest(
-            self._asked.code, self._asked.version, self._asked.peer, self._asked.fields, self._asked.body,
-            self._asked.action, self._asked.resource, self._asked.cluster, self._asked.certificate_name, found,
+            was.code, was.version, was.peer, was.fields, was.body, was.action, was.resource, was.cluster,
+            was.certificate_name, of_message(topic, action, was.cluster, group),
         )  # fmt: skip
         try:
             self._gate.check(asked, channel)
@@ -205,7 +208,11 @@ class Access:
             raise
 
 
-def require(request: Request[Any], *found: Needed) -> None:
-    """Raises RequestError unless who sent `request` may do all of `found`; open where no gate stands."""
+def require_topic(request: Request[Any], topic: str, action: AuthAction, group: str | None = None) -> None:
+    """Raises RequestError unless who sent `request` may do `action` with messages of `topic`.
+
+    For handlers of the codes in `RECHECKED`, once they have read what the request is about; `group` is the one that it
+    is asked for, whose own retry topics it may read.  Open where no gate stands.
+    """
     if isinstance(request.access, Access):
-        request.access.require(request.channel, found)
+        request.access.require(request.channel, topic, action, group)

@@ -7,6 +7,8 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getConsumerConnectionList`, `callC
 import asyncio
 import logging
 
+from acl.auth_model import Action as AuthAction
+from acl.gate import require_topic
 from broker.clients import ConsumerRegistry, Member, ProducerRegistry
 from broker.live_config import LiveConfig
 from broker.message_id import decode_offset_message_id
@@ -38,6 +40,7 @@ from remoting.routes import Action, Resource, Route
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError
 from store.message_store import MessageStore
+from store.record import Record, decode
 
 logger = logging.getLogger(__name__)
 
@@ -158,6 +161,10 @@ class ConnectionProcessor:
             pass
         if not len(record):
             return Response(ResponseCode.SYSTEM_ERROR, f"message {header.msg_id} is not on this broker")
+        read = decode(memoryview(record), check_crc=False)
+        if not isinstance(read, Record):
+            return Response(ResponseCode.SYSTEM_ERROR, f"message {header.msg_id} is not on this broker")
+        require_topic(request, read.topic, AuthAction.SUB, header.consumer_group)
         header.broker_name = self._config.broker.broker_name
         topic = self._topics.get(header.topic or "")
         group = self._groups.get(header.consumer_group)

@@ -6,6 +6,8 @@ Source: RocketMQ 5.3.3, `QueryMessageProcessor`.
 import asyncio
 from typing import Final
 
+from acl.auth_model import Action as AuthAction
+from acl.gate import require_topic
 from broker.live_config import LiveConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
@@ -13,6 +15,7 @@ from remoting.headers.admin import QueryMessageRequestHeader, QueryMessageRespon
 from remoting.routes import Action, Lane, Resource, Route
 from store.index.message_query import MessageQuery, verified_record
 from store.message_store import MessageStore
+from store.record import Record, decode
 
 # A query finds what was sent right before it; for this long it waits for the index to get there.
 _CATCH_UP_S: Final = 0.5
@@ -40,7 +43,8 @@ class QueryProcessor:
     async def query(self, request: Request[QueryMessageRequestHeader]) -> Response:
         """Messages with a key, side by side, oldest first.
 
-        Their keys are compared by hash: the client looks whether they are the right ones, as RocketMQ's do.
+        Keys are compared by hash: the client looks whether they are the right ones, as RocketMQ's do.  Topics are
+        compared by name, which RocketMQ leaves out.
         """
         header, store = request.header, self._store
         max_num = self._config.store.default_query_max_num if header.is_unique_key == "true" else header.max_num
@@ -61,10 +65,12 @@ class QueryProcessor:
             index_last_update_timestamp=query.last_update_timestamp,
             index_last_update_phyoffset=query.last_update_physical_offset,
         )
-        if not query.records:
+        # Two topics may have one hash: what is another's is not this one's to read.
+        records = [record for record in query.records if _topic(record) == header.topic]
+        if not records:
             remark = "can not find message, maybe time range not correct"
             return Response(ResponseCode.QUERY_NOT_FOUND, remark, header=reached)
-        return Response(header=reached, body=query.records)
+        return Response(header=reached, body=records)
 
     async def _index_caught_up(self) -> None:
         """Return when the index holds all that is confirmed now, or has not got there in time."""
@@ -89,4 +95,10 @@ class QueryProcessor:
         if record is None:
             remark = f"can not find message by the offset, {request.header.offset}"
             return Response(ResponseCode.SYSTEM_ERROR, remark)
+        require_topic(request, _topic(record), AuthAction.GET)
         return Response(body=record)
+
+
+def _topic(record: memoryview) -> str:
+    decoded = decode(record, check_crc=False)
+    return decoded.topic if isinstance(decoded, Record) else ""

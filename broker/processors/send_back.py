@@ -8,6 +8,8 @@ Source: RocketMQ 5.3.3, `AbstractSendMessageProcessor.consumerSendMsgBack`, `Hoo
 import logging
 from collections.abc import Callable
 
+from acl.auth_model import Action as AuthAction
+from acl.gate import require_topic
 from broker.confirm_waits import ConfirmWaits
 from broker.live_config import LiveConfig
 from broker.message_id import offset_message_id
@@ -89,6 +91,7 @@ class SendBackProcessor:
             return Response()  # The group wants no retries.
         retry = self._retry_queue(header, group)
         record = self._record(header.offset)
+        require_topic(request, record.topic, AuthAction.SUB, header.group)  # it is the group that reads it then
         message = self._message(request, group, record, retry)
         _, physical_offset, size_bytes = self._store.append([message])[0]
         self._answer_when_safe(request, physical_offset + size_bytes)

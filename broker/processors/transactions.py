@@ -10,6 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
+from acl.auth_model import Action as AuthAction
+from acl.gate import require_topic
 from broker.confirm_waits import ConfirmWaits
 from broker.live_config import LiveConfig
 from broker.message_id import decode_offset_message_id
@@ -60,7 +62,7 @@ class TransactionProcessor:
         claimed: set[int] = set()
         for request in run:
             try:
-                ending = self._ending(request.header, claimed)
+                ending = self._ending(request, claimed)
             except (RequestError, StoreError) as error:
                 _refuse(request, error)
                 continue
@@ -75,7 +77,8 @@ class TransactionProcessor:
                 good.append((request, ending))
         self._store(good)
 
-    def _ending(self, header: EndTransactionRequestHeader, claimed: set[int]) -> Ending | None:
+    def _ending(self, request: EndRequest, claimed: set[int]) -> Ending | None:
+        header = request.header
         outcome = header.commit_or_rollback
         if outcome == _UNKNOWN:
             return None
@@ -84,6 +87,8 @@ class TransactionProcessor:
         half = self._transactions.half_at(header.commit_log_offset)
         if half is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+        if half.target is not None:
+            require_topic(request, half.target[0], AuthAction.PUB)  # whatever topic the header names
         self._check(header, half)
         open_at = self._transactions.open.find(half.record.queue_offset, half.identity)
         if open_at is None or open_at in claimed:
@@ -136,6 +141,7 @@ class TransactionProcessor:
         if half is None or half.target is None:
             remark = f"message {msg_id} is none of {TRANS_CHECK_MAX_TIME_TOPIC} on this broker"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        require_topic(request, half.target[0], AuthAction.UPDATE)
         end_offset = self._transactions.resume(half)
         logger.info("event=transaction_resumed topic=%s unique_key=%s", half.target[0], half.unique_key)
         self._answer([request], end_offset)
