@@ -14,6 +14,7 @@ from ha.follower import Follower
 from ha.slave_link import SlaveRules
 from remoting.bodies.stats import HAClientRuntimeInfo, HARuntimeInfo
 from remoting.headers.namesrv import RegisterBrokerResponseHeader
+from remoting.tls_watch import ClientTls
 from store.config import StoreConfig
 
 _SAMPLE_S: Final = 1.0
@@ -23,8 +24,10 @@ _MIN_ADDRESS: Final = 6
 class Following(Service):
     """Lives in the event loop's thread.  From its making on, the store takes nothing but the master's log."""
 
-    def __init__(self, core: BrokerCore, registration: Registration) -> None:
+    def __init__(self, core: BrokerCore, registration: Registration, tls: ClientTls | None = None) -> None:
         self._core = core
+        # With which this broker speaks to others, its master above all.
+        self.tls = tls
         self.log = core.store.replica()
         self.follower = Follower(slave_rules(core.config.store), self.log, core.clock, core.fail)
         self._own_address = registration

@@ -121,6 +121,7 @@ class MasterSessions(Service):
         if (header.cluster_name, header.broker_name) != (broker.broker_cluster_name, broker.broker_name):
             remark = f"this is {broker.broker_cluster_name}/{broker.broker_name}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        version, takes_tls = min(VERSION, header.version), self._listener.takes_tls
         return Response(
-            header=NegotiateHaSessionResponseHeader(version=min(VERSION, header.version), epoch=rules.epoch)
+            header=NegotiateHaSessionResponseHeader(version=version, epoch=rules.epoch, takes_tls=takes_tls)
         )

@@ -62,6 +62,8 @@ from remoting.channel import RemotingChannel
 from remoting.client import RemotingClient
 from remoting.routes import RouteTable
 from remoting.server import RemotingServer
+from remoting.tls_settings import TlsSettings
+from remoting.tls_watch import ClientTls, ServerTls
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import SprocketError
 from store.config import StoreConfig
@@ -92,6 +94,7 @@ class BrokerParts:
         config: BrokerConfig,
         store_config: StoreConfig,
         *,
+        tls: TlsSettings | None = None,
         clock: Clock | None = None,
         disk: Disk | None = None,
         on_fatal: Fatal = _log_fatal,
@@ -116,7 +119,8 @@ class BrokerParts:
         self.producers = ProducerRegistry(self.clock)
         self.access = AccessControl(config, self.clock)
         self.users = self._new_users(config)
-        self.client = RemotingClient(credentials=self.access.credentials)
+        self.server_tls, self.client_tls = ServerTls(tls or TlsSettings()), ClientTls.of(tls)
+        self.client = RemotingClient(credentials=self.access.credentials, tls=self.client_tls)
         self._new_deliveries(store_config.message_delay_level)
         self.registration = Registration(self.config, self.topics, self.client)
         self.retention = Retention(self.config, self.topics, self.store)
@@ -128,7 +132,8 @@ class BrokerParts:
         self.timer = TimerService(self._core, self._file("timermetrics", TimerMetricsTable))
         self.pop = PopService(self._core, self._file("consumerOrderInfo.json", OrderInfoTable))
         self.revive = ReviveService(self._core, self.pop.log)
-        self.replication = Replication(self._core, any_port=config.listen_port == 0 and config.ha_listen_port == 0)
+        any_port = config.listen_port == 0 and config.ha_listen_port == 0
+        self.replication = Replication(self._core, any_port=any_port, tls=self.server_tls)
         self.revive.on_revived.append(self.pop.revived)
         self.revive.timer = self.timer.timer if store_config.timer_wheel_enable else None
         self._new_reads()
@@ -208,7 +213,7 @@ class BrokerParts:
         ]
 
     def _slave_services(self) -> list[Service]:
-        self.following = following = Following(self._core, self.registration)
+        self.following = following = Following(self._core, self.registration, self.client_tls)
         self.pulls.slave = SlaveReads(self.config, self.role, self.clock, following.is_master_online, self.held)
         self.replication.slave_status = following.status
         self.synchronize = polling = SlaveSynchronize(self._core, following, self.tables)
@@ -235,6 +240,7 @@ class BrokerParts:
             port=config.listen_port,
             idle_s=config.server_channel_max_idle_time_seconds,
             on_bug=self._fail,
+            tls=self.server_tls,
         )
         server.on_close.append(self._channel_closed)
         return server

@@ -21,6 +21,7 @@ from remoting.codes import RequestCode
 from remoting.command import Request, Response
 from remoting.fastjson import dumps
 from remoting.routes import Action, NoHeader, Resource, Route
+from remoting.tls_watch import ServerTls
 from store.config import StoreConfig
 
 logger = logging.getLogger(__name__)
@@ -33,10 +34,11 @@ _SESSION_BATCH_BYTES = 256 * 1024
 class Replication(Service):
     """Serves slaves.  Lives in the event loop's thread.
 
-    With `any_port` the port is a free one where the configuration names none; else the one after the broker's.
+    With `any_port` the port is a free one where the configuration names none; else the one after the broker's.  With
+    `tls` slaves may speak TLS, or have to.
     """
 
-    def __init__(self, core: BrokerCore, *, any_port: bool) -> None:
+    def __init__(self, core: BrokerCore, *, any_port: bool, tls: ServerTls | None = None) -> None:
         config = core.config.store
         self._core = core
         self._any_port = any_port
@@ -53,6 +55,8 @@ class Replication(Service):
             core.clock,
             self._acknowledged if self._is_sync else _nothing,
             is_awaited=self._is_sync,
+            tls=tls,
+            allows_cleartext=config.ha_allow_cleartext,
         )
         # What a slave says in place of a master's status.
         self.slave_status: Callable[[], HARuntimeInfo] | None = None

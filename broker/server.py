@@ -49,6 +49,8 @@ class Broker(BrokerParts):
         ConfigError, also when the port cannot be had; then nothing is left running.
         """
         self._loop = asyncio.get_running_loop()
+        if self.client_tls is not None:
+            self.client_tls.start()
         host = await resolved(self.config.broker.broker_ip1)
         self._set_store_host(host, self.config.broker.listen_port)
         self.topics.load()  # first: the store asks it for the types of queues

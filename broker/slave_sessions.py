@@ -1,6 +1,7 @@
 """A slave's session with a master that is Sprocket too, or the plain protocol with one that is not."""
 
 import logging
+import ssl
 from typing import Final
 
 from broker.core import BrokerCore
@@ -15,7 +16,7 @@ from ha.hello import VERSION
 from ha.slave_link import SlaveLink
 from ha.slave_session import SlaveSession
 from remoting.codes import RequestCode, ResponseCode
-from remoting.headers.ha import NegotiateHaSessionRequestHeader
+from remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
 from remoting.pending import RemotingTimeout
 from sprocket.common.errors import ClientError, ProtocolError, StoreError
 
@@ -38,9 +39,12 @@ class SlaveSessions(Service):
         # What the master said when it was asked last.
         self._speaks: bool | None = None
         self._said = ""
+        # Whether the master's port for slaves takes TLS, as it said when it was asked last.
+        self._master_takes_tls = False
         polling.is_delivered = lambda: self.is_delivering
         following.follower.new_link = self._new_link
         following.follower.on_received = self._received
+        following.follower.new_context = self._context
 
     def load(self) -> None:
         """Read the secret.  Raises ConfigError for haSecretFile."""
@@ -63,6 +67,8 @@ class SlaveSessions(Service):
         assert own is not None
         rules = slave_rules(self._core.config.store)
         speaks = self._speaks = await self._master_speaks_sessions()
+        if speaks is not None and not self._admits_transport(address):
+            return None
         if speaks:
             return SlaveSession(rules, self._following.log, own, self._receiver.apply, follower.now())
         if speaks is None:
@@ -73,9 +79,21 @@ class SlaveSessions(Service):
         self._say(f"the master at {address} speaks the plain protocol")
         return SlaveLink(rules, self._following.log, follower.now())
 
+    def _admits_transport(self, address: str) -> bool:
+        """Whether the log may be asked for as the master offers it: TLS where this broker wants it."""
+        if self._following.tls is None or self._master_takes_tls or self._core.config.store.ha_allow_cleartext:
+            return True
+        self._say(f"the master at {address} offers the log in clear, and tls.enable is set; haAllowCleartext takes it")
+        return False
+
+    def _context(self) -> ssl.SSLContext | None:
+        tls = self._following.tls
+        return tls.context() if tls is not None and self._master_takes_tls else None
+
     async def _master_speaks_sessions(self) -> bool | None:
         """Ask it; None if it does not say."""
         master, broker = self._following.master_address, self._core.config.broker
+        self._master_takes_tls = False
         if not self._core.config.store.ha_session_enable or not master:
             # Only the address of its port for slaves may be known (haMasterAddress).
             return False
@@ -95,6 +113,7 @@ class SlaveSessions(Service):
                 silent.abort("no answer")
             return None
         if answer.code == ResponseCode.SUCCESS:
+            self._master_takes_tls = answer.header(NegotiateHaSessionResponseHeader).takes_tls
             self._say(f"the master at {master} speaks sessions")
             return True
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:

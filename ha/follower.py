@@ -5,12 +5,13 @@ Source: RocketMQ 5.3.3, `DefaultHAClient.run`.
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from ha.slave_link import ReplicaLog, SlaveLink, SlaveRules
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFailed, ProtocolError, RestartNeeded, SprocketError, StoreError
+from sprocket.common.errors import ConfigError, DiskFailed, ProtocolError, RestartNeeded, SprocketError, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,11 @@ NewLink = Callable[[str], Awaitable[SlaveLink | None]]
 
 def _nothing(_: SlaveLink) -> None:
     """The default of `on_received`."""
+
+
+def _in_clear() -> ssl.SSLContext | None:
+    """The default of `new_context`."""
+    return None
 
 
 class MasterConnection(asyncio.BufferedProtocol):
@@ -138,6 +144,8 @@ class Follower:
     ) -> None:
         self._rules = rules
         self.new_link: NewLink = new_link or self._plain_link
+        # What the next connection is to be made with; None for one in clear.  Asked after the link is made.
+        self.new_context: Callable[[], ssl.SSLContext | None] = _in_clear
         # Called after each read of what the master sent.
         self.on_received: Callable[[SlaveLink], None] = _nothing
         self._log = log
@@ -205,12 +213,14 @@ class Follower:
         link = await self.new_link(address)
         if link is None or address != self._address:
             return
-        connecting = asyncio.get_running_loop().create_connection(
-            lambda: MasterConnection(self, link), host.strip("[]"), int(port)
-        )
         try:
+            context, host = self.new_context(), host.strip("[]")
+            connecting = asyncio.get_running_loop().create_connection(
+                lambda: MasterConnection(self, link), host, int(port), ssl=context,
+                server_hostname=None if context is None else host,
+            )  # fmt: skip
             _, connection = await asyncio.wait_for(connecting, _CONNECT_LIMIT_S)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, ConfigError) as error:
             logger.warning("event=master_unreachable address=%s reason=%r", address, str(error) or "timeout")
             return
         self.connection = connection

@@ -15,6 +15,8 @@ from ha.master_link import LinkRules, MasterLink
 from ha.master_session import MasterSession, SessionLog, SessionRules
 from ha.replicas import Replicas
 from ha.table_queue import TableUpdate
+from remoting.entrance import Entrance
+from remoting.tls_watch import ServerTls
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, ProtocolError, StoreError
 
@@ -24,6 +26,7 @@ logger = logging.getLogger(__name__)
 _AHEAD_BYTES: Final = 4 * 1024 * 1024
 # Slaves of one master are few; more connections than this are somebody else's mistake.
 _MOST_SLAVES: Final = 64
+_SWEEP_S: Final = 1.0
 
 
 class SlaveConnection(asyncio.Protocol):
@@ -152,7 +155,8 @@ class SlaveListener:
     """Listens for slaves, and keeps what they have acknowledged.  Lives in the event loop's thread.
 
     `on_acknowledged` is called when a slave has more than before, or has gone.  Without `session_rules` all slaves
-    speak the plain protocol.  `is_awaited` says that senders wait for slaves.
+    speak the plain protocol.  `is_awaited` says that senders wait for slaves.  Without `tls` nothing is TLS; where it
+    is demanded, `allows_cleartext` admits those that do not speak it.
     """
 
     def __init__(
@@ -165,8 +169,13 @@ class SlaveListener:
         session_rules: SessionRules | None = None,
         *,
         is_awaited: bool = False,
+        tls: ServerTls | None = None,
+        allows_cleartext: bool = False,
     ) -> None:
         self._rules = rules
+        # With `tls` the first byte of a connection says whether it is TLS; a slave has as long for it as for a report.
+        self._entrance = None if tls is None else self._new_entrance(tls, allows_cleartext)
+        self._sweep: asyncio.TimerHandle | None = None
         self._is_awaited = is_awaited
         self._log = log
         self._clock = clock
@@ -188,19 +197,44 @@ class SlaveListener:
         self._known_offset = self._log.end_offset
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: SlaveConnection(self), host, port)
+            self._server = await loop.create_server(self._new_protocol, host, port)
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigError(f"haListenPort = {port}: cannot listen on {host}:{port}: {reason}") from None
         bound: int = self._server.sockets[0].getsockname()[1]
         logger.info("event=ha_listening address=%s:%d", host, bound)
+        self._sweep_and_repeat()
         return bound
+
+    def _new_entrance(self, tls: ServerTls, allows_cleartext: bool) -> Entrance:
+        return Entrance(
+            tls, lambda: SlaveConnection(self), silent_s=self._rules.housekeeping_s, allows_plain=allows_cleartext,
+            most=_MOST_SLAVES,
+        )  # fmt: skip
+
+    def _new_protocol(self) -> asyncio.Protocol:
+        return SlaveConnection(self) if self._entrance is None else self._entrance.visitor()
+
+    def _sweep_and_repeat(self) -> None:
+        if self._entrance is not None:
+            loop = asyncio.get_running_loop()
+            self._sweep = loop.call_later(_SWEEP_S, self._sweep_and_repeat)
+            self._entrance.sweep(loop.time())
+
+    @property
+    def takes_tls(self) -> bool:
+        """Whether slaves may speak TLS."""
+        return self._entrance is not None and self._entrance.takes_tls
 
     def stop(self) -> None:
         """Listen no longer, and end all connections."""
         if self._server is not None:
             self._server.close()
             self._server = None
+        if self._sweep is not None:
+            self._sweep.cancel()
+        if self._entrance is not None:
+            self._entrance.close()
         for connection in list(self.connections):
             connection.close("the master stops")
 

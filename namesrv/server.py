@@ -19,6 +19,8 @@ from remoting.codes import RequestCode
 from remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
 from remoting.routes import RouteTable
 from remoting.server import RemotingServer
+from remoting.tls_settings import TlsSettings
+from remoting.tls_watch import ClientTls, ServerTls
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import ClientError, InvariantError
 
@@ -37,6 +39,7 @@ class NameServer:
         self,
         config: NamesrvConfig,
         *,
+        tls: TlsSettings | None = None,
         clock: Clock | None = None,
         on_bug: Callable[[InvariantError], None] | None = None,
     ) -> None:
@@ -45,7 +48,10 @@ class NameServer:
         self._scan_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.access = AccessControl(config, self._clock)
-        self._client = RemotingClient(connect_timeout_s=_NOTIFY_TIMEOUT_S, credentials=self.access.credentials)
+        self._client_tls = ClientTls.of(tls)
+        self._client = RemotingClient(
+            connect_timeout_s=_NOTIFY_TIMEOUT_S, credentials=self.access.credentials, tls=self._client_tls
+        )
         self.table = RouteInfo()
         self.settings = Settings(config)
         self.kv_config = KVConfig(config.kv_config_path)
@@ -64,6 +70,7 @@ class NameServer:
             port=config.listen_port,
             idle_s=config.server_channel_max_idle_time_seconds,
             on_bug=on_bug,
+            tls=ServerTls(tls or TlsSettings()),
         )
         self._server.on_close.append(self._channel_closed)
 
@@ -79,6 +86,8 @@ class NameServer:
         """
         self.access.load()
         self.kv_config.load()
+        if self._client_tls is not None:
+            self._client_tls.start()
         self._started_ms = self._now_ms()
         await self._server.start()
         self._scan_timer = asyncio.get_running_loop().call_later(_SCAN_DELAY_S, self._scan_and_repeat)

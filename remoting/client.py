@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from remoting.channel import ChannelCounters, RemotingChannel
+from remoting.channel import RemotingChannel
+from remoting.channel_counters import ChannelCounters
 from remoting.command import Buffer, ReceivedResponse
 from remoting.credentials import Credentials
 from remoting.framing import JSON
@@ -11,7 +12,7 @@ from remoting.headers.base import Header
 from remoting.pending import ConnectionLost, RemotingTimeout
 from remoting.routes import Route, RouteTable
 from remoting.tls_watch import ClientTls
-from sprocket.common.errors import ClientError
+from sprocket.common.errors import ClientError, ConfigError
 
 __all__ = ["ConnectFailed", "ConnectionLost", "RemotingClient", "RemotingTimeout", "split_address"]
 
@@ -100,7 +101,7 @@ class RemotingClient:
                 )
         except TimeoutError:
             raise ConnectFailed(f"connect to {address}: no answer in {self._connect_timeout_s} s") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ConfigError) as error:
             raise ConnectFailed(f"connect to {address}: {error}") from None
         self._channels[address] = channel
         if self._on_open is not None:

@@ -58,7 +58,8 @@ class Entrance:
         return len(self._waiting)
 
     @property
-    def _takes_tls(self) -> bool:
+    def takes_tls(self) -> bool:
+        """Whether a connection may be TLS."""
         return self._tls is not None and self._tls.mode != DISABLED
 
     @property
@@ -101,7 +102,7 @@ class Entrance:
         """Let it in, or refuse it."""
         self.left(visitor)
         is_tls = data[0] == _HANDSHAKE
-        if not (self._takes_tls if is_tls else self._takes_plain):
+        if not (self.takes_tls if is_tls else self._takes_plain):
             kind = "tls_refused" if is_tls else "plain_refused"
             self._count(kind)
             logger.warning("event=%s peer=%s:%s reason=%r", kind, *visitor.peer, _NOT_ENTERED[kind])

@@ -180,7 +180,7 @@ class TlsSettings:
         """Whether the connections of this process to others are to be TLS."""
         return self.server_mode == ENFORCING if self.enable is None else self.enable
 
-    def check(self) -> None:
+    def check_together(self) -> None:
         """Raises ConfigError for what cannot be together."""
         for side, key, certificate in (
             ("server", self.server_key_path, self.server_cert_path),
@@ -215,7 +215,7 @@ class TlsSettings:
                 values[setting.field] = convert(setting, entry.value, place, os.environ)
         merged = _replaced(self, values)
         try:
-            merged.check()
+            merged.check_together()
         except ConfigError as error:
             raise ConfigError(f"{source}: {error}") from None
         return merged, notices

@@ -28,13 +28,19 @@ class _Watched:
         self._given = given
         self._make = make
         self._server = server
-        self.settings = _with_file(given)
+        self.settings = given
         self._context: ssl.SSLContext | None = None
         self._state: _State = {}
 
+    def read(self) -> TlsSettings:
+        """What is set, now.  Raises ConfigError."""
+        self.settings = _with_file(self._given)
+        self.settings.check_together()
+        return self.settings
+
     def load(self) -> ssl.SSLContext:
         """Make the context.  Raises ConfigError that names the key, the file and what is wrong."""
-        self.settings = settings = _with_file(self._given)
+        settings = self.read()
         # Before it is read: what changes meanwhile is read again.
         self._state = self._look()
         self._context = self._make(settings)
@@ -63,7 +69,7 @@ class _Watched:
 
 
 class ServerTls:
-    """What a listening port shows.  Raises ConfigError when made, and by `start`, for what is wrong.
+    """What a listening port shows.
 
     `reload` is called from time to time.  One of these may serve several ports.
     """
@@ -82,11 +88,13 @@ class ServerTls:
         return self.mode == ENFORCING
 
     def start(self) -> None:
-        """Read the files; nothing if there is to be no TLS.  The test mode's certificate is made for who asks first."""
-        settings = self._watched.settings
-        settings.check()
+        """Read the files; nothing if there is to be no TLS.  The test mode's certificate is made for who asks first.
+
+        Raises ConfigError that names the key, the file and what is wrong.
+        """
         if self.mode == DISABLED:
             return
+        settings = self._watched.read()
         if not settings.is_test:
             self._watched.load()
         if settings.is_test and (self.mode == ENFORCING or settings.server_cert_path is not None):
@@ -107,19 +115,22 @@ class ServerTls:
 
 
 class ClientTls:
-    """What the connections of a client are made with; raises ConfigError, when made, for what is wrong."""
+    """What the connections of a client are made with."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self._watched = _Watched(settings, client_context, server=False)
-        self._watched.load()
 
     @classmethod
-    def of(cls, settings: TlsSettings) -> "ClientTls | None":
-        """None if connections to others are to be plain.  Raises ConfigError."""
-        return cls(settings) if settings.is_client else None
+    def of(cls, settings: TlsSettings | None) -> "ClientTls | None":
+        """None if connections to others are to be plain."""
+        return cls(settings) if settings is not None and settings.is_client else None
+
+    def start(self) -> None:
+        """Read the files.  Raises ConfigError that names the key, the file and what is wrong."""
+        self._watched.load()
 
     def context(self) -> ssl.SSLContext:
-        """For a new connection."""
+        """For a new connection.  Raises ConfigError if there never was one."""
         self._watched.reload()
         return self._watched.context
 

@@ -32,6 +32,12 @@ class SessionConfig:
         False,
         "With haSecretFile: masters and slaves that speak RocketMQ's two messages, which prove nothing, are welcome.",
     )
+    ha_allow_cleartext: bool = bool_setting(
+        "haAllowCleartext",
+        False,
+        "Where TLS is wanted (a master's tls.server.mode = enforcing, a slave's tls.enable): the log may go in clear "
+        "all the same, to slaves and from masters of RocketMQ, which speak no TLS on haListenPort.",
+    )
     ha_tail_recovery_wait: int = int_setting(
         "haTailRecoveryWait",
         10_000,

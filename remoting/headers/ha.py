@@ -13,7 +13,8 @@ class NegotiateHaSessionRequestHeader(Header, kw_only=True):
 
 
 class NegotiateHaSessionResponseHeader(Header, kw_only=True):
-    """The version that both speak, and the epoch of the master."""
+    """The version that both speak, the epoch of the master, and whether its port for slaves takes TLS."""
 
     version: Int
     epoch: Long
+    takes_tls: bool = False

@@ -14,12 +14,14 @@ def run_broker(configuration: "Configuration", as_json: bool, log_level: str) ->
     """Run a broker until a signal or a failure; does not return."""
     from broker.config import BrokerConfig
     from broker.server import Broker
+    from remoting.tls_settings import TlsSettings
     from sprocket.cli.server_process import Process, log_to_stderr
     from store.config import StoreConfig
 
     log_to_stderr(log_level)
     process = Process()
-    broker = Broker(configuration.of(BrokerConfig), configuration.of(StoreConfig), on_fatal=process.fail)
+    config, tls = configuration.of(BrokerConfig), configuration.of(TlsSettings)
+    broker = Broker(config, configuration.of(StoreConfig), tls=tls, on_fatal=process.fail)
     sys.exit(process.run([lambda: broker], lambda: broker_line(broker, as_json)))
 
 

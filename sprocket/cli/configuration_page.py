@@ -25,15 +25,26 @@ is dropped.
 
 A key marked *running* can be changed with an update request while the server runs; no other can.
 """
+_TLS = """\
+They stand in the server's file, among the words of `JAVA_OPT` or `JAVA_OPT_EXT` in its environment
+(`-Dtls.enable=true`, as RocketMQ's scripts have them; the server's file wins), or in the file of `tls.config.file`,
+which wins over both. Commands take them from the environment and that file. See [security.md](security.md).
+
+"""
 
 
 def page() -> str:
     """The whole text of docs/configuration.md."""
     parts = [_HEAD]
-    broker, store = BROKER_CLASSES
-    sections = (("Name server", NAMESRV_CLASSES[0]), ("Broker", broker), ("Store", store))
-    for title, declaration in sections:
-        parts += [f"\n## {title}\n\n", "| Key | Default | Allowed | | Meaning |\n|---|---|---|---|---|\n"]
+    broker, store, tls = BROKER_CLASSES
+    sections = (
+        ("Name server", NAMESRV_CLASSES[0], ""),
+        ("Broker", broker, ""),
+        ("Store", store, ""),
+        ("TLS, of name servers, brokers and clients", tls, _TLS),
+    )
+    for title, declaration, about in sections:
+        parts += [f"\n## {title}\n\n{about}", "| Key | Default | Allowed | | Meaning |\n|---|---|---|---|---|\n"]
         defaults = declaration.__dataclass_fields__
         parts += [_row(setting, defaults[setting.field]) for setting in settings_of(declaration)]
     parts += ["\n## Keys of RocketMQ that have no effect here\n", *_unsupported()]

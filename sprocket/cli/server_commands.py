@@ -67,12 +67,13 @@ def run_namesrv(configuration: "Configuration", as_json: bool, log_level: str) -
     """Run a name server until a signal; does not return."""
     from namesrv.config import NamesrvConfig
     from namesrv.server import NameServer
+    from remoting.tls_settings import TlsSettings
     from sprocket.cli.server_process import Process, log_to_stderr
 
     log_to_stderr(log_level)
     config = configuration.of(NamesrvConfig)
     process = Process()
-    server = NameServer(config, on_bug=process.fail)
+    server = NameServer(config, tls=configuration.of(TlsSettings), on_bug=process.fail)
     sys.exit(process.run([lambda: server], lambda: namesrv_line(config.bind_address, server.port, as_json)))
 
 

@@ -1,28 +1,30 @@
 """Reads what a server is told, and says in words what that means."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from broker.config import BrokerConfig, BrokerRole
 from namesrv.config import NamesrvConfig
+from remoting.tls_settings import TlsSettings, system_properties
 from sprocket.common.config import Configuration, load
 from sprocket.common.errors import ConfigError
 from store.config import FlushDiskType, StoreConfig
 
-NAMESRV_CLASSES: Final = (NamesrvConfig,)
-BROKER_CLASSES: Final = (BrokerConfig, StoreConfig)
+NAMESRV_CLASSES: Final = (NamesrvConfig, TlsSettings)
+BROKER_CLASSES: Final = (BrokerConfig, StoreConfig, TlsSettings)
 
 
 def namesrv_configuration(file: Path | None, overrides: Iterable[str] = ()) -> Configuration:
     """The configuration of a name server.  Raises ConfigError."""
-    return load(NAMESRV_CLASSES, file, _pairs(overrides))
+    return load(NAMESRV_CLASSES, file, _pairs(overrides), system_properties(os.environ))
 
 
 def broker_configuration(file: Path | None, namesrv: str | None, overrides: Iterable[str] = ()) -> Configuration:
     """The configuration of a broker; `namesrv` wins over the file.  Raises ConfigError."""
     given = {} if namesrv is None else {"namesrvAddr": namesrv}
-    return load(BROKER_CLASSES, file, given | _pairs(overrides))
+    return load(BROKER_CLASSES, file, given | _pairs(overrides), system_properties(os.environ))
 
 
 def _pairs(overrides: Iterable[str]) -> dict[str, str]:

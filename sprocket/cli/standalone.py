@@ -67,22 +67,22 @@ def run_standalone(configuration: "Configuration", host: str, namesrv_port: int,
     from broker.server import Broker
     from namesrv.config import NamesrvConfig
     from namesrv.server import NameServer
+    from remoting.tls_settings import TlsSettings
     from sprocket.cli.server_process import Process, log_to_stderr
     from store.config import StoreConfig
 
     log_to_stderr(log_level)
     process = Process()
-    store = configuration.of(StoreConfig)
+    store, tls = configuration.of(StoreConfig), configuration.of(TlsSettings)
     kv_config = store.store_path_root_dir / "namesrv" / "kvConfig.json"
-    name_server = NameServer(
-        NamesrvConfig(bind_address=host, listen_port=namesrv_port, kv_config_path=kv_config), on_bug=process.fail
-    )
+    namesrv = NamesrvConfig(bind_address=host, listen_port=namesrv_port, kv_config_path=kv_config)
+    name_server = NameServer(namesrv, tls=tls, on_bug=process.fail)
     brokers: list[Broker] = []
 
     def make_broker() -> Broker:
         # Only now is it known which port the name server has.
         config = replace(configuration.of(BrokerConfig), namesrv_addr=f"{host}:{name_server.port}")
-        brokers.append(Broker(config, store, on_fatal=process.fail))
+        brokers.append(Broker(config, store, tls=tls, on_fatal=process.fail))
         return brokers[0]
 
     def announce() -> str:

@@ -113,18 +113,22 @@ def load(
     declarations: Sequence[type[_Declaration]],
     path: Path | None,
     overrides: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
 ) -> Configuration:
-    """Read the file at `path`, if any, then `overrides` from the command line.
+    """Read the file at `path`, if any, then `overrides` from the command line; what neither has is in `defaults`.
 
     Raises ConfigError when the file cannot be read or holds a bad value.
     """
     if path is None:
-        return read(declarations, [], overrides=overrides)
+        return read(declarations, [], overrides=dict(defaults or {}) | dict(overrides or {}))
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    return read(declarations, properties.parse(content, str(path)), str(path), overrides)
+    entries = properties.parse(content, str(path))
+    in_file = {entry.key for entry in entries}
+    lacking = {key: value for key, value in (defaults or {}).items() if key not in in_file}
+    return read(declarations, entries, str(path), lacking | dict(overrides or {}))
 
 
 def read(
