@@ -7,6 +7,20 @@ error is one line on stderr and exit status 1 (there a stack trace and 0), and `
 import click
 
 from sprocket.cli.client_session import HELP
+from sprocket.cli.mqadmin_auth import (
+    copy_acl,
+    copy_user,
+    create_acl,
+    create_user,
+    delete_acl,
+    delete_user,
+    get_acl,
+    get_user,
+    list_acl,
+    list_user,
+    update_acl,
+    update_user,
+)
 from sprocket.cli.mqadmin_broker import broker_status, cluster_list
 from sprocket.cli.mqadmin_cleaning import clean_expired_cq, clean_unused_topic, delete_expired_commit_log
 from sprocket.cli.mqadmin_connection import consumer_connection, consumer_status, producer, producer_connection
@@ -82,5 +96,17 @@ for _command in (
     stats_all,
     broker_consume_stats,
     query_cq,
+    create_user,
+    update_user,
+    delete_user,
+    get_user,
+    list_user,
+    copy_user,
+    create_acl,
+    update_acl,
+    delete_acl,
+    get_acl,
+    list_acl,
+    copy_acl,
 ):
     main.add_command(_command)
