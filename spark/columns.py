@@ -36,6 +36,8 @@ COLUMN_TYPES: Final[dict[str, pa.DataType]] = {
     "storeHost": pa.string(),
     "reconsumeTimes": pa.int32(),
     "preparedTransactionOffset": pa.int64(),
+    "realTopic": pa.string(),  # where a message that waits (delayed, timed, half) is to go; else its topic
+    "realQueueId": pa.int32(),
 }
 DEFAULT_COLUMNS: Final = tuple(COLUMN_TYPES)[:9]
 _BY_LOWER_CASE: Final = {name.lower(): name for name in COLUMN_TYPES}

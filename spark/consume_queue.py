@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark.segment import segment_paths
-from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES
+from store.layout import BATCH_CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_DTYPE
 
 Entries = npt.NDArray[np.void]
 
@@ -31,34 +31,46 @@ BATCH_DIRECTORY: Final = "batchconsumequeue"
 _NEAR_ENTRIES: Final = 1024
 
 
+# The dtype and the directory of a queue's files.
+Kind = tuple["np.dtype[np.void]", str]
+PLAIN: Final[Kind] = (CONSUME_QUEUE_DTYPE, DIRECTORY)
+BATCH: Final[Kind] = (BATCH_CONSUME_QUEUE_DTYPE, BATCH_DIRECTORY)
+
+
 @dataclass(frozen=True)
 class _File:
     path: Path
-    first: int  # queue offset of its first entry
+    first: int  # number of its first entry
     count: int  # entries that the file has room for
+    dtype: "np.dtype[np.void]"
 
     def read(self, begin: int, end: int) -> Entries:
         """Entries with queue offsets [`begin`, `end`); fewer if the file has become shorter."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
-            size = (end - begin) * CONSUME_QUEUE_UNIT_BYTES
-            content = os.pread(descriptor, size, (begin - self.first) * CONSUME_QUEUE_UNIT_BYTES)
+            unit = self.dtype.itemsize
+            content = os.pread(descriptor, (end - begin) * unit, (begin - self.first) * unit)
         finally:
             os.close(descriptor)
-        whole = len(content) // CONSUME_QUEUE_UNIT_BYTES
-        return np.frombuffer(content, CONSUME_QUEUE_DTYPE, whole)
+        return np.frombuffer(content, self.dtype, len(content) // unit)
 
 
 class ConsumeQueue:
     """One queue.  [`begin`, `end`) are the queue offsets it holds, as of its opening."""
 
-    def __init__(self, topic: str, queue_id: int, directory: Path, expected_end: int = 0) -> None:
+    def __init__(self, topic: str, queue_id: int, directory: Path, expected_end: int = 0, kind: Kind = PLAIN) -> None:
         """`expected_end` is about where the queue ends, as far as the caller knows: found near there, it costs
-        one read; a wrong one does no harm."""
+        one read; a wrong one does no harm.
+
+        Of a batch ConsumeQueue the numbers of entries are not queue offsets: an entry is a record of many messages.
+        """
         self.topic = topic
         self.queue_id = queue_id
+        self.directory = directory
+        self.dtype = kind[0]
+        unit = self.dtype.itemsize
         self._files = [
-            _File(path, start // CONSUME_QUEUE_UNIT_BYTES, path.stat().st_size // CONSUME_QUEUE_UNIT_BYTES)
+            _File(path, start // unit, path.stat().st_size // unit, self.dtype)
             for start, path in segment_paths(directory)
         ]
         self.begin, self.end = self._bounds(expected_end)
@@ -77,7 +89,7 @@ class ConsumeQueue:
                 parts.append(file.read(low, high))
         if len(parts) == 1:
             return parts[0]
-        return np.concatenate(parts) if parts else np.empty(0, CONSUME_QUEUE_DTYPE)
+        return np.concatenate(parts) if parts else np.empty(0, self.dtype)
 
     def range_of(self, physical_begin: int, physical_end: int) -> tuple[int, int]:
         """Queue offsets [from, to) of the records that begin in this range of the CommitLog."""
@@ -87,6 +99,19 @@ class ConsumeQueue:
         """Physical offset of this queue's first record that does not begin before `physical_offset`."""
         found = self._first_at(physical_offset)
         return self.entry(found)[0] if found < self.end else None
+
+    def ends_in_zeros(self) -> bool:
+        """Whether nothing is written behind the end, where it is looked at: at 1, 2, 4 ... entries behind it and in
+        every later file.  A hole in the queue, zeros where entries were, looks like its end."""
+        for file in self._files:
+            if self.end >= file.first + file.count:
+                continue
+            distance, at = 1, max(self.end, file.first)
+            while at < file.first + file.count:
+                if self.entry(at) != (0, 0):
+                    return False
+                at, distance = at + distance, 2 * distance
+        return True
 
     @property
     def dispatched(self) -> int:
@@ -125,13 +150,13 @@ class ConsumeQueue:
         return self._files[0].first
 
 
-def open_queues(store: Path, topic: str) -> list[ConsumeQueue]:
+def open_queues(store: Path, topic: str, kind: Kind = PLAIN) -> list[ConsumeQueue]:
     """Every ConsumeQueue of `topic` under the store directory `store`; empty if it has none."""
-    directory = store / DIRECTORY / topic
+    directory = store / kind[1] / topic
     if not directory.is_dir():
         return []
     numbered = sorted(int(child.name) for child in directory.iterdir() if child.name.isdecimal())
-    return [ConsumeQueue(topic, queue_id, directory / str(queue_id)) for queue_id in numbered]
+    return [ConsumeQueue(topic, queue_id, directory / str(queue_id), kind=kind) for queue_id in numbered]
 
 
 def topics_of(store: Path, kind: str = DIRECTORY) -> list[str]:

@@ -6,8 +6,8 @@ lengths before it, and builds the columns that are asked for.
 
 import ipaddress
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -15,183 +15,199 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from remoting.message_record import FIXED_IPV4, SysFlag
+from remoting.message_record import SysFlag
+from spark import inner_batches
 from spark.binary_array import as_text, gather
+from spark.body_crc import crc_holds
 from spark.columns import COLUMN_TYPES, TIMESTAMP
+from spark.damage import Damage
 from spark.inflate import compression_names, inflate_bodies
-from spark.properties import PropertyTable
-from spark.segment import MIN_RECORD_BYTES, Positions, Segment
-from sprocket.common.errors import CorruptRecord
+from spark.record_parts import IPV4_HOST_BYTES, IPV6_HOST_BYTES, RecordParts
+from spark.segment import Positions, Segment
 from sprocket.common.limits import MAX_INFLATED_BYTES
 from store.layout import MAGIC_V1, MAGIC_V2, RECORD_FIXED_DTYPE, STORE_TIMESTAMP
 
 CHUNK_ROWS: Final = 16384
-_IPV4_HOST_BYTES: Final = 8
-_IPV6_HOST_BYTES: Final = 20
 _MAX_TIMESTAMP_MS: Final = 253_402_300_799_999  # the end of the year 9999, the last that Python has
 
-# What stands before the body when both hosts are IPv4.
-_RECORD_IPV4_DTYPE: Final = np.dtype(
-    [
-        *RECORD_FIXED_DTYPE.descr,
-        ("born_host", f"V{_IPV4_HOST_BYTES}"),
-        ("store_timestamp", ">i8"),
-        ("store_host", f"V{_IPV4_HOST_BYTES}"),
-        ("reconsume_times", ">i4"),
-        ("prepared_transaction_offset", ">i8"),
-        ("body_length", ">i4"),
-    ]
-)
-assert _RECORD_IPV4_DTYPE.itemsize == FIXED_IPV4.size <= MIN_RECORD_BYTES
+# Its records are halves of transactions: what was committed comes once more, in its own topic.
+HALF_TOPIC: Final = b"RMQ_SYS_TRANS_HALF_TOPIC"
+# Messages wait in these for the topic that their property REAL_TOPIC names.
+WAITING_TOPICS: Final = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", HALF_TOPIC.decode())
 
 
 @dataclass(frozen=True)
 class DecodeOptions:
-    """What a query wants beside its columns."""
+    """What a query wants beside its columns.
+
+    `drop_malformed` is set where a read goes on after damage; `corrupt_column` besides where damage becomes rows.
+    `check_crc` None: where bodies are read.
+    """
 
     broker_name: str = ""
     inflate_bodies: bool = False
     inflate_max_bytes: int = MAX_INFLATED_BYTES
     drop_malformed: bool = False
+    corrupt_column: str | None = None
+    read_uncommitted: bool = False
+    check_crc: bool | None = None
 
 
-class Chunk:
-    """Records of `segment` at `positions` (in order), to be read as columns.
+class Chunk(RecordParts):
+    """Records of `segment` at `positions` (in order), to be read as columns; a batch that is one record as its rows.
 
     Records whose transaction was never committed (prepared halves and rollback marks) are left out, as the
-    ConsumeQueue leaves them out.  A record whose lengths do not add up raises CorruptRecord, or is dropped
-    with `drop_malformed`.
+    ConsumeQueue leaves them out, unless `read_uncommitted`.  A record that does not hold raises CorruptRecord; with
+    `drop_malformed` it is left out and `damage` says so.
     """
 
     def __init__(self, segment: Segment, positions: Positions, options: DecodeOptions) -> None:
-        self._segment = segment
+        super().__init__(segment, positions)
         self._options = options
-        self._take(positions, self._gather(positions))
-        self._drop_malformed_and_uncommitted()
-
-    def __len__(self) -> int:
-        return int(self._positions.size)
+        self.damage: list[Damage] = []
+        self._inflated: pa.Array | None = None
+        is_malformed = ~self._well_formed()
+        # Positions of records whose lengths, magic or own offset do not hold.
+        self.malformed = positions[is_malformed]
+        self._leave_out(is_malformed, "the record's lengths, magic or own offset do not hold")
+        if not options.read_uncommitted:
+            self._leave_out_uncommitted()
+        self._unwrap_batches()
 
     def column(self, name: str) -> pa.Array:
         """The column `name` of `COLUMN_TYPES`; every call decodes it anew, `filter` keeps what is shared."""
         return _COLUMNS[name](self)
 
-    def filter(self, keep: npt.NDArray[np.bool_]) -> None:
-        """Keep only the records where `keep` is true."""
-        self._take(self._positions[keep], self._fixed[keep])
+    def check_crc(self) -> None:
+        """Leave out, or raise for, records whose CRC says that they are not what was written."""
+        first, of_row = self.records()
+        begins, ends = self.stored_body_bounds
+        holds = crc_holds(
+            memoryview(self.segment.data),
+            self.positions[first],
+            (begins[first], ends[first]),
+            self.stored_properties_bounds[0][first],
+            self.positions[first] + self.fixed["total_size"][first],
+            self.fixed["body_crc"][first],
+        )
+        if not holds.all():
+            self._leave_out(~holds[of_row], "the CRC does not hold")
 
-    # -- fixed fields ------------------------------------------------------------------------------------
+    def inflate(self) -> None:
+        """Inflate bodies for the columns that need them.
 
-    def _gather(self, positions: Positions) -> npt.NDArray[np.void]:
-        size = FIXED_IPV4.size
-        every = np.ndarray((self._segment.size - size + 1,), f"V{size}", self._segment.data, 0, (1,))
-        return every[positions].view(_RECORD_IPV4_DTYPE)
+        Leaves out, or raises for, those that cannot be.  Raises InflatesTooMuch for several that are too much at once;
+        `halves` are then to be read in turn.
+        """
+        if not self._options.inflate_bodies:
+            return
+        bodies, failed = inflate_bodies(self._bodies(), self.sys_flags, self._options.inflate_max_bytes)
+        if failed:
+            for row, reason in failed.items():
+                self._note(np.array([row]), reason)
+            keep = np.ones(len(self), np.bool_)
+            keep[list(failed)] = False
+            bodies = bodies.filter(pa.array(keep))
+            self.filter(keep)
+        self._inflated = bodies
 
-    def _take(self, positions: Positions, fixed: npt.NDArray[np.void]) -> None:
-        """Set the records.  Positions are signed 64-bit: a sum of two lengths cannot overflow."""
-        for name in ("properties", "topic_bounds", "properties_bounds", "body_bounds"):
-            self.__dict__.pop(name, None)
-        self._positions = positions
-        self._fixed = fixed
-        self.sys_flags: npt.NDArray[np.int32] = fixed["sys_flag"].astype(np.int32)
-        self._born_shift = self._host_shift(SysFlag.BORN_HOST_V6)
-        self._store_shift = self._born_shift + self._host_shift(SysFlag.STORE_HOST_V6)
-
-    def _host_shift(self, flag: SysFlag) -> Positions | int:
-        """How many bytes later the fields after a host stand, for each record; plain 0 if all are IPv4."""
-        is_ipv6 = self.sys_flags & flag != 0
-        return is_ipv6 * (_IPV6_HOST_BYTES - _IPV4_HOST_BYTES) if is_ipv6.any() else 0
-
-    def integers(self, field: str) -> npt.NDArray[np.int64] | npt.NDArray[np.int32]:
-        """A fixed field in native byte order, wherever the hosts' sizes put it."""
-        kind, at = _RECORD_IPV4_DTYPE.fields[field][:2]  # type: ignore[index]  # numpy types it as optional
-        after_born = at > RECORD_FIXED_DTYPE.itemsize
-        after_store = at > _RECORD_IPV4_DTYPE.fields["store_host"][1]  # type: ignore[index]
-        shift = self._store_shift if after_store else self._born_shift if after_born else 0
-        values = self._fixed[field]
-        if not isinstance(shift, int):
-            # A damaged record can point past the end; it is dropped for its lengths, not for this.
-            at_most = self._segment.size - kind.itemsize
-            every = np.ndarray((at_most + 1,), kind, self._segment.data, 0, (1,))
-            values = every[np.minimum(self._positions + at + shift, at_most)]
-        return values.astype(kind.newbyteorder("="))
-
-    # -- variable parts ----------------------------------------------------------------------------------
-
-    @cached_property
-    def body_bounds(self) -> tuple[Positions, Positions]:
-        begins = self._positions + FIXED_IPV4.size + self._store_shift
-        return begins, np.add(begins, self.integers("body_length"), dtype=np.int64)
-
-    @cached_property
-    def topic_bounds(self) -> tuple[Positions, Positions]:
-        ends = self.body_bounds[1]
-        two_bytes = self._pairs_at(ends)
-        is_v2 = self._fixed["magic"] == MAGIC_V2
-        if is_v2.any():
-            begins = ends + np.where(is_v2, 2, 1)
-            return begins, begins + np.where(is_v2, two_bytes, (two_bytes >> 8) & 0xFF)
-        return ends + 1, ends + 1 + ((two_bytes >> 8) & 0xFF)
-
-    @cached_property
-    def properties_bounds(self) -> tuple[Positions, Positions]:
-        ends = self.topic_bounds[1]
-        return ends + 2, ends + 2 + self._pairs_at(ends)
-
-    @cached_property
-    def properties(self) -> PropertyTable:
-        return PropertyTable(self._buffer, *self.properties_bounds)
-
-    @property
-    def _buffer(self) -> pa.Buffer:
-        return pa.py_buffer(self._segment.data)
-
-    def _pairs_at(self, positions: Positions) -> npt.NDArray[np.int64]:
-        """The signed 16-bit integer at each position; positions outside the file read some other place."""
-        every = np.ndarray((self._segment.size - 1,), ">i2", self._segment.data, 0, (1,))
-        return every[np.clip(positions, 0, self._segment.size - 2)].astype(np.int64)
-
-    def parts(self, bounds: tuple[Positions, Positions]) -> pa.Array:
-        return gather(self._buffer, *bounds)
+    def halves(self) -> "tuple[Chunk, Chunk]":
+        """The first and the second half of the rows; `damage` goes with the first."""
+        first, second = copy(self), copy(self)
+        second.damage = []
+        in_first = np.arange(len(self)) < len(self) // 2
+        first.filter(in_first)
+        second.filter(~in_first)
+        return first, second
 
     # -- which records count -----------------------------------------------------------------------------
 
-    def _drop_malformed_and_uncommitted(self) -> None:
-        well_formed = self._well_formed()
-        if not well_formed.all() and not self._options.drop_malformed:
-            position = int(self._positions[np.argmin(well_formed)])
-            raise CorruptRecord(
-                self._segment.start + position,
-                f"the record's lengths, magic or own offset do not hold ({self._segment.path}); "
-                "option mode=DROPMALFORMED reads on without it",
-            )
+    def _leave_out(self, bad: npt.NDArray[np.bool_], reason: str) -> None:
+        if bad.any():
+            self._note(np.flatnonzero(bad), reason)
+            self.filter(~bad)
+
+    def _note(self, rows: Positions, reason: str) -> None:
+        """Rows that are damage.  Raises CorruptRecord unless the read goes on."""
+        at, first = np.unique(self.positions[rows], return_index=True)
+        sizes = self.fixed["total_size"][rows[first]]
+        found = [
+            Damage(self.segment.start + begin, size, reason, self.segment.path)
+            for begin, size in zip(at.tolist(), sizes.tolist(), strict=True)
+        ]
+        if not self._options.drop_malformed:
+            raise found[0].error()
+        self.damage += found
+
+    def _leave_out_uncommitted(self) -> None:
         state = self.sys_flags & SysFlag.TRANSACTION_ROLLBACK
-        keep = well_formed & ((state == 0) | (state == SysFlag.TRANSACTION_COMMIT))
+        keep = (state == 0) | (state == SysFlag.TRANSACTION_COMMIT)
+        begins, ends = self.topic_bounds
+        alike = np.flatnonzero(ends - begins == len(HALF_TOPIC))
+        if alike.size:
+            kind = f"S{len(HALF_TOPIC)}"
+            every = np.ndarray((self.segment.size - len(HALF_TOPIC) + 1,), kind, self.segment.data, 0, (1,))
+            keep[alike[every[begins[alike]] == HALF_TOPIC]] = False
         if not keep.all():
             self.filter(keep)
 
+    def _unwrap_batches(self) -> None:
+        is_batch = inner_batches.batches(self.sys_flags)
+        if not is_batch.any():
+            return
+        found = inner_batches.unwrap(memoryview(self.segment.data), is_batch, *self.stored_body_bounds)
+        if found.broken.size:
+            self._note(found.broken, "the batch in the record's body does not add up")
+        self.inner, self.places = found.begins, found.places
+        self.take(self.positions[found.records], self.fixed[found.records])
+
     def _well_formed(self) -> npt.NDArray[np.bool_]:
-        fixed, positions = self._fixed, self._positions
+        fixed, positions = self.fixed, self.positions
         ends = positions + fixed["total_size"]
-        body, topic, properties = self.body_bounds, self.topic_bounds, self.properties_bounds
+        body, topic, properties = self.stored_body_bounds, self.topic_bounds, self.stored_properties_bounds
         return (  # type: ignore[no-any-return]  # numpy's & of comparisons is Any
             ((fixed["magic"] == MAGIC_V1) | (fixed["magic"] == MAGIC_V2))
-            & (fixed["physical_offset"] == positions + self._segment.start)
+            & (fixed["physical_offset"] == positions + self.segment.start)
             & (body[1] >= body[0])
             & (topic[1] >= topic[0])
             & (properties[1] >= properties[0])
             & (properties[1] == ends)
-            & (ends <= self._segment.size)
+            & (ends <= self.segment.size)
         )
 
     # -- columns -----------------------------------------------------------------------------------------
 
     def bodies(self) -> pa.Array:
-        bodies = self.parts(self.body_bounds)
-        if not self._options.inflate_bodies:
-            return bodies
-        limit = self._options.inflate_max_bytes
-        return inflate_bodies(bodies, self.sys_flags, self._positions + self._segment.start, limit)
+        return self._bodies() if self._inflated is None else self._inflated
+
+    def _bodies(self) -> pa.Array:
+        return gather(self.buffer, *self.body_bounds)
+
+    def queue_offsets(self) -> pa.Array:
+        offsets = self.integers("queue_offset")
+        return pa.array(offsets if self.places is None else offsets + self.places, pa.int64())
+
+    def flags(self) -> pa.Array:
+        flags = self.integers("flag")
+        if self.inner is not None:
+            every = np.ndarray((self.segment.size - 3,), ">i4", self.segment.data, 0, (1,))
+            inner = every[np.maximum(self.inner, 0) + inner_batches.FLAG_AT]
+            flags = np.where(self.inner >= 0, inner, flags).astype(np.int32)
+        return pa.array(flags)
+
+    def real_topics(self) -> pa.Array:
+        topics, real = self.column("topic"), self.properties.find(b"REAL_TOPIC")
+        return pc.if_else(pc.and_(self._are_waiting(topics), pc.is_valid(real)), real, topics)
+
+    def real_queue_ids(self) -> pa.Array:
+        own, real = self.column("queueId"), self.properties.find(b"REAL_QID")
+        is_number = pc.fill_null(pc.match_substring_regex(real, r"^[0-9]{1,9}$"), False)
+        numbers = pc.if_else(is_number, real, pa.scalar("0")).cast(pa.int32())
+        return pc.if_else(pc.and_(self._are_waiting(self.column("topic")), is_number), numbers, own)
+
+    @staticmethod
+    def _are_waiting(topics: pa.Array) -> pa.Array:
+        return pc.is_in(topics, value_set=pa.array(WAITING_TOPICS, pa.string()))
 
     def broker_names(self) -> pa.Array:
         return pa.repeat(pa.scalar(self._options.broker_name), len(self))
@@ -202,7 +218,7 @@ class Chunk:
 
     def _offset_message_ids(self) -> pa.Array:
         """Store host, port and physical offset in hexadecimal (`MessageDecoder.createMessageId`)."""
-        offsets = (self._positions + self._segment.start).tolist()
+        offsets = (self.positions + self.segment.start).tolist()
         hosts = self._host_bytes("store_host")
         return pa.array(
             [f"{host.hex()}{at:016x}".upper() for host, at in zip(hosts, offsets, strict=True)], pa.string()
@@ -221,11 +237,11 @@ class Chunk:
         """Address and port of each record as they lie in the log: 8 or 20 bytes."""
         is_store = field == "store_host"
         flag = SysFlag.STORE_HOST_V6 if is_store else SysFlag.BORN_HOST_V6
-        begins = self._positions + RECORD_FIXED_DTYPE.itemsize
+        begins = self.positions + RECORD_FIXED_DTYPE.itemsize
         if is_store:
-            begins = begins + _IPV4_HOST_BYTES + STORE_TIMESTAMP.size + self._born_shift
-        sizes = np.where(self.sys_flags & flag, _IPV6_HOST_BYTES, _IPV4_HOST_BYTES)
-        hosts: list[bytes] = gather(self._buffer, begins, begins + sizes).to_pylist()
+            begins = begins + IPV4_HOST_BYTES + STORE_TIMESTAMP.size + self.born_shift
+        sizes = np.where(self.sys_flags & flag, IPV6_HOST_BYTES, IPV4_HOST_BYTES)
+        hosts: list[bytes] = self.parts((begins, begins + sizes)).to_pylist()
         return hosts
 
     def timestamps(self, field: str) -> pa.Array:
@@ -246,7 +262,7 @@ def _fixed(field: str) -> Callable[[Chunk], pa.Array]:
 _COLUMNS: Final[dict[str, Callable[[Chunk], pa.Array]]] = {
     "topic": lambda chunk: as_text(chunk.parts(chunk.topic_bounds)),
     "queueId": _fixed("queue_id"),
-    "queueOffset": _fixed("queue_offset"),
+    "queueOffset": Chunk.queue_offsets,
     "physicalOffset": _fixed("physical_offset"),
     "bornTimestamp": lambda chunk: chunk.timestamps("born_timestamp"),
     "storeTimestamp": lambda chunk: chunk.timestamps("store_timestamp"),
@@ -261,11 +277,13 @@ _COLUMNS: Final[dict[str, Callable[[Chunk], pa.Array]]] = {
     "bodySize": Chunk.sizes,
     "storeSize": _fixed("total_size"),
     "bodyCRC": _fixed("body_crc"),
-    "flag": _fixed("flag"),
+    "flag": Chunk.flags,
     "sysFlag": lambda chunk: pa.array(chunk.sys_flags),
     "bornHost": lambda chunk: chunk.hosts("born_host"),
     "storeHost": lambda chunk: chunk.hosts("store_host"),
     "reconsumeTimes": _fixed("reconsume_times"),
     "preparedTransactionOffset": _fixed("prepared_transaction_offset"),
+    "realTopic": Chunk.real_topics,
+    "realQueueId": Chunk.real_queue_ids,
 }
 assert _COLUMNS.keys() == COLUMN_TYPES.keys()

@@ -116,6 +116,25 @@ class RowFilter:
                 return
             chunk.filter(_mask(_evaluate(each, chunk.column(_column(each)))))
 
+    def passes_nulls(self) -> bool:
+        """Whether a row passes of which nothing is known: every column is null.
+
+        Topics and times from the options do not leave it out: it may be what they ask for.
+        """
+        return all(_is_true_of_null(each) for each in self._filters)
+
+
+def _is_true_of_null(each: pushed.Filter) -> bool:
+    match each:
+        case pushed.IsNull() | pushed.EqualNullSafe(_, None):
+            return True
+        case pushed.Not(pushed.IsNotNull()):
+            return True
+        case pushed.Not(pushed.EqualNullSafe(_, value)):
+            return value is not None
+        case _:
+            return False
+
 
 def is_exact(candidate: pushed.Filter) -> bool:
     """Whether `candidate` can be applied here with the same result as in Spark."""

@@ -14,8 +14,9 @@ import pyarrow as pa
 import zstandard
 
 from remoting.message_record import COMPRESSION_MASK, SysFlag
-from sprocket.common.errors import CorruptRecord
 
+# Content of compressed bodies that is held at once, unless it is that of a single one.
+MOST_AT_ONCE: Final = 32 * 1024 * 1024
 _NAMES: Final = {
     0: "zlib",
     int(SysFlag.COMPRESSION_LZ4): "lz4",
@@ -31,50 +32,67 @@ def compression_names(sys_flags: npt.NDArray[np.int32]) -> pa.Array:
     return pa.array([_name(int(flag)) if flag & SysFlag.COMPRESSED else None for flag in sys_flags], pa.string())
 
 
-def inflate_bodies(
-    bodies: pa.Array, sys_flags: npt.NDArray[np.int32], physical_offsets: npt.NDArray[np.int64], limit_bytes: int
-) -> pa.Array:
-    """`bodies` with the compressed ones inflated.
+class InflatesTooMuch(Exception):
+    """Several bodies are more than is held at once: read fewer of them."""
 
-    Raises CorruptRecord for a body that is not what its flag says, or that inflates to more than
-    `limit_bytes`; nothing larger than that is ever allocated.
+
+def inflate_bodies(
+    bodies: pa.Array, sys_flags: npt.NDArray[np.int32], limit_bytes: int
+) -> tuple[pa.Array, dict[int, str]]:
+    """`bodies` with the compressed ones inflated, and by row why one could not be; it is null then.
+
+    A body that is not what its flag says, or that inflates to more than `limit_bytes`, cannot; nothing larger than
+    that is ever allocated.  Raises InflatesTooMuch if several are more than `MOST_AT_ONCE` together.
     """
     compressed = np.flatnonzero(sys_flags & SysFlag.COMPRESSED)
+    failed: dict[int, str] = {}
     if not compressed.size:
-        return bodies
+        return bodies, failed
     pieces: list[pa.Array] = []
-    done = 0
+    done = total = 0
     for row in compressed.tolist():
-        content = _inflate(bodies[row].as_py(), int(sys_flags[row]), int(physical_offsets[row]), limit_bytes)
+        found = _inflate(bodies[row].as_py(), int(sys_flags[row]), limit_bytes)
+        content = found if isinstance(found, bytes) else None
+        if content is None:
+            failed[row] = str(found)
+        total += len(content or b"")
+        if total > MOST_AT_ONCE and compressed.size > 1:
+            raise InflatesTooMuch
         pieces += [bodies.slice(done, row - done), pa.array([content], pa.binary())]
         done = row + 1
-    return pa.concat_arrays([*pieces, bodies.slice(done)])
+    return pa.concat_arrays([*pieces, bodies.slice(done)]), failed
 
 
 def _name(flag: int) -> str:
     return _NAMES.get(flag & COMPRESSION_MASK, f"unknown {(flag & COMPRESSION_MASK) >> 8}")
 
 
-def _inflate(body: bytes, flag: int, physical_offset: int, limit_bytes: int) -> bytes:
+def _inflate(body: bytes, flag: int, limit_bytes: int) -> bytes | str:
+    """The content, or why there is none."""
     name = _name(flag)
     inflate = _INFLATERS.get(name)
     if inflate is None:
-        raise CorruptRecord(physical_offset, f"compression type {name} of the body is not known")
+        return f"compression type {name} of the body is not known"
     try:
         content = inflate(body, limit_bytes + 1)
     except (zlib.error, RuntimeError, EOFError, zstandard.ZstdError) as error:
-        raise CorruptRecord(physical_offset, f"body is not {name}: {error}") from error
-    if len(content) > limit_bytes:
-        raise CorruptRecord(physical_offset, f"body inflates to more than {limit_bytes} bytes (inflateMaxBytes)")
-    return content
+        return f"the body is not {name}: {error}"
+    return content if len(content) <= limit_bytes else f"the body inflates to more than {limit_bytes} bytes"
 
 
 def _zlib(body: bytes, limit: int) -> bytes:
-    return zlib.decompressobj().decompress(body, limit)
+    stream = zlib.decompressobj()
+    content = stream.decompress(body, limit)
+    if not stream.eof and len(content) < limit:
+        raise EOFError("it ends too soon")
+    return content
 
 
 def _lz4(body: bytes, limit: int) -> bytes:
-    content: bytes = lz4.frame.LZ4FrameDecompressor().decompress(body, limit)
+    stream = lz4.frame.LZ4FrameDecompressor()
+    content: bytes = stream.decompress(body, limit)
+    if not stream.eof and len(content) < limit:
+        raise EOFError("it ends too soon")
     return content
 
 

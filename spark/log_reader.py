@@ -1,69 +1,164 @@
-"""Reading one span of a log: where its records are, and their rows in chunks."""
+"""Reading one span of a log: windows of its segment, the records in them, and their rows in chunks.
+
+A window is mapped for as long as its rows are made, so the memory of a task does not grow with what it reads.  The
+segment that the broker writes is read instead of mapped: who shortens a mapped file kills the process that reads it.
+"""
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
-from spark.consume_queue import open_queues
+from spark.chunk_rows import Rows, chunk_rows
+from spark.damage import Damage, damage_rows, log_damage
 from spark.decode import CHUNK_ROWS, Chunk, DecodeOptions
 from spark.filters import RowFilter
 from spark.plan import Span
+from spark.queue_index import IndexedRecords, IndexMisfit, indexed_records
 from spark.segment import Positions, Segment
-from sprocket.common.errors import CorruptRecord
 
 logger = logging.getLogger(__name__)
 
+WINDOW_BYTES: Final = 32 * 1024 * 1024
+# Of a file that is read, not mapped, what lies between records further apart than this is left out.
+_MAX_GAP_BYTES: Final = 256 * 1024
 
-def read_span(
-    span: Span, columns: Sequence[str], rows: RowFilter, options: DecodeOptions
-) -> Iterator[tuple[list[pa.Array], int]]:
+
+def read_span(span: Span, columns: Sequence[str], rows: RowFilter, options: DecodeOptions) -> Iterator[Rows]:
     """(one array per column, number of rows) for each chunk that has rows left after `rows`.
 
     Raises CorruptRecord at the first damage, unless `options.drop_malformed`; FileNotFoundError if the broker
-    has deleted the segment since the query was planned.
+    has deleted the segment since the query was planned.  One that it deletes now stays readable.
     """
-    with Segment(span.segment.path, span.segment.start) as segment:
-        for positions in _positions(segment, span, options.drop_malformed):
-            for first in range(0, positions.size, CHUNK_ROWS):
-                chunk = Chunk(segment, positions[first : first + CHUNK_ROWS], options)
-                rows.apply(chunk)
-                if len(chunk):
-                    yield [chunk.column(name) for name in columns], len(chunk)
+    with span.segment.path.open("rb") as file:
+        reader = SpanReader(span, file.fileno(), columns, rows, options)
+        yield from reader.scanned() if span.topics is None else reader.indexed()
 
 
-def _positions(segment: Segment, span: Span, drop_malformed: bool) -> Iterator[Positions]:
-    if span.topics is not None:
-        yield indexed_positions(span)
-        return
-    begin, end = span.begin - span.segment.start, span.end - span.segment.start
-    if begin == 0 or segment.span(begin) is not None:
-        at: int | None = begin
-    else:
-        at = segment.resync(begin, end)  # the middle of a record that the span before this one owns
-    while at is not None:
-        walk = segment.walk(at, end)
-        yield walk.positions
-        if walk.stop >= end or segment.is_blank(walk.stop):
-            return
-        if not drop_malformed:
-            raise CorruptRecord(
-                segment.start + walk.stop,
-                f"no record begins here ({segment.path}); option mode=DROPMALFORMED reads on after it",
-            )
-        at = segment.resync(walk.stop + 1, end)
-        skipped = (end if at is None else at) - walk.stop
-        logger.warning("skipped damage physical_offset=%d bytes=%d", segment.start + walk.stop, skipped)
+class SpanReader:
+    """The rows of one span, from its open segment."""
 
+    def __init__(
+        self, span: Span, descriptor: int, columns: Sequence[str], rows: RowFilter, options: DecodeOptions
+    ) -> None:
+        self._span = span
+        self._segment = span.segment
+        self._descriptor = descriptor
+        self._columns = columns
+        self._rows = rows
+        self._options = options
+        # Physical offset up to which a scan has come.
+        self._at = span.begin
 
-def indexed_positions(span: Span) -> Positions:
-    """Positions, in order, that the ConsumeQueues of the span's topics hold for it."""
-    parts = []
-    for topic in sorted(span.topics or ()):
-        for queue in open_queues(span.store.root, topic):
-            entries = queue.entries(*queue.range_of(span.begin, span.end))
-            parts.append(entries["physical_offset"].astype(np.int64))
-    positions = np.concatenate(parts) if parts else np.empty(0, np.int64)
-    positions.sort()
-    return positions - span.segment.start
+    def _window(self, begin: int, size_bytes: int) -> Segment:
+        segment = self._segment
+        return Segment.window(
+            segment.path, self._descriptor, segment.start, begin, size_bytes, is_copy=not segment.is_sealed
+        )
+
+    def _rows_of(self, chunk: Chunk) -> Iterator[Rows]:
+        return chunk_rows(chunk, self._columns, self._rows, self._options)
+
+    # -- through ConsumeQueues ---------------------------------------------------------------------------
+
+    def indexed(self) -> Iterator[Rows]:
+        """The rows of records that the ConsumeQueues of the span's topics point at.
+
+        What does not fit the log is no index: from there on the span is scanned.
+        """
+        first = 0
+        try:
+            records = indexed_records(self._span)
+            while first < len(records):
+                past = self._past(records, first)
+                begin, end = int(records.offsets[first]), records.end_of(past - 1)
+                with self._window(begin, end - begin) as window:
+                    part = records.part(first, past)
+                    part.check(window)
+                    yield from self._rows_at(window, part.offsets - window.start)
+                first = past
+                self._at = end
+        except IndexMisfit as misfit:
+            logger.warning("event=index_not_trusted reason=%r from=%d action=scan", str(misfit), self._at)
+            yield from self._scanned_from_here()
+
+    def _past(self, records: IndexedRecords, first: int) -> int:
+        """One past the last record that is read together with number `first`."""
+        offsets = records.offsets
+        past = max(first + 1, int(np.searchsorted(offsets, offsets[first] + WINDOW_BYTES)))
+        gaps = np.flatnonzero(np.diff(offsets[first:past]) > _MAX_GAP_BYTES)
+        return first + int(gaps[0]) + 1 if gaps.size and not self._segment.is_sealed else past
+
+    def _scanned_from_here(self) -> Iterator[Rows]:
+        span = replace(self._span, topics=None, begin=self._at, begins_at_record=self._at != self._span.begin)
+        if span.begin == self._segment.start:
+            span = replace(span, begins_at_record=True)
+        return SpanReader(span, self._descriptor, self._columns, self._rows, self._options).scanned()
+
+    def _rows_at(self, window: Segment, positions: Positions) -> Iterator[Rows]:
+        for at in range(0, positions.size, CHUNK_ROWS):
+            yield from self._rows_of(Chunk(window, positions[at : at + CHUNK_ROWS], self._options))
+
+    # -- by a scan ---------------------------------------------------------------------------------------
+
+    def scanned(self) -> Iterator[Rows]:
+        """The rows of all records that begin in the span."""
+        span = self._span
+        if not span.begins_at_record:
+            found = self._next_record(span.begin)
+            self._at = span.end if found is None else found
+        size = WINDOW_BYTES
+        while self._at < span.end:
+            with self._window(self._at, size) as window:
+                yield from self._walked(window)
+                position = self._at - window.start
+                beyond = window.reaches_beyond(position) if self._at < span.end else 0
+                size = max(WINDOW_BYTES, beyond)
+                if self._at >= span.end or beyond:
+                    continue
+                if window.file_end >= self._segment.end and window.is_blank(position):
+                    return
+                is_short = window.file_end < self._segment.end and position >= window.size
+            yield from self._pass_over("the file ends here" if is_short else "no record begins here")
+        if self._at > span.end and span.ends_at_record:
+            self._at = span.end
+            yield from self._pass_over("a record goes on over the begin of another")
+
+    def _walked(self, window: Segment) -> Iterator[Rows]:
+        """The rows of the chain of records from `_at` on that is whole in `window`; `_at` is then its end."""
+        walk = window.walk(self._at - window.start, self._span.end - window.start)
+        positions = walk.positions
+        for at in range(0, positions.size, CHUNK_ROWS):
+            piece = positions[at : at + CHUNK_ROWS]
+            chunk = Chunk(window, piece, self._options)
+            if chunk.malformed.size:
+                # Nor is its size to be trusted: the chain breaks off here.
+                bad = int(chunk.malformed[0])
+                yield from self._rows_of(Chunk(window, piece[piece < bad], self._options))
+                self._at = window.start + bad
+                return
+            yield from self._rows_of(chunk)
+        self._at = window.start + walk.stop
+
+    def _pass_over(self, reason: str) -> Iterator[Rows]:
+        """What is at `_at` is no record.  Raises CorruptRecord, or goes on behind it and makes a row of it."""
+        begin = self._at
+        found = self._next_record(begin + 1)
+        self._at = self._span.end if found is None else found
+        damage = [Damage(begin, self._at - begin, reason, self._segment.path)]
+        if not self._options.drop_malformed:
+            raise damage[0].error()
+        log_damage(damage)
+        if self._options.corrupt_column is not None and self._rows.passes_nulls():
+            yield damage_rows(damage, self._columns, self._options.corrupt_column), 1
+
+    def _next_record(self, begin: int) -> int | None:
+        """Physical offset of the first record of the span from `begin` on."""
+        # Mapped: it may be far away, and is not worth reading what is in between.
+        segment = self._segment
+        size = segment.end - begin
+        with Segment.window(segment.path, self._descriptor, segment.start, begin, size, is_copy=False) as rest:
+            found = rest.resync(begin - rest.start, self._span.end - rest.start)
+            return None if found is None else rest.start + found

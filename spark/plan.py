@@ -9,10 +9,9 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Final
 
-from spark.consume_queue import BATCH_DIRECTORY, ConsumeQueue, open_queues, topics_of
+from spark.consume_queue import BATCH, BATCH_DIRECTORY, PLAIN, ConsumeQueue, open_queues, topics_of
 from spark.filters import RowFilter, TimeRange
 from spark.options import MEBIBYTE, SourceOptions
 from spark.segment import Segment
@@ -20,6 +19,8 @@ from spark.store_directory import SegmentFile, StoreDirectory, find_stores
 
 logger = logging.getLogger(__name__)
 
+# Light queues are views: their entries point at records of other topics.
+LIGHT_PREFIX: Final = "%LMQ%"
 _MAX_BLOCK_BYTES: Final = 64 * MEBIBYTE
 _MIN_BLOCK_BYTES: Final = 4 * MEBIBYTE
 # Queues that are asked for a record near a cut; each gives a true one, more give a nearer one.
@@ -31,7 +32,8 @@ class Span:
     """Records of one segment that begin in physical offsets [`begin`, `end`).
 
     `topics` is set where they are read through these topics' ConsumeQueues.  `weight` is about how many bytes
-    are read.
+    are read.  `begins_at_record` and `ends_at_record`: `begin` and `end` are where records begin or the log ends, so
+    nothing may be missing next to them.
     """
 
     store: StoreDirectory
@@ -40,6 +42,8 @@ class Span:
     end: int
     weight: int
     topics: frozenset[str] | None = None
+    begins_at_record: bool = True
+    ends_at_record: bool = True
 
 
 def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
@@ -60,7 +64,8 @@ def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
         spans += blocks if queues is None else _indexed(blocks, queues, dispatched_to(store, segments))
     weight = sum(span.weight for span in spans)
     target = min(options.max_partition_bytes, max(block_bytes, -(-weight // options.min_partitions)))
-    return cut_at_records([_merged(task) for task in _dealt(spans, target)])
+    tasks = [_merged(task) for task in _dealt(spans, target)]
+    return [task for task in cut_at_records(tasks) if task]
 
 
 def _blocks(store: StoreDirectory, segments: Iterable[SegmentFile], block_bytes: int) -> list[Span]:
@@ -109,20 +114,20 @@ def _queues_to_read(
     store: StoreDirectory, topics: frozenset[str] | None, pattern: str | None
 ) -> list[ConsumeQueue] | None:
     """The queues of the topics asked for; None if the log must be scanned, because every topic is asked for or
-    one of them has no ConsumeQueue (a batch queue has another format; a deleted topic has none)."""
+    one of them has no ConsumeQueue."""
     if topics is None and pattern is None:
         return None
-    matching = re.compile(pattern).fullmatch if pattern is not None else None
     wanted = set(topics or ())
-    if matching is not None:
-        if any(matching(topic) for topic in topics_of(store.root, BATCH_DIRECTORY)):
-            return None
-        known = {topic for topic in topics_of(store.root) if matching(topic)}
+    if pattern is not None:
+        matching = re.compile(pattern).fullmatch
+        every = [*topics_of(store.root), *topics_of(store.root, BATCH_DIRECTORY)]
+        known = {topic for topic in every if not topic.startswith(LIGHT_PREFIX) and matching(topic)}
         wanted = known if topics is None else known & wanted
     queues: list[ConsumeQueue] = []
     for topic in sorted(wanted):
-        found = open_queues(store.root, topic)
+        found = [*open_queues(store.root, topic), *open_queues(store.root, topic, BATCH)]
         if not found:
+            logger.warning("event=topic_without_queue topic=%s store=%s action=scan", topic, store.root)
             return None
         queues += found
     return queues
@@ -137,11 +142,10 @@ def dispatched_to(store: StoreDirectory, segments: list[SegmentFile]) -> int:
         return 0
     begin, end = segments[0].start, segments[-1].end
     last = (0, 0)
-    for topic in topics_of(store.root):
-        for queue in open_queues(store.root, topic):
-            past = queue.range_of(begin, end)[1]
-            if past > queue.begin:
-                last = max(last, queue.entry(past - 1))
+    for queue in _every_queue(store):
+        past = queue.range_of(begin, end)[1]
+        if past > queue.begin:
+            last = max(last, queue.entry(past - 1))
     at, size = last
     for found in segments:
         if found.start <= at < found.end:
@@ -151,6 +155,12 @@ def dispatched_to(store: StoreDirectory, segments: list[SegmentFile]) -> int:
                 return at + size
     logger.warning("ConsumeQueue does not fit the log store=%s last_entry=%d scan=all", store.root, at)
     return 0
+
+
+def _every_queue(store: StoreDirectory) -> Iterator[ConsumeQueue]:
+    for kind in (PLAIN, BATCH):
+        for topic in topics_of(store.root, kind[1]):
+            yield from open_queues(store.root, topic, kind)
 
 
 def _indexed(blocks: Iterable[Span], queues: list[ConsumeQueue], dispatched: int) -> Iterator[Span]:
@@ -205,31 +215,74 @@ def _merged(task: list[Span]) -> list[Span]:
 
 
 def cut_at_records(tasks: list[list[Span]]) -> list[tuple[Span, ...]]:
-    """Move each cut inside a segment to where a ConsumeQueue says that a record begins.
+    """Move each begin and end of a scan inside a segment to where a record begins.
 
-    A task that begins in mid-segment finds its first record by magic otherwise, and a body could hold bytes
-    that imitate one.
+    A cut between two tasks moves forward, for both of them, to where a ConsumeQueue says that a record begins.  What
+    begins after blocks that were left out begins a bit earlier.  A task that begins in mid-segment finds its first
+    record by magic otherwise, and a body could hold bytes that imitate one.
     """
-    for before, after in pairwise(tasks):
-        left, right = before[-1], after[0]
-        if left.segment != right.segment or left.end != right.begin or right.topics is not None:
-            continue
-        cut = _record_near(right.store, right.begin)
-        if cut is not None and cut < right.end:
-            before[-1] = replace(left, end=cut)
-            after[0] = replace(right, begin=cut)
-    return [tuple(task) for task in tasks]
+    ends = {(span.segment, span.end) for task in tasks for span in task if span.topics is None}
+    begins = {(span.segment, span.begin) for task in tasks for span in task if span.topics is None}
+    cuts: dict[tuple[SegmentFile, int], int] = {}
+    moved = []
+    for task in tasks:
+        spans = (_at_records(span, ends, begins, cuts) if span.topics is None else span for span in task)
+        moved.append(tuple(span for span in spans if span.begin < span.end))
+    return moved
 
 
-def _record_near(store: StoreDirectory, physical_offset: int) -> int | None:
-    asked = 0
-    nearest: int | None = None
-    for topic in topics_of(store.root):
-        for queue in open_queues(store.root, topic):
-            found = queue.record_at_or_after(physical_offset)
-            if found is not None and (nearest is None or found < nearest):
-                nearest = found
-            asked += found is not None
-            if asked == _CUT_QUEUES:
-                return nearest
-    return nearest
+def _at_records(
+    span: Span,
+    ends: set[tuple[SegmentFile, int]],
+    begins: set[tuple[SegmentFile, int]],
+    cuts: dict[tuple[SegmentFile, int], int],
+) -> Span:
+    segment = span.segment
+    if span.begin != segment.start:
+        if (segment, span.begin) in ends:
+            span = replace(span, begin=_cut_at(span.store, segment, span.begin, cuts))
+        else:
+            before = _record_before(span.store, segment, span.begin)
+            span = replace(span, begin=before or span.begin, begins_at_record=before is not None)
+    if span.end != segment.end:
+        if (segment, span.end) in begins:
+            span = replace(span, end=_cut_at(span.store, segment, span.end, cuts))
+        else:
+            span = replace(span, ends_at_record=False)
+    return span
+
+
+def _cut_at(store: StoreDirectory, segment: SegmentFile, at: int, cuts: dict[tuple[SegmentFile, int], int]) -> int:
+    """Where a record begins, not before `at`; the segment's end if none is known to."""
+    found = cuts.get((segment, at))
+    if found is None:
+        near = [queue.record_at_or_after(at) for queue in _queues_near(store, at)]
+        known = min((each for each in near if each is not None), default=None)
+        if known is None or known >= segment.end:
+            with Segment(segment.path, segment.start) as opened:
+                resync = opened.resync(at - segment.start, segment.end - segment.start)
+            known = segment.end if resync is None else segment.start + resync
+        found = cuts[segment, at] = known
+    return found
+
+
+def _record_before(store: StoreDirectory, segment: SegmentFile, at: int) -> int | None:
+    """Where the last record begins, before `at`, that some ConsumeQueues know of in this segment."""
+    latest = None
+    for queue in _queues_near(store, at):
+        past = queue.range_of(0, at)[1]
+        begin = queue.entry(past - 1)[0] if past > queue.begin else -1
+        if begin >= segment.start and (latest is None or begin > latest):
+            latest = begin
+    return latest
+
+
+def _queues_near(store: StoreDirectory, at: int) -> list[ConsumeQueue]:
+    """A few queues that reach beyond the physical offset `at`."""
+    near = []
+    for queue in _every_queue(store):
+        if queue.dispatched > at:
+            near.append(queue)
+        if len(near) == _CUT_QUEUES:
+            break
+    return near

@@ -31,6 +31,8 @@ _MAGIC_AT: Final = 4
 # What the two magics share: one search finds both.
 _MAGIC_PREFIX: Final = struct.pack(">i", MAGIC_V1)[:3]
 assert struct.pack(">i", MAGIC_V2).startswith(_MAGIC_PREFIX)
+# A size above this is damage: it is not what anything is allocated by.
+MAX_RECORD_BYTES: Final = 256 * 1024 * 1024
 # How far past a broken place of the last segment a later record is looked for.
 RESYNC_BYTES: Final = 64 * 1024 * 1024
 
@@ -54,20 +56,39 @@ class RecordSpan:
 
 
 class Segment:
-    """One mapped segment.  Positions are bytes from its start; `start` is its own physical offset.
+    """One segment, or a window of it.  Positions are bytes from the begin of `data`, whose physical offset is `start`.
 
-    Raises OSError if the file cannot be opened.  A file that the broker deletes meanwhile stays readable
-    until `close`.
+    By default the whole file is mapped.  Raises OSError if the file cannot be opened.  A file that the broker deletes
+    meanwhile stays readable until `close`.
     """
 
     def __init__(self, path: Path, start: int) -> None:
+        """`start` is the physical offset of the file's first byte."""
         self.path = path
         self.start = start
         with path.open("rb") as file:
-            self.size = os.fstat(file.fileno()).st_size
-            self.data: mmap.mmap | bytes = b""
-            if self.size:
-                self.data = mmap.mmap(file.fileno(), self.size, prot=mmap.PROT_READ)
+            self.file_end = start + os.fstat(file.fileno()).st_size
+            self.data: mmap.mmap | bytes = _mapped(file.fileno(), 0, self.file_end - start)
+        self.size = len(self.data)
+
+    @classmethod
+    def window(
+        cls, path: Path, descriptor: int, file_start: int, begin: int, size_bytes: int, *, is_copy: bool
+    ) -> Self:
+        """About `size_bytes` of an open file from physical offset `begin` on, or what there is of them.
+
+        It may begin up to a page before.  With `is_copy` the bytes are read, not mapped: a mapping of a file that
+        becomes shorter kills the process that touches it.
+        """
+        window = cls.__new__(cls)
+        window.path = path
+        window.file_end = file_start + os.fstat(descriptor).st_size
+        skip = (begin - file_start) // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        window.start = file_start + skip
+        size = max(0, min(begin + size_bytes, window.file_end) - window.start)
+        window.data = _read(descriptor, skip, size) if is_copy else _mapped(descriptor, skip, size)
+        window.size = len(window.data)
+        return window
 
     def __enter__(self) -> Self:
         return self
@@ -137,7 +158,7 @@ class Segment:
 
     def resync(self, position: int, end: int) -> int | None:
         """The first position in [`position`, `end`) where a record begins, found by its magic."""
-        if not isinstance(self.data, mmap.mmap):
+        if not self.size:
             return None
         limit = min(end + _MAGIC_AT + len(_MAGIC_PREFIX), self.size)
         found = self.data.find(_MAGIC_PREFIX, position + _MAGIC_AT, limit)
@@ -147,12 +168,27 @@ class Segment:
             found = self.data.find(_MAGIC_PREFIX, found + 1, limit)
         return None
 
-    def is_blank(self, position: int) -> bool:
-        """Whether nothing but filling follows: a blank record, or too few bytes for one."""
-        return self.size - position < BLANK_MIN_BYTES or self.header_magic(position) == MAGIC_BLANK
+    def reaches_beyond(self, position: int) -> int:
+        """Bytes of a record at `position` that does not end in this window but can end in the file; else 0.
 
-    def header_magic(self, position: int) -> int:
-        return int(self.magics[position])
+        Where the window ends before the record's fixed fields, those.
+        """
+        at, left = self.start + position, self.size - position
+        if self.start + self.size >= self.file_end:
+            return 0
+        if left < HEAD.size:
+            return HEAD.size if at + MIN_RECORD_BYTES <= self.file_end else 0
+        size, magic, physical_offset = self.header(position)
+        is_record = magic in (MAGIC_V1, MAGIC_V2) and physical_offset == at
+        return size if is_record and left < size <= min(MAX_RECORD_BYTES, self.file_end - at) else 0
+
+    def is_blank(self, position: int) -> bool:
+        """Whether nothing but filling follows: a blank record to the file's end, or too few bytes for one."""
+        left = self.file_end - self.start - position
+        if left < BLANK_MIN_BYTES:
+            return True
+        size, magic = self._integer(position, 4), self._integer(position + _MAGIC_AT, 4)
+        return magic == MAGIC_BLANK and size == left
 
     def walk(self, begin: int, end: int) -> Walk:
         """All records that begin in [`begin`, `end`); one must begin at `begin`."""
@@ -179,6 +215,20 @@ class Segment:
 
     def _integer(self, position: int, size: int) -> int:
         return int.from_bytes(self.data[position : position + size], "big", signed=True)
+
+
+def _mapped(descriptor: int, skip: int, size: int) -> mmap.mmap | bytes:
+    return mmap.mmap(descriptor, size, prot=mmap.PROT_READ, offset=skip) if size else b""
+
+
+def _read(descriptor: int, skip: int, size: int) -> bytes:
+    content = os.pread(descriptor, size, skip)
+    while len(content) < size:  # one call reads 2 GiB at most, and less where the file has become shorter
+        more = os.pread(descriptor, size - len(content), skip + len(content))
+        if not more:
+            break
+        content += more
+    return content
 
 
 def segment_paths(directory: Path) -> list[tuple[int, Path]]:

@@ -6,28 +6,41 @@ planned; its end is fixed there, so all tasks of a query see the same log althou
 
 import glob
 import json
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from remoting.message_record import BLANK_MIN_BYTES
+from spark.confirm_limit import confirm_limit
 from spark.consume_queue import open_queues, topics_of
+from spark.log_copies import check_copies
 from spark.segment import RESYNC_BYTES, Segment, segment_paths
 from sprocket.common.errors import ConfigError, CorruptRecord
+from store.disk import RealDisk
+from store.recovery.flushed_mark import FlushedMark
+
+logger = logging.getLogger(__name__)
 
 COMMIT_LOG: Final = "commitlog"
 _QUEUES_ASKED: Final = 8
+# Segments may expire while they are listed.
+_TRIES: Final = 10
 
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """A segment whose records in physical offsets [`start`, `end`) may be read."""
+    """A segment whose records in physical offsets [`start`, `end`) may be read.
+
+    `is_sealed` once the log goes on in another one: nobody writes to the file any more.
+    """
 
     path: Path
     start: int
     end: int
+    is_sealed: bool = True
 
 
 @dataclass(frozen=True)
@@ -38,23 +51,65 @@ class StoreDirectory:
     broker_name: str
 
     def segments(self, drop_malformed: bool = False) -> list[SegmentFile]:
-        """The segments with records, in order; the last one ends at the last whole record.
+        """The segments with records, in order; the last one ends at the last whole record that consumers may see.
 
-        Raises ConfigError if there is no CommitLog that can be read, CorruptRecord if the last segment is
-        damaged in its middle (with `drop_malformed` it is read up to its last record all the same).
+        Raises ConfigError if there is no CommitLog that can be read, CorruptRecord if the last segment is damaged in
+        its middle, or ends before what is known to have been there (with `drop_malformed` it is read up to its last
+        record all the same).
         """
+        for _ in range(_TRIES):
+            try:
+                return self._segments(drop_malformed)
+            except FileNotFoundError as error:
+                missing = error
+            except PermissionError as error:
+                raise ConfigError(
+                    f"{error.filename}: {error.strerror}; who runs Spark needs to read the store: give it the right"
+                ) from error
+        raise ConfigError(f"{missing.filename}: segments go while they are looked at; try again")
+
+    def _segments(self, drop_malformed: bool) -> list[SegmentFile]:
+        # In this order: what is promised now is in the log when it is looked at.
+        limit = confirm_limit(self.root)
         paths = self._segment_paths()
+        promised = max(self._queued_end(), FlushedMark(RealDisk(), self.root).read())
         for index in range(len(paths) - 1, -1, -1):
             start, path = paths[index]
             with Segment(path, start) as segment:
                 end = start + last_whole_record_end(segment, drop_malformed, self._late_record(segment))
+                whole_end = segment.file_end if end > start and segment.is_blank(end - start) else end
             if end > start:
                 sealed = [SegmentFile(path, start, start + path.stat().st_size) for start, path in paths[:index]]
-                segments = [*sealed, SegmentFile(path, start, end)]
+                segments = [*sealed, SegmentFile(path, start, end, is_sealed=False)]
                 if not drop_malformed:
                     _check_that_nothing_is_missing(segments)
-                return segments
+                self._check_end(whole_end, promised, path, drop_malformed)
+                return segments if limit is None else _cut(segments, limit)
+        self._check_end(0, promised, paths[-1][1], drop_malformed)
         return []
+
+    def _queued_end(self) -> int:
+        """End of the last record that a few ConsumeQueues know of."""
+        ends = [
+            queue.dispatched
+            for topic in topics_of(self.root)[:_QUEUES_ASKED]
+            for queue in open_queues(self.root, topic)
+        ]
+        return max(ends, default=0)
+
+    @staticmethod
+    def _check_end(end: int, promised: int, path: Path, drop_malformed: bool) -> None:
+        if promised <= end:
+            return
+        if drop_malformed:
+            logger.warning("event=log_ends_early segment=%s end=%d known_to=%d", path, end, promised)
+            return
+        raise CorruptRecord(
+            end,
+            f"the last whole record ends here ({path}), but a ConsumeQueue or the mark of syncs knows of the log up to "
+            f"{promised}: its end is damaged or cut off. Start the broker, which recovers it, or see "
+            "`sprocket store check`; option mode=DROPMALFORMED reads what there is",
+        )
 
     def _late_record(self, segment: Segment) -> int:
         """Position of a record near the end of `segment`, from a few ConsumeQueues; 0 if they know none.
@@ -109,6 +164,11 @@ def last_whole_record_end(segment: Segment, drop_malformed: bool = False, begin:
         return stop
 
 
+def _cut(segments: list[SegmentFile], limit: int) -> list[SegmentFile]:
+    """What lies before the physical offset `limit`."""
+    return [replace(each, end=min(each.end, limit)) for each in segments if each.start < limit]
+
+
 def _check_that_nothing_is_missing(segments: list[SegmentFile]) -> None:
     for segment, following in pairwise(segments):
         if segment.end != following.start:
@@ -158,6 +218,7 @@ def find_stores(paths: Sequence[str]) -> list[StoreDirectory]:
                 "write path as name=directory,name=directory"
             )
         taken[store.broker_name] = store.root
+    check_copies([store.root / COMMIT_LOG for store in stores])
     return stores
 
 

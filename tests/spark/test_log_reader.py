@@ -228,7 +228,7 @@ def test_the_record_being_written_is_not_read(tmp_path: Path) -> None:
         root = tmp_path / str(missing)
         builder = StoreBuilder(root)
         builder.extend(rows)
-        last = builder.append(Row(body=b"b" * 50, properties={"KEYS": "k"}))
+        last = builder.append(Row(body=b"b" * 50, properties={"KEYS": "k"}), index=False)
         size = len(encode(last))
         builder.patch(last.physical_offset + size - missing, bytes(missing))
         builder.write()

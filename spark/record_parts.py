@@ -1,0 +1,172 @@
+"""Where the parts of many records lie in their segment: fixed fields, bodies, topics, properties, messages in batches.
+
+No Python object per record: the fixed fields are gathered once, and each variable part is found from the lengths before
+it.
+"""
+
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from remoting.message_record import FIXED_IPV4, SysFlag
+from spark import inner_batches
+from spark.binary_array import gather
+from spark.properties import PropertyTable
+from spark.segment import MIN_RECORD_BYTES, Positions, Segment
+from store.layout import MAGIC_V2, RECORD_FIXED_DTYPE
+
+IPV4_HOST_BYTES: Final = 8
+IPV6_HOST_BYTES: Final = 20
+
+# What stands before the body when both hosts are IPv4.
+_RECORD_IPV4_DTYPE: Final = np.dtype(
+    [
+        *RECORD_FIXED_DTYPE.descr,
+        ("born_host", f"V{IPV4_HOST_BYTES}"),
+        ("store_timestamp", ">i8"),
+        ("store_host", f"V{IPV4_HOST_BYTES}"),
+        ("reconsume_times", ">i4"),
+        ("prepared_transaction_offset", ">i8"),
+        ("body_length", ">i4"),
+    ]
+)
+assert _RECORD_IPV4_DTYPE.itemsize == FIXED_IPV4.size <= MIN_RECORD_BYTES
+
+
+# What is found once for all columns, until rows are left out.
+_SHARED: Final = (
+    "properties",
+    "topic_bounds",
+    "properties_bounds",
+    "body_bounds",
+    "stored_body_bounds",
+    "stored_properties_bounds",
+)
+
+
+class RecordParts:
+    """Records of `segment` at `positions` (in order), or the messages inside them.
+
+    `inner` is where an inner message begins, -1 for a record that is one message, and `places` its place in its
+    batch; both are None while no record is a batch.
+    """
+
+    def __init__(self, segment: Segment, positions: Positions) -> None:
+        self.segment = segment
+        self.inner: Positions | None = None
+        self.places: Positions | None = None
+        self.take(positions, self._gather(positions))
+
+    def __len__(self) -> int:
+        return int(self.positions.size)
+
+    def filter(self, keep: npt.NDArray[np.bool_]) -> None:
+        """Keep only the rows where `keep` is true."""
+        if self.inner is not None and self.places is not None:
+            self.inner, self.places = self.inner[keep], self.places[keep]
+        self.take(self.positions[keep], self.fixed[keep])
+
+    # -- fixed fields ------------------------------------------------------------------------------------
+
+    def _gather(self, positions: Positions) -> npt.NDArray[np.void]:
+        size = FIXED_IPV4.size
+        every = np.ndarray((self.segment.size - size + 1,), f"V{size}", self.segment.data, 0, (1,))
+        return every[positions].view(_RECORD_IPV4_DTYPE)
+
+    def take(self, positions: Positions, fixed: npt.NDArray[np.void]) -> None:
+        """Set the records.  Positions are signed 64-bit: a sum of two lengths cannot overflow."""
+        for name in _SHARED:
+            self.__dict__.pop(name, None)
+        self.positions = positions
+        self.fixed = fixed
+        self.sys_flags: npt.NDArray[np.int32] = fixed["sys_flag"].astype(np.int32)
+        self.born_shift = self._host_shift(SysFlag.BORN_HOST_V6)
+        self.store_shift = self.born_shift + self._host_shift(SysFlag.STORE_HOST_V6)
+
+    def _host_shift(self, flag: SysFlag) -> Positions | int:
+        """How many bytes later the fields after a host stand, for each record; plain 0 if all are IPv4."""
+        is_ipv6 = self.sys_flags & flag != 0
+        return is_ipv6 * (IPV6_HOST_BYTES - IPV4_HOST_BYTES) if is_ipv6.any() else 0
+
+    def integers(self, field: str) -> npt.NDArray[np.int64] | npt.NDArray[np.int32]:
+        """A fixed field in native byte order, wherever the hosts' sizes put it."""
+        kind, at = _RECORD_IPV4_DTYPE.fields[field][:2]  # type: ignore[index]  # numpy types it as optional
+        after_born = at > RECORD_FIXED_DTYPE.itemsize
+        after_store = at > _RECORD_IPV4_DTYPE.fields["store_host"][1]  # type: ignore[index]
+        shift = self.store_shift if after_store else self.born_shift if after_born else 0
+        values = self.fixed[field]
+        if not isinstance(shift, int):
+            # A damaged record can point past the end; it is dropped for its lengths, not for this.
+            at_most = self.segment.size - kind.itemsize
+            every = np.ndarray((at_most + 1,), kind, self.segment.data, 0, (1,))
+            values = every[np.minimum(self.positions + at + shift, at_most)]
+        return values.astype(kind.newbyteorder("="))
+
+    # -- variable parts ----------------------------------------------------------------------------------
+
+    @cached_property
+    def stored_body_bounds(self) -> tuple[Positions, Positions]:
+        """Of the record, whatever its body holds."""
+        begins = self.positions + FIXED_IPV4.size + self.store_shift
+        return begins, np.add(begins, self.integers("body_length"), dtype=np.int64)
+
+    @cached_property
+    def topic_bounds(self) -> tuple[Positions, Positions]:
+        ends = self.stored_body_bounds[1]
+        two_bytes = self._pairs_at(ends)
+        is_v2 = self.fixed["magic"] == MAGIC_V2
+        if is_v2.any():
+            begins = ends + np.where(is_v2, 2, 1)
+            return begins, begins + np.where(is_v2, two_bytes, (two_bytes >> 8) & 0xFF)
+        return ends + 1, ends + 1 + ((two_bytes >> 8) & 0xFF)
+
+    @cached_property
+    def stored_properties_bounds(self) -> tuple[Positions, Positions]:
+        ends = self.topic_bounds[1]
+        return ends + 2, ends + 2 + self._pairs_at(ends)
+
+    @cached_property
+    def body_bounds(self) -> tuple[Positions, Positions]:
+        if self.inner is None:
+            return self.stored_body_bounds
+        begins, ends = inner_batches.bodies(memoryview(self.segment.data), np.maximum(self.inner, 0))
+        is_inner = self.inner >= 0
+        return (
+            np.where(is_inner, begins, self.stored_body_bounds[0]),
+            np.where(is_inner, ends, self.stored_body_bounds[1]),
+        )
+
+    @cached_property
+    def properties_bounds(self) -> tuple[Positions, Positions]:
+        if self.inner is None:
+            return self.stored_properties_bounds
+        begins = np.where(self.inner >= 0, self.body_bounds[1], self.topic_bounds[1])
+        return begins + 2, begins + 2 + self._pairs_at(begins)
+
+    @cached_property
+    def properties(self) -> PropertyTable:
+        return PropertyTable(self.buffer, *self.properties_bounds)
+
+    @property
+    def buffer(self) -> pa.Buffer:
+        return pa.py_buffer(self.segment.data)
+
+    def _pairs_at(self, positions: Positions) -> npt.NDArray[np.int64]:
+        """The signed 16-bit integer at each position; positions outside the file read some other place."""
+        every = np.ndarray((self.segment.size - 1,), ">i2", self.segment.data, 0, (1,))
+        return every[np.clip(positions, 0, self.segment.size - 2)].astype(np.int64)
+
+    def parts(self, bounds: tuple[Positions, Positions]) -> pa.Array:
+        """Parts of records: those of one record are the same in each of its rows."""
+        if self.inner is None:
+            return gather(self.buffer, *bounds)
+        first, of_row = self.records()
+        return gather(self.buffer, bounds[0][first], bounds[1][first]).take(pa.array(of_row))
+
+    def records(self) -> tuple[Positions, Positions]:
+        """The first row of each record, and for each row which of them is its record's."""
+        is_first = np.diff(self.positions, prepend=-1) != 0
+        return np.flatnonzero(is_first), np.cumsum(is_first) - 1
