@@ -8,6 +8,7 @@ Source: RocketMQ 5.3.3, `DefaultAuthorizationContextBuilder`, `RocketMQAction` a
 """
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Final
 
 from acl.access_request import AccessRequest, Needed
@@ -105,11 +106,16 @@ def _send(asked: AccessRequest) -> Iterator[Needed]:
     if topic is not None and topic.startswith(RETRY_PREFIX):
         yield _group(topic, _SUB)
     else:
-        yield Needed(Resource(ResourceType.TOPIC, topic), _PUB)
+        yield _publishes(topic)
     if topic is not None and is_internal(topic):
         yield _cluster(asked, _UPDATE)
     for carried in asked.carried_topics():
         yield topic_or_group(carried, _PUB)
+
+
+@lru_cache(maxsize=1024)
+def _publishes(topic: str | None) -> Needed:
+    return Needed(Resource(ResourceType.TOPIC, topic), _PUB)
 
 
 def _end_transaction(asked: AccessRequest) -> Iterator[Needed]:

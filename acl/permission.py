@@ -18,11 +18,13 @@ class Permission(IntFlag):
 
     def allows(self, needed: "Permission") -> bool:
         """Whether who owns this may do what needs `needed`."""
-        if self & Permission.DENY:
-            return False
-        return bool(self & (Permission.PUB | Permission.SUB if needed is Permission.ANY else needed))
+        # On the numbers: the operators of flags make objects, and this is asked for each message.
+        own = self._value_
+        return not own & _DENY and bool(own & (_PUB_OR_SUB if needed is Permission.ANY else needed._value_))
 
 
+_DENY: Final = Permission.DENY.value
+_PUB_OR_SUB: Final = (Permission.PUB | Permission.SUB).value
 _BY_NAME: Final = {
     "DENY": Permission.DENY,
     "PUB": Permission.PUB,

@@ -43,7 +43,7 @@ class PlainPolicy:
     """The accounts of all files: of an account that several files have, the first one counts."""
 
     def __init__(self, files: Mapping[str, AccountFile]) -> None:
-        self._white: list[RemoteAddresses] = [file.white for file in files.values()]
+        self._white: list[RemoteAddresses] = [file.white for file in files.values() if file.white]
         self._accounts: dict[str, Account] = {}
         for name, file in files.items():
             for account in file.accounts:
@@ -59,7 +59,7 @@ class PlainPolicy:
 
     def is_white(self, request: AccessRequest) -> bool:
         """Whether it comes from a white address, and needs no signature."""
-        if any(white.match(request.peer) for white in self._white):
+        if self._white and any(white.match(request.peer) for white in self._white):
             return True
         account = self._accounts.get(request.access_key or "")
         return account is not None and account.white.match(request.peer)

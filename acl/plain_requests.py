@@ -18,7 +18,6 @@ from remoting.bodies.heartbeat import read_heartbeat
 from remoting.codes import RequestCode
 from remoting.routes import Action
 
-_CHANGES: Final = frozenset({Action.CREATE, Action.UPDATE, Action.DELETE})
 # What consumers do about themselves, though the route calls it a change.
 _OWN_AFFAIRS: Final = frozenset(
     {RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT, RequestCode.CHECK_CLIENT_CONFIG}
@@ -48,9 +47,10 @@ def needs_admin(asked: AccessRequest) -> bool:
         return any(one.resource.resource_type is ResourceType.CLUSTER for one in asked.found)
     if asked.code in ADMIN_CODES:
         return True
-    if asked.action in _CHANGES:
+    action = asked.action
+    if action is Action.UPDATE or action is Action.CREATE or action is Action.DELETE:
         return asked.code not in _OWN_AFFAIRS and asked.code not in _GROUP_CODES
-    is_message = asked.action in (Action.PUB, Action.SUB) or asked.code == RequestCode.QUERY_MESSAGE
+    is_message = action in (Action.PUB, Action.SUB) or asked.code == RequestCode.QUERY_MESSAGE
     topic = asked.sent_to if is_message else None
     return topic is not None and is_internal(topic)
 

@@ -42,7 +42,10 @@ class RemoteAddresses:
 
     def match(self, parts: Parts | None) -> bool:
         """Whether the address with these parts is on it; None, no address at all, is on no list but ``*``."""
-        return any(rule(parts or ()) for rule in self._rules)
+        return bool(self._rules) and any(rule(parts or ()) for rule in self._rules)
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
 
 
 def _rule(entry: str) -> AddressRule | None:
