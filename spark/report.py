@@ -1,34 +1,22 @@
 """A report of charts and tables as one HTML page that needs no network: every chart is a PNG inside it."""
 
 import base64
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 from jinja2 import Environment
-from matplotlib.axes import Axes
-from matplotlib.colors import TwoSlopeNorm
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
-
-PALETTE: Final = ("#2a6f97", "#e07a2f", "#3a9d6e", "#b23a6b", "#6b5b95", "#8a8a2a")
-_INK: Final = "#1f2933"
-_MUTED: Final = "#6b7785"
-_GRID: Final = "#e4e8ec"
-_DOTS_PER_INCH: Final = 144
-_DENSE_POINTS: Final = 400
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart with its heading and a sentence that says what it shows."""
+    """A chart with its heading and a sentence that says what it shows; `alt` says it to those who do not see it."""
 
     title: str
     caption: str
     png: bytes
+    alt: str = ""
 
     @property
     def data_uri(self) -> str:
@@ -42,12 +30,46 @@ class Chart:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; cells are text, numbers (shown with thousands separators), or True and False (a tick, a cross)."""
+    """A table; cells are text, numbers (shown with thousands separators), or True and False (a tick, a cross).
+
+    The numbers of column `bars` have bars beside them; with `has_total` the last row is a sum.
+    """
 
     title: str
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
+    bars: str | None = None
+    has_total: bool = False
+
+    def is_numeric(self, index: int) -> bool:
+        """Whether the column holds numbers, and nothing but them and gaps."""
+        cells = [row[index] for row in self.rows if row[index] is not None]
+        return bool(cells) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in cells)
+
+    def wraps(self, index: int) -> bool:
+        """Whether the column holds text too long for one line."""
+        return any(isinstance(row[index], str) and len(str(row[index])) > 24 for row in self.rows)
+
+    def bar_percent(self, value: object) -> float:
+        """How long a bar is beside the longest one."""
+        index = list(self.columns).index(self.bars or "")
+        cells = [row[index] for row in (self.rows[:-1] if self.has_total else self.rows)]
+        most = max((value for value in cells if isinstance(value, int | float)), default=0)
+        return round(100 * value / most, 1) if isinstance(value, int | float) and most else 0.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """A heading under which the sections that follow stand, and a sentence or two about them."""
+
+    title: str
+    text: str = ""
+
+    @property
+    def anchor(self) -> str:
+        """What a link in the page names."""
+        return "-".join("".join(letter if letter.isalnum() else " " for letter in self.title.lower()).split())
 
 
 @dataclass
@@ -57,15 +79,24 @@ class Page:
     title: str
     subtitle: str
     facts: Mapping[str, str] = field(default_factory=dict)
-    sections: list[Chart | Table] = field(default_factory=list)
+    sections: list[Chart | Table | Part] = field(default_factory=list)
+    footer: str = ""
 
     def html(self) -> str:
         """The whole page."""
         environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
         environment.filters["cell"] = cell
         environment.tests["chart"] = lambda section: isinstance(section, Chart)
-        environment.tests["numeric"] = lambda value: isinstance(value, int | float) and not isinstance(value, bool)
+        environment.tests["part"] = lambda section: isinstance(section, Part)
         return environment.from_string(_TEMPLATE).render(page=self)
+
+    @property
+    def parts(self) -> list[Part]:
+        return [section for section in self.sections if isinstance(section, Part)]
+
+    def save(self, path: Path) -> None:
+        """Write the page, and nothing beside it."""
+        path.write_text(self.html(), encoding="utf-8")
 
     def write(self, directory: Path) -> Path:
         """Write ``report.html``, and each chart as a PNG beside it; returns the page's path."""
@@ -74,7 +105,7 @@ class Page:
             if isinstance(section, Chart):
                 (directory / section.file_name).write_bytes(section.png)
         path = directory / "report.html"
-        path.write_text(self.html(), encoding="utf-8")
+        self.save(path)
         return path
 
 
@@ -89,172 +120,6 @@ def cell(value: object) -> str:
     return "–" if value is None else str(value)
 
 
-@dataclass(frozen=True)
-class Series:
-    """One line of a line chart."""
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-
-
-def line_chart(
-    title: str,
-    caption: str,
-    series: Sequence[Series],
-    *,
-    x_label: str,
-    y_label: str,
-    marks: Mapping[str, float] | None = None,
-    fill: bool = False,
-    logarithmic: bool = False,
-    x_format: FuncFormatter | None = None,
-    x_ticks: Sequence[float] | None = None,
-) -> Chart:
-    """Lines over a common axis.  `marks` are named vertical lines; `fill` shades below the lines."""
-    figure, axes = _axes(9.6, 3.7)
-    for color, each in zip(_colors(len(series)), series, strict=True):
-        is_dense = len(each.x) > _DENSE_POINTS
-        axes.plot(each.x, each.y, color=color, linewidth=0.8 if is_dense else 1.6, label=each.name)
-        if fill:
-            axes.fill_between(each.x, each.y, color=color, alpha=0.35 if is_dense else 0.12, linewidth=0)
-    if logarithmic:
-        axes.set_yscale("log")
-        values = [value for each in series for value in each.y]
-        axes.set_ylim(10 ** np.floor(np.log10(min(values))), 10 ** np.ceil(np.log10(max(values))))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.set_ylim(bottom=0)
-    axes.margins(x=0.01)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
-    if x_ticks is not None:
-        axes.set_xticks(x_ticks)
-    if x_format is not None:
-        axes.xaxis.set_major_formatter(x_format)
-    _mark(axes, marks or {})
-    if len(series) > 1:
-        axes.legend(loc="upper right", bbox_to_anchor=(1.0, 1.16), ncols=len(series), frameon=False, fontsize=9)
-    return Chart(title, caption, _png(figure))
-
-
-def stacked_chart(
-    title: str,
-    caption: str,
-    series: Sequence[Series],
-    *,
-    x_label: str,
-    y_label: str,
-    marks: Mapping[str, float] | None = None,
-) -> Chart:
-    """Areas on top of each other; all series have the same x."""
-    figure, axes = _axes(9.6, 3.7)
-    areas = [each.y for each in series]
-    axes.stackplot(series[0].x, *areas, labels=[each.name for each in series], colors=_colors(len(series)), alpha=0.75)
-    axes.margins(x=0.01)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    _mark(axes, marks or {})
-    axes.legend(loc="upper right", bbox_to_anchor=(1.0, 1.16), ncols=len(series), frameon=False, fontsize=9)
-    return Chart(title, caption, _png(figure))
-
-
-def bar_chart(
-    title: str, caption: str, names: Sequence[str], values: Sequence[float], *, y_label: str, notes: Sequence[str] = ()
-) -> Chart:
-    """One bar for each name, its value above it; `notes` stand below the names."""
-    figure, axes = _axes(9.6, 3.5)
-    bars = axes.bar(range(len(names)), values, color=PALETTE[0], width=0.68)
-    axes.bar_label(bars, [f"{value:.1f}" for value in values], padding=2, fontsize=8.5, color=_INK)
-    labels = [f"{name}\n{note}" for name, note in zip(names, notes, strict=True)] if notes else list(names)
-    axes.set_xticks(range(len(names)), labels, fontsize=8.5)
-    axes.set_ylabel(y_label)
-    axes.margins(x=0.02, y=0.12)
-    axes.grid(visible=False, axis="x")
-    axes.axhline(0, color=_MUTED, linewidth=0.8)
-    return Chart(title, caption, _png(figure))
-
-
-def heat_map(
-    title: str,
-    caption: str,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    values: Mapping[tuple[str, str], float],
-    *,
-    x_label: str,
-    color_label: str,
-) -> Chart:
-    """A coloured grid; a cell without a value is left empty."""
-    table = np.full((len(rows), len(columns)), np.nan)
-    for (row, column), value in values.items():
-        table[rows.index(row), columns.index(column)] = value
-    figure, axes = _axes(9.6, 0.9 + 0.31 * len(rows))
-    reach = max(1.0, float(np.nanpercentile(np.abs(table), 98))) if values else 1.0
-    lowest = min(-0.25 * reach, max(-reach, float(np.nanmin(table)))) if values else -1.0
-    image = axes.imshow(
-        table, aspect="auto", cmap="RdBu_r", norm=TwoSlopeNorm(0, lowest, reach), interpolation="nearest"
-    )
-    axes.set_xticks(range(len(columns)), list(columns))
-    axes.set_yticks(range(len(rows)), list(rows))
-    axes.set_xlabel(x_label)
-    axes.grid(visible=False)
-    axes.tick_params(length=0)
-    for y, x in np.argwhere(~np.isnan(table)):
-        strong = abs(table[y, x]) > 0.62 * reach
-        axes.text(
-            x, y, f"{round(table[y, x])}", ha="center", va="center", fontsize=7, color="white" if strong else _INK
-        )
-    bar = figure.colorbar(image, ax=axes, pad=0.012, aspect=24, extend="both")
-    bar.set_label(color_label, color=_MUTED, fontsize=9)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0, labelsize=8, colors=_MUTED)
-    return Chart(title, caption, _png(figure))
-
-
-def _axes(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained", facecolor="white")
-    axes = figure.add_subplot()
-    axes.set_axisbelow(True)
-    axes.grid(visible=True, color=_GRID, linewidth=0.8)
-    axes.tick_params(colors=_MUTED, labelsize=9)
-    axes.xaxis.label.set(color=_MUTED, fontsize=9.5)
-    axes.yaxis.label.set(color=_MUTED, fontsize=9.5)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    return figure, axes
-
-
-def _mark(axes: Axes, marks: Mapping[str, float]) -> None:
-    low, high = axes.get_xlim()
-    for step, (name, x) in enumerate(sorted(marks.items(), key=lambda mark: mark[1])):
-        is_far = x > low + 0.7 * (high - low)
-        axes.axvline(x, color=_INK, linewidth=1, linestyle=(0, (4, 3)))
-        axes.annotate(
-            name,
-            (x, 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(-5 if is_far else 5, -10 - 13 * step),
-            textcoords="offset points",
-            ha="right" if is_far else "left",
-            fontsize=8.5,
-            color=_INK,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
-        )
-
-
-def _colors(count: int) -> list[str]:
-    return [PALETTE[index % len(PALETTE)] for index in range(count)]
-
-
-def _png(figure: Figure) -> bytes:
-    content = io.BytesIO()
-    figure.savefig(content, format="png", facecolor="white")
-    return content.getvalue()
-
-
 _TEMPLATE: Final = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -264,57 +129,114 @@ _TEMPLATE: Final = """<!DOCTYPE html>
 <style>
   :root { color-scheme: light; }
   body { margin: 0; background: #f4f6f8; color: #1f2933; font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; }
-  main { max-width: 1040px; margin: 0 auto; padding: 2.2rem 1.2rem 4rem; }
-  h1 { font-size: 1.9rem; margin: 0 0 .2rem; letter-spacing: -.01em; }
-  h2 { font-size: 1.12rem; margin: 0 0 .15rem; }
+  main { max-width: 1040px; margin: 0 auto; padding: 2.2rem 1.2rem 3rem; }
+  h1 { font-size: 1.9rem; line-height: 1.25; margin: 0 0 .2rem; letter-spacing: -.01em; }
+  h1, h2, h3, .long, .fact b { overflow-wrap: anywhere; }
+  h2 { font-size: 1.45rem; margin: 2.2rem 0 .15rem; letter-spacing: -.01em; }
+  section h2, section h3 { font-size: 1.12rem; margin: 0 0 .15rem; letter-spacing: 0; }
   p { margin: 0; color: #52606d; }
+  nav { margin: 1.1rem 0 0; }
+  nav a { display: inline-block; color: #1f5a85; margin-right: 1.1rem; }
   .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: .8rem; margin: 1.5rem 0; }
   .fact, section { background: #fff; border: 1px solid #e4e8ec; border-radius: 10px; }
   .fact { padding: .75rem 1rem; }
   .fact b { display: block; font-size: 1.45rem; line-height: 1.25; font-variant-numeric: tabular-nums; }
-  .fact span { color: #6b7785; font-size: .85rem; }
+  .fact span { color: #52606d; font-size: .85rem; }
   section { padding: 1.1rem 1.3rem 1.2rem; margin-top: 1rem; }
-  section p { font-size: .92rem; margin-bottom: .7rem; }
+  section p { font-size: .92rem; margin-bottom: .7rem; max-width: 108ch; }
   img { display: block; width: 100%; height: auto; }
   .wide { overflow-x: auto; }
   table { border-collapse: collapse; width: 100%; font-size: .92rem; font-variant-numeric: tabular-nums; }
-  th { text-align: left; color: #6b7785; font-weight: 600; border-bottom: 2px solid #e4e8ec; }
+  th { text-align: left; color: #52606d; font-weight: 600; border-bottom: 2px solid #e4e8ec; vertical-align: bottom; }
   th, td { padding: .38rem .6rem; }
-  td { border-bottom: 1px solid #eef1f4; }
+  td { border-bottom: 1px solid #eef1f4; vertical-align: top; white-space: nowrap; }
+  thead td { border-bottom: 2px solid #e4e8ec; }
+  td.long { white-space: normal; min-width: 9rem; }
   .number { text-align: right; }
-  .yes { color: #2c8a5b; font-weight: 700; } .no { color: #c0392b; font-weight: 700; }
+  .barred { width: 20%; min-width: 6rem; }
+  .barred i { display: block; height: .62rem; margin-top: .42rem; background: #2a6f97; border-radius: 2px; }
+  tr.total td { border-top: 2px solid #e4e8ec; border-bottom: 0; font-weight: 600; }
+  .yes { color: #1f7a4a; font-weight: 700; } .no { color: #b83227; font-weight: 700; }
+  footer { margin-top: 2rem; font-size: .85rem; color: #52606d; }
+  @media print {
+    @page { margin: 14mm; }
+    body { background: #fff; font-size: 11pt; }
+    main { max-width: none; padding: 0; }
+    nav { display: none; }
+    section, .fact { break-inside: avoid; }
+    section.table { break-inside: auto; }
+    tr, img { break-inside: avoid; }
+    h1, h2, h3 { break-after: avoid; }
+    .barred i { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  }
 </style>
 </head>
 <body>
 <main>
+  <header>
   <h1>{{ page.title }}</h1>
   <p>{{ page.subtitle }}</p>
+  {% if page.parts %}
+  <nav aria-label="Parts of this page">
+  {% for part in page.parts %}
+    <a href="#{{ part.anchor }}">{{ part.title }}</a>
+  {% endfor %}
+  </nav>
+  {% endif %}
+  </header>
   <div class="facts">
   {% for name, value in page.facts.items() %}
     <div class="fact"><b>{{ value }}</b><span>{{ name }}</span></div>
   {% endfor %}
   </div>
+  {% set level = "h3" if page.parts else "h2" %}
   {% for section in page.sections %}
+  {% if section is part %}
+  <h2 id="{{ section.anchor }}">{{ section.title }}</h2>
+  {% if section.text %}
+  <p>{{ section.text }}</p>
+  {% endif %}
+  {% elif section is chart %}
   <section>
-    <h2>{{ section.title }}</h2>
+    <{{ level }}>{{ section.title }}</{{ level }}>
     <p>{{ section.caption }}</p>
-    {% if section is chart %}
-    <img src="{{ section.data_uri }}" alt="{{ section.title }}">
-    {% else %}
+    <img src="{{ section.data_uri }}" alt="{{ section.alt or section.title ~ ". " ~ section.caption }}">
+  </section>
+  {% else %}
+  <section class="table">
+    <{{ level }}>{{ section.title }}</{{ level }}>
+    <p>{{ section.caption }}</p>
     <div class="wide"><table>
-      <tr>{% for name in section.columns %}
-        <th{% if section.rows and section.rows[0][loop.index0] is numeric %} class="number"{% endif %}>{{ name }}</th>
-      {% endfor %}</tr>
+      <thead><tr>{% for name in section.columns %}
+        <th scope="col"{% if section.is_numeric(loop.index0) %} class="number"{% endif %}>{{ name }}</th>
+        {% if name == section.bars %}
+        <td aria-hidden="true"></td>
+        {% endif %}
+      {% endfor %}</tr></thead>
+      <tbody>
       {% for row in section.rows %}
-      <tr>{% for value in row %}
-        {% set kind = "yes" if value is true else "no" if value is false else "number" if value is numeric else "" %}
+      <tr{% if loop.last and section.has_total %} class="total"{% endif %}>{% for value in row %}
+        {% set number = section.is_numeric(loop.index0) %}
+        {% set kind = "yes" if value is true else "no" if value is false else "number" if number else
+          "long" if section.wraps(loop.index0) else "" %}
         <td class="{{ kind }}">{{ value | cell }}</td>
+        {% if section.columns[loop.index0] == section.bars %}
+        <td class="barred" aria-hidden="true">
+          {%- if not (section.has_total and row is sameas section.rows[-1]) -%}
+          <i style="width: {{ section.bar_percent(value) }}%"></i>
+          {%- endif -%}
+        </td>
+        {% endif %}
       {% endfor %}</tr>
       {% endfor %}
+      </tbody>
     </table></div>
-    {% endif %}
   </section>
+  {% endif %}
   {% endfor %}
+  {% if page.footer %}
+  <footer>{{ page.footer }}</footer>
+  {% endif %}
 </main>
 </body>
 </html>

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from spark.report import Page, Series, Table, bar_chart, cell, heat_map, line_chart, stacked_chart
+from spark.report import Page, Table, cell
+from spark.report_charts import Series, bar_chart, heat_map, line_chart, stacked_chart
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -35,7 +35,10 @@ ALLOWED: dict[tuple[str, str], str] = {
     # spark
     ("spark/java_home.py", "disk"): "edge: set-up writes a launcher script",
     ("spark/consume_queue.py", "disk"): "edge: opens the files of a store that it reads",
+    ("spark/wire_connection.py", "network"): "edge: the blocking connection of a task",
+    ("spark/wire_connection.py", "clock"): "edge: waits before a request is tried again",
     ("spark/report.py", "disk"): "edge: writes the page and the charts of a report",
+    ("spark/store_report/committed.py", "disk"): "edge: reads the file of committed offsets of a store",
     ("spark/sink.py", "sleep"): "edge: the pause between two attempts of a send",
     # sprocket.processes
     ("sprocket/processes/child_process.py", "disk"): "edge: reads the log of the process that it started",

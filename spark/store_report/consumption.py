@@ -1,0 +1,177 @@
+"""What the log itself keeps of consuming: traces of clients, and the check points of pop.
+
+A trace message holds contexts, each ended by 0x02, of fields parted by 0x01.  ``SubBefore``: time (ms), region, group,
+request id, message id, retries, keys.  ``SubAfter``: request id, message id, cost (ms), success, keys, code.
+Source: RocketMQ 5.3.3, `TraceDataEncoder`.
+
+A check point of pop is JSON: ``c`` group, ``t`` topic, ``q`` queue, ``so`` first queue offset, ``d`` distances of the
+messages from it, ``pt`` time (ms).  Source: RocketMQ 5.3.3, `PopCheckPoint`.
+"""
+
+from collections import Counter, defaultdict
+from itertools import accumulate
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from spark.store_report.findings import PERCENTILES, Buckets, GroupConsumption, Latency, Traced
+from spark.store_report.log_queries import Log, milliseconds, step_of
+from spark.store_report.topic_kinds import APPLICATION_PATTERN, REVIVE_PATTERN
+
+_CHECK_POINT: Final = "so long, d array<int>, t string, c string, q int, pt long"
+
+
+def trace_contexts(log: Log, topic: str) -> DataFrame:
+    """The contexts in trace topic `topic`: one row each, ``kind`` and ``field`` (an array of text)."""
+    frame = log.read("bodyString", subscribe=topic, inflateBodies="true")
+    context = sf.explode(sf.split("bodyString", "\x02")).alias("context")
+    return (
+        frame.select(context)
+        .where("context <> ''")
+        .select(sf.split("context", "\x01").alias("field"))
+        .select(sf.col("field")[0].alias("kind"), "field")
+    )
+
+
+def first_takings(contexts: DataFrame) -> DataFrame:
+    """When each group was first handed each message: ``group``, ``msgId``, ``taken`` (ms)."""
+    before = contexts.where("kind = 'SubBefore' AND size(field) >= 8")
+    return before.groupBy(sf.col("field")[3].alias("group"), sf.col("field")[5].alias("msgId")).agg(
+        sf.min(sf.col("field")[1].cast("long")).alias("taken")
+    )
+
+
+def follow_trace(log: Log, buckets: Buckets, topic: str) -> Traced:
+    """How long messages took until they were consumed, and how many waited at each time.
+
+    A message that no group was handed, according to the trace, counts nowhere.
+    """
+    contexts = trace_contexts(log, topic).cache()
+    stored = (
+        log.read("msgId", "topic", "bornTimestamp", "storeTimestamp")
+        .where(sf.col("topic").rlike(f"^{APPLICATION_PATTERN}$"))
+        .groupBy("msgId")
+        .agg(
+            sf.min(milliseconds("bornTimestamp")).alias("born"), sf.min(milliseconds("storeTimestamp")).alias("stored")
+        )
+    )
+    taken = first_takings(contexts).join(stored, "msgId", "left").cache()
+    try:
+        found = taken.where("stored IS NOT NULL")
+        return Traced(_groups(contexts, found), _waiting(found, buckets), taken.count() - found.count())
+    finally:
+        taken.unpersist()
+        contexts.unpersist()
+
+
+def _groups(contexts: DataFrame, taken: DataFrame) -> list[GroupConsumption]:
+    latencies = _latencies(taken.where("born IS NOT NULL").selectExpr("group", "taken - born AS ms"))
+    before = contexts.where("kind = 'SubBefore' AND size(field) >= 8").selectExpr(
+        "field[3] AS group", "field[4] AS request", "field[5] AS msgId"
+    )
+    after = contexts.where("kind = 'SubAfter' AND size(field) >= 5").selectExpr(
+        "field[1] AS request", "field[2] AS msgId", "CAST(field[3] AS long) AS ms", "field[4] = 'false' AS failed"
+    )
+    ended = before.join(after, ["request", "msgId"]).select("group", "ms", "failed").cache()
+    try:
+        costs = _latencies(ended)
+        failures = {
+            row["group"]: row["failed"]
+            for row in ended.groupBy("group").agg(sf.count_if("failed").alias("failed")).collect()
+        }
+    finally:
+        ended.unpersist()
+    attempts = {row["group"]: row["count"] for row in before.groupBy("group").count().collect()}
+    groups = [
+        GroupConsumption(group, latency, costs.get(group), attempts.get(group, 0), failures.get(group, 0))
+        for group, latency in latencies.items()
+    ]
+    return sorted(groups, key=lambda each: (-each.latency.messages, each.group))
+
+
+def _latencies(frame: DataFrame) -> dict[str, Latency]:
+    """Of column ``ms`` by ``group``."""
+    rows = frame.groupBy("group").agg(
+        sf.count("ms").alias("messages"),
+        sf.percentile("ms", sf.lit(list(PERCENTILES))).alias("percentiles"),
+        sf.max("ms").alias("largest"),
+    )
+    return {
+        row["group"]: Latency(row["group"], row["messages"], tuple(row["percentiles"]), float(row["largest"]))
+        for row in rows.collect()
+        if row["messages"]
+    }
+
+
+def _waiting(taken: DataFrame, buckets: Buckets) -> dict[str, list[int]]:
+    """By group, how many were stored and not yet taken at the end of each step."""
+    # A consumer whose clock is behind takes nothing before it is stored.
+    left = sf.greatest("taken", "stored")
+    entered = taken.select("group", step_of(sf.col("stored"), buckets).alias("step"), sf.lit(1).alias("change"))
+    events = entered.union(taken.select("group", step_of(left, buckets), sf.lit(-1)))
+    changes: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for row in events.groupBy("group", "step").agg(sf.sum("change").alias("change")).collect():
+        changes[row["group"]][row["step"]] += row["change"]
+    return {
+        group: list(accumulate(change[step] for step in range(buckets.count)))
+        for group, change in sorted(changes.items())
+    }
+
+
+def follow_pops(log: Log, buckets: Buckets) -> dict[str, list[int | None]]:
+    """``group on topic`` -> messages stored and not yet popped, at the end of each step, over the queues popped so far.
+
+    None before the first pop.  A check point is in the log only once its pop is due: the last pops are not there yet.
+    """
+    points = (
+        log.read("brokerName", "tags", "bodyString", subscribePattern=REVIVE_PATTERN)
+        .where("tags = 'ck'")
+        .select("brokerName", sf.from_json("bodyString", _CHECK_POINT).alias("point"))
+        .select("brokerName", "point.*")
+        .where("c IS NOT NULL AND t IS NOT NULL AND size(d) > 0")
+        .groupBy("brokerName", "c", "t", "q", step_of(sf.col("pt"), buckets).alias("step"))
+        .agg(sf.max(sf.col("so") + sf.array_max("d") + 1).alias("next"))
+        .collect()
+    )
+    popped: defaultdict[tuple[str, str], dict[tuple[str, int], dict[int, int]]] = defaultdict(dict)
+    for row in points:
+        queue = popped[row["c"], row["t"]].setdefault((row["brokerName"], row["q"]), {})
+        step = max(row["step"], 0)
+        queue[step] = max(row["next"], queue.get(step, 0))
+    ends = _ends(log, buckets, sorted({topic for _, topic in popped}))
+    return {
+        f"{group} on {topic}": _lag_of(
+            queues, {place: ends.get((topic, *place), {}) for place in queues}, buckets.count
+        )
+        for (group, topic), queues in sorted(popped.items())
+    }
+
+
+def _ends(log: Log, buckets: Buckets, topics: list[str]) -> dict[tuple[str, str, int], dict[int, int]]:
+    """(topic, broker, queue) -> step -> the queue's end after the last message that was stored in it."""
+    ends: dict[tuple[str, str, int], dict[int, int]] = {}
+    if topics:
+        rows = (
+            log.read("brokerName", "topic", "queueId", "queueOffset", "storeTimestamp", subscribe=",".join(topics))
+            .groupBy("brokerName", "topic", "queueId", step_of(milliseconds("storeTimestamp"), buckets).alias("step"))
+            .agg((sf.max("queueOffset") + 1).alias("end"))
+            .collect()
+        )
+        for row in rows:
+            ends.setdefault((row["topic"], row["brokerName"], row["queueId"]), {})[row["step"]] = row["end"]
+    return ends
+
+
+def _lag_of(
+    queues: dict[tuple[str, int], dict[int, int]], ends: dict[tuple[str, int], dict[int, int]], steps: int
+) -> list[int | None]:
+    lag: list[int | None] = [None] * steps
+    for place, nexts in queues.items():
+        popped_to, end = None, 0
+        for step in range(steps):
+            popped_to = max(popped_to or 0, nexts[step]) if step in nexts else popped_to
+            end = max(end, ends[place].get(step, 0))
+            if popped_to is not None:
+                lag[step] = (lag[step] or 0) + max(0, end - popped_to)
+    return lag
