@@ -11,6 +11,9 @@ from spark.columns import DEFAULT_COLUMNS, column_names, nearest
 from spark.filters import TimeRange
 from spark.queue_options import QUEUE_OPTIONS, QueueOptions, read_queue_options
 from spark.store_directory import split_paths
+from spark.wire_cluster import WireSettings
+from spark.wire_options import WIRE_OPTIONS, read_subscription, read_wire_settings
+from spark.wire_pull import Subscription
 from sprocket.common.errors import ConfigError
 from sprocket.common.limits import MAX_INFLATED_BYTES
 
@@ -33,6 +36,7 @@ KNOWN: Final = (
     "filterPushdown",  # true: see `spark.source`; use the DataFrame for one query
     "maxClockStepBack",  # ms; how far a store timestamp may lie behind an earlier record's
     *QUEUE_OPTIONS,
+    *WIRE_OPTIONS,
 )
 
 
@@ -53,14 +57,20 @@ class SourceOptions:
     max_partition_bytes: int = 256 * MEBIBYTE
     max_clock_step_back_ms: int = 2 * 3_600_000
     queues: QueueOptions = field(default_factory=QueueOptions)
+    wire: WireSettings | None = None
+    subscription: Subscription = field(default_factory=Subscription)
 
 
 def read_options(options: Mapping[str, str]) -> SourceOptions:
     """Check `options` (names in any case).  Raises ConfigError that names the option and what is allowed."""
     given = {_known_name(name): value for name, value in options.items()}
     paths = split_paths(given.get("path"), given.get("paths"))
-    if not paths:
-        raise ConfigError("option 'path' is missing: the store directory (storePathRootDir) of a broker, or a glob")
+    wire = read_wire_settings(given)
+    if not paths and wire is None:
+        raise ConfigError(
+            "option 'path' is missing: the store directory (storePathRootDir) of a broker, or a glob; "
+            "or 'namesrvAddr' to read over the wire"
+        )
     if "subscribe" in given and "subscribePattern" in given:
         raise ConfigError("options 'subscribe' and 'subscribePattern' exclude each other")
     topics = frozenset(_list(given["subscribe"], "subscribe")) if "subscribe" in given else None
@@ -81,6 +91,8 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         max_partition_bytes=_integer(given, "maxPartitionBytes", 256 * MEBIBYTE, MEBIBYTE),
         max_clock_step_back_ms=_integer(given, "maxClockStepBack", SourceOptions.max_clock_step_back_ms, 0),
         queues=read_queue_options(given),
+        wire=wire,
+        subscription=read_subscription(given),
     )
 
 

@@ -18,6 +18,7 @@ from spark.queue_ranges import QueueRange, QueueSelection
 from spark.queue_source import DirectoryQueues, QueueSource, ReadTask, packed, read_task
 from spark.row_batches import checked_columns, record_batch
 from spark.stream_positions import query_ranges
+from spark.wire_source import WireQueues
 
 
 @dataclass
@@ -40,6 +41,8 @@ class QueueScan:
         """The queues that the options name."""
         options = self.options
         selection = QueueSelection(options.topics, options.topic_pattern, options.queues.assigned)
+        if options.wire is not None:
+            return WireQueues(options.wire, selection, options.subscription)
         return DirectoryQueues(options.paths, selection)
 
     def partitions(self, source: QueueSource, ranges: Sequence[QueueRange]) -> list[QueuePartition]:
@@ -90,11 +93,12 @@ class QueueBatchReader(DataSourceReader):
             source.close()
 
     def _within(self, source: QueueSource, wanted: QueueRange, times: TimeRange) -> QueueRange:
-        """`wanted` without the ends that cannot have a row within `times`."""
+        """`wanted` without the ends that cannot have a row within `times`, as long as no store timestamp is further
+        behind an earlier one than `maxClockStepBack`."""
         step_back = self._options.max_clock_step_back_ms
         begin, end = wanted.begin, wanted.end
         if times.begin_ms > TimeRange().begin_ms:
-            begin = max(begin, source.at_time(wanted.queue, times.begin_ms, step_back))
+            begin = max(begin, source.at_time(wanted.queue, times.begin_ms - step_back, 0))
         if times.end_ms < TimeRange().end_ms:
             end = min(end, source.at_time(wanted.queue, times.end_ms + step_back, 0))
         return replace(wanted, begin=begin, end=max(begin, end))

@@ -49,10 +49,15 @@ class ReadTask(Protocol):
 class QueueSource(Protocol):
     """The queues that a query reads, as its driver sees them."""
 
-    def snapshot(self) -> Snapshot: ...
+    def snapshot(self, strict: bool = True) -> Snapshot:
+        """What there is to read; without `strict`, of the brokers that can be reached."""
+        ...
 
     def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int) -> int:
-        """Offset of the first message of `queue` that was stored at `milliseconds` or later; its end if none was."""
+        """Offset of the first message of `queue` that was stored at `milliseconds` or later; its end if none was.
+
+        Right as long as no store timestamp is more than `step_back_ms` behind an earlier one of the queue.
+        """
         ...
 
     def task(self, ranges: Sequence[QueueRange]) -> ReadTask: ...
@@ -82,7 +87,7 @@ class DirectoryQueues:
         self._selection = selection
         self._stores: dict[str, StoreQueues] = {}
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, strict: bool = True) -> Snapshot:
         stores = find_stores(self._paths)
         self._stores = {
             store.broker_name: self._known(store) or StoreQueues(store, self._selection) for store in stores

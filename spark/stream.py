@@ -58,7 +58,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises MessagesLost, with `failOnDataLoss`, if messages after `start` have gone.
         """
-        self._last = now = self._target or self._look()
+        self._last = now = self._target or self._look(strict=not start)
         if not start:
             return _object(self._beginning(now))
         positions = positions_of(start, _OFFSET)
@@ -91,8 +91,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._source = self._scan.source()
         return self._source
 
-    def _look(self) -> Snapshot:
-        return self._queues().snapshot()
+    def _look(self, strict: bool = True) -> Snapshot:
+        return self._queues().snapshot(strict)
 
     def _beginning(self, now: Snapshot) -> Positions:
         queues = self._options.queues

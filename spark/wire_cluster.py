@@ -1,0 +1,181 @@
+"""A cluster as a reader sees it over the wire: name servers, the members of each broker group, and their answers.
+
+A request goes to the master, or to the next slave where there is none or it does not answer; what no member answers
+is tried again a few times, and then is an error that names each of them.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from remoting.bodies.route import MASTER_ID, ClusterInfo, TopicRouteData
+from remoting.bodies.topic import TopicList
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import ReceivedResponse
+from remoting.credentials import Credentials
+from remoting.fastjson import loads
+from remoting.headers.base import Header
+from remoting.headers.namesrv import GetRouteInfoRequestHeader
+from remoting.pending import ConnectionLost
+from remoting.tls_settings import TlsSettings
+from remoting.tls_watch import ClientTls
+from spark.wire_connection import Asked, ConnectionSettings, WireConnection, pause
+from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientError, NameServerUnreachable
+from sprocket.common.errors import ProtocolError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_FIRST_PAUSE_S: Final = 0.2
+_MAX_PAUSE_S: Final = 3.0
+
+
+@dataclass(frozen=True)
+class WireSettings:
+    """Where the name servers are and how they and the brokers are spoken to.  Nothing shows the keys."""
+
+    name_servers: tuple[str, ...]
+    timeout_ms: int = 3000
+    retries: int = 5
+    group: str = "TOOLS_CONSUMER"
+    credentials: Credentials | None = None
+    tls: TlsSettings | None = None
+
+    def connection(self) -> ConnectionSettings:
+        context = None if self.tls is None else ClientTls(self.tls).context()
+        return ConnectionSettings(self.timeout_ms / 1000, self.credentials, context)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response, and which member of the broker group gave it."""
+
+    response: ReceivedResponse
+    broker_id: int
+    address: str
+
+
+@dataclass
+class WireCluster:
+    """Connections to a cluster; each is opened on first use.  Call `close` at the end."""
+
+    settings: WireSettings
+    pause: Callable[[float], None] = pause
+    _connections: dict[str, WireConnection] = field(default_factory=dict)
+    # Members of each broker group by broker id, as the name servers told last.
+    _members: dict[str, dict[int, str]] = field(default_factory=dict)
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # -- name servers ------------------------------------------------------------------------------------
+
+    def broker_names(self) -> list[str]:
+        """The brokers that are registered now.  Raises NameServerUnreachable, BrokerRefused."""
+        info = loads(self._told(RequestCode.GET_BROKER_CLUSTER_INFO), ClusterInfo)
+        self._members = {name: dict(data.broker_addrs) for name, data in info.broker_addr_table.items()}
+        return sorted(self._members)
+
+    def topics(self) -> list[str]:
+        """Every topic that has a route.  Raises NameServerUnreachable, BrokerRefused."""
+        return sorted(loads(self._told(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER), TopicList).topic_list)
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        """Where the queues of `topic` are; None if it has none.  Raises NameServerUnreachable, BrokerRefused."""
+        header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+        response, address = self._ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        if response.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        route = loads(_body(response, address), TopicRouteData)
+        for data in route.broker_datas:
+            self._members.setdefault(data.broker_name, {}).update(data.broker_addrs)
+        return route
+
+    def _told(self, code: int) -> bytes:
+        return _body(*self._ask_name_server(code, None))
+
+    def _ask_name_server(self, code: int, header: Header | None) -> tuple[ReceivedResponse, str]:
+        def once() -> tuple[ReceivedResponse, str]:
+            failures = []
+            for address in self.settings.name_servers:
+                try:
+                    return self._invoke_all(address, [(code, header)])[0], address
+                except (ClientError, ProtocolError) as error:
+                    failures.append(str(error))
+            raise NameServerUnreachable(f"no name server answers: {'; '.join(failures)}; check option namesrvAddr")
+
+        return self._tried(once)
+
+    # -- brokers -----------------------------------------------------------------------------------------
+
+    def ask(
+        self, broker_name: str, requests: Sequence[Asked], prefer: int = MASTER_ID, retries: int | None = None
+    ) -> list[Answer]:
+        """The answers to `requests` of one member of the broker group: the one with id `prefer` if it can be had.
+
+        `retries` None: as often as the settings say.
+
+        Raises BrokerNotFound, or the last member's ConnectFailed, ConnectionLost or RemotingTimeout.
+        """
+        return self._tried(lambda: self._ask_members(broker_name, requests, prefer), retries)
+
+    def _ask_members(self, broker_name: str, requests: Sequence[Asked], prefer: int) -> list[Answer]:
+        members = self._members.get(broker_name)
+        if not members:
+            self.broker_names()
+            members = self._members.get(broker_name)
+        if not members:
+            raise BrokerNotFound(broker_name)
+        last: ClientError | None = None
+        for broker_id, address in sorted(members.items(), key=lambda member: (member[0] != prefer, member[0])):
+            try:
+                responses = self._invoke_all(address, requests)
+            except ClientError as error:
+                logger.info("event=broker_failed broker=%s address=%s reason=%r", broker_name, address, str(error))
+                last = error
+                continue
+            return [Answer(response, broker_id, address) for response in responses]
+        self._members.pop(broker_name, None)  # asked for anew before the next try
+        assert last is not None
+        raise last
+
+    def _invoke_all(self, address: str, requests: Sequence[Asked]) -> list[ReceivedResponse]:
+        """The responses of one server.  A connection that was open may have been closed there since: only one that
+        was opened for this says that the server cannot be reached.  Asking twice does no harm."""
+        held = self._connections.pop(address, None)
+        if held is not None and not held.is_closed:
+            with suppress(ConnectionLost):
+                responses = held.invoke_all(requests)
+                self._connections[address] = held
+                return responses
+        connection = WireConnection(address, self.settings.connection())
+        responses = connection.invoke_all(requests)
+        self._connections[address] = connection
+        return responses
+
+    def _tried(self, once: Callable[[], T], retries: int | None = None) -> T:
+        """What `once` gives, tried again while nobody can be reached.  What was refused is not tried again."""
+        wait_s = _FIRST_PAUSE_S
+        for left in range(self.settings.retries if retries is None else retries, -1, -1):
+            try:
+                return once()
+            except BrokerRefused:
+                raise
+            except ClientError as error:
+                if not left:
+                    raise
+                logger.info("event=wire_retry in_s=%.1f reason=%r", wait_s, str(error))
+            self.pause(wait_s)
+            wait_s = min(wait_s * 2, _MAX_PAUSE_S)
+        raise AssertionError("the last try returns or raises")
+
+
+def _body(response: ReceivedResponse, address: str) -> bytes:
+    if response.code != ResponseCode.SUCCESS:
+        raise BrokerRefused(response.code, response.remark, address)
+    return response.body

@@ -1,0 +1,119 @@
+"""A blocking connection of the remoting protocol: requests in one write, their responses in order.
+
+Tasks have no event loop and need none: a pull is one request and one large response.
+"""
+
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from types import TracebackType
+from typing import Final, Self
+
+from remoting.client import ConnectFailed, split_address
+from remoting.command import ReceivedResponse
+from remoting.credentials import Credentials
+from remoting.frames import encode_request
+from remoting.framing import FrameDecoder
+from remoting.headers.base import Header, to_ext_fields
+from remoting.pending import ConnectionLost, RemotingTimeout
+from remoting.routes import RouteTable, UnroutableRequest
+from sprocket.common.errors import ProtocolError
+
+_READ_BYTES: Final = 1 << 18
+_MAX_OPAQUE: Final = 2**31 - 1
+
+# Code and header of a request; none has a body here.
+Asked = tuple[int, Header | None]
+
+
+@dataclass(frozen=True)
+class ConnectionSettings:
+    """How servers are spoken to."""
+
+    timeout_s: float = 3.0
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = None
+
+
+class WireConnection:
+    """One connection to `address`.  Raises ConnectFailed."""
+
+    def __init__(self, address: str, settings: ConnectionSettings) -> None:
+        self.address = address
+        self._settings = settings
+        self._decoder = FrameDecoder()
+        self._routes = RouteTable([])
+        self._opaques = count(1)
+        self.is_closed = False
+        try:
+            host, port = split_address(address)
+            plain = socket.create_connection((host, port), settings.timeout_s)
+        except (OSError, ValueError) as error:
+            raise ConnectFailed(f"connect to {address}: {error}") from None
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = plain if settings.tls is None else settings.tls.wrap_socket(plain, server_hostname=host)
+        except OSError as error:
+            plain.close()
+            raise ConnectFailed(f"connect to {address}: TLS: {error}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._socket.close()
+
+    def invoke_all(self, requests: Sequence[Asked]) -> list[ReceivedResponse]:
+        """The responses to `requests`, in their order; all are sent before the first is waited for.
+
+        After an error the connection is closed.  Raises ConnectionLost, RemotingTimeout, ProtocolError.
+        """
+        opaques = [next(self._opaques) % _MAX_OPAQUE for _ in requests]
+        frames = [self._encoded(code, header, at) for (code, header), at in zip(requests, opaques, strict=True)]
+        received: dict[int, ReceivedResponse] = {}
+        try:
+            self._socket.settimeout(self._settings.timeout_s)
+            self._socket.sendall(b"".join(frames))
+            while len(received) < len(requests):
+                self._receive(received)
+        except TimeoutError:
+            self.close()
+            raise RemotingTimeout(f"{self.address}: no answer in {self._settings.timeout_s:g} s") from None
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(f"{self.address}: {error}") from None
+        except ProtocolError:
+            self.close()
+            raise
+        return [received[opaque] for opaque in opaques]
+
+    def _encoded(self, code: int, header: Header | None, opaque: int) -> bytes:
+        fields = {} if header is None else to_ext_fields(header)
+        credentials = self._settings.credentials
+        return encode_request(code, opaque, fields if credentials is None else credentials.signed(fields, b""))
+
+    def _receive(self, received: dict[int, ReceivedResponse]) -> None:
+        data = self._socket.recv(_READ_BYTES)
+        if not data:
+            raise ConnectionResetError("the server closed the connection")
+        for frame in self._decoder.feed(data):
+            try:
+                decoded = self._routes.decode(frame)
+            except UnroutableRequest:  # what brokers tell consumers of groups; not for us
+                continue
+            if isinstance(decoded, ReceivedResponse):
+                received[decoded.opaque] = decoded
+        if self._decoder.error is not None:
+            raise self._decoder.error
+
+
+def pause(seconds: float) -> None:
+    """Wait before a request is tried again."""
+    time.sleep(seconds)

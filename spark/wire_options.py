@@ -1,0 +1,96 @@
+"""Options of reads over the wire."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from remoting.client import split_address
+from remoting.credentials import Credentials
+from remoting.tls_settings import TlsSettings
+from spark.wire_cluster import WireSettings
+from spark.wire_pull import Subscription
+from sprocket.common.errors import ConfigError
+
+WIRE_OPTIONS: Final = (
+    "namesrvAddr",  # host:port of name servers, several separated by ;
+    "consumerGroup",  # what brokers know the reader by; it commits no offsets
+    "accessKey",
+    "secretKey",
+    "useTLS",  # true: connections are TLS
+    "tlsTrustCertPath",  # PEM of the authorities that servers are checked with; default: the system's
+    "mqClientApiTimeout",  # ms of one request
+    "numRetries",  # of requests that nobody answers
+    "subExpression",  # tags (A || B) or SQL92 that brokers filter by
+    "expressionType",  # TAG or SQL92
+)
+_KINDS: Final = ("TAG", "SQL92")
+
+
+def read_wire_settings(given: Mapping[str, str]) -> WireSettings | None:
+    """The options of `WIRE_OPTIONS` in `given`; None without namesrvAddr.  Raises ConfigError."""
+    if "namesrvAddr" not in given:
+        astray = [name for name in WIRE_OPTIONS if name in given]
+        if astray:
+            raise ConfigError(
+                f"option {astray[0]!r} is for reads over the wire: give 'namesrvAddr' too, or leave it out"
+            )
+        return None
+    if "path" in given or "paths" in given:
+        raise ConfigError("options 'path' and 'namesrvAddr' exclude each other: read files, or over the wire")
+    return WireSettings(
+        name_servers=_addresses(given["namesrvAddr"]),
+        timeout_ms=_integer(given, "mqClientApiTimeout", WireSettings.timeout_ms, 1),
+        retries=_integer(given, "numRetries", WireSettings.retries, 0),
+        group=given.get("consumerGroup", WireSettings.group),
+        credentials=_credentials(given),
+        tls=_tls(given),
+    )
+
+
+def read_subscription(given: Mapping[str, str]) -> Subscription:
+    """Raises ConfigError for an expressionType that RocketMQ does not have."""
+    kind = given.get("expressionType", "TAG").upper()
+    if kind not in _KINDS:
+        raise ConfigError(f"option 'expressionType': {given['expressionType']!r} is not one of {', '.join(_KINDS)}")
+    if kind != "TAG" and "subExpression" not in given:
+        raise ConfigError("option 'subExpression' is missing: an expressionType needs one")
+    return Subscription(given.get("subExpression", "*"), kind)
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    addresses = tuple(part.strip() for part in re.split("[;,]", text) if part.strip())
+    try:
+        for address in addresses:
+            split_address(address)
+    except ValueError as error:
+        raise ConfigError(f"option 'namesrvAddr': {error}") from error
+    if not addresses:
+        raise ConfigError("option 'namesrvAddr' is empty: host:port of a name server, several separated by ;")
+    return addresses
+
+
+def _credentials(given: Mapping[str, str]) -> Credentials | None:
+    access, secret = given.get("accessKey"), given.get("secretKey")
+    if bool(access) != bool(secret):
+        raise ConfigError("options 'accessKey' and 'secretKey' belong together: give both or none")
+    return Credentials(access, secret) if access and secret else None
+
+
+def _tls(given: Mapping[str, str]) -> TlsSettings | None:
+    text = given.get("useTLS", "false").lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"option 'useTLS': {given['useTLS']!r} is not one of true, false")
+    if text == "false":
+        if "tlsTrustCertPath" in given:
+            raise ConfigError("option 'tlsTrustCertPath' needs 'useTLS' to be true")
+        return None
+    trust = given.get("tlsTrustCertPath")
+    return TlsSettings.for_client(Path(trust) if trust else None)
+
+
+def _integer(given: Mapping[str, str], name: str, default: int, least: int) -> int:
+    text = given.get(name, str(default))
+    if not re.fullmatch(r"\d{1,9}", text) or int(text) < least:
+        raise ConfigError(f"option {name!r}: {text!r} is not a whole number of at least {least}")
+    return int(text)

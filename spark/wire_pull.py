@@ -1,0 +1,218 @@
+"""Pulling ranges of queues from brokers: several queues and several pulls of one queue in each round trip.
+
+Where the next pull begins is known before the one before it is answered, as long as the broker gives as many messages
+as it gave last time; an answer that does not continue its queue is thrown away.
+
+Source: RocketMQ 5.3.3, `PullMessageProcessor`, `PullSysFlag`.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from remoting.bodies.route import MASTER_ID
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from spark.data_loss import LostRange
+from spark.positions import QueueId
+from spark.queue_ranges import QueueRange
+from spark.wire_cluster import Answer, WireCluster
+from spark.wire_connection import Asked
+from sprocket.client.errors import BrokerRefused
+
+logger = logging.getLogger(__name__)
+
+_SUBSCRIPTION: Final = 0x4
+_ROUND_PULLS: Final = 32
+_ROUND_QUEUES: Final = 8
+_MOST_MESSAGES: Final = 1024
+# Answers larger than this are not worth guessing beyond.
+_LARGE_BYTES: Final = 128 * 1024
+_PULL_BYTES: Final = 1024 * 1024
+# A queue is asked for more than it gave last time once in so many rounds.
+_GROW_ROUNDS: Final = 16
+_PAUSE_S: Final = 0.2
+_MAX_PAUSE_S: Final = 3.0
+_BUSY: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.SERVICE_NOT_AVAILABLE)
+_KNOWN: Final = (
+    ResponseCode.SUCCESS,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+)
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """What a broker leaves out; `expression` is RocketMQ's subExpression, `kind` its expressionType (TAG or SQL92)."""
+
+    expression: str = "*"
+    kind: str = "TAG"
+
+    @property
+    def takes_all(self) -> bool:
+        return self.kind == "TAG" and self.expression.strip() in ("*", "")
+
+    @property
+    def tags(self) -> frozenset[str] | None:
+        """The tags that are wanted: brokers compare only their hashes."""
+        if self.kind != "TAG" or self.takes_all:
+            return None
+        return frozenset(tag.strip() for tag in self.expression.split("||") if tag.strip())
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """One answer with records: what lies in `queue` from `begin` to `past`, as far as it passed the subscription."""
+
+    queue: QueueId
+    begin: int
+    past: int
+    body: bytes
+    address: str
+
+
+@dataclass
+class _Lane:
+    """One range on its way."""
+
+    wanted: QueueRange
+    at: int
+    step: int = _MOST_MESSAGES  # messages in a pull
+    depth: int = 1  # pulls in a round
+    rounds: int = 0
+    prefer: int = MASTER_ID
+    failures: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self.at >= self.wanted.end
+
+
+@dataclass
+class Puller:
+    """Pulls ranges of the queues of one broker.  `on_loss` is told of messages that are gone, and may raise."""
+
+    cluster: WireCluster
+    subscription: Subscription
+    on_loss: Callable[[list[LostRange]], None]
+    _lanes: list[_Lane] = field(default_factory=list)
+
+    def pull(self, broker_name: str, ranges: Sequence[QueueRange]) -> Iterator[Pulled]:
+        """The answers that cover `ranges`, those of one queue in order.
+
+        Raises BrokerRefused, or another ClientError when no member of the broker group can be reached or gets on.
+        """
+        waiting = [_Lane(each, each.begin) for each in ranges if len(each)]
+        while waiting or self._lanes:
+            while waiting and len(self._lanes) < _ROUND_QUEUES:
+                self._lanes.append(waiting.pop(0))
+            yield from self._round(broker_name)
+            self._lanes = [lane for lane in self._lanes if not lane.is_done]
+
+    def _round(self, broker_name: str) -> Iterator[Pulled]:
+        prefer = self._lanes[0].prefer
+        together = [lane for lane in self._lanes if lane.prefer == prefer]
+        asked: list[tuple[_Lane, int, int]] = []
+        for lane in together:
+            asked += self._guesses(lane, _ROUND_PULLS // len(together))
+        requests: list[Asked] = [
+            (RequestCode.PULL_MESSAGE, self._header(lane, at, number)) for lane, at, number in asked
+        ]
+        answers = self.cluster.ask(broker_name, requests, prefer)
+        for (lane, at, number), answer in zip(asked, answers, strict=True):
+            if at == lane.at and not lane.is_done:
+                pulled = self._taken(lane, number, answer)
+                if pulled is not None:
+                    yield pulled
+        stuck = max(lane.failures for lane in together)
+        if stuck:
+            self.cluster.pause(min(_PAUSE_S * 2 ** (stuck - 1), _MAX_PAUSE_S))
+
+    def _guesses(self, lane: _Lane, room: int) -> Iterator[tuple[_Lane, int, int]]:
+        """The pulls of a round: (lane, offset, messages)."""
+        lane.rounds += 1
+        at = lane.at
+        for index in range(max(1, min(lane.depth, room))):
+            if at >= lane.wanted.end:
+                return
+            grows = index == 0 and lane.rounds % _GROW_ROUNDS == 0
+            number = min(lane.step * 4 if grows else lane.step, _MOST_MESSAGES, lane.wanted.end - at)
+            yield lane, at, number
+            at += lane.step
+
+    def _header(self, lane: _Lane, at: int, number: int) -> PullMessageRequestHeader:
+        return PullMessageRequestHeader(
+            consumer_group=self.cluster.settings.group,
+            topic=lane.wanted.queue.topic,
+            queue_id=lane.wanted.queue.queue_id,
+            queue_offset=at,
+            max_msg_nums=number,
+            sys_flag=_SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription=self.subscription.expression,
+            sub_version=0,
+            expression_type=self.subscription.kind,
+            max_msg_bytes=_PULL_BYTES,
+        )
+
+    def _taken(self, lane: _Lane, number: int, answer: Answer) -> Pulled | None:
+        """Move `lane` on by what `answer` says."""
+        response = answer.response
+        if response.code in _BUSY:
+            self._stuck(lane, answer, "is busy")
+            return None
+        if response.code not in _KNOWN:
+            raise BrokerRefused(response.code, response.remark, answer.address)
+        told = response.header(PullMessageResponseHeader)
+        following = told.next_begin_offset
+        queue, begin, end = lane.wanted.queue, lane.at, lane.wanted.end
+        if response.code == ResponseCode.SUCCESS and following > begin:
+            lane.at = following
+            lane.failures = 0
+            lane.prefer = told.suggest_which_broker_id
+            if self.subscription.takes_all:
+                self._adapt(lane, number, following - begin, len(response.body))
+            return Pulled(queue, begin, min(following, end), response.body, answer.address)
+        if following <= begin:
+            if response.code in (ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_NOT_FOUND):
+                self._short(lane, answer, told.max_offset)
+            else:
+                self._stuck(lane, answer, "gives nothing")
+            return None
+        if response.code == ResponseCode.PULL_OFFSET_MOVED or self.subscription.takes_all:
+            self.on_loss([LostRange(queue, begin, min(following, end))])
+        lane.at = following
+        lane.failures = 0
+        return None
+
+    @staticmethod
+    def _adapt(lane: _Lane, asked: int, given: int, size_bytes: int) -> None:
+        if given < asked and not lane.is_done:
+            lane.step, lane.depth = given, 1 if size_bytes > _LARGE_BYTES else _ROUND_PULLS
+        elif given > lane.step:
+            lane.step = given
+        if size_bytes > _LARGE_BYTES:
+            lane.depth = 1
+
+    def _short(self, lane: _Lane, answer: Answer, max_offset: int) -> None:
+        """The queue ends before what was there when the range was planned."""
+        is_master = answer.broker_id == MASTER_ID
+        if is_master and lane.failures >= 2:
+            reason = f"not there: the queue of {answer.address} ends at {max_offset}"
+            self.on_loss([LostRange(lane.wanted.queue, lane.at, lane.wanted.end, reason)])
+            lane.at = lane.wanted.end
+            return
+        self._stuck(lane, answer, f"has the queue only up to {max_offset}")
+
+    def _stuck(self, lane: _Lane, answer: Answer, reason: str) -> None:
+        lane.failures += 1
+        lane.prefer = MASTER_ID
+        lane.depth = 1
+        logger.info("event=pull_stuck queue=%s offset=%d address=%s reason=%r", lane.wanted.queue, lane.at,
+                    answer.address, reason)  # fmt: skip
+        if lane.failures > self.cluster.settings.retries:
+            remark = f"{answer.response.remark or ''} ({lane.wanted.queue} at {lane.at}: the broker {reason})".strip()
+            raise BrokerRefused(answer.response.code, remark, answer.address)

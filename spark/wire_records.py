@@ -1,0 +1,109 @@
+"""The records of pull responses as a segment, so that the decoder of segments reads them.
+
+A record says its physical offset, and the decoder takes only one that stands where it says.  In a response it does
+not: there each gets its place in the buffer, and the true offsets are kept beside it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from remoting.message_record import SysFlag
+from spark.decode import Chunk, DecodeOptions
+from spark.segment import MIN_RECORD_BYTES, Positions, Segment
+from sprocket.common.errors import CorruptRecord
+
+_QUEUE_OFFSET_AT = 20
+_PHYSICAL_OFFSET_AT = 28
+_SYS_FLAG_AT = 36
+_OFFSET_DIGITS = 16
+
+
+class PulledSegment(Segment):
+    """Records of several responses, one behind the other, from the broker `peer`.
+
+    Raises CorruptRecord if a response does not consist of whole records.
+    """
+
+    def __init__(self, peer: str, bodies: Sequence[bytes]) -> None:
+        content = bytearray().join(bodies)
+        self.path = Path(peer)
+        self.start = 0
+        self.size = self.file_end = len(content)
+        self.positions = record_positions(content, [len(body) for body in bodies], peer)
+        self.physical_offsets = _longs(content, _PHYSICAL_OFFSET_AT)[self.positions].astype(np.int64)
+        self.queue_offsets = _longs(content, _QUEUE_OFFSET_AT)[self.positions].astype(np.int64)
+        flags = np.ndarray((max(0, len(content) - _SYS_FLAG_AT - 3),), ">i4", content, _SYS_FLAG_AT, (1,))
+        self.has_batches = bool((flags[self.positions] & SysFlag.INNER_BATCH).any())
+        _longs(content, _PHYSICAL_OFFSET_AT)[self.positions] = self.positions
+        self.data = cast(bytes, content)  # read like bytes from here on
+
+
+class PulledChunk(Chunk):
+    """Records of a `PulledSegment`, to be read as columns."""
+
+    def __init__(self, segment: PulledSegment, positions: Positions, options: DecodeOptions) -> None:
+        self._pulled = segment
+        super().__init__(segment, positions, options)
+
+    def column(self, name: str) -> pa.Array:
+        array = super().column(name)
+        if name == "physicalOffset":
+            return pa.array(self._true_offsets())
+        return self._with_true_offsets(array) if name == "msgId" else array
+
+    def _true_offsets(self) -> npt.NDArray[np.int64]:
+        places = super().column("physicalOffset").to_numpy(zero_copy_only=False)
+        offsets: npt.NDArray[np.int64] = self._pulled.physical_offsets[np.searchsorted(self._pulled.positions, places)]
+        return offsets
+
+    def _with_true_offsets(self, message_ids: pa.Array) -> pa.Array:
+        """An id that was not the producer's ends in the physical offset, in hexadecimal."""
+        missing = pc.is_null(self.properties.find(b"UNIQ_KEY"))
+        if not pc.any(missing).as_py():
+            return message_ids
+        offsets = self._true_offsets().tolist()
+        return pa.array(
+            [
+                f"{message_id[:-_OFFSET_DIGITS]}{offset:0{_OFFSET_DIGITS}X}" if is_missing else message_id
+                for message_id, offset, is_missing in zip(
+                    message_ids.to_pylist(), offsets, missing.to_pylist(), strict=True
+                )
+            ],
+            pa.string(),
+        )
+
+
+def record_positions(content: bytearray, sizes: Sequence[int], peer: str) -> Positions:
+    """Where records begin in responses of `sizes` that stand one behind the other in `content`, in order.
+
+    One cursor for each response, all of which go on by one record at a time.
+    """
+    ends = np.cumsum(np.array(sizes, np.int64))
+    cursors = ends - np.array(sizes, np.int64)
+    cursors, ends = cursors[cursors < ends], ends[cursors < ends]
+    found: list[Positions] = []
+    if cursors.size and len(content) >= MIN_RECORD_BYTES:
+        lengths = np.ndarray((len(content) - 3,), ">u4", content, 0, (1,))
+        while cursors.size:
+            whole = cursors + MIN_RECORD_BYTES <= ends
+            following = cursors + lengths[np.minimum(cursors, len(content) - 4)]
+            whole &= (following - cursors >= MIN_RECORD_BYTES) & (following <= ends)
+            if not whole.all():
+                raise CorruptRecord(0, f"the answer of {peer} to a pull does not consist of whole records")
+            found.append(cursors)
+            left = following < ends
+            cursors, ends = following[left], ends[left]
+    elif cursors.size:
+        raise CorruptRecord(0, f"the answer of {peer} to a pull does not consist of whole records")
+    return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+
+def _longs(content: bytearray, at: int) -> npt.NDArray[np.int64]:
+    """The 8 bytes `at` bytes behind each position, as big-endian integers."""
+    return np.ndarray((max(0, len(content) - at - 7),), ">i8", content, at, (1,))

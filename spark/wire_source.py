@@ -1,0 +1,225 @@
+"""Queues of brokers as a query reads them over the wire, where no store directory can be reached."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from remoting.bodies.route import MASTER_ID
+from remoting.bodies.topic import PERM_READ
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.offset import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+)
+from spark.data_loss import LostRange
+from spark.decode import CHUNK_ROWS, DecodeOptions
+from spark.filters import RowFilter
+from spark.positions import QueueId
+from spark.queue_ranges import QueueRange, QueueSelection
+from spark.queue_reader import OnLoss, Rows
+from spark.queue_source import Snapshot
+from spark.segment import Positions
+from spark.wire_cluster import Answer, WireCluster, WireSettings
+from spark.wire_connection import Asked
+from spark.wire_pull import Pulled, Puller, Subscription
+from spark.wire_records import PulledChunk, PulledSegment
+from sprocket.client.errors import BrokerRefused, ClientError, TopicNotFound
+from sprocket.common.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_CHUNK_BYTES: Final = 8 * 1024 * 1024
+_QUEUES_AT_ONCE: Final = 64
+_LIGHT_QUEUE: Final = "%LMQ%"
+
+
+@dataclass
+class WireQueues:
+    """The queues that `selection` asks for, on every broker that the name servers know."""
+
+    settings: WireSettings
+    selection: QueueSelection
+    subscription: Subscription
+    _cluster: WireCluster = field(init=False)
+    _seen: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._cluster = WireCluster(self.settings)
+
+    def snapshot(self, strict: bool = True) -> Snapshot:
+        """What there is to read.  Without `strict`, a broker of which no member answers is left out.
+
+        Raises NameServerUnreachable, TopicNotFound, ConfigError, BrokerRefused, and with `strict` ConnectFailed,
+        ConnectionLost or RemotingTimeout.
+        """
+        names = self._cluster.broker_names()
+        queues: dict[str, list[QueueId]] = {}
+        for topic in self._topics():
+            for queue in self._queues(topic):
+                if queue.broker_name in names:
+                    queues.setdefault(queue.broker_name, []).append(queue)
+        ranges: dict[QueueId, tuple[int, int]] = {}
+        behind: set[QueueId] = set()
+        for broker_name, wanted in sorted(queues.items()):
+            try:
+                self._ask_bounds(broker_name, wanted, None if strict else 0, ranges, behind)
+            except BrokerRefused:
+                raise
+            except ClientError as error:
+                if strict:
+                    raise
+                logger.warning("event=broker_away broker=%s reason=%r", broker_name, str(error))
+                names.remove(broker_name)
+                ranges = {queue: bounds for queue, bounds in ranges.items() if queue.broker_name != broker_name}
+        return Snapshot(tuple(names), dict(sorted(ranges.items())), frozenset(behind))
+
+    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int) -> int:
+        """The offset that the broker finds; it takes the queue's store timestamps to never step back."""
+        header = SearchOffsetRequestHeader(
+            topic=queue.topic, queue_id=queue.queue_id, timestamp=max(0, milliseconds), boundary_type="LOWER"
+        )
+        answer = self._cluster.ask(queue.broker_name, [(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)])[0]
+        return max(0, _accepted(answer).response.header(SearchOffsetResponseHeader).offset)
+
+    def task(self, ranges: Sequence[QueueRange]) -> "WireTask":
+        return WireTask(self.settings, self.subscription, ranges)
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def _topics(self) -> list[str]:
+        named = self.selection.named_topics
+        if named is not None:
+            return sorted(named)
+        return [topic for topic in self._cluster.topics() if self.selection.wants_topic(topic)]
+
+    def _queues(self, topic: str) -> Iterator[QueueId]:
+        route = self._cluster.route(topic)
+        if route is None:
+            if self.selection.named_topics is not None and topic not in self._seen:
+                raise TopicNotFound(topic, ";".join(self.settings.name_servers))
+            return
+        self._seen.add(topic)
+        if route.topic_queue_mapping_by_broker:
+            raise ConfigError(f"topic {topic} is a static topic, which is not read over the wire; leave it out")
+        for data in route.queue_datas:
+            if data.perm & PERM_READ:
+                queues = (QueueId(data.broker_name, topic, number) for number in range(data.read_queue_nums))
+                yield from filter(self.selection.wants, queues)
+
+    def _ask_bounds(
+        self,
+        broker_name: str,
+        queues: Sequence[QueueId],
+        retries: int | None,
+        ranges: dict[QueueId, tuple[int, int]],
+        behind: set[QueueId],
+    ) -> None:
+        for first in range(0, len(queues), _QUEUES_AT_ONCE):
+            some = queues[first : first + _QUEUES_AT_ONCE]
+            requests: list[Asked] = []
+            for queue in some:
+                requests += [
+                    (RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)),
+                    (RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)),
+                ]
+            answers = self._cluster.ask(broker_name, requests, retries=retries)
+            for queue, least, most in zip(some, answers[::2], answers[1::2], strict=True):
+                begin = max(0, _accepted(least).response.header(GetMinOffsetResponseHeader).offset)
+                end = max(0, _accepted(most).response.header(GetMaxOffsetResponseHeader).offset)
+                ranges[queue] = (min(begin, end), end)
+                if most.broker_id != MASTER_ID:
+                    behind.add(queue)
+
+
+def _accepted(answer: Answer) -> Answer:
+    if answer.response.code != ResponseCode.SUCCESS:
+        raise BrokerRefused(answer.response.code, answer.response.remark, answer.address)
+    return answer
+
+
+@dataclass(frozen=True)
+class WireTask:
+    """Ranges of queues that are pulled from their brokers."""
+
+    settings: WireSettings
+    subscription: Subscription
+    ranges: Sequence[QueueRange]
+
+    def read(self, columns: Sequence[str], rows: RowFilter, decode: DecodeOptions, on_loss: OnLoss) -> Iterator[Rows]:
+        cluster = WireCluster(self.settings)
+        try:
+            for broker_name, group in groupby(self.ranges, key=lambda each: each.queue.broker_name):
+                options = replace(decode, broker_name=broker_name)
+                puller = Puller(cluster, self.subscription, on_loss)
+                for pulled in _together(puller.pull(broker_name, list(group))):
+                    yield from self._rows(pulled, columns, rows, options, on_loss)
+        finally:
+            cluster.close()
+
+    def _rows(
+        self, pulled: list[Pulled], columns: Sequence[str], rows: RowFilter, options: DecodeOptions, on_loss: OnLoss
+    ) -> Iterator[Rows]:
+        segment = PulledSegment(pulled[0].address, [each.body for each in pulled])
+        positions = self._wanted(segment, pulled, on_loss)
+        tags = self.subscription.tags
+        for at in range(0, positions.size, CHUNK_ROWS):
+            chunk = PulledChunk(segment, positions[at : at + CHUNK_ROWS], options)
+            if tags is not None:
+                wanted = pc.is_in(chunk.column("tags"), value_set=pa.array(sorted(tags), pa.string()))
+                chunk.filter(pc.fill_null(wanted, False).to_numpy(zero_copy_only=False))
+            rows.apply(chunk)
+            if len(chunk):
+                yield [chunk.column(name) for name in columns], len(chunk)
+
+    def _wanted(self, segment: PulledSegment, pulled: Sequence[Pulled], on_loss: OnLoss) -> Positions:
+        """Positions of the records within the ranges; what is missing among them is lost."""
+        ends = np.cumsum([len(each.body) for each in pulled])
+        bounds = np.searchsorted(segment.positions, np.concatenate([[0], ends]))
+        keep = np.ones(segment.positions.size, np.bool_)
+        for each, first, past in zip(pulled, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            if each.queue.topic.startswith(_LIGHT_QUEUE):
+                continue  # its records bear the offsets of the queue that they were sent to
+            offsets = segment.queue_offsets[first:past]
+            keep[first:past] = (offsets >= each.begin) & (offsets < each.past)
+            if self.subscription.takes_all and keep[first:past].sum() != each.past - each.begin:
+                lost = _gaps(each, offsets[keep[first:past]].tolist())
+                if lost and not segment.has_batches:
+                    on_loss(lost)
+        return segment.positions[keep]
+
+
+def _gaps(pulled: Pulled, offsets: Sequence[int]) -> list[LostRange]:
+    """What is missing of [begin, past) among `offsets`."""
+    lost = []
+    at = pulled.begin
+    for offset in [*offsets, pulled.past]:
+        if offset > at:
+            lost.append(LostRange(pulled.queue, at, offset))
+        at = offset + 1
+    return lost
+
+
+def _together(answers: Iterator[Pulled]) -> Iterator[list[Pulled]]:
+    """Answers put together to about one chunk, those of one queue side by side."""
+    held: list[Pulled] = []
+    size = messages = 0
+    for answer in answers:
+        held.append(answer)
+        size += len(answer.body)
+        messages += answer.past - answer.begin
+        if size >= _CHUNK_BYTES or messages >= CHUNK_ROWS:
+            yield sorted(held, key=lambda each: (each.queue, each.begin))
+            held, size, messages = [], 0, 0
+    if held:
+        yield sorted(held, key=lambda each: (each.queue, each.begin))
