@@ -112,6 +112,7 @@ class Replication(Service):
             "haRequiredReplicas": str(self.replicas.required() if self._is_sync else 1),
             "haSlaveLagBytes": str(max((slave.diff for slave in slaves), default=0)),
             "haSlaveLagMillis": str(-1 if -1 in behind_ms else max(behind_ms, default=0)),
+            "haTlsConnections": str(sum(one.is_secured for one in self.listener.connections)),
             "haTransferredByteInSecond": str(sum(slave.transferred_byte_in_second for slave in slaves)),
             "haSentBytes": str(self._sent_bytes + sum(one.link.sent_bytes for one in self.listener.connections)),
             "confirmOffset": str(self._core.store.confirm_offset),

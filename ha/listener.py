@@ -53,6 +53,11 @@ class SlaveConnection(asyncio.Protocol):
         return session.identity.place if session is not None and session.identity is not None else self.peer[0]
 
     @property
+    def is_secured(self) -> bool:
+        """Whether it is TLS."""
+        return self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+
+    @property
     def session(self) -> MasterSession | None:
         """The link, if the slave is Sprocket too."""
         return self.link if isinstance(self.link, MasterSession) else None

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -13,11 +13,14 @@ from sprocket.common.errors import ConfigError, SprocketError
 
 if TYPE_CHECKING:
     from remoting.credentials import Credentials
+    from remoting.tls_settings import TlsSettings
     from sprocket.client.admin import AdminClient
     from sprocket.client.client_instance import ClientSettings
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+# A folder that `sprocket tls init` has made, or a file of TLS keys: commands speak TLS then.
+TLS_VARIABLE: Final = "SPROCKET_TLS"
 HELP = {"help_option_names": ["-h", "--help"]}
 
 namesrv_option = click.option(
@@ -60,11 +63,29 @@ def tool_credentials() -> "Credentials | None":
     return PlainFiles(Path(home)).tool_credentials() if home else None
 
 
+def tool_tls() -> "TlsSettings | None":
+    """What the environment says of TLS, None if nothing: see `TLS_VARIABLE`.  Raises ConfigError.
+
+    Source: RocketMQ 5.3.3, ``tools.sh``: JAVA_OPT with ``-Dtls.enable=true`` and ``-Dtls.config.file=...``.
+    """
+    from remoting.tls_settings import TlsSettings, system_properties
+    from sprocket.common.config import read
+
+    given = system_properties(os.environ)
+    place = os.environ.get(TLS_VARIABLE)
+    if place:
+        folder = Path(place)
+        file = folder / "client.properties" if folder.is_dir() else folder
+        given |= {"tls.enable": "true", "tls.config.file": str(file)}
+    settings = read([TlsSettings], [], overrides=given).of(TlsSettings)
+    return settings if settings.enable else None
+
+
 def client_settings(namesrv: str) -> "ClientSettings":
     """What producers and consumers of a command are made with.  Raises ConfigError."""
     from sprocket.client.client_instance import ClientSettings
 
-    return ClientSettings(namesrv=namesrv, credentials=tool_credentials())
+    return ClientSettings(namesrv=namesrv, credentials=tool_credentials(), tls=tool_tls())
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -88,7 +109,7 @@ def with_admin(namesrv: str | None, ask: "Callable[[AdminClient], Awaitable[T]]"
     async def session() -> T:
         from sprocket.client.admin import AdminClient
 
-        async with AdminClient(addresses, credentials=tool_credentials()) as admin:
+        async with AdminClient(addresses, credentials=tool_credentials(), tls=tool_tls()) as admin:
             return await ask(admin)
 
     return run(session())

@@ -14,6 +14,7 @@ from sprocket.cli.client_session import (
     print_json,
     run,
     tool_credentials,
+    tool_tls,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def consume(
 
     async def consume_all() -> None:
         # A consumer waits for name servers that are down; whoever types a wrong address wants to hear of it.
-        async with AdminClient(servers.split(";"), credentials=tool_credentials()) as admin:
+        async with AdminClient(servers.split(";"), credentials=tool_credentials(), tls=tool_tls()) as admin:
             await admin.cluster_info()
         async with Consumer(group, {topic: tags}, client=client_settings(servers), consume_from=begin) as consumer:
             count = 0

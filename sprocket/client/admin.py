@@ -39,6 +39,8 @@ from remoting.headers.namesrv import (
     GetRouteInfoRequestHeader,
     PutKVConfigRequestHeader,
 )
+from remoting.tls_settings import TlsSettings
+from remoting.tls_watch import ClientTls
 from sprocket.common.errors import ClientError, ProtocolError
 
 DEFAULT_TOPIC = "TBW102"  # the topic that new ones are modelled on
@@ -71,19 +73,29 @@ class _TopicStatsText(msgspec.Struct, rename="camel"):
 class AdminClient:
     """Asks the name servers given, in turn until one answers, and the brokers they name.
 
-    Every method raises AdminError.  `timeout_s` bounds one request; with `credentials` each is signed.
+    Every method raises AdminError.  `timeout_s` bounds one request; with `credentials` each is signed, with `tls` each
+    connection is TLS.
     """
 
     def __init__(
-        self, name_servers: Sequence[str], *, timeout_s: float = 5.0, credentials: Credentials | None = None
+        self,
+        name_servers: Sequence[str],
+        *,
+        timeout_s: float = 5.0,
+        credentials: Credentials | None = None,
+        tls: TlsSettings | None = None,
     ) -> None:
         if not name_servers:
             raise AdminError("no name server given: use -n host:port or set NAMESRV_ADDR")
         self._name_servers = list(name_servers)
         self._timeout_s = timeout_s
-        self._remoting = RemotingClient(credentials=credentials)
+        self._tls = None if tls is None else ClientTls(tls)
+        self._remoting = RemotingClient(credentials=credentials, tls=self._tls)
 
     async def __aenter__(self) -> "AdminClient":
+        """Raises ConfigError for files of TLS that are wrong."""
+        if self._tls is not None:
+            self._tls.start()
         return self
 
     async def __aexit__(

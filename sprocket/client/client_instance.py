@@ -19,6 +19,8 @@ from remoting.fastjson import dumps
 from remoting.headers.base import Header
 from remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
 from remoting.routes import Route
+from remoting.tls_settings import TlsSettings
+from remoting.tls_watch import ClientTls
 from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientClosed, ClientError, TopicNotFound
 from sprocket.client.identity import Identity, new_identity
 from sprocket.client.name_servers import NameServers, parse_addresses
@@ -47,6 +49,7 @@ class ClientSettings:
     connect_timeout_s: float = 3.0
     instance_name: str | None = None  # None: one that no other client has
     credentials: Credentials | None = None  # with them every request is signed, as `AclClientRPCHook` does
+    tls: TlsSettings | None = None  # with them every connection is TLS; `TlsSettings.for_client` makes them
 
 
 class ClientInstance:
@@ -65,9 +68,10 @@ class ClientInstance:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.identity: Identity
+        self._tls = None if settings.tls is None else ClientTls(settings.tls)
         self.remoting = RemotingClient(
             routes, connect_timeout_s=settings.connect_timeout_s, on_open=self._channel_opened,
-            credentials=settings.credentials,
+            credentials=settings.credentials, tls=self._tls,
         )  # fmt: skip
         self.name_servers = NameServers(self.remoting, parse_addresses(settings.namesrv), settings.api_timeout_s)
         self.is_open = False
@@ -88,7 +92,9 @@ class ClientInstance:
         return self.identity.client_id
 
     async def open(self) -> None:
-        """Start the tasks.  Makes no connection yet."""
+        """Start the tasks.  Makes no connection yet.  Raises ConfigError for files of TLS that are wrong."""
+        if self._tls is not None:
+            self._tls.start()
         self.identity = await new_identity(self.clock, self.settings.instance_name)
         self.is_open = True
         self.spawn(self._poll_routes())

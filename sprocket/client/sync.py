@@ -14,6 +14,8 @@ from itertools import islice
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
+from remoting.credentials import Credentials
+from remoting.tls_settings import TlsSettings
 from sprocket.client import consumer as aio_consumer
 from sprocket.client import orderly_consumer as aio_orderly
 from sprocket.client import producer as aio_producer
@@ -362,8 +364,16 @@ async def _next(messages: AsyncIterator[PoppedMessage]) -> PoppedMessage | None:
 class Admin(_Blocking[AdminClient]):
     """Asks name servers and brokers: ``admin(lambda aio: aio.topic_list())`` calls any method of `AdminClient`."""
 
-    def __init__(self, namesrv: str, *, timeout_s: float = 5.0) -> None:
-        super().__init__(AdminClient(parse_addresses(namesrv), timeout_s=timeout_s))
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        timeout_s: float = 5.0,
+        credentials: Credentials | None = None,
+        tls: TlsSettings | None = None,
+    ) -> None:
+        servers = parse_addresses(namesrv)
+        super().__init__(AdminClient(servers, timeout_s=timeout_s, credentials=credentials, tls=tls))
 
     def __call__(self, ask: Callable[[AdminClient], Awaitable[T]]) -> T:
         """The outcome of what `ask` makes of the asyncio client."""
