@@ -40,10 +40,16 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("spark/report.py", "disk"): "edge: writes the page and the charts of a report",
     ("spark/store_report/committed.py", "disk"): "edge: reads the file of committed offsets of a store",
     ("spark/sink.py", "sleep"): "edge: the pause between two attempts of a send",
+    ("spark/tables/data_file.py", "disk"): "edge: has the files of a table on the disk before a commit names them",
+    ("spark/tables/data_file.py", "randomness"): "edge: names that no other task takes",
+    ("spark/tables/declaration.py", "disk"): "edge: reads the files in which tables and schemas are declared",
+    ("spark/tables/parquet_table.py", "disk"): "edge: reads the manifest of a table",
+    ("spark/tables/table.py", "disk"): "edge: the lock of a table",
     # sprocket.processes
     ("sprocket/processes/child_process.py", "disk"): "edge: reads the log of the process that it started",
     ("sprocket/processes/pid_file.py", "disk"): "edge: who runs, in files and in /proc",
     ("sprocket/processes/profile.py", "disk"): "edge: reads a profile's files",
+    ("sprocket/processes/tls_folder.py", "disk"): "edge: writes and reads a folder of certificates",
     ("sprocket/processes/local_cluster.py", "disk"): "edge: a cluster's directory",
     ("sprocket/processes/cluster_watch.py", "sleep"): "edge: asks members again and again while they start",
     # sprocket.cli

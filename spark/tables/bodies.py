@@ -1,0 +1,151 @@
+"""Bodies of messages as columns: what every declared type shares, and the two that need no library.
+
+A decoder gets the bodies of a run of messages and says which rows it could read, their columns, and of the others why
+not.  A row that fails costs its neighbours nothing but time.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Rows = npt.NDArray[np.int64]
+NO_BODY: Final = "the message has no body"
+_MAX_REASON_CHARACTERS: Final = 300
+# Runs of so few rows are tried one by one where one of them fails.
+_ONE_BY_ONE: Final = 8
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Row `row` of the bodies could not be read because of `reason`."""
+
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """`columns` of the rows `kept`, in order; `kept` None stands for all of them."""
+
+    columns: list[pa.Array]
+    kept: Rows | None
+    failures: tuple[Failure, ...] = ()
+
+
+class BodyDecoder(Protocol):
+    """One declared type.  `fields` are the columns that it makes of a body."""
+
+    @property
+    def fields(self) -> pa.Schema: ...
+
+    def decode(self, bodies: pa.Array) -> Decoded:
+        """The rows of `bodies` (binary) as columns of `fields`."""
+        ...
+
+
+class Binary:
+    """Bodies as they are."""
+
+    fields = pa.schema([("body", pa.binary())])
+
+    def decode(self, bodies: pa.Array) -> Decoded:
+        return Decoded([bodies], None)
+
+
+class Text:
+    """Bodies that are UTF-8."""
+
+    fields = pa.schema([("body", pa.string())])
+
+    def decode(self, bodies: pa.Array) -> Decoded:
+        return decode_runs(bodies, self._run, [pa.string()])
+
+    def _run(self, bodies: pa.Array) -> list[pa.Array]:
+        return [bodies.cast(pa.string())]
+
+
+def decode_runs(bodies: pa.Array, run: Callable[[pa.Array], list[pa.Array]], types: Iterable[pa.DataType]) -> Decoded:
+    """Decode by `run`, which takes rows together and raises ArrowInvalid if any of them is bad.
+
+    The bad ones are found by halving, so that the rest still goes by columns.
+    """
+    pieces: list[list[pa.Array]] = []
+    kept: list[Rows] = []
+    failures: list[Failure] = []
+
+    def work(begin: int, count: int) -> None:
+        try:
+            columns = run(bodies.slice(begin, count))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
+            if count == 1:
+                failures.append(Failure(begin, reason_of(error)))
+            elif count <= _ONE_BY_ONE:
+                for row in range(begin, begin + count):
+                    work(row, 1)
+            else:
+                work(begin, count // 2)
+                work(begin + count // 2, count - count // 2)
+        else:
+            pieces.append(columns)
+            kept.append(np.arange(begin, begin + count))
+
+    if len(bodies):
+        work(0, len(bodies))
+    if not failures and len(pieces) == 1:
+        return Decoded(pieces[0], None)
+    columns = [
+        pa.concat_arrays([piece[index] for piece in pieces]) if pieces else pa.array([], kind)
+        for index, kind in enumerate(types)
+    ]
+    return Decoded(columns, np.concatenate(kept) if kept else np.empty(0, np.int64), tuple(failures))
+
+
+def decode_each(
+    bodies: pa.Array, read: Callable[[bytes], object], fields: pa.Schema, errors: tuple[type[Exception], ...]
+) -> Decoded:
+    """Decode by `read`, one body after the other; it gives a map of the fields or raises one of `errors`."""
+    values: list[object] = []
+    kept: list[int] = []
+    failures: list[Failure] = []
+    for row, body in enumerate(bodies.to_pylist()):
+        try:
+            values.append(read(body or b""))
+        except errors as error:
+            failures.append(Failure(row, reason_of(error)))
+        else:
+            kept.append(row)
+    columns, bad = _converted(values, fields)
+    if bad:
+        failures += [Failure(kept[index], reason) for index, reason in bad.items()]
+        kept = [row for index, row in enumerate(kept) if index not in bad]
+    failures.sort(key=lambda failure: failure.row)
+    return Decoded(columns, np.array(kept, np.int64) if failures else None, tuple(failures))
+
+
+def _converted(values: list[object], fields: pa.Schema) -> tuple[list[pa.Array], dict[int, str]]:
+    """`values` as columns, and the ones that do not fit the types."""
+    kind = pa.struct(list(fields))
+    bad: dict[int, str] = {}
+    try:
+        rows = pa.array(values, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        good = []
+        for index, value in enumerate(values):
+            try:
+                pa.array([value], kind)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                bad[index] = reason_of(error)
+            else:
+                good.append(value)
+        rows = pa.array(good, kind)
+    return rows.flatten(), bad
+
+
+def reason_of(error: Exception) -> str:
+    """One line that says what is wrong."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text.removesuffix(" in row 0")[:_MAX_REASON_CHARACTERS]

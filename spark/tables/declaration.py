@@ -1,0 +1,303 @@
+"""What a table is declared to be: topic, place, format, type of the bodies; and the YAML file that lists several."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import yaml
+
+from spark.columns import COLUMN_TYPES, column_names, nearest
+from spark.tables.avro_bodies import Avro
+from spark.tables.bodies import Binary, BodyDecoder, Text
+from spark.tables.ddl import parse_schema
+from spark.tables.json_bodies import Json
+from spark.tables.protobuf_bodies import Protobuf
+from sprocket.client.errors import ClientError
+from sprocket.client.send_request import check_topic
+from sprocket.common.errors import ConfigError
+
+MEBIBYTE: Final = 1024 * 1024
+# What stands in front of the body's fields.  A message is found again by the first four.
+MESSAGE_COLUMNS: Final = (
+    "brokerName",
+    "queueId",
+    "queueOffset",
+    "physicalOffset",
+    "bornTimestamp",
+    "storeTimestamp",
+    "tags",
+    "keys",
+)
+_ALWAYS: Final = ("brokerName", "queueId", "queueOffset", "physicalOffset", "storeTimestamp")
+_NOT_BESIDE_A_BODY: Final = ("topic", "body", "bodyString")
+# Made of storeTimestamp; in Iceberg they are no columns but a transform of it.
+PARTITION_COLUMNS: Final = ("day", "hour")
+
+
+class TableFormat(StrEnum):
+    """How a table lies on the disk."""
+
+    PARQUET = "parquet"
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+
+
+@dataclass(frozen=True)
+class BodyType:
+    """The declared type of the bodies.  `schema` is text, or the bytes of a descriptor set; it travels with tasks."""
+
+    kind: str = "binary"
+    schema: str | bytes = ""
+    message: str = ""
+    prefix: str = ""
+
+    def decoder(self) -> BodyDecoder:
+        """Raises ConfigError for a schema that cannot be used, or that is missing."""
+        if self.kind not in _DECODERS:
+            raise ConfigError(f"body type {self.kind!r}{nearest(self.kind, _DECODERS)}; known: {', '.join(_DECODERS)}")
+        if self.kind in ("json", "avro", "protobuf") and not self.schema:
+            raise ConfigError(f"a body of type {self.kind} needs a schema")
+        return _DECODERS[self.kind](self)
+
+
+_DECODERS: Final[dict[str, Callable[[BodyType], BodyDecoder]]] = {
+    "binary": lambda body: Binary(),
+    "text": lambda body: Text(),
+    "json": lambda body: Json(parse_schema(str(body.schema))),
+    "avro": lambda body: Avro(str(body.schema)),
+    "protobuf": lambda body: Protobuf(_as_bytes(body.schema), body.message),
+}
+
+
+@dataclass(frozen=True)
+class TableDeclaration:
+    """One table.  `dead_letters` is the table of what does not decode: by default beside it."""
+
+    topic: str
+    directory: Path
+    format: TableFormat = TableFormat.PARQUET
+    body: BodyType = field(default_factory=BodyType)
+    columns: tuple[str, ...] = MESSAGE_COLUMNS
+    dead_letters: Path | None = None
+    catalog: tuple[tuple[str, str], ...] = ()  # of Iceberg: properties for `pyiceberg.catalog.load_catalog`
+    identifier: str = ""  # of Iceberg: namespace.table
+    fail_on_data_loss: bool = True
+    drop_malformed: bool = False
+    batch_bytes: int = 1024 * MEBIBYTE  # of the log, in one commit
+    interval_s: float = 10.0  # between two looks at the log, where it is followed
+    compact_files: int = 16  # so many small files of an hour are made one; 0: never by itself
+    target_file_bytes: int = 128 * MEBIBYTE
+
+    def check(self) -> None:
+        """Raises ConfigError for what cannot be kept as a table."""
+        try:
+            check_topic(self.topic)
+        except ClientError as error:
+            raise ConfigError(str(error)) from error
+        columns = column_names(self.columns)
+        for name in columns:
+            if name in _NOT_BESIDE_A_BODY:
+                raise ConfigError(f"column {name!r} cannot be asked for: the declared type makes the body's columns")
+        missing = [name for name in _ALWAYS if name not in columns]
+        if missing:
+            raise ConfigError(f"columns must hold {', '.join(missing)}: by them a message is found again")
+        self.schema()
+
+    def schema(self) -> pa.Schema:
+        """The columns of the table, without those that only say its partition.  Raises ConfigError."""
+        decoded = self.body.decoder().fields
+        own = [pa.field(name, COLUMN_TYPES[name]) for name in column_names(self.columns)]
+        taken = {each.name.lower() for each in own} | set(PARTITION_COLUMNS)
+        for each in decoded:
+            name = self.body.prefix + each.name
+            if name.lower() in taken:
+                raise ConfigError(
+                    f"field {each.name!r} of the body has the name of another column; "
+                    "give the body's fields a prefix, or leave that column out"
+                )
+            taken.add(name.lower())
+            own.append(pa.field(name, each.type))
+        return pa.schema(own)
+
+    @property
+    def dead_letter_directory(self) -> Path:
+        """Where what does not decode is kept."""
+        return self.dead_letters or self.directory.with_name(self.directory.name + "_dead_letters")
+
+
+DEAD_LETTER_SCHEMA: Final = pa.schema(
+    [
+        *[pa.field(name, COLUMN_TYPES[name]) for name in (*_ALWAYS, "tags", "keys")],
+        pa.field("reason", pa.string()),
+        pa.field("body", pa.binary()),
+    ]
+)
+
+# Keys of a table in YAML, and the field that each one is.
+_KEYS: Final = {
+    "topic": "topic",
+    "to": "directory",
+    "format": "format",
+    "body": "body",
+    "columns": "columns",
+    "deadLetters": "dead_letters",
+    "catalog": "catalog",
+    "identifier": "identifier",
+    "failOnDataLoss": "fail_on_data_loss",
+    "dropMalformed": "drop_malformed",
+    "batchBytes": "batch_bytes",
+    "intervalSeconds": "interval_s",
+    "compactFiles": "compact_files",
+    "targetFileBytes": "target_file_bytes",
+}
+assert set(_KEYS.values()) == {each.name for each in fields(TableDeclaration)}
+_BODY_KEYS: Final = ("type", "schema", "schemaFile", "message", "prefix")
+
+
+def read_declarations(path: Path) -> list[TableDeclaration]:
+    """The tables that the YAML file `path` lists; paths in it are relative to its directory.
+
+    Raises ConfigError that names the table and the key.
+    """
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    listed = content.get("tables") if isinstance(content, dict) else None
+    if not isinstance(listed, list) or not listed or set(content) != {"tables"}:
+        raise ConfigError(f"{path}: one key, tables, with a list of tables, each with topic and to")
+    declarations = []
+    taken: dict[Path, str] = {}
+    for number, entry in enumerate(listed, 1):
+        try:
+            declaration = declaration_of(entry, path.parent)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: table {number}: {error}") from error
+        for directory in (declaration.directory, declaration.dead_letter_directory):
+            if directory in taken:
+                raise ConfigError(f"{path}: table {number}: {directory} is the place of {taken[directory]} already")
+            taken[directory] = f"table {number} ({declaration.topic})"
+        declarations.append(declaration)
+    return declarations
+
+
+def declaration_of(entry: object, base: Path) -> TableDeclaration:
+    """One table of the YAML form, checked.  Raises ConfigError that names the key."""
+    if not isinstance(entry, Mapping):
+        raise ConfigError("a table is a map of keys")
+    for key in entry:
+        if key not in _KEYS:
+            raise ConfigError(f"unknown key {key!r}{nearest(str(key), _KEYS)}; known: {', '.join(_KEYS)}")
+    for key in ("topic", "to"):
+        if not entry.get(key):
+            raise ConfigError(f"{key} is missing")
+    given = {_KEYS[key]: _READ[key](key, value, base) for key, value in entry.items()}
+    declaration = TableDeclaration(**given)
+    declaration.check()
+    return declaration
+
+
+def _path(key: str, value: object, base: Path) -> Path:
+    return (base / _text(key, value, base)).absolute()
+
+
+def _text(key: str, value: object, base: Path) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{key} is a text, not {value!r}")
+    return value
+
+
+def _format(key: str, value: object, base: Path) -> TableFormat:
+    try:
+        return TableFormat(str(value).lower())
+    except ValueError:
+        raise ConfigError(f"{key} is one of {', '.join(TableFormat)}, not {value!r}") from None
+
+
+def _flag(key: str, value: object, base: Path) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{key} is true or false, not {value!r}")
+    return value
+
+
+def _at_least(least: float) -> Callable[[str, object, Path], float]:
+    def read(key: str, value: object, base: Path) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
+            raise ConfigError(f"{key} is a number of at least {least:g}, not {value!r}")
+        return value
+
+    return read
+
+
+def _whole(least: int) -> Callable[[str, object, Path], int]:
+    def read(key: str, value: object, base: Path) -> int:
+        number = _at_least(least)(key, value, base)
+        if not isinstance(number, int):
+            raise ConfigError(f"{key} is a whole number, not {value!r}")
+        return number
+
+    return read
+
+
+def _names(key: str, value: object, base: Path) -> tuple[str, ...]:
+    listed = value.split(",") if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        raise ConfigError(f"{key} is a list of names, not {value!r}")
+    return tuple(column_names([each.strip() for each in listed]))
+
+
+def _properties(key: str, value: object, base: Path) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{key} is a map of properties of the catalogue, not {value!r}")
+    return tuple((str(name), str(each)) for name, each in value.items())
+
+
+def _body(key: str, value: object, base: Path) -> BodyType:
+    given = {"type": value} if isinstance(value, str) else value
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{key} is a type or a map of {', '.join(_BODY_KEYS)}, not {value!r}")
+    for name in given:
+        if name not in _BODY_KEYS:
+            raise ConfigError(f"{key}: unknown key {name!r}{nearest(str(name), _BODY_KEYS)}")
+    if "schema" in given and "schemaFile" in given:
+        raise ConfigError(f"{key}: schema and schemaFile exclude each other")
+    kind = _text(f"{key}.type", given.get("type", "binary"), base)
+    schema: str | bytes = str(given.get("schema", ""))
+    if "schemaFile" in given:
+        schema = schema_from(_path(f"{key}.schemaFile", given["schemaFile"], base), kind)
+    return BodyType(kind, schema, str(given.get("message", "")), str(given.get("prefix", "")))
+
+
+def schema_from(path: Path, kind: str) -> str | bytes:
+    """A schema in a file: text, or of protobuf a descriptor set.  Raises ConfigError."""
+    try:
+        return path.read_bytes() if kind == "protobuf" else path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"schema file {path}: {error}") from error
+
+
+def _as_bytes(schema: str | bytes) -> bytes:
+    if not isinstance(schema, bytes):
+        raise ConfigError("a body of type protobuf needs a schemaFile: a descriptor set")
+    return schema
+
+
+_READ: Final[dict[str, Callable[[str, Any, Path], Any]]] = {
+    "topic": _text,
+    "to": _path,
+    "format": _format,
+    "body": _body,
+    "columns": _names,
+    "deadLetters": _path,
+    "catalog": _properties,
+    "identifier": _text,
+    "failOnDataLoss": _flag,
+    "dropMalformed": _flag,
+    "batchBytes": _whole(MEBIBYTE),
+    "intervalSeconds": _at_least(0.05),
+    "compactFiles": _whole(0),
+    "targetFileBytes": _whole(1024),
+}

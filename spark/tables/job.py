@@ -1,0 +1,221 @@
+"""The keeping of one table: batch after batch of the log, each in one commit with the place that it reaches.
+
+One batch: what is new in the logs is cut into tasks; workers write Parquet files; what did not decode is committed to
+the dead letters; then the messages are.  Killed between the two, the batch is done again: the dead letters know how far
+they are and take nothing twice.  Killed before a commit, files are left that no table knows; the next start removes
+them by their name.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Self
+
+from spark.store_directory import StoreDirectory
+from spark.tables.declaration import DEAD_LETTER_SCHEMA, MEBIBYTE, TableDeclaration
+from spark.tables.log_range import LogRange, next_range
+from spark.tables.place import BrokerPlace, attempt_of
+from spark.tables.schema_change import new_columns, written_schema
+from spark.tables.store_lease import StoreLease
+from spark.tables.table import Table, only_writer, open_table
+from spark.tables.workers import Workers
+from spark.tables.write_task import WriteTask, Written
+from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+# A place that moved without a message of the topic is worth a commit of its own after so much of the log.
+_IDLE_BYTES: Final = 256 * MEBIBYTE
+
+
+@dataclass
+class Totals:
+    """What a job has done since it began."""
+
+    rows: int = 0
+    dead_rows: int = 0
+    log_bytes: int = 0
+    files: int = 0
+    commits: int = 0
+    compacted_files: int = 0
+
+
+@dataclass
+class TableJob:
+    """Keeps the table of `declaration` from the logs of `stores`; a context manager that holds the table's lock.
+
+    Raises ConfigError if the table is another topic's, or its columns do not fit the declared ones.
+    """
+
+    declaration: TableDeclaration
+    stores: Sequence[StoreDirectory]
+    workers: Workers
+    clock: Clock = field(default_factory=SystemClock)
+    totals: Totals = field(default_factory=Totals)
+
+    def __enter__(self) -> Self:
+        self.declaration.check()
+        with ExitStack() as stack:
+            stack.enter_context(only_writer(self.declaration.directory))
+            self._table = self._opened()
+            stack.enter_context(only_writer(self.declaration.dead_letter_directory))
+            self._dead = self._opened_dead()
+            self._places = {
+                store.broker_name: place for store in self.stores if (place := self._table.place(store.broker_name))
+            }
+            self._committed = dict(self._places)
+            self._settle()
+            self._leases = [StoreLease(store.root, self.declaration.directory, self.clock) for store in self.stores]
+            for lease in self._leases:
+                stack.callback(lease.release)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    def run_batch(self) -> bool:
+        """Take one batch into the table.  False if there is nothing new.
+
+        Raises DataLost, CorruptRecord, TaskFailed, PlaceMoved, OSError; the table is then as it was before.
+        """
+        ranges = self._ranges()
+        if not ranges:
+            return False
+        written = self.workers.run(self._tasks(ranges))
+        after = {each.store.broker_name: self._after(each, written) for each in ranges}
+        if written.dead_files:
+            self._bury(written, after)
+        moved = sum(place.end - self._committed_end(name, ranges) for name, place in after.items())
+        self._places.update(after)
+        if written.files or moved >= _IDLE_BYTES:
+            self._commit(written)
+        self.totals.rows += written.rows
+        self.totals.dead_rows += written.dead_rows
+        self.totals.log_bytes += sum(each.size_bytes for each in ranges)
+        return True
+
+    def run_to_end(self, should_stop: Callable[[], bool] = lambda: False) -> Totals:
+        """Batches until there is nothing new; the place is committed then, whatever came."""
+        while not should_stop() and self.run_batch():
+            pass
+        if self._places != self._committed:
+            self._commit(Written())
+        return self.totals
+
+    def compact(self, least_files: int | None = None) -> int:
+        """Make small files large; returns how many went."""
+        target = self.declaration.target_file_bytes
+        least = self.declaration.compact_files if least_files is None else least_files
+        if not least:
+            return 0
+        gone = self._table.compact(target, least) + self._dead.compact(target, least)
+        if gone:
+            logger.info("event=table_compacted table=%s files=%d", self.declaration.directory, gone)
+        self.totals.compacted_files += gone
+        return gone
+
+    # -- opening -----------------------------------------------------------------------------------------
+
+    def _opened(self) -> Table:
+        declaration = self.declaration
+        declared = declaration.schema()
+        table = open_table(
+            declaration.format, declaration.directory, declaration.topic, declared,
+            catalog=declaration.catalog, identifier=declaration.identifier,
+        )  # fmt: skip
+        added = new_columns(table.schema, declared)
+        if added:
+            table.add_columns(added)
+            names = ",".join(each.name for each in added)
+            logger.info("event=columns_added table=%s columns=%s", declaration.directory, names)
+        self._schema = written_schema(table.schema, declared)
+        return table
+
+    def _opened_dead(self) -> Table:
+        declaration = self.declaration
+        identifier = declaration.identifier and f"{declaration.identifier}_dead_letters"
+        table = open_table(
+            declaration.format, declaration.dead_letter_directory, declaration.topic, DEAD_LETTER_SCHEMA,
+            is_partitioned=False, catalog=declaration.catalog,
+            identifier=identifier or ("" if not declaration.catalog else f"rocketmq.{declaration.topic}_dead_letters"),
+        )  # fmt: skip
+        if new_columns(table.schema, DEAD_LETTER_SCHEMA):
+            raise ConfigError(f"{declaration.dead_letter_directory} is no table of dead letters")
+        return table
+
+    def _settle(self) -> None:
+        self._table.settle(attempt_of(self._committed))
+        self._dead.settle(attempt_of(self._dead_places()))
+
+    def _dead_places(self) -> dict[str, BrokerPlace]:
+        found = {store.broker_name: self._dead.place(store.broker_name) for store in self.stores}
+        return {name: place for name, place in found.items() if place is not None}
+
+    # -- one batch ---------------------------------------------------------------------------------------
+
+    def _ranges(self) -> list[LogRange]:
+        declaration = self.declaration
+        found = []
+        for store, lease in zip(self.stores, self._leases, strict=True):
+            place = self._places.get(store.broker_name)
+            lease.hold(place.end if place is not None else 0)
+            each = next_range(
+                store, declaration.topic, place,
+                budget_bytes=declaration.batch_bytes, processes=self.workers.processes,
+                fail_on_data_loss=declaration.fail_on_data_loss, drop_malformed=declaration.drop_malformed,
+            )  # fmt: skip
+            if each is not None:
+                found.append(each)
+        return found
+
+    def _tasks(self, ranges: Sequence[LogRange]) -> list[WriteTask]:
+        dead_places = self._dead_places()
+        return [
+            WriteTask(
+                spans,
+                self.declaration,
+                self._schema,
+                self._table.data_root,
+                self._dead.data_root,
+                attempt_of(self._committed),
+                attempt_of(dead_places),
+                self._table.is_partitioned,
+                {name: place.end for name, place in dead_places.items()},
+                {each.store.broker_name: each.begin},
+            )
+            for each in ranges
+            for spans in each.tasks
+        ]
+
+    def _after(self, taken: LogRange, written: Written) -> BrokerPlace:
+        name = taken.store.broker_name
+        before = self._places.get(name)
+        last = written.last.get(name) or (before and (before.last_offset, before.last_timestamp)) or (-1, -1)
+        return BrokerPlace(taken.end, *last)
+
+    def _committed_end(self, name: str, ranges: Sequence[LogRange]) -> int:
+        known = self._committed.get(name)
+        if known is not None:
+            return known.end
+        return next(each.begin for each in ranges if each.store.broker_name == name)
+
+    def _bury(self, written: Written, after: dict[str, BrokerPlace]) -> None:
+        before = self._dead_places()
+        self._dead.commit(written.dead_files, before, {**before, **after})
+        logger.info(
+            "event=dead_letters table=%s rows=%d", self.declaration.dead_letter_directory, written.dead_rows
+        )  # fmt: skip
+
+    def _commit(self, written: Written) -> None:
+        self._table.commit(written.files, self._committed, self._places)
+        self._committed = dict(self._places)
+        self.totals.commits += 1
+        self.totals.files += len(written.files)
+        logger.info(
+            "event=table_commit table=%s topic=%s rows=%d files=%d",
+            self.declaration.directory, self.declaration.topic, written.rows, len(written.files),
+        )  # fmt: skip

@@ -1,0 +1,162 @@
+"""What of a store's log a table has not got yet, cut into tasks, and whether the log is still the same one."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+from spark.consume_queue import open_queues
+from spark.plan import Span, cut_at_records, dispatched_to
+from spark.segment import Segment
+from spark.store_directory import SegmentFile, StoreDirectory
+from spark.tables.place import BrokerPlace
+from sprocket.common.errors import StoreError
+
+logger = logging.getLogger(__name__)
+
+_MEBIBYTE: Final = 1024 * 1024
+# What is less is scanned: asking the ConsumeQueues where the topic's messages are takes longer.
+_SCAN_BYTES: Final = 64 * _MEBIBYTE
+_TASK_BYTES: Final = 256 * _MEBIBYTE
+_LEAST_TASK_BYTES: Final = 16 * _MEBIBYTE
+
+
+class DataLost(StoreError):
+    """Messages that the table has not got are no longer in the log."""
+
+
+@dataclass(frozen=True)
+class LogRange:
+    """Physical offsets [`begin`, `end`) of one store; `tasks` are the spans that each task reads."""
+
+    store: StoreDirectory
+    begin: int
+    end: int
+    tasks: tuple[tuple[Span, ...], ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.begin
+
+
+def next_range(
+    store: StoreDirectory,
+    topic: str,
+    place: BrokerPlace | None,
+    *,
+    budget_bytes: int,
+    processes: int,
+    fail_on_data_loss: bool = True,
+    drop_malformed: bool = False,
+) -> LogRange | None:
+    """The log of `store` behind `place`: whole segments of about `budget_bytes` together, or up to the log's end.
+
+    None if there is nothing new.  Raises DataLost, unless `fail_on_data_loss` is false; then it goes on with what
+    there is, and a warning.
+    """
+    segments = store.segments(drop_malformed)
+    if not segments:
+        return None
+    begin = _begin(store, topic, place, segments, fail_on_data_loss)
+    chosen: list[SegmentFile] = []
+    for segment in segments:
+        if segment.end <= begin:
+            continue
+        if chosen and segment.end - begin > budget_bytes:
+            break
+        chosen.append(segment)
+    if not chosen:
+        return None
+    end = chosen[-1].end
+    spans = _spans(store, topic, begin, chosen, segments)
+    wanted = max(_LEAST_TASK_BYTES, min(_TASK_BYTES, -(-(end - begin) // processes)))
+    # These begin where a record does: moved, they would be read twice.
+    fixed = {span.begin for span in spans}
+    pieces = [piece for span in spans for piece in _pieces(span, wanted)]
+    cut = cut_at_records([[piece] for piece in pieces])
+    tasks = [
+        tuple(replace(span, begin=piece.begin) if piece.begin in fixed else span for span in task)
+        for piece, task in zip(pieces, cut, strict=True)
+    ]
+    return LogRange(store, begin, end, tuple(_dealt([span for task in tasks for span in task], wanted)))
+
+
+def _begin(
+    store: StoreDirectory,
+    topic: str,
+    place: BrokerPlace | None,
+    segments: Sequence[SegmentFile],
+    fail_on_data_loss: bool,
+) -> int:
+    first, end = segments[0].start, segments[-1].end
+    if place is None:
+        return first
+    lost = ""
+    begin = place.end
+    if place.end < first:
+        lost, begin = f"physical offsets [{place.end}, {first}) have expired", first
+    elif not is_same_log(place, segments):
+        lost = (
+            f"at {place.last_offset} there is no longer the message that the table had last: the log was cut or is "
+            f"another one; it ends at {end}"
+        )
+        begin = min(place.end, end)
+    if lost:
+        message = f"topic {topic}, {store.root} ({store.broker_name}): {lost}"
+        if fail_on_data_loss:
+            raise DataLost(f"{message}; with failOnDataLoss=false it goes on at {begin}")
+        logger.warning("event=data_lost detail=%r goes_on_at=%d", message, begin)
+    return begin
+
+
+def is_same_log(place: BrokerPlace, segments: Sequence[SegmentFile]) -> bool:
+    """Whether the last message that the table has is still where it was, as far as it has not expired."""
+    if place.last_offset < 0:
+        return place.end <= segments[-1].end or segments[-1].end <= segments[0].start
+    for found in segments:
+        if found.start <= place.last_offset < found.end:
+            with Segment(found.path, found.start) as segment:
+                at = place.last_offset - found.start
+                if segment.span(at) is None:
+                    return False
+                return place.last_timestamp in (-1, segment.store_timestamp(at))
+    return place.last_offset < segments[0].start
+
+
+def _spans(
+    store: StoreDirectory, topic: str, begin: int, chosen: Sequence[SegmentFile], segments: list[SegmentFile]
+) -> list[Span]:
+    end = chosen[-1].end
+    is_large = end - begin > _SCAN_BYTES
+    dispatched = dispatched_to(store, segments) if is_large and open_queues(store.root, topic) else 0
+    spans = []
+    for segment in chosen:
+        at, past = max(begin, segment.start), segment.end
+        indexed_to = min(past, max(at, dispatched))
+        if at < indexed_to:
+            spans.append(Span(store, segment, at, indexed_to, indexed_to - at, frozenset({topic})))
+        if indexed_to < past:
+            spans.append(Span(store, segment, indexed_to, past, past - indexed_to))
+    return spans
+
+
+def _pieces(span: Span, wanted_bytes: int) -> list[Span]:
+    size = span.end - span.begin
+    count = max(1, round(size / wanted_bytes))
+    cuts = [span.begin + size * index // count for index in range(count + 1)]
+    return [Span(span.store, span.segment, begin, end, end - begin, span.topics) for begin, end in pairwise(cuts)]
+
+
+def _dealt(spans: Sequence[Span], wanted_bytes: int) -> Iterator[tuple[Span, ...]]:
+    """Runs of spans of about `wanted_bytes` each."""
+    task: list[Span] = []
+    size = 0
+    for span in spans:
+        if task and size + span.weight / 2 > wanted_bytes:
+            yield tuple(task)
+            task, size = [], 0
+        task.append(span)
+        size += span.weight
+    if task:
+        yield tuple(task)

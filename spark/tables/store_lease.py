@@ -1,0 +1,49 @@
+"""The lease by which a table keeps the log that it has not got yet from expiring: see `store.retention.leases`."""
+
+import hashlib
+import logging
+from pathlib import Path
+from typing import Final
+
+from spark.segment_lease import wants_lease
+from sprocket.common.clock import Clock
+from store.retention.leases import LeaseRefused, Leases
+
+logger = logging.getLogger(__name__)
+
+_OWNER: Final = "sprocket-table"
+# A process that is killed holds it no longer than this.
+_DURATION_MS: Final = 30 * 60_000
+
+
+class StoreLease:
+    """One table's lease on one store.  A store that no broker uses gets none: nothing expires there."""
+
+    def __init__(self, root: Path, table: Path, clock: Clock) -> None:
+        self._clock = clock
+        self._root = root
+        self._name = f"table-{hashlib.blake2b(str(table.absolute()).encode(), digest_size=8).hexdigest()}"
+        self._held_at_s = float("-inf")
+        self._is_held = False
+
+    def hold(self, from_offset: int) -> None:
+        """Keep the log from physical offset `from_offset` on; what cannot be had is a warning."""
+        now = self._clock.monotonic()
+        if now - self._held_at_s < _DURATION_MS / 2000 or not wants_lease(self._root):
+            return
+        self._held_at_s = now
+        try:
+            Leases(self._root).acquire(self._name, _OWNER, from_offset, _DURATION_MS)
+            self._is_held = True
+        except (LeaseRefused, OSError) as error:
+            logger.warning("event=no_lease store=%s reason=%r", self._root, str(error))
+
+    def release(self) -> None:
+        """Give it up."""
+        if not self._is_held:
+            return
+        self._is_held = False
+        try:
+            Leases(self._root).release(self._name, _OWNER)
+        except OSError as error:
+            logger.warning("event=lease_left store=%s reason=%r", self._root, str(error))
