@@ -180,16 +180,14 @@ class TlsSettings:
         """Whether the connections of this process to others are to be TLS."""
         return self.server_mode == ENFORCING if self.enable is None else self.enable
 
-    def check_together(self) -> None:
-        """Raises ConfigError for what cannot be together."""
-        for side, key, certificate in (
-            ("server", self.server_key_path, self.server_cert_path),
-            ("client", self.client_key_path, self.client_cert_path),
-        ):
-            if (key is None) != (certificate is None):
-                has, lacks = ("keyPath", "certPath") if key else ("certPath", "keyPath")
-                raise ConfigError(f"tls.{side}.{has} is set and tls.{side}.{lacks} is not: a key needs its certificate")
-        if self.server_mode == DISABLED or self.is_test:
+    def check_client(self) -> None:
+        """Raises ConfigError for what a client cannot be told at once."""
+        _check_pair("client", self.client_key_path, self.client_cert_path)
+
+    def check_server(self) -> None:
+        """Raises ConfigError for what a server cannot be told at once."""
+        _check_pair("server", self.server_key_path, self.server_cert_path)
+        if self.is_test:
             return
         if self.server_cert_path is None:
             raise ConfigError(
@@ -213,16 +211,17 @@ class TlsSettings:
                 notices.append(f"{place}: {entry.key} has no effect here")
             else:
                 values[setting.field] = convert(setting, entry.value, place, os.environ)
-        merged = _replaced(self, values)
-        try:
-            merged.check_together()
-        except ConfigError as error:
-            raise ConfigError(f"{source}: {error}") from None
-        return merged, notices
+        return _replaced(self, values), notices
 
 
 def _replaced(settings: TlsSettings, values: Mapping[str, object]) -> TlsSettings:
     return replace(settings, **values)  # type: ignore[arg-type]  # converted as the fields declare
+
+
+def _check_pair(side: str, key: Path | None, certificate: Path | None) -> None:
+    if (key is None) != (certificate is None):
+        has, lacks = ("keyPath", "certPath") if key else ("certPath", "keyPath")
+        raise ConfigError(f"tls.{side}.{has} is set and tls.{side}.{lacks} is not: a key needs its certificate")
 
 
 def system_properties(environment: Mapping[str, str]) -> dict[str, str]:

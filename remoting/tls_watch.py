@@ -34,9 +34,13 @@ class _Watched:
 
     def read(self) -> TlsSettings:
         """What is set, now.  Raises ConfigError."""
-        self.settings = _with_file(self._given)
-        self.settings.check_together()
-        return self.settings
+        settings = _with_file(self._given)
+        if self._server:
+            settings.check_server()
+        else:
+            settings.check_client()
+        self.settings = settings
+        return settings
 
     def load(self) -> ssl.SSLContext:
         """Make the context.  Raises ConfigError that names the key, the file and what is wrong."""
@@ -48,13 +52,13 @@ class _Watched:
 
     def reload(self) -> None:
         """Make it again if a file has changed; what is broken is logged once, and changes nothing."""
-        if self._context is None or self._look() == self._state:
+        if self._context is None or (state := self._look()) == self._state:
             return
+        self._state = state
         side = "server" if self._server else "client"
         try:
             self.load()
         except ConfigError as error:
-            self._state = self._look()
             logger.error("event=tls_kept side=%s reason=%r", side, str(error))
             return
         logger.info("event=tls_reloaded side=%s", side)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket.cli.client_session import CommandFailed, WrongUsage, json_option, print_json, run
+from sprocket.cli.client_session import TLS_VARIABLE, CommandFailed, WrongUsage, json_option, print_json, run
 from sprocket.cli.columns import fitted
 from sprocket.common.errors import ConfigError
 
@@ -33,9 +33,18 @@ _directory_option = click.option(
     type=click.IntRange(1, 65535),
     help="Port of the first name server; 1035 above it is the first broker's.  [default: 9876]",
 )
+@click.option(
+    "--tls",
+    "tls",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    metavar="FOLDER",
+    help="Speak TLS alone, with the certificates that `sprocket tls init FOLDER` has made.",
+)
 @click.option("--trace", "with_trace", is_flag=True, help="Brokers for traces alone (broker-trace) too.")
 @json_option
-def up(profile: str | None, directory: Path, port_base: int | None, with_trace: bool, as_json: bool) -> None:
+def up(
+    profile: str | None, directory: Path, port_base: int | None, tls: Path | None, with_trace: bool, as_json: bool
+) -> None:
     """Start a cluster of local processes and wait until all know each other.
 
     PROFILE is one of Sprocket's (2m-2s-sync, 2m-2s-async, 2m-noslave) or a folder with a configuration file for each
@@ -45,7 +54,7 @@ def up(profile: str | None, directory: Path, port_base: int | None, with_trace: 
     from sprocket.common.clock import SystemClock
     from sprocket.processes.cluster_watch import ClusterWatch
 
-    cluster = _opened_or_made(profile, directory, port_base, with_trace)
+    cluster = _opened_or_made(profile, directory, port_base, tls, with_trace)
     with _held(cluster):
         watch = ClusterWatch(cluster, SystemClock())
         run(watch.bring_up(lambda line: click.echo(line, err=True)))
@@ -88,9 +97,14 @@ def _opened(directory: Path) -> "LocalCluster":
         raise WrongUsage(str(error)) from None
 
 
-def _opened_or_made(profile: str | None, directory: Path, port_base: int | None, with_trace: bool) -> "LocalCluster":
+def _opened_or_made(
+    profile: str | None, directory: Path, port_base: int | None, tls: Path | None, with_trace: bool
+) -> "LocalCluster":
     from sprocket.processes.local_cluster import PORT_BASE, LocalCluster
     from sprocket.processes.profile import find_profile
+    from sprocket.processes.tls_folder import TlsFolder
+
+    keys = None if tls is None else TlsFolder(tls)
 
     if (directory / "cluster.json").exists():
         cluster = _opened(directory)
@@ -98,11 +112,14 @@ def _opened_or_made(profile: str | None, directory: Path, port_base: int | None,
         if asked != (cluster.profile, cluster.port_base):
             held = f"the cluster {cluster.profile} with --port-base {cluster.port_base}"
             raise WrongUsage(f"{directory} holds {held}: give another --directory, or remove it")
+        if keys is not None and (cluster.tls is None or cluster.tls.path != keys.path):
+            raise WrongUsage(f"{directory} holds a cluster without these keys: give another --directory, or remove it")
         return cluster
     if profile is None:
         raise click.UsageError(f"PROFILE is needed: there is no cluster in {directory}")
     try:
-        return LocalCluster.create(directory, find_profile(profile, with_trace=with_trace), port_base or PORT_BASE)
+        found = find_profile(profile, with_trace=with_trace)
+        return LocalCluster.create(directory, found, port_base or PORT_BASE, keys)
     except (ConfigError, OSError) as error:
         raise WrongUsage(str(error)) from None
 
@@ -123,7 +140,8 @@ def _show(cluster: "LocalCluster", found: "list[MemberStatus]", as_json: bool) -
     rows = [tuple("" if cell is None else cell for cell in _row(one)) for one in found]
     for line in fitted(_HEAD, rows):
         click.echo(line)
-    click.echo(f"Clients: NAMESRV_ADDR='{cluster.namesrv}'.  Logs: {cluster.directory / 'logs'}")
+    tls = "" if cluster.tls is None else f" {TLS_VARIABLE}='{cluster.tls.path}'"
+    click.echo(f"Clients: NAMESRV_ADDR='{cluster.namesrv}'{tls}.  Logs: {cluster.directory / 'logs'}")
 
 
 def _row(one: "MemberStatus") -> tuple[object, ...]:

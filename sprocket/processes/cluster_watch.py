@@ -56,7 +56,9 @@ class ClusterWatch:
 
     async def status(self) -> list[MemberStatus]:
         """All members, in the order of the cluster."""
-        async with AdminClient([one.address for one in self._cluster.name_servers], timeout_s=_ASK_LIMIT_S) as admin:
+        name_servers = [one.address for one in self._cluster.name_servers]
+        tls = None if self._cluster.tls is None else self._cluster.tls.client_settings()
+        async with AdminClient(name_servers, timeout_s=_ASK_LIMIT_S, tls=tls) as admin:
             found = await asyncio.gather(*(self._one(admin, member) for member in self._cluster.members))
             tables = {status.member.name: status for status, _ in found}
             registered = [addresses for status, addresses in found if addresses is not None]

@@ -20,6 +20,7 @@ from sprocket.common.properties import parse, render
 from sprocket.processes.child_process import ChildProcess, ProcessNotStarted, isolated
 from sprocket.processes.pid_file import PidFile
 from sprocket.processes.profile import Plan, Profile
+from sprocket.processes.tls_folder import TlsFolder
 
 HOST: Final = "127.0.0.1"
 # RocketMQ's own: 9876 for the first name server and, with this distance, 10911 for the first broker.
@@ -73,16 +74,29 @@ class LocalCluster:
             raise ConfigError(f"{self.directory / 'cluster.json'}: {error}") from None
         self.profile: str = facts["profile"]
         self.port_base: int = facts["portBase"]
+        # The folder of certificates; None if members speak in clear.
+        self.tls: TlsFolder | None = TlsFolder(Path(facts["tls"])) if facts.get("tls") else None
         self.members = [Member(**member) for member in facts["members"]]
 
     @classmethod
-    def create(cls, directory: Path, profile: Profile, port_base: int) -> "LocalCluster":
-        """Make it, with nothing running.  Raises ConfigError if the ports do not suffice, OSError."""
+    def create(cls, directory: Path, profile: Profile, port_base: int, tls: TlsFolder | None = None) -> "LocalCluster":
+        """Make it, with nothing running; with `tls` members speak TLS alone.
+
+        Raises ConfigError if the ports do not suffice or `tls` holds no keys, OSError.
+        """
+        if tls is not None:
+            tls.client_settings()
         members = _members(profile.plans, port_base)
         addresses = ";".join(member.address for member in members if not member.is_broker)
         for plan, member in zip(profile.plans, members, strict=True):
-            write_whole(_file(directory, member), _configuration(plan, member, directory.absolute(), addresses))
-        facts = {"profile": profile.name, "portBase": port_base, "members": [asdict(member) for member in members]}
+            write_whole(_file(directory, member), _configuration(plan, member, directory.absolute(), addresses, tls))
+        facts: dict[str, object] = {
+            "profile": profile.name,
+            "portBase": port_base,
+            "members": [asdict(member) for member in members],
+        }
+        if tls is not None:
+            facts["tls"] = str(tls.path)
         write_whole(directory / "cluster.json", (json.dumps(facts, indent=2) + "\n").encode())
         return cls(directory)
 
@@ -211,7 +225,9 @@ def _file(directory: Path, member: Member) -> Path:
     return directory.absolute() / "conf" / f"{member.name}.properties"
 
 
-def _configuration(plan: Plan, member: Member, directory: Path, name_servers: str) -> bytes:
+def _configuration(
+    plan: Plan, member: Member, directory: Path, name_servers: str, tls: TlsFolder | None = None
+) -> bytes:
     """The profile's file, and what a member needs to live beside others."""
     own = {"bindAddress": HOST, "listenPort": str(member.port)}
     data = directory / member.name
@@ -221,6 +237,9 @@ def _configuration(plan: Plan, member: Member, directory: Path, name_servers: st
         own["storePathCommitLog"] = str(data / "store" / "commitlog")
     else:
         own["kvConfigPath"] = str(data / "kvConfig.json")
+    if tls is not None:
+        keys = tls.properties("broker" if member.is_broker else "namesrv")
+        own |= {"tls.server.mode": "enforcing", "tls.config.file": str(keys)}
     given = {entry.key: entry.value for entry in parse(plan.content)}
     if given.keys() & own.keys():
         head = render({key: value for key, value in given.items() if key not in own})

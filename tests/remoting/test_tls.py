@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from remoting import tls_watch
 from remoting.channel import RemotingChannel
 from remoting.client import ConnectFailed, RemotingClient
 from remoting.codes import RequestCode
@@ -23,6 +24,7 @@ from remoting.pending import ConnectionLost
 from remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from remoting.server import RemotingServer
 from remoting.tls_certificates import make_authority
+from remoting.tls_material import server_context
 from remoting.tls_settings import DISABLED, ENFORCING, PERMISSIVE, TlsSettings
 from remoting.tls_watch import ClientTls, ServerTls
 from sprocket.common import limits
@@ -432,6 +434,32 @@ async def test_a_broken_pair_is_logged_once_and_the_last_one_holds(
         door.server.sweep(0)
         assert await ask(door, files.client()) == b"hello"
     assert caplog.text.count("holds no private key in PEM") == 1
+
+
+async def test_a_half_that_comes_while_the_other_is_read_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, certificate, key = Files(tmp_path), tmp_path / "server.pem", tmp_path / "server.key"
+    new: list[bytes] = []
+
+    def slowly(settings: TlsSettings) -> ssl.SSLContext:
+        try:
+            return server_context(settings)
+        finally:
+            if new:
+                key.write_bytes(new.pop())
+
+    monkeypatch.setattr(tls_watch, "server_context", slowly)
+    async with opened(files.server()) as door:
+        old = certificate.read_bytes(), key.read_bytes()
+        files.issue("server", "10.1.1.1")
+        new.append(key.read_bytes())
+        key.write_bytes(old[1])
+        door.server.sweep(0)  # the new certificate with the old key; the new key comes now
+        assert await ask(door, files.client()) == b"hello"
+        door.server.sweep(0)
+        with pytest.raises(ConnectFailed, match="IP address mismatch"):
+            await ask(door, files.client())
 
 
 async def test_a_client_sees_a_new_authority(files: Files, tmp_path: Path) -> None:

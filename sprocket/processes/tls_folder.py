@@ -1,0 +1,135 @@
+"""A folder with the certificates of one cluster: an authority, and what it has issued to servers and clients.
+
+Beside them stand files of TLS keys as RocketMQ names them, for Sprocket and for Java alike.
+An edge file: it writes and reads that folder.
+"""
+
+import datetime
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from remoting.tls_certificates import Pair, common_name, issue, load_authority, make_authority
+from remoting.tls_settings import REQUIRE, TlsSettings
+from sprocket.common.errors import ConfigError
+from sprocket.common.properties import render
+
+HOSTS: Final = ("localhost", "127.0.0.1", "::1")
+SERVERS: Final = ("namesrv", "broker")
+CLIENT: Final = "client"
+AUTHORITY_DAYS: Final = 3650
+_AUTHORITY: Final = "ca"
+_KEY_MODE: Final = 0o600
+_JAVA: Final = """\
+# For Sprocket's commands: SPROCKET_TLS={folder}
+# For RocketMQ's clients, and for its tools in JAVA_OPT: -Dtls.enable=true -Dtls.config.file={file}
+"""
+_SERVER: Final = """\
+# In the server's own file: tls.server.mode = enforcing, tls.config.file = {file}
+# For RocketMQ's server: -Dtls.server.mode=enforcing -Dtls.enable=true -Dtls.config.file={file}
+"""
+
+
+class TlsFolder:
+    """The folder at `path`, which need not be there yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    @property
+    def authority_file(self) -> Path:
+        """The certificate to trust."""
+        return self.path / f"{_AUTHORITY}.pem"
+
+    def properties(self, name: str) -> Path:
+        """The file of TLS keys of ``namesrv``, ``broker`` or a client."""
+        return self.path / f"{name}.properties"
+
+    def client_settings(self, name: str = CLIENT) -> TlsSettings:
+        """What a client of the cluster is made with.  Raises ConfigError if the folder holds nothing for it."""
+        if not self.properties(name).is_file():
+            raise ConfigError(f"{self.path}: it has no {name}.properties; sprocket tls init makes a folder of keys")
+        return TlsSettings(enable=True, config_file=self.properties(name))
+
+    def create(self, hosts: Sequence[str], now: datetime.datetime, days: int, client_auth: str = REQUIRE) -> None:
+        """A new authority, and certificates for the servers at `hosts` and one client; all before is replaced.
+
+        Raises OSError.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        name = f"Sprocket cluster, {now:%Y-%m-%d}"
+        authority = make_authority(name, now, AUTHORITY_DAYS)
+        self._write(_AUTHORITY, authority)
+        for server in SERVERS:
+            self._write(server, issue(authority, server, hosts, now, days))
+            self._write_properties(server, client_auth)
+        self.add_client(CLIENT, now, days)
+
+    def add_client(self, name: str, now: datetime.datetime, days: int) -> None:
+        """A certificate for a client of that name.  Raises ConfigError without an authority, OSError."""
+        self._write(name, issue(self._load_authority(), name, (), now, days))
+        self._write_properties(name, None)
+
+    def renew(self, now: datetime.datetime, days: int) -> list[str]:
+        """Certificates of the same authority in the place of all that are there; for whom.  Raises as `add_client`."""
+        authority = self._load_authority()
+        renewed = []
+        for file in sorted(self.path.glob("*.properties")):
+            name = file.stem
+            hosts = _hosts((self.path / f"{name}.pem").read_bytes()) if name in SERVERS else ()
+            self._write(name, issue(authority, name, hosts, now, days))
+            renewed.append(name)
+        return renewed
+
+    def present(self) -> list[Path]:
+        """The files that `create` would replace."""
+        names = (_AUTHORITY, *SERVERS, CLIENT)
+        files = [self.path / f"{name}{suffix}" for name in names for suffix in (".pem", ".key", ".properties")]
+        return [file for file in files if file.exists()]
+
+    def _load_authority(self) -> Pair:
+        key = self.authority_file.with_suffix(".key")
+        try:
+            return load_authority(self.authority_file.read_bytes(), key.read_bytes())
+        except OSError as error:
+            raise ConfigError(
+                f"{error.filename}: cannot be read: {error.strerror}; sprocket tls init makes it"
+            ) from None
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"{key}: not the key that sprocket tls init made: {error}") from None
+
+    def _write(self, name: str, pair: Pair) -> None:
+        # The key last: a server that looks in between keeps what it has.
+        for suffix, content, mode in ((".pem", pair.certificate_pem(), 0o644), (".key", pair.key_pem(), _KEY_MODE)):
+            _replace(self.path / f"{name}{suffix}", content, mode)
+
+    def _write_properties(self, name: str, client_auth: str | None) -> None:
+        pair = {"keyPath": f"{name}.key", "certPath": f"{name}.pem", "trustCertPath": f"{_AUTHORITY}.pem"}
+        values = {"tls.test.mode.enable": "false"}
+        if client_auth is not None:
+            values |= {f"tls.server.{key}": str(self.path / file) for key, file in pair.items()}
+            values |= {"tls.server.need.client.auth": client_auth, "tls.server.authClient": "true"}
+        values |= {f"tls.client.{key}": str(self.path / file) for key, file in pair.items()}
+        values["tls.client.authServer"] = "true"
+        file = self.properties(name)
+        head = (_JAVA if client_auth is None else _SERVER).format(folder=self.path, file=file)
+        _replace(file, (head + render(values)).encode("iso-8859-1", "backslashreplace"), 0o644)
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
+        file.write(content)
+    new.replace(path)
+
+
+def _hosts(certificate_pem: bytes) -> list[str]:
+    """What a server's certificate is good for."""
+    from cryptography import x509
+
+    certificate = x509.load_pem_x509_certificate(certificate_pem)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert common_name(certificate) in SERVERS
+    return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
