@@ -19,6 +19,7 @@ from sprocket.cli.store_export import export
 from sprocket.cli.store_import import import_
 from sprocket.cli.store_repair import repair
 from sprocket.cli.store_stat import stat
+from sprocket.cli.tls_commands import tls
 from sprocket.cli.transaction_commands import transaction
 
 _SHELLS: Final = ("bash", "zsh", "fish")
@@ -57,5 +58,5 @@ main.add_command(namesrv, "namesrv")
 main.add_command(broker, "broker")
 for _command in (check, repair, dump, stat, export, import_):
     store.add_command(_command)
-for _command in (standalone, send, consume, topic, cluster, offset, transaction, dlq, store, spark):
+for _command in (standalone, send, consume, topic, cluster, offset, transaction, dlq, tls, store, spark):
     main.add_command(_command)
