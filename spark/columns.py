@@ -43,11 +43,21 @@ DEFAULT_COLUMNS: Final = tuple(COLUMN_TYPES)[:9]
 _BY_LOWER_CASE: Final = {name.lower(): name for name in COLUMN_TYPES}
 
 
-def column_names(requested: Sequence[str]) -> list[str]:
-    """`requested` in the source's own spelling.  Raises ConfigError for an unknown or repeated column."""
-    names = []
+def column_type(name: str) -> pa.DataType:
+    """The type of a column; one that is not of `COLUMN_TYPES` says what is damaged."""
+    return COLUMN_TYPES.get(name, pa.string())
+
+
+def column_names(requested: Sequence[str], corrupt_column: str | None = None) -> list[str]:
+    """`requested` in the source's own spelling.  Raises ConfigError for an unknown or repeated column.
+
+    `corrupt_column` is the name of one more, for what is damaged.
+    """
+    names: list[str] = []
     for name in requested:
         known = _BY_LOWER_CASE.get(name.lower())
+        if known is None and corrupt_column is not None and name.lower() == corrupt_column.lower():
+            known = corrupt_column
         if known is None:
             raise ConfigError(f"unknown column {name!r}{nearest(name, COLUMN_TYPES)}; known: {', '.join(COLUMN_TYPES)}")
         if known in names:

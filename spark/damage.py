@@ -4,12 +4,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import pyarrow as pa
 
-from spark.columns import COLUMN_TYPES
-from sprocket.common.errors import CorruptRecord
+from spark.columns import column_type
+from sprocket.common.errors import CorruptRecord, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +33,21 @@ class Damage:
         return CorruptRecord(self.begin, f"{self.reason}, {self.size} bytes ({self.path}); {ADVICE}")
 
 
+class SegmentLost(StoreError):
+    """A segment that was to be read has expired since the query was planned."""
+
+    @classmethod
+    def of(cls, path: Path, begin: int, end: int) -> Self:
+        return cls(
+            f"physical offsets {begin} to {end} are lost: {path} has expired since the query was planned; load the "
+            "DataFrame again, or go on without them by the option failOnDataLoss=false"
+        )
+
+
 def damage_rows(damage: Sequence[Damage], columns: Sequence[str], corrupt_column: str) -> list[pa.Array]:
     """One row for each of `damage`: all null but the text in `corrupt_column`."""
     texts = pa.array([str(each) for each in damage], pa.string())
-    return [texts if name == corrupt_column else pa.nulls(len(damage), COLUMN_TYPES[name]) for name in columns]
+    return [texts if name == corrupt_column else pa.nulls(len(damage), column_type(name)) for name in columns]
 
 
 def log_damage(damage: Sequence[Damage]) -> None:

@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from spark.columns import DEFAULT_COLUMNS, column_names, nearest
+from spark.decode import HALF_TOPIC, DecodeOptions
 from spark.filters import TimeRange
 from spark.queue_options import QUEUE_OPTIONS, QueueOptions, read_queue_options
+from spark.reading_options import READING_OPTIONS, ReadingOptions, read_reading_options
 from spark.store_directory import split_paths
 from spark.wire_cluster import WireSettings
 from spark.wire_options import WIRE_OPTIONS, read_subscription, read_wire_settings
@@ -28,13 +30,13 @@ KNOWN: Final = (
     "endingTimestamp",  # exclusive
     "columns",  # names with commas
     "includeHeaders",  # true: the column properties too
-    "mode",  # FAILFAST (default) or DROPMALFORMED
     "inflateBodies",  # true: compressed bodies are inflated
     "inflateMaxBytes",  # what one body may inflate to
     "minPartitions",  # tasks at least, where there is enough to read; default: the planning machine's processors
     "maxPartitionBytes",
     "filterPushdown",  # true: see `spark.source`; use the DataFrame for one query
     "maxClockStepBack",  # ms; how far a store timestamp may lie behind an earlier record's
+    *READING_OPTIONS,
     *QUEUE_OPTIONS,
     *WIRE_OPTIONS,
 )
@@ -49,7 +51,7 @@ class SourceOptions:
     topics: frozenset[str] | None = None
     topic_pattern: str | None = None
     times: TimeRange = field(default_factory=TimeRange)
-    drop_malformed: bool = False
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
     inflate_bodies: bool = False
     inflate_max_bytes: int = MAX_INFLATED_BYTES
     filter_pushdown: bool = False
@@ -59,6 +61,23 @@ class SourceOptions:
     queues: QueueOptions = field(default_factory=QueueOptions)
     wire: WireSettings | None = None
     subscription: Subscription = field(default_factory=Subscription)
+
+    @property
+    def drop_malformed(self) -> bool:
+        """Whether the read goes on after damage."""
+        return self.reading.drop_malformed
+
+    def decoding(self, broker_name: str = "") -> DecodeOptions:
+        """What records are decoded with."""
+        return DecodeOptions(
+            broker_name=broker_name,
+            inflate_bodies=self.inflate_bodies,
+            inflate_max_bytes=self.inflate_max_bytes,
+            drop_malformed=self.reading.drop_malformed,
+            corrupt_column=self.reading.corrupt_column,
+            read_uncommitted=self.reading.read_uncommitted,
+            check_crc=self.reading.check_crc,
+        )
 
 
 def read_options(options: Mapping[str, str]) -> SourceOptions:
@@ -74,16 +93,21 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
     if "subscribe" in given and "subscribePattern" in given:
         raise ConfigError("options 'subscribe' and 'subscribePattern' exclude each other")
     topics = frozenset(_list(given["subscribe"], "subscribe")) if "subscribe" in given else None
+    reading = read_reading_options(given)
+    if topics is not None and HALF_TOPIC.decode() in topics and not reading.read_uncommitted:
+        raise ConfigError(
+            f"topic {HALF_TOPIC.decode()} holds what is not committed: set isolationLevel=read_uncommitted"
+        )
     return SourceOptions(
         paths=tuple(paths),
-        columns=_columns(given),
+        columns=_columns(given, reading.corrupt_column),
         topics=topics,
         topic_pattern=_pattern(given.get("subscribePattern")),
         times=TimeRange(
             _moment(given, "startingTimestamp", TimeRange().begin_ms),
             _moment(given, "endingTimestamp", TimeRange().end_ms),
         ),
-        drop_malformed=_choice(given, "mode", {"FAILFAST": False, "DROPMALFORMED": True}, False),
+        reading=reading,
         inflate_bodies=_choice(given, "inflateBodies", _YES_NO, False),
         inflate_max_bytes=_integer(given, "inflateMaxBytes", MAX_INFLATED_BYTES, 1),
         filter_pushdown=_choice(given, "filterPushdown", _YES_NO, False),
@@ -103,10 +127,12 @@ def _known_name(name: str) -> str:
     raise ConfigError(f"unknown option {name!r}{nearest(name, KNOWN)}; known: {', '.join(KNOWN)}")
 
 
-def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
-    names = column_names(_list(given["columns"], "columns")) if "columns" in given else list(DEFAULT_COLUMNS)
-    headers = _choice(given, "includeHeaders", _YES_NO, False)
-    return tuple([*names, "properties"] if headers and "properties" not in names else names)
+def _columns(given: Mapping[str, str], corrupt_column: str | None) -> tuple[str, ...]:
+    named = _list(given["columns"], "columns") if "columns" in given else DEFAULT_COLUMNS
+    names = column_names(named, corrupt_column)
+    added = ["properties"] if _choice(given, "includeHeaders", _YES_NO, False) else []
+    added += [corrupt_column] if corrupt_column is not None else []
+    return (*names, *(name for name in added if name not in names))
 
 
 def _list(text: str, name: str) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from spark.confirm_limit import confirm_limit
 from spark.consume_queue import BATCH_DIRECTORY, DIRECTORY, ConsumeQueue, topics_of
 from spark.positions import QueueId
 from spark.segment import Segment, segment_paths
@@ -156,6 +157,7 @@ class OpenLog(ExitStack):
     def __init__(self, store: StoreDirectory) -> None:
         super().__init__()
         self._store = store
+        self._limit = confirm_limit(store.root)
         try:
             self._paths = segment_paths(store.root / COMMIT_LOG)
         except OSError as error:
@@ -177,7 +179,9 @@ class OpenLog(ExitStack):
         return self._open[index]
 
     def stands(self, physical_offset: int, size: int) -> bool:
-        """Whether a whole record of `size` bytes begins at `physical_offset`."""
+        """Whether a whole record of `size` bytes begins at `physical_offset`, and consumers may see it."""
+        if self._limit is not None and physical_offset + size > self._limit:
+            return False
         segment = self._holding(physical_offset)
         if segment is None:
             return False

@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from spark.chunk_rows import Rows, chunk_rows
 from spark.consume_queue import PRE_BLANK_SIZE, ConsumeQueue
 from spark.data_loss import LostRange
 from spark.decode import CHUNK_ROWS, Chunk, DecodeOptions
@@ -25,7 +25,6 @@ from sprocket.common.errors import CorruptRecord
 # Entries that a task holds at once: 20 bytes each, and as much again for what is made of them.
 _ENTRIES_AT_ONCE: Final = 1 << 19
 
-Rows = tuple[list[pa.Array], int]
 OnLoss = Callable[[list[LostRange]], None]
 
 
@@ -153,10 +152,7 @@ def _read(
         for at in range(first, past, CHUNK_ROWS):
             chosen = slice(at, min(at + CHUNK_ROWS, past))
             positions = _checked(segment, entries.physical_offsets[chosen], entries.sizes[chosen], options)
-            chunk = Chunk(segment, positions, options)
-            rows.apply(chunk)
-            if len(chunk):
-                yield [chunk.column(name) for name in columns], len(chunk)
+            yield from chunk_rows(Chunk(segment, positions, options), columns, rows, options)
 
 
 def _checked(

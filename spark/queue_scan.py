@@ -10,7 +10,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark.data_loss import report_loss
-from spark.decode import DecodeOptions
 from spark.filters import RowFilter, TimeRange
 from spark.options import SourceOptions
 from spark.positions import EARLIEST, LATEST, OffsetsOption
@@ -35,7 +34,7 @@ class QueueScan:
         self.options = options
         self.rows = rows
         self._schema = schema
-        self._columns = checked_columns(schema)
+        self._columns = checked_columns(schema, options.reading.corrupt_column)
 
     def source(self) -> QueueSource:
         """The queues that the options name."""
@@ -57,11 +56,7 @@ class QueueScan:
         if partition.task is None:
             return
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        decode = DecodeOptions(
-            inflate_bodies=self.options.inflate_bodies,
-            inflate_max_bytes=self.options.inflate_max_bytes,
-            drop_malformed=self.options.drop_malformed,
-        )
+        decode = self.options.decoding()
         fail = self.options.queues.fail_on_data_loss
         for arrays, count in read_task(partition.task, self._columns, self.rows, decode, fail):
             yield record_batch(arrays, count, schema)

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final, Protocol
 
+from spark.chunk_rows import Rows
 from spark.data_loss import LostRange, report_loss
 from spark.decode import DecodeOptions
 from spark.filters import RowFilter
 from spark.positions import QueueId
 from spark.queue_ranges import QueueRange, QueueSelection, StoreQueues
-from spark.queue_reader import OnLoss, Rows, read_ranges
+from spark.queue_reader import OnLoss, read_ranges
 from spark.store_directory import StoreDirectory, find_stores
 
 logger = logging.getLogger(__name__)

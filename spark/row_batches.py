@@ -6,20 +6,28 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from spark.columns import COLUMN_TYPES, column_names
+from spark.columns import column_names, column_type
 from sprocket.common.errors import ConfigError
 
 
 def spark_schema(columns: Sequence[str]) -> StructType:
     """The Spark schema of these columns."""
-    return StructType([StructField(name, from_arrow_type(COLUMN_TYPES[name])) for name in columns])
+    return StructType([StructField(name, from_arrow_type(column_type(name))) for name in columns])
 
 
-def checked_columns(schema: StructType) -> list[str]:
-    """The columns that `schema` names.  Raises ConfigError for one that the source does not have as it is there."""
-    columns = column_names(schema.fieldNames())
+def checked_columns(schema: StructType, corrupt_column: str | None = None) -> list[str]:
+    """The columns that `schema` names.  Raises ConfigError for one that the source does not have as it is there.
+
+    `corrupt_column` must be one of them if it is given: damage would be passed over in silence without it.
+    """
+    columns = column_names(schema.fieldNames(), corrupt_column)
+    if corrupt_column is not None and corrupt_column not in columns:
+        raise ConfigError(
+            f"mode=PERMISSIVE needs the column {corrupt_column!r} (string) in the schema, to say what is damaged; "
+            "mode=DROPMALFORMED leaves damage out"
+        )
     for field, name in zip(schema.fields, columns, strict=True):
-        known = from_arrow_type(COLUMN_TYPES[name])
+        known = from_arrow_type(column_type(name))
         if field.dataType != known:
             raise ConfigError(
                 f"column {name!r} is {known.simpleString()}, not {field.dataType.simpleString()}: "

@@ -11,8 +11,9 @@ DataFrame without a filter, or two filters of it in one plan, would silently rea
 times can always be given as options.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import datasource as pushed
@@ -27,23 +28,30 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from spark.damage import SegmentLost
 from spark.decode import DecodeOptions
 from spark.filters import RowFilter
+from spark.leased_plan import leased_plan
 from spark.log_reader import read_span
 from spark.options import SourceOptions, read_options
-from spark.plan import Span, plan
+from spark.plan import LIGHT_PREFIX, Span
 from spark.queue_scan import FilteringQueueBatchReader, QueueBatchReader
 from spark.row_batches import checked_columns, record_batch, spark_schema
+from spark.segment_lease import LeaseKeeper, SegmentLease
 from spark.sink import MessageStreamWriter, MessageWriter
 from spark.sink_options import read_sink_options
 from spark.stream import QueueStreamReader
+from sprocket.common.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
 class LogPartition(InputPartition):
-    """What one task reads."""
+    """What one task reads, and the leases that it renews meanwhile."""
 
     spans: tuple[Span, ...]
+    leases: tuple[SegmentLease, ...] = ()
 
 
 class RocketMQDataSource(DataSource):
@@ -78,25 +86,33 @@ class LogReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._columns = checked_columns(schema)
+        self._columns = checked_columns(schema, options.reading.corrupt_column)
+        _refuse_light_queues(options)
         self._rows = RowFilter(options.topics, options.topic_pattern, options.times)
 
     def partitions(self) -> Sequence[InputPartition]:
         # Spark turns an empty list into one partition without a value, and reads that.
-        return [LogPartition(spans) for spans in plan(self._options, self._rows)] or [LogPartition(())]
+        tasks, leases = leased_plan(self._options, self._rows)
+        return [LogPartition(spans, leases) for spans in tasks] or [LogPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogPartition)
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        decode = DecodeOptions(
-            inflate_bodies=self._options.inflate_bodies,
-            inflate_max_bytes=self._options.inflate_max_bytes,
-            drop_malformed=self._options.drop_malformed,
-        )
+        keeper = LeaseKeeper(partition.leases)
         for span in partition.spans:
-            options = replace(decode, broker_name=span.store.broker_name)
-            for arrays, count in read_span(span, self._columns, self._rows, options):
-                yield record_batch(arrays, count, schema)
+            keeper.keep()
+            try:
+                for arrays, count in read_span(span, self._columns, self._rows, self._decoding(span)):
+                    yield record_batch(arrays, count, schema)
+                    keeper.keep()
+            except FileNotFoundError as error:
+                lost = SegmentLost.of(span.segment.path, span.begin, span.end)
+                if self._options.queues.fail_on_data_loss:
+                    raise lost from error
+                logger.warning("event=segment_lost reason=%r", str(lost))
+
+    def _decoding(self, span: Span) -> DecodeOptions:
+        return self._options.decoding(span.store.broker_name)
 
 
 class FilteringLogReader(LogReader):
@@ -104,3 +120,12 @@ class FilteringLogReader(LogReader):
 
     def pushFilters(self, filters: list[pushed.Filter]) -> list[pushed.Filter]:  # noqa: N802  # Spark's name
         return self._rows.take_over(filters)
+
+
+def _refuse_light_queues(options: SourceOptions) -> None:
+    light = sorted(topic for topic in options.topics or () if topic.startswith(LIGHT_PREFIX))
+    if light:
+        raise ConfigError(
+            f"{', '.join(light)}: a light queue is a view of records that bear another topic; add the option "
+            "startingOffsets=earliest to read it by its queue"
+        )

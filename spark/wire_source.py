@@ -21,12 +21,13 @@ from remoting.headers.offset import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
+from spark.chunk_rows import Rows, chunk_rows
 from spark.data_loss import LostRange
 from spark.decode import CHUNK_ROWS, DecodeOptions
 from spark.filters import RowFilter
 from spark.positions import QueueId
 from spark.queue_ranges import QueueRange, QueueSelection
-from spark.queue_reader import OnLoss, Rows
+from spark.queue_reader import OnLoss
 from spark.queue_source import Snapshot
 from spark.segment import Positions
 from spark.wire_cluster import Answer, WireCluster, WireSettings
@@ -178,9 +179,8 @@ class WireTask:
             if tags is not None:
                 wanted = pc.is_in(chunk.column("tags"), value_set=pa.array(sorted(tags), pa.string()))
                 chunk.filter(pc.fill_null(wanted, False).to_numpy(zero_copy_only=False))
-            rows.apply(chunk)
-            if len(chunk):
-                yield [chunk.column(name) for name in columns], len(chunk)
+            # The CRC of a whole record covers its place in the log, which is another one here.
+            yield from chunk_rows(chunk, columns, rows, replace(options, check_crc=False))
 
     def _wanted(self, segment: PulledSegment, pulled: Sequence[Pulled], on_loss: OnLoss) -> Positions:
         """Positions of the records within the ranges; what is missing among them is lost."""

@@ -1,6 +1,7 @@
 """Shared by the tests of the Spark side."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from spark.filters import RowFilter
 from spark.log_reader import read_span
 from spark.options import SourceOptions
 from spark.plan import plan
+from spark.reading_options import ReadingOptions
 
 # The light compiler: tests are short queries.
 QUICK = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -33,6 +35,9 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     spark.stop()
 
 
+_READING = {field.name for field in fields(ReadingOptions)}
+
+
 def read_rows(
     *paths: Path,
     columns: Sequence[str] = DEFAULT_COLUMNS,
@@ -41,12 +46,13 @@ def read_rows(
     **options: Any,
 ) -> list[dict[str, Any]]:
     """What a query reads, without Spark: all tasks in turn."""
-    given = SourceOptions(paths=tuple(str(path) for path in paths), **options)
+    reading = ReadingOptions(**{name: options.pop(name) for name in _READING & options.keys()})
+    given = SourceOptions(paths=tuple(str(path) for path in paths), reading=reading, **options)
     rows = rows if rows is not None else RowFilter(given.topics, given.topic_pattern, given.times)
     found: list[dict[str, Any]] = []
     for task in plan(given, rows):
         for span in task:
-            decoding = decode or DecodeOptions(broker_name=span.store.broker_name, drop_malformed=given.drop_malformed)
+            decoding = decode or given.decoding(span.store.broker_name)
             for arrays, count in read_span(span, columns, rows, decoding):
                 batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
                 assert batch.num_rows == count

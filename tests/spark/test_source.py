@@ -86,7 +86,7 @@ def test_options_and_columns(spark_session: Any, store: StoreBuilder) -> None:
         ({"subscribtion": "x"}, None, "did you mean 'subscribe'"),
         ({"columns": "tgas"}, None, "did you mean 'tags'"),
         ({"startingTimestamp": "yesterday"}, None, "neither milliseconds nor an ISO 8601"),
-        ({"mode": "PERMISSIVE"}, None, "FAILFAST, DROPMALFORMED"),
+        ({"mode": "LENIENT"}, None, "FAILFAST, DROPMALFORMED, PERMISSIVE"),
         ({}, "topc string", "did you mean 'topic'"),
         ({}, "queueId string", "is int, not string"),
     ],
