@@ -34,6 +34,7 @@ _GROUP_CODES: Final = frozenset(
 _BODY_CODES: Final = frozenset(
     {
         RequestCode.BATCH_ACK_MESSAGE,
+        RequestCode.CHECK_CLIENT_CONFIG,
         RequestCode.LOCK_BATCH_MQ,
         RequestCode.UNLOCK_BATCH_MQ,
         RequestCode.QUERY_ASSIGNMENT,

@@ -1,0 +1,214 @@
+"""Every code of broker and name server, every role, every way to forge a request, both serializations and generations.
+
+The table is made from the routes: a code that is added is asked for here without anybody thinking of it.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from acl.auth_model import (
+    Acl,
+    Action,
+    Decision,
+    Environment,
+    Policy,
+    PolicyEntry,
+    PolicyType,
+    Resource,
+    User,
+    UserStatus,
+    UserType,
+)
+from acl.auth_policy import AuthPolicy
+from acl.auth_requests import required
+from acl.auth_settings import AuthSettings
+from acl.auth_tables import AuthTables
+from acl.gate import Gate
+from acl.gate import Policy as GatePolicy
+from acl.gate_settings import GateSettings
+from acl.plain_accounts import parse
+from acl.plain_policy import PlainPolicy
+from broker.server import Broker
+from namesrv.config import NamesrvConfig
+from namesrv.server import NameServer
+from remoting import routes
+from remoting.codes import RequestCode, ResponseCode
+from remoting.credentials import Credentials
+from remoting.framing import JSON, ROCKETMQ
+from remoting.routes import Route
+from sprocket.common.clock import ManualClock
+from tests.acl.matrix import CLUSTER, FORGERIES, GROUP, TOPIC, Doors, Shape, shape, unknown_shapes
+from tests.broker.rig import broker_config, store_config
+
+SUPER = Credentials("SuperUser", "secret-of-super")
+RIGHT = Credentials("WithRight", "secret-of-right")
+NO_RIGHT = Credentials("WithoutRight", "secret-of-without")
+DISABLED = Credentials("DisabledUser", "secret-of-disabled")
+UNKNOWN = Credentials("UnknownUser", "secret-of-unknown")
+EVERYBODY = (SUPER, RIGHT, NO_RIGHT, DISABLED, UNKNOWN)
+BOTH = (JSON, ROCKETMQ)
+
+# In ACL 1.0 the right to publish to and consume the one topic, in the one group, and nothing else.
+ACCOUNTS = b"""
+accounts:
+  - {accessKey: SuperUser, secretKey: secret-of-super, admin: true}
+  - accessKey: WithRight
+    secretKey: secret-of-right
+    topicPerms: [Orders=PUB|SUB]
+    groupPerms: [CG=SUB]
+  - accessKey: WithoutRight
+    secretKey: secret-of-without
+    topicPerms: [Other=PUB|SUB]
+    groupPerms: [Other=SUB]
+"""
+# What a name server is asked about one topic or cluster.
+_OF_ONE_CLUSTER = {
+    RequestCode.GET_ROUTEINFO_BY_TOPIC,
+    RequestCode.REGISTER_BROKER,
+    RequestCode.UNREGISTER_BROKER,
+    RequestCode.BROKER_HEARTBEAT,
+    RequestCode.QUERY_DATA_VERSION,
+    RequestCode.GET_BROKER_MEMBER_GROUP,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV,
+    RequestCode.GET_TOPICS_BY_CLUSTER,
+}
+_CHANGES = (routes.Action.CREATE, routes.Action.UPDATE, routes.Action.DELETE)
+
+
+def acl(name: str, *resources: Resource) -> Acl:
+    entries = tuple(PolicyEntry(one, (Action.ALL,), Environment(), Decision.ALLOW) for one in resources)
+    return Acl(User(name, "").subject, (Policy(PolicyType.CUSTOM, entries),))
+
+
+def users() -> GatePolicy:
+    tables = AuthTables()
+    for account in (RIGHT, NO_RIGHT):
+        tables.create_user(User(account.access_key, account.secret_key))
+    tables.create_user(User(SUPER.access_key, SUPER.secret_key, UserType.SUPER))
+    tables.create_user(User(DISABLED.access_key, DISABLED.secret_key, UserType.SUPER, UserStatus.DISABLE))
+    own = Resource.topic(TOPIC), Resource.group(GROUP), Resource.cluster(CLUSTER)
+    tables.update_acl(acl("WithRight", *own, Resource.topic("text"), Resource.group("text")))
+    tables.update_acl(acl("WithoutRight", Resource.topic("Other"), Resource.group("Other"), Resource.cluster("Other")))
+    settings = AuthSettings(authentication_enabled=True, authorization_enabled=True)
+    return AuthPolicy(settings, tables, required, ManualClock())
+
+
+def accounts() -> GatePolicy:
+    return PlainPolicy({"plain_acl.yml": parse("plain_acl.yml", ACCOUNTS)})
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Route]]:
+    """The routes of a broker with everything that it can serve, and those of a name server."""
+    root: Path = tmp_path_factory.mktemp("matrix")
+    config = broker_config(authentication_enabled=True)
+    return {
+        "broker": Broker(config, store_config(root)).routes.routes,
+        "namesrv": NameServer(NamesrvConfig(kv_config_path=root / "kvConfig.json")).routes.routes,
+    }
+
+
+@pytest.fixture(params=["broker", "namesrv"])
+def routes_of(request: pytest.FixtureRequest, served: dict[str, list[Route]]) -> list[Route]:
+    found: list[Route] = served[request.param]
+    return found
+
+
+@pytest.fixture(params=[accounts, users], ids=["acl1", "acl2"])
+def policy(request: pytest.FixtureRequest) -> GatePolicy:
+    made: Callable[[], GatePolicy] = request.param
+    return made()
+
+
+@pytest.fixture
+async def doors(routes_of: list[Route], policy: GatePolicy, caplog: pytest.LogCaptureFixture) -> Doors:
+    caplog.set_level(logging.ERROR)
+    settings = GateSettings(auth_failures_per_second=0)
+    cluster = CLUSTER if any(route.code == RequestCode.SEND_MESSAGE for route in routes_of) else ""
+    return Doors(routes_of, Gate([policy], settings, ManualClock(), cluster=cluster).stand_before)
+
+
+def all_shapes(doors: Doors) -> Iterator[Shape]:
+    yield from map(shape, doors.routes)
+    yield from unknown_shapes(doors.routes)
+
+
+def is_refusal(policy: GatePolicy, code: int, remark: str) -> bool:
+    if isinstance(policy, PlainPolicy):
+        return code == ResponseCode.SYSTEM_ERROR and remark.startswith("org.apache.rocketmq.acl.common.AclException: ")
+    return code == ResponseCode.NO_PERMISSION
+
+
+@pytest.mark.parametrize("forgery", list(FORGERIES))
+async def test_nothing_forged_is_served(
+    doors: Doors, policy: GatePolicy, forgery: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    count = 0
+    for one in all_shapes(doors):
+        for account in EVERYBODY:
+            fields, body = FORGERIES[forgery](one, account)
+            for serialization in BOTH:
+                outcome = doors.ask(one.code, fields, body, serialization)
+                what = one.code, account.access_key, serialization, outcome
+                assert not outcome.served, what
+                assert len(outcome.answers) == 1, what
+                assert is_refusal(policy, outcome.code, outcome.remark), what
+                count += 1
+    assert count > 500
+    assert not doors.is_closed
+    assert not caplog.records
+
+
+async def test_who_has_no_right_is_not_served(doors: Doors, policy: GatePolicy) -> None:
+    strangers = (NO_RIGHT, DISABLED, UNKNOWN) if isinstance(policy, AuthPolicy) else (UNKNOWN,)
+    for one in all_shapes(doors):
+        for account in strangers:
+            for serialization in BOTH:
+                fields = account.signed(one.fields, one.body)
+                outcome = doors.ask(one.code, fields, one.body, serialization)
+                assert not outcome.served, (one.code, outcome)
+                is_known = one.code in doors.table.entries
+                is_refused = is_refusal(policy, outcome.code, outcome.remark)
+                assert is_refused or (not is_known and outcome.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED), one
+                oneway = doors.ask(one.code, fields, one.body, serialization, oneway=True)
+                assert not oneway.served and not oneway.answers, one.code
+
+
+async def test_an_admin_and_a_super_user_are_served(doors: Doors) -> None:
+    for one in map(shape, doors.routes):
+        for serialization in BOTH:
+            outcome = doors.ask(one.code, SUPER.signed(one.fields, one.body), one.body, serialization)
+            assert outcome.served, (one.code, outcome)
+
+
+async def test_what_is_served_is_what_was_judged(doors: Doors) -> None:
+    for route in doors.routes:
+        one = shape(route)
+        for serialization in BOTH:
+            fields = SUPER.signed(one.fields, one.body)
+            doors.ask(one.code, fields, one.body, serialization)
+            (request,) = doors.served
+            assert (request.code, request.body) == (one.code, one.body)
+            assert request.header == doors.table.routed(type(request)(code=one.code), fields)[1].header
+
+
+@pytest.mark.parametrize("policy", [users], ids=["acl2"], indirect=True)
+async def test_policies_for_what_a_request_names_are_enough(doors: Doors) -> None:
+    is_broker = RequestCode.SEND_MESSAGE in doors.table.entries
+    for one in map(shape, doors.routes):
+        outcome = doors.ask(one.code, RIGHT.signed(one.fields, one.body), one.body, JSON)
+        # A name server belongs to no cluster: what names none needs all of them.
+        assert outcome.served is (is_broker or one.code in _OF_ONE_CLUSTER), (one.code, outcome)
+
+
+@pytest.mark.parametrize("policy", [accounts], ids=["acl1"], indirect=True)
+async def test_what_acl_1_keeps_for_admins(doors: Doors) -> None:
+    for route in doors.routes:
+        one = shape(route)
+        outcome = doors.ask(one.code, RIGHT.signed(one.fields, one.body), one.body, JSON)
+        assert not (outcome.served and route.action in _CHANGES), (route.code.name, outcome)
+        stranger = doors.ask(one.code, NO_RIGHT.signed(one.fields, one.body), one.body, JSON)
+        assert not (stranger.served and route.action in (*_CHANGES, routes.Action.PUB, routes.Action.SUB)), route.code
