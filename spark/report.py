@@ -146,9 +146,9 @@ _TEMPLATE: Final = """<!DOCTYPE html>
   section p { font-size: .92rem; margin-bottom: .7rem; max-width: 108ch; }
   img { display: block; width: 100%; height: auto; }
   .wide { overflow-x: auto; }
-  table { border-collapse: collapse; width: 100%; font-size: .92rem; font-variant-numeric: tabular-nums; }
+  table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
   th { text-align: left; color: #52606d; font-weight: 600; border-bottom: 2px solid #e4e8ec; vertical-align: bottom; }
-  th, td { padding: .38rem .6rem; }
+  th, td { padding: .38rem .55rem; }
   td { border-bottom: 1px solid #eef1f4; vertical-align: top; white-space: nowrap; }
   thead td { border-bottom: 2px solid #e4e8ec; }
   td.long { white-space: normal; min-width: 9rem; }

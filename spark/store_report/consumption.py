@@ -122,7 +122,8 @@ def _waiting(taken: DataFrame, buckets: Buckets) -> dict[str, list[int]]:
 def follow_pops(log: Log, buckets: Buckets) -> dict[str, list[int | None]]:
     """``group on topic`` -> messages stored and not yet popped, at the end of each step, over the queues popped so far.
 
-    None before the first pop.  A check point is in the log only once its pop is due: the last pops are not there yet.
+    None before the first pop and after the last: a check point is in the log only once its pop is due, so the latest
+    are not there yet.
     """
     points = (
         log.read("brokerName", "tags", "bodyString", subscribePattern=REVIVE_PATTERN)
@@ -167,9 +168,10 @@ def _lag_of(
     queues: dict[tuple[str, int], dict[int, int]], ends: dict[tuple[str, int], dict[int, int]], steps: int
 ) -> list[int | None]:
     lag: list[int | None] = [None] * steps
+    last = min(steps - 1, max(step for nexts in queues.values() for step in nexts))
     for place, nexts in queues.items():
         popped_to, end = None, 0
-        for step in range(steps):
+        for step in range(last + 1):
             popped_to = max(popped_to or 0, nexts[step]) if step in nexts else popped_to
             end = max(end, ends[place].get(step, 0))
             if popped_to is not None:

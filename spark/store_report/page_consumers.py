@@ -77,7 +77,7 @@ def _popped(findings: Findings, times: Times) -> Chart:
     return timeline_lines(
         "Lag of consumers that pop, over time",
         f"Messages stored and not yet popped, at the end of each {step_text(times.step_s)}, by the check points that "
-        "the broker keeps of pops (those with no answer yet are not in the log: the last minute may be missing). "
+        "the broker keeps of pops. They come into the log when a pop is due, so the latest pops are not in it. "
         f"{said}" + _only(len(lines)),
         f"Lines of the lag of each group that pops. {said}",
         times,

@@ -46,20 +46,25 @@ def _topic_table(findings: Findings) -> Table:
     )
     if others:
         caption += f" The {LISTED} largest of {len(findings.topics):,} topics are listed, the others summed."
-    columns = ("Topic", "Kind", "Messages", "Bodies", "Average body", "First stored", "Last stored")
+    columns = ("Topic", "Kind", "Messages", "Bodies", "First stored", "Last stored")
     return Table("Topics", caption, columns, rows, bars="Messages", has_total=True)
 
 
 def _topic_row(each: TopicTotals) -> tuple[object, ...]:
-    average = bytes_text(round(each.body_bytes / each.messages))
-    times = utc(each.first_ms), utc(each.last_ms)
-    return (each.topic, each.kind.value, each.messages, bytes_text(each.body_bytes), average, *times)
+    return (
+        each.topic,
+        each.kind.value,
+        each.messages,
+        bytes_text(each.body_bytes),
+        utc(each.first_ms),
+        utc(each.last_ms),
+    )
 
 
 def _sum_row(name: str, topics: Sequence[TopicTotals]) -> tuple[object, ...]:
-    messages, body_bytes = sum(each.messages for each in topics), sum(each.body_bytes for each in topics)
     times = utc(min(each.first_ms for each in topics)), utc(max(each.last_ms for each in topics))
-    return (name, "", messages, bytes_text(body_bytes), bytes_text(round(body_bytes / messages)), *times)
+    body_bytes = sum(each.body_bytes for each in topics)
+    return (name, "", sum(each.messages for each in topics), bytes_text(body_bytes), *times)
 
 
 def traffic(findings: Findings, times: Times) -> list[Chart | Table]:

@@ -11,6 +11,9 @@ from sprocket.cli.message_commands import consume, send
 from sprocket.cli.mqbroker import main as broker
 from sprocket.cli.mqnamesrv import main as namesrv
 from sprocket.cli.spark_commands import spark
+from sprocket.cli.spark_shell import shell as spark_shell
+from sprocket.cli.spark_sql import sql
+from sprocket.cli.spark_table_commands import backfill, compact, tables
 from sprocket.cli.standalone import standalone
 from sprocket.cli.store_check import check
 from sprocket.cli.store_commands import store
@@ -58,5 +61,7 @@ main.add_command(namesrv, "namesrv")
 main.add_command(broker, "broker")
 for _command in (check, repair, dump, stat, export, import_):
     store.add_command(_command)
+for _command in (spark_shell, sql, backfill, tables, compact):
+    spark.add_command(_command)
 for _command in (standalone, send, consume, topic, cluster, offset, transaction, dlq, tls, store, spark):
     main.add_command(_command)

@@ -1,6 +1,9 @@
 """What commands that ask Spark have in common: their directories, a quiet session, and errors without a stack."""
 
+import logging
+import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -20,12 +23,12 @@ directories = click.argument("paths", metavar="DIR...", nargs=-1, required=True)
 _SETTINGS: Final = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.log.level": "OFF",
-    "spark.driver.extraJavaOptions": "-Dlog4j2.level=OFF",
 }
 # What a worker says of an error of ours; its stack stands before it.
 _OWN_ERROR: Final = re.compile(r"sprocket\.common\.errors\.(\w+): (.+)")
 _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+", re.MULTILINE)
-_JVM_STACK: Final = re.compile(r"\n+(?:JVM stacktrace:|\s+at [\w.$]+\(|== ).*", re.DOTALL)
+_STACK: Final = re.compile(r"\n+(?:JVM stacktrace:|\s+at [\w.$]+\().*", re.DOTALL)
+_PLAN: Final = re.compile(r"(line \d+ pos \d+);\n.*", re.DOTALL)
 
 
 def reading_options(command: F) -> F:
@@ -74,9 +77,15 @@ def spark_session() -> "Iterator[SparkSession]":
     except ImportError as error:
         raise WrongUsage(f"this needs Spark ({error}): pip install 'sprocket-mq[spark]'") from None
     was_active = SparkSession.getActiveSession() is not None
+    # Of a query that fails, it writes Java's stack to stderr; the error says it all.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
     spark = None
     try:
-        spark = session(app_name="sprocket", settings=_SETTINGS)
+        if was_active:
+            spark = session()
+        else:
+            with _quiet_launch():
+                spark = session(app_name="sprocket", settings=_SETTINGS)
         yield spark
     except ConfigError as error:
         raise WrongUsage(str(error)) from None
@@ -87,6 +96,25 @@ def spark_session() -> "Iterator[SparkSession]":
     finally:
         if spark is not None and not was_active:
             close(spark)
+
+
+@contextmanager
+def _quiet_launch() -> Iterator[None]:
+    """Java and the workers that it starts write to a file; what stands there is shown if the launch fails."""
+    with tempfile.TemporaryFile() as said:
+        kept = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        except ConfigError:
+            raise
+        except Exception as error:
+            said.seek(0)
+            text = said.read().decode(errors="replace").strip()
+            raise CommandFailed(f"Spark does not start: {error}\n{text}") from None
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def fail(error: Exception) -> NoReturn:
@@ -105,4 +133,4 @@ def message_of(error: Exception) -> str:
     raised = _PYTHON_ERROR.findall(text)
     if "Traceback (most recent call last)" in text and raised:
         return str(raised[-1])
-    return _JVM_STACK.sub("", text).strip()
+    return _PLAN.sub(r"\1", _STACK.sub("", text)).strip()
