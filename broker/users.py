@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from acl.auth_admin import AuthAdminProcessor
 from acl.auth_document import replicated, taken_over
 from acl.auth_files import AuthFiles
 from acl.auth_policy import AuthPolicy
@@ -21,7 +22,6 @@ from acl.auth_start import fill
 from acl.auth_tables import AuthContent, AuthTables
 from broker.config import BrokerConfig
 from broker.periodic import Periodic
-from broker.processors.auth_admin import AuthAdminProcessor
 from broker.replicated_tables import ReplicatedTable
 from broker.service import Service
 from remoting.credentials import Credentials

@@ -6,6 +6,7 @@ innerClientAuthenticationCredentials, clients and tools with what they sign thei
 
 from pathlib import Path
 
+from acl.auth_admin import AuthAdminProcessor
 from acl.auth_files import AuthFiles
 from acl.auth_policy import AuthPolicy
 from acl.auth_requests import required
@@ -14,7 +15,7 @@ from acl.auth_tables import AuthTables
 from acl.gate import Gate
 from namesrv.config import NamesrvConfig
 from remoting.credentials import Credentials
-from remoting.routes import RouteTable
+from remoting.routes import Route, RouteTable
 from sprocket.common.clock import Clock
 
 
@@ -35,6 +36,10 @@ class AccessControl:
         # With which the name server tells brokers of their group.
         self.credentials: Credentials | None = config.inner_credentials()
         self.gate = Gate(() if self.policy is None else (self.policy,), config, clock)
+
+    def routes(self) -> list[Route]:
+        """What operators ask of its users: ``mqadmin createUser -b`` with the address of the name server."""
+        return [] if self.policy is None else AuthAdminProcessor(self.tables, self.policy, is_served=True).routes()
 
     def guard(self, table: RouteTable) -> RouteTable:
         """Stand in front of `table`, which is returned."""

@@ -61,6 +61,7 @@ class NameServer:
                     *BrokerProcessor(self.table, self.kv_config, self.settings, self._now_ms, self._announce).routes(),
                     *TopicProcessor(self.table, self.kv_config, self.settings, self._uptime_ms).routes(),
                     *ConfigurationProcessor(self.kv_config, self.settings).routes(),
+                    *self.access.routes(),
                 ]
             )
         )
