@@ -75,11 +75,16 @@ def _cluster(asked: AccessRequest, actions: Actions) -> Needed:
 
 
 def _topic_of_group(topic: str | None, group: str | None, actions: Actions) -> Iterator[Needed]:
-    """A group, and the topic that it takes from: of its own retry topics what stands behind them."""
-    yield _group(group, actions)
+    """The topic that a group takes from, and the group: the first that is refused is the one that is told."""
     if topic is None or not topic.startswith(RETRY_PREFIX) or not group:
         yield topic_or_group(topic, actions)
-        return
+    else:
+        yield from _behind_retry_topic(topic, group, actions)
+    yield _group(group, actions)
+
+
+def _behind_retry_topic(topic: str, group: str, actions: Actions) -> Iterator[Needed]:
+    """Of a retry topic of the group's own what stands behind it."""
     own = topic.removeprefix(RETRY_PREFIX)
     bare = group.removeprefix(RETRY_PREFIX)
     if own == bare:
