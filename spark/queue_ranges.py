@@ -8,7 +8,7 @@ the names of the ConsumeQueue's files, so they hold although older files have ex
 import logging
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -20,6 +20,7 @@ from spark.positions import QueueId
 from spark.segment import Segment, segment_paths
 from spark.store_directory import COMMIT_LOG, StoreDirectory
 from sprocket.common.errors import ConfigError
+from store.consume_queue_table import LIGHT_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,8 @@ _SEARCH_ENTRIES = 16384
 class QueueSelection:
     """The queues that a query asks for: by topic, by a pattern of the whole topic, or each by its number.
 
-    All three None: every queue.
+    All three None: every queue.  Light queues are read only where they are named: they are views of records that
+    other queues have as well.
     """
 
     topics: frozenset[str] | None = None
@@ -42,6 +44,8 @@ class QueueSelection:
             return topic in self.assigned
         if self.topics is not None:
             return topic in self.topics
+        if topic.startswith(LIGHT_PREFIX):
+            return False
         return self.topic_pattern is None or re.fullmatch(self.topic_pattern, topic) is not None
 
     def wants(self, queue: QueueId) -> bool:
@@ -105,6 +109,21 @@ class StoreQueues:
                     if log.store_timestamp(position) >= milliseconds:
                         return at + index
         return end
+
+    def first_segment(self, ranges: Iterable[QueueRange]) -> int | None:
+        """Physical offset of the first segment that `ranges` read; None if there is only the one being written,
+        which does not expire."""
+        with OpenLog(self.store) as log:
+            if len(log.starts) < 2:
+                return None
+            firsts = []
+            for each in ranges:
+                try:
+                    firsts.append(self._open(each.queue).entry(each.begin)[0])
+                except FileNotFoundError:
+                    continue
+            index = int(np.searchsorted(log.starts, min(firsts, default=log.begin), "right")) - 1
+            return int(log.starts[max(index, 0)])
 
     def _queues(self) -> Iterator[tuple[QueueId, ConsumeQueue]]:
         batched = [topic for topic in topics_of(self.store.root, BATCH_DIRECTORY) if self.selection.wants_topic(topic)]

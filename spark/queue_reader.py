@@ -6,6 +6,7 @@ queues with few messages each make full chunks.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby, pairwise
 from typing import Final
 
@@ -18,9 +19,11 @@ from spark.data_loss import LostRange
 from spark.decode import CHUNK_ROWS, Chunk, DecodeOptions
 from spark.filters import RowFilter
 from spark.queue_ranges import OpenLog, QueueRange, open_queue
-from spark.segment import Segment
+from spark.segment import Positions, Segment
 from spark.store_directory import StoreDirectory
 from sprocket.common.errors import CorruptRecord
+from store.consume_queue_table import LIGHT_PREFIX
+from store.layout import RECORD_FIXED_DTYPE
 
 # Entries that a task holds at once: 20 bytes each, and as much again for what is made of them.
 _ENTRIES_AT_ONCE: Final = 1 << 19
@@ -74,6 +77,12 @@ class _Entries:
     sizes: npt.NDArray[np.int64]
     owners: npt.NDArray[np.int64]  # which of `ranges`
     queue_offsets: npt.NDArray[np.int64]
+
+    @cached_property
+    def are_light(self) -> npt.NDArray[np.bool_]:
+        """Whether each is of a light queue."""
+        light = np.array([each.queue.topic.startswith(LIGHT_PREFIX) for each in self.ranges], np.bool_)
+        return light[self.owners]
 
     @classmethod
     def of(cls, store: StoreDirectory, ranges: Sequence[QueueRange], on_loss: OnLoss) -> "_Entries":
@@ -151,28 +160,27 @@ def _read(
             continue
         for at in range(first, past, CHUNK_ROWS):
             chosen = slice(at, min(at + CHUNK_ROWS, past))
-            positions = _checked(segment, entries.physical_offsets[chosen], entries.sizes[chosen], options)
+            positions = _checked(segment, entries, chosen, options)
             yield from chunk_rows(Chunk(segment, positions, options), columns, rows, options)
 
 
-def _checked(
-    segment: Segment,
-    physical_offsets: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    options: DecodeOptions,
-) -> npt.NDArray[np.int64]:
-    """Positions of the records.  Each entry must point at a record of its size; a wrong place that looks like a
-    record is not enough."""
-    positions: npt.NDArray[np.int64] = physical_offsets - segment.start
-    every = np.ndarray((segment.size - 3,), ">i4", segment.data, 0, (1,))
-    fits = every[np.minimum(positions, segment.size - 4)] == sizes
+def _checked(segment: Segment, entries: _Entries, chosen: slice, options: DecodeOptions) -> Positions:
+    """Positions of the records.  Each entry must point at a record of its size and its queue offset; a wrong place
+    that looks like a record is not enough."""
+    positions: Positions = entries.physical_offsets[chosen] - segment.start
+    last = segment.size - RECORD_FIXED_DTYPE.itemsize
+    every = np.ndarray((last + 1,), f"V{RECORD_FIXED_DTYPE.itemsize}", segment.data, 0, (1,))
+    heads = every[np.minimum(positions, last)].view(RECORD_FIXED_DTYPE)
+    # A record in a light queue bears the offset of the queue that it was sent to.
+    is_own = heads["queue_offset"] == entries.queue_offsets[chosen]
+    fits = (heads["total_size"] == entries.sizes[chosen]) & (is_own | entries.are_light[chosen])
     if fits.all():
         return positions
     if not options.drop_malformed:
         raise CorruptRecord(
-            int(physical_offsets[np.argmin(fits)]),
-            f"a ConsumeQueue points here, but no record of its size begins ({segment.path}); "
+            int(entries.physical_offsets[chosen][np.argmin(fits)]),
+            f"a ConsumeQueue points here, but no record of its size and queue offset begins ({segment.path}); "
             "option mode=DROPMALFORMED reads on without it",
         )
-    kept: npt.NDArray[np.int64] = positions[fits]
+    kept: Positions = positions[fits]
     return kept

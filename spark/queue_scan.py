@@ -42,14 +42,14 @@ class QueueScan:
         selection = QueueSelection(options.topics, options.topic_pattern, options.queues.assigned)
         if options.wire is not None:
             return WireQueues(options.wire, selection, options.subscription)
-        return DirectoryQueues(options.paths, selection)
+        return DirectoryQueues(options.paths, selection, options.reading.lease_ms)
 
     def partitions(self, source: QueueSource, ranges: Sequence[QueueRange]) -> list[QueuePartition]:
         """`ranges` dealt out to tasks; one that reads nothing if there is nothing to read."""
         options = self.options
         packs = packed(ranges, options.min_partitions, at_least=options.queues.min_partitions is not None)
         # Spark turns an empty list into one partition without a value, and reads that.
-        return [QueuePartition(source.task(pack)) for pack in packs] or [QueuePartition(None)]
+        return [QueuePartition(task) for task in source.tasks(packs)] or [QueuePartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, QueuePartition)

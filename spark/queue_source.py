@@ -4,7 +4,7 @@ A `QueueSource` says what may be read, on the driver; a `ReadTask` reads ranges 
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final, Protocol
@@ -16,6 +16,7 @@ from spark.filters import RowFilter
 from spark.positions import QueueId
 from spark.queue_ranges import QueueRange, QueueSelection, StoreQueues
 from spark.queue_reader import OnLoss, read_ranges
+from spark.segment_lease import LeaseKeeper, SegmentLease, wants_lease
 from spark.store_directory import StoreDirectory, find_stores
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,9 @@ class QueueSource(Protocol):
         """
         ...
 
-    def task(self, ranges: Sequence[QueueRange]) -> ReadTask: ...
+    def tasks(self, packs: Sequence[Sequence[QueueRange]]) -> Sequence[ReadTask]:
+        """A task for each list of ranges."""
+        ...
 
     def close(self) -> None: ...
 
@@ -72,20 +75,26 @@ class DirectoryTask:
 
     stores: tuple[StoreDirectory, ...]
     ranges: Sequence[QueueRange]
+    leases: tuple[SegmentLease, ...] = ()
 
     def read(self, columns: Sequence[str], rows: RowFilter, decode: DecodeOptions, on_loss: OnLoss) -> Iterator[Rows]:
         stores = {store.broker_name: store for store in self.stores}
+        keeper = LeaseKeeper(self.leases)
         for broker_name, group in groupby(self.ranges, key=lambda each: each.queue.broker_name):
             options = replace(decode, broker_name=broker_name)
-            yield from read_ranges(stores[broker_name], list(group), columns, rows, options, on_loss)
+            for found in read_ranges(stores[broker_name], list(group), columns, rows, options, on_loss):
+                keeper.keep()
+                yield found
 
 
 class DirectoryQueues:
     """The queues of every store that `paths` name; stores that appear later are found when they are looked at."""
 
-    def __init__(self, paths: Sequence[str], selection: QueueSelection) -> None:
+    def __init__(self, paths: Sequence[str], selection: QueueSelection, lease_ms: int = 0) -> None:
+        """`lease_ms`: for how long segments that are about to be read are kept from expiring each time; 0: not."""
         self._paths = paths
         self._selection = selection
+        self._lease_ms = lease_ms
         self._stores: dict[str, StoreQueues] = {}
 
     def snapshot(self, strict: bool = True) -> Snapshot:
@@ -101,13 +110,29 @@ class DirectoryQueues:
     def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int) -> int:
         return self._stores[queue.broker_name].at_time(queue, milliseconds, step_back_ms)
 
-    def task(self, ranges: Sequence[QueueRange]) -> DirectoryTask:
-        names = {each.queue.broker_name for each in ranges}
+    def tasks(self, packs: Sequence[Sequence[QueueRange]]) -> list[DirectoryTask]:
+        names = {each.queue.broker_name for pack in packs for each in pack}
         if not names <= self._stores.keys():
             self._stores = {
                 store.broker_name: StoreQueues(store, self._selection) for store in find_stores(self._paths)
             }
-        return DirectoryTask(tuple(self._stores[name].store for name in sorted(names)), ranges)
+        leases = {name: self._lease(name, packs) for name in names}
+        return [self._task(pack, leases) for pack in packs]
+
+    def _task(self, ranges: Sequence[QueueRange], leases: Mapping[str, SegmentLease | None]) -> DirectoryTask:
+        names = sorted({each.queue.broker_name for each in ranges})
+        held = tuple(lease for name in names if (lease := leases[name]) is not None)
+        return DirectoryTask(tuple(self._stores[name].store for name in names), ranges, held)
+
+    def _lease(self, broker_name: str, packs: Sequence[Sequence[QueueRange]]) -> SegmentLease | None:
+        """A lease on the segments from the first that is read on, if they can expire and it can be had."""
+        queues = self._stores[broker_name]
+        root = queues.store.root
+        if not self._lease_ms or not wants_lease(root):
+            return None
+        first = queues.first_segment([each for pack in packs for each in pack if each.queue.broker_name == broker_name])
+        lease = None if first is None else SegmentLease(root, first, self._lease_ms)
+        return lease if lease is not None and lease.hold() else None
 
     def close(self) -> None:
         """Nothing is held open."""

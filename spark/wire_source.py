@@ -36,12 +36,12 @@ from spark.wire_pull import Pulled, Puller, Subscription
 from spark.wire_records import PulledChunk, PulledSegment
 from sprocket.client.errors import BrokerRefused, ClientError, TopicNotFound
 from sprocket.common.errors import ConfigError
+from store.consume_queue_table import LIGHT_PREFIX
 
 logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 _QUEUES_AT_ONCE: Final = 64
-_LIGHT_QUEUE: Final = "%LMQ%"
 
 
 @dataclass
@@ -92,8 +92,8 @@ class WireQueues:
         answer = self._cluster.ask(queue.broker_name, [(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)])[0]
         return max(0, _accepted(answer).response.header(SearchOffsetResponseHeader).offset)
 
-    def task(self, ranges: Sequence[QueueRange]) -> "WireTask":
-        return WireTask(self.settings, self.subscription, ranges)
+    def tasks(self, packs: Sequence[Sequence[QueueRange]]) -> "list[WireTask]":
+        return [WireTask(self.settings, self.subscription, ranges) for ranges in packs]
 
     def close(self) -> None:
         self._cluster.close()
@@ -188,7 +188,7 @@ class WireTask:
         bounds = np.searchsorted(segment.positions, np.concatenate([[0], ends]))
         keep = np.ones(segment.positions.size, np.bool_)
         for each, first, past in zip(pulled, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            if each.queue.topic.startswith(_LIGHT_QUEUE):
+            if each.queue.topic.startswith(LIGHT_PREFIX):
                 continue  # its records bear the offsets of the queue that they were sent to
             offsets = segment.queue_offsets[first:past]
             keep[first:past] = (offsets >= each.begin) & (offsets < each.past)

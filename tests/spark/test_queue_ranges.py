@@ -27,7 +27,7 @@ EVERY = QueueSelection()
 
 
 def read(root: Path, *ranges: QueueRange, fail: bool = True, drop: bool = False) -> list[dict[str, Any]]:
-    task = DirectoryQueues([f"b={root}"], EVERY).task(ranges)
+    (task,) = DirectoryQueues([f"b={root}"], EVERY).tasks([ranges])
     decode = DecodeOptions(drop_malformed=drop)
     found: list[dict[str, Any]] = []
     for arrays, count in read_task(task, DEFAULT_COLUMNS, RowFilter(), decode, fail):

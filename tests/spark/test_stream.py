@@ -248,8 +248,8 @@ def test_a_topic_made_again_is_noticed(builder: StoreBuilder, caplog: pytest.Log
 
 def test_a_broker_that_is_away_keeps_its_place(tmp_path: Path, builder: StoreBuilder) -> None:
     other = StoreBuilder(tmp_path / "broker-b" / "store")
-    for each in (builder, other):
-        each.extend(Row(topic="T") for _ in range(5))
+    for port, each in enumerate((builder, other), 10_911):
+        each.extend(Row(topic="T", store_port=port) for _ in range(5))
         each.write()
     stream = Stream(f"broker-a={tmp_path}/broker-a/store,broker-b={tmp_path}/broker-b/sto*")
     stream.drain()

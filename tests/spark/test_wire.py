@@ -25,7 +25,9 @@ ALL_COLUMNS = ",".join(COLUMN_TYPES)
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("wire"), properties={"enablePropertyFilter": "true"}) as broker:
+    with Broker(
+        tmp_path_factory.mktemp("wire"), properties={"enablePropertyFilter": "true"}, start_limit_s=60
+    ) as broker:
         for topic in ("Flights", "Long", "Empty"):
             broker.create_topic(topic, 4)
         with Producer("wire", broker.namesrv) as producer:
@@ -132,7 +134,7 @@ def test_what_is_wrong_has_a_clear_end(broker: Broker) -> None:
 
 
 def test_a_broker_that_goes_away_ends_a_batch_and_not_a_stream(tmp_path: Any) -> None:
-    with Broker(tmp_path) as broker:
+    with Broker(tmp_path, start_limit_s=60) as broker:
         broker.create_topic("T", 1)
         options = {"namesrvAddr": broker.namesrv, "subscribe": "T", "numRetries": "0"}
         with Producer("p", broker.namesrv) as producer:
