@@ -54,6 +54,8 @@ def open_iceberg(
     try:
         catalog.create_namespace_if_not_exists(name[:-1])
         if not catalog.table_exists(name):
+            if not schema.names:
+                raise ConfigError(f"the catalogue has no table {'.'.join(name)}")
             _create(catalog, name, directory, topic, schema, is_partitioned)
         table = catalog.load_table(name)
     except (errors.NoSuchNamespaceError, errors.TableAlreadyExistsError, ValueError, OSError) as error:
@@ -72,6 +74,15 @@ def open_catalog(directory: Path, properties: Sequence[tuple[str, str]] = ()) ->
         "warehouse": f"{_FILE}{directory.absolute()}",
     }
     return package.load_catalog(given.pop("name", _CATALOG), **given)
+
+
+def only_identifier(directory: Path, properties: Sequence[tuple[str, str]]) -> str:
+    """The one table that the catalogue has at `directory`.  Raises ConfigError if that is not clear."""
+    catalog = open_catalog(directory, properties)
+    names = [".".join(name) for space in catalog.list_namespaces() for name in catalog.list_tables(space)]
+    if len(names) != 1:
+        raise ConfigError(f"{directory}: the catalogue has the tables {', '.join(names) or 'none'}; say which one")
+    return names[0]
 
 
 def default_identifier(topic: str) -> str:

@@ -67,6 +67,7 @@ class TableJob:
                 store.broker_name: place for store in self.stores if (place := self._table.place(store.broker_name))
             }
             self._committed = dict(self._places)
+            self._is_behind = False
             self._settle()
             self._leases = [StoreLease(store.root, self.declaration.directory, self.clock) for store in self.stores]
             for lease in self._leases:
@@ -83,6 +84,7 @@ class TableJob:
         Raises DataLost, CorruptRecord, TaskFailed, PlaceMoved, OSError; the table is then as it was before.
         """
         ranges = self._ranges()
+        self._is_behind = any(each.leaves_some for each in ranges)
         if not ranges:
             return False
         written = self.workers.run(self._tasks(ranges))
@@ -97,6 +99,11 @@ class TableJob:
         self.totals.dead_rows += written.dead_rows
         self.totals.log_bytes += sum(each.size_bytes for each in ranges)
         return True
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last batch ended before the log did: it was as large as a batch may be."""
+        return self._is_behind
 
     def run_to_end(self, should_stop: Callable[[], bool] = lambda: False) -> Totals:
         """Batches until there is nothing new; the place is committed then, whatever came."""
@@ -215,7 +222,7 @@ class TableJob:
         self._committed = dict(self._places)
         self.totals.commits += 1
         self.totals.files += len(written.files)
-        logger.info(
+        logger.debug(
             "event=table_commit table=%s topic=%s rows=%d files=%d",
             self.declaration.directory, self.declaration.topic, written.rows, len(written.files),
         )  # fmt: skip

@@ -8,8 +8,8 @@ from typing import Final
 
 from spark.consume_queue import open_queues
 from spark.plan import Span, cut_at_records, dispatched_to
-from spark.segment import Segment
-from spark.store_directory import SegmentFile, StoreDirectory
+from spark.segment import Segment, segment_paths
+from spark.store_directory import COMMIT_LOG, SegmentFile, StoreDirectory
 from spark.tables.place import BrokerPlace
 from sprocket.common.errors import StoreError
 
@@ -28,12 +28,16 @@ class DataLost(StoreError):
 
 @dataclass(frozen=True)
 class LogRange:
-    """Physical offsets [`begin`, `end`) of one store; `tasks` are the spans that each task reads."""
+    """Physical offsets [`begin`, `end`) of one store; `tasks` are the spans that each task reads.
+
+    `leaves_some`: the log goes on after `end`.
+    """
 
     store: StoreDirectory
     begin: int
     end: int
     tasks: tuple[tuple[Span, ...], ...]
+    leaves_some: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -79,7 +83,9 @@ def next_range(
         tuple(replace(span, begin=piece.begin) if piece.begin in fixed else span for span in task)
         for piece, task in zip(pieces, cut, strict=True)
     ]
-    return LogRange(store, begin, end, tuple(_dealt([span for task in tasks for span in task], wanted)))
+    return LogRange(
+        store, begin, end, tuple(_dealt([span for task in tasks for span in task], wanted)), end < segments[-1].end
+    )
 
 
 def _begin(
@@ -96,7 +102,7 @@ def _begin(
     begin = place.end
     if place.end < first:
         lost, begin = f"physical offsets [{place.end}, {first}) have expired", first
-    elif not is_same_log(place, segments):
+    elif not is_same_log(place, store):
         lost = (
             f"at {place.last_offset} there is no longer the message that the table had last: the log was cut or is "
             f"another one; it ends at {end}"
@@ -110,18 +116,20 @@ def _begin(
     return begin
 
 
-def is_same_log(place: BrokerPlace, segments: Sequence[SegmentFile]) -> bool:
-    """Whether the last message that the table has is still where it was, as far as it has not expired."""
-    if place.last_offset < 0:
-        return place.end <= segments[-1].end or segments[-1].end <= segments[0].start
-    for found in segments:
-        if found.start <= place.last_offset < found.end:
-            with Segment(found.path, found.start) as segment:
-                at = place.last_offset - found.start
-                if segment.span(at) is None:
-                    return False
-                return place.last_timestamp in (-1, segment.store_timestamp(at))
-    return place.last_offset < segments[0].start
+def is_same_log(place: BrokerPlace, store: StoreDirectory) -> bool:
+    """Whether the last message that the table has is still where it was, as far as it has not expired.
+
+    It may lie behind what may be read just now.
+    """
+    before = [found for found in segment_paths(store.root / COMMIT_LOG) if found[0] <= place.last_offset]
+    if place.last_offset < 0 or not before:
+        return True
+    start, path = before[-1]
+    with Segment(path, start) as segment:
+        at = place.last_offset - start
+        if at >= segment.size or segment.span(at) is None:
+            return False
+        return place.last_timestamp in (-1, segment.store_timestamp(at))
 
 
 def _spans(

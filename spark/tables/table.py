@@ -93,6 +93,18 @@ def open_table(
     return table
 
 
+def existing_table(directory: Path, catalog: Sequence[tuple[str, str]] = (), identifier: str = "") -> Table:
+    """The table at `directory`, whatever its topic and format.  Raises ConfigError if there is none."""
+    kind = format_at(directory)
+    if kind is None:
+        raise ConfigError(f"{directory} is no table that sprocket spark backfill has made")
+    if kind is TableFormat.ICEBERG and not identifier:
+        from spark.tables.iceberg_table import only_identifier
+
+        identifier = only_identifier(directory, catalog)
+    return _open(kind, directory, "", pa.schema([]), False, catalog, identifier)
+
+
 def _open(
     kind: TableFormat,
     directory: Path,

@@ -47,6 +47,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("spark/tables/table.py", "disk"): "edge: the lock of a table",
     # sprocket.processes
     ("sprocket/processes/child_process.py", "disk"): "edge: reads the log of the process that it started",
+    ("sprocket/processes/supervised_process.py", "sleep"): "edge: looks at a process again and again",
     ("sprocket/processes/pid_file.py", "disk"): "edge: who runs, in files and in /proc",
     ("sprocket/processes/profile.py", "disk"): "edge: reads a profile's files",
     ("sprocket/processes/tls_folder.py", "disk"): "edge: writes and reads a folder of certificates",
