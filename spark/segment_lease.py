@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.errors import StoreError
 from store.layout import file_name
-from store.retention.leases import LeaseRefused, Leases
+from store.retention.leases import Leases
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class SegmentLease:
             held = leases.list().get(name)
             if held is None or held.deadline_ms - _CLOCK.wall_ms() < self.duration_ms / 2:
                 leases.acquire(name, _OWNER, self.from_offset, self.duration_ms)
-        except (LeaseRefused, OSError) as error:
+        except (StoreError, OSError) as error:
             reason = f"{error}: segments may expire while they are read"
             logger.warning("event=no_lease store=%s from=%d reason=%r", self.root, self.from_offset, reason)
             return False

@@ -71,8 +71,8 @@ class StoreDirectory:
     def _segments(self, drop_malformed: bool) -> list[SegmentFile]:
         # In this order: what is promised now is in the log when it is looked at.
         limit = confirm_limit(self.root)
-        paths = self._segment_paths()
         promised = max(self._queued_end(), FlushedMark(RealDisk(), self.root).read())
+        paths = self._segment_paths()
         for index in range(len(paths) - 1, -1, -1):
             start, path = paths[index]
             with Segment(path, start) as segment:
