@@ -13,6 +13,7 @@ from broker.acting_settings import ActingSettings
 from broker.local_address import host_name, local_address
 from broker.pop_settings import PopSettings
 from broker.security_settings import SecuritySettings
+from broker.table_settings import TableSettings
 from sprocket.common.errors import ConfigError
 from sprocket.common.setting_fields import bool_setting as _bool
 from sprocket.common.setting_fields import int_setting as _int
@@ -30,7 +31,7 @@ class BrokerRole(StrEnum):
 
 
 @dataclass(frozen=True)
-class BrokerConfig(PopSettings, ActingSettings, SecuritySettings):
+class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings):
     """The broker's part of its configuration."""
 
     broker_name: str = field(

@@ -1,6 +1,7 @@
 """Running a broker, alone or with a name server beside it."""
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sprocket.cli.server_commands import start_line
@@ -15,14 +16,20 @@ def run_broker(configuration: "Configuration", as_json: bool, log_level: str) ->
     from broker.config import BrokerConfig
     from broker.server import Broker
     from remoting.tls_settings import TlsSettings
-    from sprocket.cli.server_process import Process, log_to_stderr
+    from sprocket.cli.server_process import Process, Server, log_to_stderr
+    from sprocket.cli.table_process import TableProcess
+    from sprocket.common.clock import SystemClock
     from store.config import StoreConfig
 
     log_to_stderr(log_level)
     process = Process()
     config, tls = configuration.of(BrokerConfig), configuration.of(TlsSettings)
-    broker = Broker(config, configuration.of(StoreConfig), tls=tls, on_fatal=process.fail)
-    sys.exit(process.run([lambda: broker], lambda: broker_line(broker, as_json)))
+    store = configuration.of(StoreConfig)
+    broker = Broker(config, store, tls=tls, on_fatal=process.fail)
+    servers: list[Callable[[], Server]] = [lambda: broker]
+    if config.keeps_tables:
+        servers.append(lambda: TableProcess(config, store, SystemClock()))
+    sys.exit(process.run(servers, lambda: broker_line(broker, as_json)))
 
 
 def broker_line(broker: "Broker", as_json: bool) -> str:

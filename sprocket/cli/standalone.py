@@ -1,6 +1,7 @@
 """`sprocket standalone`: one name server and one broker in one process, the quickest way to have a broker."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,7 +69,9 @@ def run_standalone(configuration: "Configuration", host: str, namesrv_port: int,
     from namesrv.config import NamesrvConfig
     from namesrv.server import NameServer
     from remoting.tls_settings import TlsSettings
-    from sprocket.cli.server_process import Process, log_to_stderr
+    from sprocket.cli.server_process import Process, Server, log_to_stderr
+    from sprocket.cli.table_process import TableProcess
+    from sprocket.common.clock import SystemClock
     from store.config import StoreConfig
 
     log_to_stderr(log_level)
@@ -89,4 +92,7 @@ def run_standalone(configuration: "Configuration", host: str, namesrv_port: int,
         lines = [] if as_json else [namesrv_line(host, name_server.port, as_json)]
         return "\n".join([*lines, broker_line(brokers[0], as_json)])
 
-    sys.exit(process.run([lambda: name_server, make_broker], announce))
+    servers: list[Callable[[], Server]] = [lambda: name_server, make_broker]
+    if configuration.of(BrokerConfig).keeps_tables:
+        servers.append(lambda: TableProcess(brokers[0].config.broker, store, SystemClock()))
+    sys.exit(process.run(servers, announce))
