@@ -26,6 +26,11 @@ _KEY: Final = "auth.key"
 _MODE: Final = 0o600
 
 
+def new_seal(key: bytes) -> Seal:
+    """A seal with the machine's randomness."""
+    return Seal(key, secrets.token_bytes)
+
+
 class AuthFiles:
     """The files in `folder`; `key_file` is where the key is, ``auth.key`` beside the document without one.
 
@@ -97,13 +102,13 @@ class AuthFiles:
         mode = self._key_path.stat().st_mode
         if mode & 0o077:
             logger.warning("event=key_file_open path=%s mode=%o note=%r", self._key_path, mode & 0o777, "chmod 600 it")
-        return Seal(key, secrets.token_bytes)
+        return new_seal(key)
 
     def _own_seal(self) -> Seal:
         if self._seal is None:
             key = secrets.token_bytes(KEY_BYTES)
             self._write(self._key_path, key)
-            self._seal = Seal(key, secrets.token_bytes)
+            self._seal = new_seal(key)
             logger.info("event=key_made path=%s", self._key_path)
         return self._seal
 

@@ -6,7 +6,6 @@ Source of what is kept where: RocketMQ 5.3.3, `BrokerController`.  There slaves 
 """
 
 import logging
-import secrets
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,10 +13,10 @@ from typing import Final
 
 from acl.auth_admin import AuthAdminProcessor
 from acl.auth_document import replicated, taken_over
-from acl.auth_files import AuthFiles
+from acl.auth_files import AuthFiles, new_seal
 from acl.auth_policy import AuthPolicy
 from acl.auth_requests import required
-from acl.auth_secrets import Seal, derived_key
+from acl.auth_secrets import derived_key
 from acl.auth_start import fill
 from acl.auth_tables import AuthContent, AuthTables
 from broker.config import BrokerConfig
@@ -95,7 +94,7 @@ class Users(Service):
         """The table that slaves follow: none without a secret that both ends know."""
         if not self.is_kept or self.credentials is None:
             return []
-        seal = Seal(derived_key(self.credentials.secret_key, _PURPOSE), secrets.token_bytes)
+        seal = new_seal(derived_key(self.credentials.secret_key, _PURPOSE))
         tables = self.tables
 
         def prepare(sealed: bytes) -> Callable[[], None]:

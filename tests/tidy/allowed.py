@@ -25,6 +25,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/inspection/repair_files.py", "disk"): "edge: keeps, replaces and puts back what a repair touches",
     # acl
     ("acl/plain_files.py", "disk"): "edge: reads the files of accounts",
+    ("acl/auth_files.py", "disk"): "edge: reads the file of users and policies, and the key of its passwords",
+    ("acl/auth_files.py", "randomness"): "edge: keys and nonces that nobody can guess",
     # broker
     ("broker/local_address.py", "network"): "edge: asks the system for this machine's address and name",
     ("broker/replica_identity.py", "randomness"): "edge: nonces and store ids that nobody can guess",
