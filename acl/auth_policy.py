@@ -41,25 +41,16 @@ class _NotProved(FailedAttempt):
 class AuthPolicy:
     """What `settings` say of the users and acls in `tables`; `required` says what a request needs.
 
-    Raises ConfigError for settings that cannot be read.  With `certificate_as_user` the verified name of a client's
-    certificate is a user where a request names none.
+    Raises ConfigError for settings that cannot be read.
     """
 
-    def __init__(
-        self,
-        settings: AuthSettings,
-        tables: AuthTables,
-        required: Required,
-        clock: Clock,
-        *,
-        certificate_as_user: bool = False,
-    ) -> None:
+    def __init__(self, settings: AuthSettings, tables: AuthTables, required: Required, clock: Clock) -> None:
         self._tables = tables
         self._required = required
         self._authorizes = settings.authorization_enabled
         self._unsigned_codes = settings.codes_without_signature()
         self._free_codes = settings.codes_without_permission()
-        self._certificate_as_user = certificate_as_user
+        self._certificate_as_user = settings.certificate_as_user
         is_stateful = settings.authorization_strategy.endswith(_STATEFUL)
         self._decisions = _Decisions(settings, clock) if is_stateful else None
 

@@ -107,6 +107,11 @@ class AuthSettings:
         False,
         "At the start make users and policies of the accounts of ACL 1.0 (below rocketmqHome) that are no users yet.",
     )
+    certificate_as_user: bool = bool_setting(
+        "tls.server.certificate.as.user",
+        False,
+        "A request that is not signed comes from the user whose name the client's certificate has, if TLS checked it.",
+    )
     auth_secret_key_file: str = text_setting(
         "authSecretKeyFile", "", "The key that seals passwords in auth.json; auth.key beside it if empty."
     )

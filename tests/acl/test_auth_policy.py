@@ -1,6 +1,6 @@
 """Who a request comes from, and whether it may: with the codes and texts of the reference."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -13,7 +13,7 @@ from acl.auth_tables import AuthTables
 from acl.remote_addresses import parts_of
 from remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
 from remoting.codes import RequestCode, ResponseCode
-from remoting.credentials import Credentials
+from remoting.credentials import Credentials, signature
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import RequestError
 
@@ -59,15 +59,10 @@ def allow(tables: AuthTables, resource: str, decision: str = "Allow", source_ips
     tables.update_acl(acl_of(AclInfo("User:alice", [PolicyInfo(None, [entry])])))
 
 
-def policy(tables: AuthTables, certificate_as_user: bool = False, **settings: object) -> AuthPolicy:
+def policy(tables: AuthTables, **settings: object) -> AuthPolicy:
     enabled: dict[str, object] = {"authentication_enabled": True, "authorization_enabled": True, **settings}
-    return AuthPolicy(
-        AuthSettings(**enabled),  # type: ignore[arg-type] # by name
-        tables,
-        topic_of,
-        ManualClock(),
-        certificate_as_user=certificate_as_user,
-    )
+    by_name = AuthSettings(**enabled)  # type: ignore[arg-type] # their types are those of the fields
+    return AuthPolicy(by_name, tables, topic_of, ManualClock())
 
 
 def refusal(guard: AuthPolicy, request: AccessRequest) -> str:
@@ -103,6 +98,24 @@ def test_who_proves_nothing_is_refused(tables: AuthTables, request_: AccessReque
         with pytest.raises(RequestError) as refused:
             guard.check(request_)
         assert isinstance(refused.value, FailedAttempt) is is_guess
+
+
+def test_an_unknown_user_costs_the_check_that_a_wrong_key_costs(
+    tables: AuthTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[int] = []
+
+    def counted(secret_key: str, fields: Mapping[str, str], body: bytes, version: int) -> str:
+        checked.append(len(fields) + len(body))
+        return signature(secret_key, fields, body, version)
+
+    monkeypatch.setattr("acl.auth_policy.signature", counted)
+    guard = policy(tables)
+    tables.update_user("alice", None, None, UserStatus.DISABLE)
+    for name in ("admin", "stranger", "alice"):
+        refusal(guard, asked(Credentials(name, "wrong"), body=b"x" * 1000))
+    assert len(checked) == 3
+    assert len(set(checked)) == 1
 
 
 def test_a_disabled_user_is_nobody_until_it_is_enabled(tables: AuthTables) -> None:
