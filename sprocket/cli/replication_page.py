@@ -37,8 +37,22 @@ then the two messages are spoken, byte for byte. A slave that gets no answer, or
 link that fails never makes a session a plain connection. A slave that knows only `haMasterAddress`, and no name server
 that tells where its master answers, speaks the two messages.
 
-On the master the first byte of a connection decides: a session's is negative as the first byte of a signed number, and
+On the master the first byte of a connection decides: 0x16 begins a TLS handshake, inside of which the same is decided
+again; a session's is negative as the first byte of a signed number, and
 no plain slave reports a negative offset.
+
+## TLS
+
+The answer to NEGOTIATE_HA_SESSION says with `takesTls` whether the port for slaves takes TLS: it does unless the master
+has `tls.server.mode = disabled`. RocketMQ's port never does. Certificates are those of the ports for clients: the
+master's `tls.server.*`, the slave's `tls.client.*`.
+
+| Master | Slave | What goes over `haListenPort` |
+|---|---|---|
+| takes TLS | `tls.enable` (by default where its own `tls.server.mode` is `enforcing`) | TLS |
+| takes TLS, `permissive` | no `tls.enable` | clear |
+| `enforcing` | no `tls.enable`, or RocketMQ's | refused at the first byte, unless the master has `haAllowCleartext` |
+| takes no TLS, or RocketMQ's | `tls.enable` | not followed, unless the slave has `haAllowCleartext` |
 
 ## Greeting
 
@@ -82,7 +96,7 @@ greeting can try guesses.
 
 A slave of another cluster or name, or with the master's own id, is refused. A slave counts once: if one with the same
 cluster, name and id comes while another is connected, the older connection ends. What follows the greeting is checked
-with CRCs and epochs; it is neither signed nor encrypted.
+with CRCs and epochs; it is neither signed nor, without TLS, encrypted.
 
 ## Frames
 
