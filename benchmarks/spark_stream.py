@@ -1,0 +1,106 @@
+"""How long a micro-batch of a stream takes: batches of rows, empty ones, and a look at many queues.
+
+``python -m benchmarks.spark_stream --rows 24000 --batches 20`` writes a store with the broker's own writer, streams
+it from the first message into Spark's `noop` sink, and prints medians in milliseconds.  Everything is in the page
+cache.  The first batches, in which Spark compiles, do not count.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spark.options import read_options
+from spark.row_batches import spark_schema
+from spark.session import close, session
+from spark.stream import QueueStreamReader
+from sprocket.common.clock import SystemClock
+from store.config import StoreConfig
+from store.message_store import MessageStore, PendingMessage
+
+MEBIBYTE = 1024 * 1024
+HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
+BODY = b'{"device":"sensor-17","temperature":21.25,"pressure":1013.2,"note":"' + b"n" * 180 + b'"}'
+# Batches that Spark warms up with.
+WARM = 5
+
+
+def write_store(root: Path, rows: int, topics: int, queues: int) -> None:
+    """`rows` messages, round about over all queues."""
+    store = MessageStore(
+        StoreConfig(store_path_root_dir=root, mapped_file_size_commit_log=1024 * MEBIBYTE),
+        clock=SystemClock(),
+        notify=lambda run: run(),
+    )
+    store.start()
+    for first in range(0, rows, 256):
+        numbers = range(first, min(first + 256, rows))
+        store.append([_message(number, topics, queues) for number in numbers])
+    store.shutdown()
+
+
+def _message(number: int, topics: int, queues: int) -> PendingMessage:
+    properties = f"TAGS\x01tag{number % 7}\x02KEYS\x01key{number}\x02".encode()
+    topic, queue_id = f"Topic{number % topics}", number // topics % queues
+    return PendingMessage(topic, queue_id, BODY, properties, 0, 0, 0, 1_700_000_000_000 + number, HOST)
+
+
+def look_ms(root: Path, rounds: int) -> tuple[float, float]:
+    """The first look at all queues, and the median of the later ones."""
+    options = read_options({"path": str(root), "startingOffsets": "earliest"})
+    reader = QueueStreamReader(options, spark_schema(options.columns))
+    times = []
+    for _ in range(rounds + 1):
+        begun = time.perf_counter()
+        reader.latestOffset({}, reader.getDefaultReadLimit())
+        times.append((time.perf_counter() - begun) * 1000)
+    return times[0], statistics.median(times[1:])
+
+
+def stream_ms(spark: Any, root: Path, rows: int) -> list[dict[str, int]]:
+    """The durations that Spark tells of every batch, until the store is read."""
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(rows)}
+    frame = spark.readStream.format("rocketmq").options(**options).load(str(root))
+    query = frame.writeStream.format("noop").trigger(availableNow=True).start()
+    query.awaitTermination()
+    if query.exception() is not None:
+        raise query.exception()
+    progress = query.recentProgress
+    return [{**each.durationMs, "rows": each.numInputRows} for each in progress]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=24_000, help="in a micro-batch")
+    parser.add_argument("--batches", type=int, default=20)
+    parser.add_argument("--queues", type=int, default=38, help="over all six topics")
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--json", type=Path, help="also write the figures there")
+    given = parser.parse_args(arguments)
+    figures: dict[str, float] = {}
+    spark = session(given.master, "benchmark", {"spark.sql.streaming.numRecentProgressUpdates": "10000"})
+    with tempfile.TemporaryDirectory() as directory:
+        few, many = Path(directory) / "few" / "store", Path(directory) / "many" / "store"
+        write_store(few, given.rows * (given.batches + WARM), 6, -(-given.queues // 6))
+        write_store(many, 20_000, 1000, 4)
+        batches = [each for each in stream_ms(spark, few, given.rows) if each["rows"] == given.rows][WARM:]
+        figures["batch_ms"] = statistics.median(each["triggerExecution"] for each in batches)
+        figures["batch_ms_worst"] = max(each["triggerExecution"] for each in batches)
+        figures["of_that_tasks_ms"] = statistics.median(each["addBatch"] for each in batches)
+        few_batches = [each for each in stream_ms(spark, few, 300)[-40:] if each["rows"]]
+        figures["small_batch_ms"] = statistics.median(each["triggerExecution"] for each in few_batches)
+        figures["look_38_queues_ms"] = look_ms(few, 50)[1]
+        figures["first_look_4000_queues_ms"], figures["look_4000_queues_ms"] = look_ms(many, 10)
+    close(spark)
+    for name, value in figures.items():
+        print(f"{name:28} {value:10.1f}")
+    if given.json:
+        given.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()

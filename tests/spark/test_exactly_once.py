@@ -1,0 +1,163 @@
+"""Each message is once in the table, wherever the driver or one of its Python processes is killed."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spark.java_home import find_java_home
+from sprocket.client.message import Message
+from sprocket.client.sync import Producer
+from sprocket.common.errors import ConfigError
+from sprocket.testing import Broker
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 200.0
+TOPIC = "Once"
+
+
+class Driver:
+    """The program as a process group of its own."""
+
+    def __init__(self, store: Path, directory: Path, *flags: str) -> None:
+        self.log = directory / "stderr.txt"
+        self.batches = 0
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.exactly_once", f"b={store}", str(directory), TOPIC, *flags],
+                cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
+            )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.batches += line.startswith("batch")
+
+    def await_batches(self, count: int) -> None:
+        """Until so many more batches are in the table."""
+        wanted = self.batches + count
+        deadline = time.monotonic() + LIMIT_S
+        while self.batches < wanted:
+            assert self.process.poll() is None, self.log.read_text()[-3000:]
+            assert time.monotonic() < deadline, self.log.read_text()[-3000:]
+            time.sleep(0.02)
+
+    def await_end(self) -> None:
+        assert self.process.wait(LIMIT_S) == 0, self.log.read_text()[-3000:]
+        self._reader.join()
+
+    def kill(self) -> None:
+        """SIGKILL of the driver: its Python, its JVM and its workers at once."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._reader.join()
+
+    def kill_python(self, rnd: random.Random) -> bool:
+        """SIGKILL of a Python process below the JVM: a worker with a task, an idle one, or the stream's reader."""
+        python = [pid for pid in _descendants(self.process.pid) if b"pyspark" in _command(pid)]
+        if not python:
+            return False
+        try:
+            os.kill(rnd.choice(python), signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(entry.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == pid:
+            child = int(entry.parent.name)
+            yield child
+            yield from _descendants(child)
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def send(broker: Broker, first: int, count: int) -> None:
+    with Producer("once", broker.namesrv) as producer:
+        sent = sum(1 for _ in producer.send_many(Message(TOPIC, f"{first + index}".encode()) for index in range(count)))
+    assert sent == count
+
+
+def check(directory: Path, name: str, expected: int) -> None:
+    with pa.ipc.open_file(directory / f"{name}.arrow") as file:
+        table = file.read_all()
+    bodies = Counter(int(body) for body in table["body"].to_pylist())
+    assert [number for number in range(expected) if number not in bodies] == [], f"{name}: missing"
+    assert [number for number, times in bodies.items() if times > 1] == [], f"{name}: twice"
+    assert len(bodies) == expected
+    places = set(zip(table["queueId"].to_pylist(), table["queueOffset"].to_pylist(), strict=True))
+    assert len(places) == expected
+
+
+def survive(broker: Broker, directory: Path, rounds: int, rnd: random.Random) -> None:
+    """`rounds` drivers, each killed at some point after some of its Python processes; then one that ends."""
+    total = 0
+    for _ in range(rounds):
+        send(broker, total, 2400)
+        total += 2400
+        driver = Driver(broker.store, directory)
+        try:
+            driver.await_batches(rnd.randint(2, 4))
+            for _ in range(2):
+                time.sleep(rnd.random() / 2)
+                driver.kill_python(rnd)
+                driver.await_batches(1)
+            send(broker, total, 500)
+            total += 500
+            time.sleep(rnd.random())
+        finally:
+            driver.kill()
+    driver = Driver(broker.store, directory, "--end")
+    try:
+        driver.await_end()
+    finally:
+        if driver.process.poll() is None:
+            driver.kill()
+    check(directory, "parquet", total)
+    check(directory, "delta", total)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    pytest.importorskip("deltalake")
+    try:
+        find_java_home()
+    except ConfigError as error:
+        pytest.skip(str(error))
+    with Broker(tmp_path / "broker", start_limit_s=60) as broker:
+        broker.create_topic(TOPIC, 4)
+        yield broker
+
+
+def test_none_missing_and_none_twice(broker: Broker, tmp_path: Path) -> None:
+    survive(broker, tmp_path, 1, random.Random(os.getpid()))
+
+
+@pytest.mark.slow
+def test_many_kills(broker: Broker, tmp_path: Path) -> None:
+    seed = int(os.environ.get("SEED", "1"))
+    survive(broker, tmp_path, int(os.environ.get("ROUNDS", "12")), random.Random(seed))
