@@ -35,7 +35,9 @@ class Needed(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         """As audit lines show it: ``Topic:orders=Pub``."""
-        return f"{self.resource.key}={'|'.join(one.value for one in self.actions)}"
+        resource = self.resource
+        named = resource.key if resource.name is not None else f"{resource.resource_type.value}:*"
+        return f"{named}={'|'.join(one.value for one in self.actions)}"
 
 
 class AccessRequest(msgspec.Struct, frozen=True):
