@@ -56,6 +56,9 @@ def open_iceberg(
         if not catalog.table_exists(name):
             if not schema.names:
                 raise ConfigError(f"the catalogue has no table {'.'.join(name)}")
+            others = [] if catalog_properties else _names(catalog)
+            if others:
+                raise ConfigError(f"{directory} is the table {others[0]}, not {'.'.join(name)} of topic {topic}")
             _create(catalog, name, directory, topic, schema, is_partitioned)
         table = catalog.load_table(name)
     except (errors.NoSuchNamespaceError, errors.TableAlreadyExistsError, ValueError, OSError) as error:
@@ -79,10 +82,14 @@ def open_catalog(directory: Path, properties: Sequence[tuple[str, str]] = ()) ->
 def only_identifier(directory: Path, properties: Sequence[tuple[str, str]]) -> str:
     """The one table that the catalogue has at `directory`.  Raises ConfigError if that is not clear."""
     catalog = open_catalog(directory, properties)
-    names = [".".join(name) for space in catalog.list_namespaces() for name in catalog.list_tables(space)]
+    names = _names(catalog)
     if len(names) != 1:
         raise ConfigError(f"{directory}: the catalogue has the tables {', '.join(names) or 'none'}; say which one")
     return names[0]
+
+
+def _names(catalog: Any) -> list[str]:
+    return [".".join(name) for space in catalog.list_namespaces() for name in catalog.list_tables(space)]
 
 
 def default_identifier(topic: str) -> str:
