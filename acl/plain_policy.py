@@ -57,6 +57,11 @@ class PlainPolicy:
         """Accounts that there are."""
         return len(self._accounts)
 
+    @property
+    def secrets(self) -> list[tuple[str, str]]:
+        """Names and secret keys of all accounts."""
+        return [(account.access_key, account.secret_key) for account in self._accounts.values()]
+
     def is_white(self, request: AccessRequest) -> bool:
         """Whether it comes from a white address, and needs no signature."""
         if self._white and any(white.match(request.peer) for white in self._white):

@@ -10,14 +10,17 @@ from typing import Final
 from acl.access_request import AccessRequest
 from acl.gate import Gate, Policy
 from acl.plain_files import PlainFiles
+from acl.weak_settings import Exposure, warn_of
 from broker.config import BrokerConfig
 from broker.periodic import Periodic
 from broker.service import Service
 from remoting.codes import ResponseCode
 from remoting.credentials import Credentials
 from remoting.routes import RouteTable
+from remoting.tls_settings import TlsSettings
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError
+from store.config import StoreConfig
 
 # `AclFileWatchService`
 _WATCH_S: Final = 5.0
@@ -30,7 +33,8 @@ class AccessControl(Service):
     does not start without its accounts.
     """
 
-    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, store: StoreConfig, tls: TlsSettings) -> None:
+        self._config, self._store, self._tls = config, store, tls
         self._files = _files(config)
         self._users: Policy | None = None
         self._is_guarded = self._files is not None or config.asks_for_users
@@ -59,6 +63,17 @@ class AccessControl(Service):
         if self._files is not None:
             self._files.load()
         self.accounts_changed()
+
+    def start(self) -> None:
+        """Say what the settings leave open."""
+        named = [(user.username, user.password) for user in self._config.first_users()]
+        accounts = [] if self._files is None else self._files.policy.secrets
+        warn_of(
+            Exposure(
+                self._config.bind_address, self._config, self._tls, self._config.acl_enable,
+                str(self._store.ha_secret_file), [*named, *accounts],
+            )
+        )  # fmt: skip
 
     def periodic(self) -> list[Periodic]:
         """See files change, and say what the audit log has left out."""

@@ -117,7 +117,7 @@ class BrokerParts:
         self.consumers.on_subscribed.append(self.filters.subscribed)
         self.consumers.on_left.append(self.filters.group_left)
         self.producers = ProducerRegistry(self.clock)
-        self.access = AccessControl(config, self.clock)
+        self.access = AccessControl(config, self.clock, store_config, tls or TlsSettings())
         self.users = self._new_users(config)
         self.server_tls, self.client_tls = ServerTls(tls or TlsSettings()), ClientTls.of(tls)
         self.client = RemotingClient(credentials=self.access.credentials, tls=self.client_tls)

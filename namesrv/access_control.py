@@ -13,9 +13,11 @@ from acl.auth_requests import required
 from acl.auth_start import fill
 from acl.auth_tables import AuthTables
 from acl.gate import Gate
+from acl.weak_settings import Exposure, warn_of
 from namesrv.config import NamesrvConfig
 from remoting.credentials import Credentials
 from remoting.routes import Route, RouteTable
+from remoting.tls_settings import TlsSettings
 from sprocket.common.clock import Clock
 
 
@@ -25,8 +27,8 @@ class AccessControl:
     Raises ConfigError when made.
     """
 
-    def __init__(self, config: NamesrvConfig, clock: Clock) -> None:
-        self._config = config
+    def __init__(self, config: NamesrvConfig, clock: Clock, tls: TlsSettings) -> None:
+        self._config, self._tls = config, tls
         folder = Path(config.auth_config_path) if config.auth_config_path else config.kv_config_path.parent
         key_file = Path(config.auth_secret_key_file) if config.auth_secret_key_file.strip() else None
         self._files = AuthFiles(folder, key_file, in_clear=config.auth_secrets_in_clear)
@@ -49,3 +51,8 @@ class AccessControl:
         """Read who there is, and add those that the configuration names.  Raises StoreError or ConfigError."""
         if self.policy is not None:
             fill(self.tables, self._files, self._config, "")
+
+    def warn(self) -> None:
+        """Say what the settings leave open."""
+        named = [(user.username, user.password) for user in self._config.first_users()]
+        warn_of(Exposure(self._config.bind_address, self._config, self._tls, secrets=named))

@@ -47,7 +47,7 @@ class NameServer:
         self._started_ms = 0
         self._scan_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.access = AccessControl(config, self._clock)
+        self.access = AccessControl(config, self._clock, tls or TlsSettings())
         self._client_tls = ClientTls.of(tls)
         self._client = RemotingClient(
             connect_timeout_s=_NOTIFY_TIMEOUT_S, credentials=self.access.credentials, tls=self._client_tls
@@ -91,6 +91,7 @@ class NameServer:
             self._client_tls.start()
         self._started_ms = self._now_ms()
         await self._server.start()
+        self.access.warn()
         self._scan_timer = asyncio.get_running_loop().call_later(_SCAN_DELAY_S, self._scan_and_repeat)
         logger.info("event=started host=%s port=%d", self.settings.current.bind_address, self.port)
 

@@ -1,0 +1,79 @@
+"""What a server's settings leave open to whoever reaches its port: said once, when it starts."""
+
+import ipaddress
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from acl.auth_settings import AuthSettings
+from remoting.tls_settings import DISABLED, ENFORCING, TlsSettings
+
+logger = logging.getLogger(__name__)
+
+# What documents and sample files of RocketMQ show, and what people write to begin with.
+_SAMPLES: Final = frozenset(
+    {"12345678", "rocketmq", "rocketmq2", "secretkey", "accesskey", "admin", "password", "123456", "changeme", "root"}
+)
+_SHORTEST: Final = 12
+_EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """What is looked at.
+
+    `secrets` are the names and secret keys of accounts; `ha_secret_file` is None of a server without a port for slaves.
+    """
+
+    bind_address: str
+    auth: AuthSettings
+    tls: TlsSettings
+    acl_enable: bool = False
+    ha_secret_file: str | None = None
+    secrets: Iterable[tuple[str, str]] = ()
+
+
+def weak_settings(of: Exposure) -> Iterator[tuple[str, str]]:
+    """(key, what it leaves open) of each weak setting."""
+    auth = of.auth
+    if not _is_local(of.bind_address):
+        yield from _reachable(of)
+    if auth.asks_for_users and auth.auth_secrets_in_clear:
+        yield "authSecretsInClear", "whoever reads auth.json has the passwords of all users"
+    for name, secret in of.secrets:
+        if _is_guessed(name, secret):
+            yield "secretKey", f"that of account {name} is one of a sample, its own name, or short"
+
+
+def warn_of(exposure: Exposure) -> None:
+    """Write a line for each."""
+    for key, what in weak_settings(exposure):
+        logger.warning("event=weak_setting key=%s note=%r", key, what)
+
+
+def _reachable(of: Exposure) -> Iterator[tuple[str, str]]:
+    auth, tls = of.auth, of.tls
+    if of.bind_address in _EVERYWHERE:
+        yield "bindAddress", "the port is open at all addresses of this machine"
+    if not auth.asks_for_users and not of.acl_enable:
+        yield "authenticationEnabled", "whoever reaches the port may do everything"
+    elif not auth.authorization_enabled and not of.acl_enable:
+        yield "authorizationEnabled", "every user may do everything"
+    if tls.server_mode == DISABLED:
+        yield "tls.server.mode", "what is sent can be read and changed on its way"
+    elif tls.server_mode != ENFORCING:
+        yield "tls.server.mode", "plain connections are taken as well: what they send can be read and changed"
+    if of.ha_secret_file is not None and not of.ha_secret_file.strip():
+        yield "haSecretFile", "whoever reaches the port for slaves gets the whole log"
+
+
+def _is_local(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _is_guessed(name: str, secret: str) -> bool:
+    return len(secret) < _SHORTEST or secret.lower() in _SAMPLES or secret.lower() == name.lower()
