@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from broker.acting_settings import ActingSettings
 from broker.local_address import host_name, local_address
+from broker.overload_settings import OverloadSettings
 from broker.pop_settings import PopSettings
 from broker.security_settings import SecuritySettings
 from broker.table_settings import TableSettings
@@ -31,7 +32,7 @@ class BrokerRole(StrEnum):
 
 
 @dataclass(frozen=True)
-class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings):
+class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings, OverloadSettings):
     """The broker's part of its configuration."""
 
     broker_name: str = field(

@@ -17,6 +17,7 @@ from broker.config_file import ConfigFile
 from broker.confirm_waits import ConfirmWaits
 from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable
 from broker.core import BrokerCore
+from broker.fast_failure import CHECK_S, FastFailure
 from broker.following import Following
 from broker.group_presence import GroupPresence, delivery
 from broker.group_work import GroupWork
@@ -112,6 +113,7 @@ class BrokerParts:
         self.store = self._new_store(store_config, disk)
         self.topics, self.groups, self.offsets = new_tables(self.config, self._file, self.clock)
         self.locks = QueueLocks(self.clock)
+        self.fast_failure = FastFailure(self.config, self.clock)
         self.consumers = ConsumerRegistry(self.clock, lambda: self.config.broker.notify_consumer_ids_changed_enable)
         self.filters = ConsumerFilters(self.config, self._file("consumerFilter.json", ConsumerFilterTable), self.clock)
         self.consumers.on_subscribed.append(self.filters.subscribed)
@@ -145,6 +147,7 @@ class BrokerParts:
             self._core, self.registration, self._group_work, self.schedule.offsets, self.timer, self.replication
         )
         self.routes = self.access.guard(self._new_routes())
+        self.routes.overload = self.fast_failure.reason
         self._server = self._new_server(config)
         self._periodic = self._periodic_work()
 
@@ -248,6 +251,7 @@ class BrokerParts:
     def _periodic_work(self) -> list[Periodic]:
         return [
             Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
+            Periodic("fast_failure", CHECK_S, self.fast_failure.look),
             *(work for service in self._services for work in service.periodic()),
         ]
 

@@ -6,48 +6,35 @@ batch handler go to it together, and everything that was answered leaves in one 
 
 import asyncio
 import logging
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from itertools import count
 from typing import Any, cast
 
+from remoting.channel_counters import ChannelCounters
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Buffer, ReceivedResponse, Request, Response
 from remoting.credentials import Credentials
 from remoting.frames import encode_request, encode_response
 from remoting.framing import JSON, Frame, FrameDecoder
 from remoting.headers.base import Header, to_ext_fields
+from remoting.joined_buffers import JOIN_BYTES, joined
 from remoting.pending import PendingRequests
 from remoting.routes import AdmittedFrame, Guard, RouteTable, UnroutableRequest
+from remoting.shedding import LARGE_READ_BYTES, shed
 from remoting.tls_names import common_name
+from remoting.turn import Turn
+from remoting.unread_input import UnreadInput, unread_bytes
 from sprocket.common import limits
 from sprocket.common.errors import InvariantError, ProtocolError, RequestError, SprocketError
 
 logger = logging.getLogger(__name__)
 
 _channel_ids = count(1)
-# Below this, joining costs less than a list of buffers does in the kernel.
-_JOIN_BYTES = 64 * 1024
-# What is smaller is copied sooner than it is written by itself.
-_COPY_BYTES = 16 * 1024
 # A batch handler gets at most so many requests at once.
 _RUN_MOST = 1024
-
-
-@dataclass(slots=True)
-class ChannelCounters:
-    """What the channels of one server or client have seen."""
-
-    opened: int = 0
-    frames: int = 0
-    received_bytes: int = 0
-    stalled: int = 0
-    idle_closed: int = 0
-    protocol_errors: dict[str, int] = field(default_factory=dict)
-
-    def count_protocol_error(self, kind: str) -> None:
-        self.protocol_errors[kind] = self.protocol_errors.get(kind, 0) + 1
 
 
 class RemotingChannel(asyncio.Protocol):
@@ -63,8 +50,10 @@ class RemotingChannel(asyncio.Protocol):
         *,
         on_open: Callable[["RemotingChannel"], None] | None = None,
         on_close: Callable[["RemotingChannel"], None] | None = None,
+        on_crowded: Callable[[], None] | None = None,
         on_bug: Callable[[InvariantError], None] | None = None,
         max_frame_bytes: int = limits.MAX_FRAME_BYTES,
+        turn: Turn | None = None,
         pause_reads: bool = True,
         credentials: Credentials | None = None,
     ) -> None:
@@ -81,6 +70,7 @@ class RemotingChannel(asyncio.Protocol):
         self._counters = counters
         self._on_open = on_open
         self._on_close = on_close
+        self._on_crowded = on_crowded
         self._on_bug = on_bug
         # A calling side reads on while it cannot write: were both ends to stop reading, neither would go on.
         self._pause_reads = pause_reads
@@ -88,12 +78,15 @@ class RemotingChannel(asyncio.Protocol):
         self._drained: asyncio.Future[None] | None = None
         self._decoder = FrameDecoder(max_frame_bytes)
         self._loop = asyncio.get_running_loop()
+        self._turn = turn or Turn(self._loop)
+        self._unread: UnreadInput | None = None
         self._transport: asyncio.Transport | None = None
         self._pending = PendingRequests(self._loop)
         self._tasks: set[asyncio.Task[None]] = set()
         self._backlog: deque[Frame] = deque()
         self._out: list[Buffer] = []
         self._out_bytes = 0
+        self.partial_bytes = 0  # of a frame that is not whole yet
         self._reading = False
         self._failed = False
         self._flush_scheduled = False
@@ -119,6 +112,7 @@ class RemotingChannel(asyncio.Protocol):
         for task in self._tasks:
             task.cancel()
         self._pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
+        self._count_partial(0)
         self._end_drain()
         if self._on_close is not None:
             self._on_close(self)
@@ -128,6 +122,8 @@ class RemotingChannel(asyncio.Protocol):
         self.stalled_at = self._loop.time()
         if self._transport is not None and self._pause_reads:
             self._transport.pause_reading()
+            if self._on_crowded is not None:
+                self._on_crowded()
 
     def resume_writing(self) -> None:
         self.stalled_at = None
@@ -142,16 +138,42 @@ class RemotingChannel(asyncio.Protocol):
         decoder, counters = self._decoder, self._counters
         counters.received_bytes += len(data)
         frames = decoder.feed(data)
+        if decoder.pending_bytes != self.partial_bytes:
+            self._count_partial(decoder.pending_bytes)
         if not decoder.pending_bytes:
             self.partial_at = None
         elif frames or self.partial_at is None:
             self.partial_at = self.read_at
         if frames:
             counters.frames += len(frames)
+            if len(data) >= LARGE_READ_BYTES and self._table.overload is not None:
+                frames, answers = shed(frames, self._table, self._table.overload, self._waited_s(len(data)))
+                if answers:
+                    self.write(answers)
             guard = self._table.guard
             self._handle(frames if guard is None else self._guarded(guard, frames))
         if decoder.error is not None:
             self._fail(decoder.error)
+
+    def _waited_s(self, size_bytes: int) -> float:
+        """How long what was read has waited: for other connections, and behind what came before it on this one."""
+        if self._unread is None:
+            socket = self._transport.get_extra_info("socket") if self._transport is not None else None
+            self._unread = UnreadInput(partial(unread_bytes, -1 if socket is None else socket.fileno()))
+        now = time.monotonic()
+        return max(self._turn.waited_s(now), self._unread.waited_s(size_bytes, now))
+
+    def _count_partial(self, size_bytes: int) -> None:
+        grown = size_bytes - self.partial_bytes
+        self._counters.partial_bytes += grown
+        self.partial_bytes = size_bytes
+        if grown > 0 and self._counters.partial_bytes > limits.MAX_PARTIAL_BYTES and self._on_crowded is not None:
+            self._on_crowded()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What the peer has not taken yet."""
+        return 0 if self._transport is None or self.is_closed else self._transport.get_write_buffer_size()
 
     # Requests of the peer
 
@@ -291,11 +313,11 @@ class RemotingChannel(asyncio.Protocol):
         self._out, self._out_bytes = [], 0
         if len(out) == 1:
             transport.write(out[0])
-        elif size <= _JOIN_BYTES:
+        elif size <= JOIN_BYTES:
             transport.write(b"".join(out))
         else:
             # Not writelines: that of asyncio in Python 3.12 and 3.13.0 never pauses the protocol (CVE-2024-12254).
-            for buffer in _joined(out):
+            for buffer in joined(out):
                 transport.write(buffer)
         if transport.get_write_buffer_size() > limits.WRITE_CLOSE_BYTES:
             self.abort("unsent_limit")
@@ -323,6 +345,8 @@ class RemotingChannel(asyncio.Protocol):
         """Close at once; what is unsent is dropped."""
         if not self.is_closed and self._transport is not None:
             self._counters.stalled += 1
+            self._count_partial(0)
+            self.stalled_at = None
             logger.warning("event=channel_aborted peer=%s:%s reason=%s", *self.peer, reason)
             self._transport.abort()
 
@@ -361,24 +385,3 @@ class RemotingChannel(asyncio.Protocol):
             return header
         fields = to_ext_fields(header) if isinstance(header, Header) else header or {}
         return self._credentials.signed(fields, body)
-
-
-def _joined(buffers: list[Buffer]) -> Iterator[Buffer]:
-    """The buffers in their order, small neighbours joined: a filtered pull is answered with many of a record each."""
-    run: list[Buffer] = []
-    size = 0
-    for buffer in buffers:
-        count = len(buffer)
-        if run and size + count > _JOIN_BYTES:
-            yield b"".join(run)
-            run, size = [], 0
-        if count < _COPY_BYTES:
-            run.append(buffer)
-            size += count
-            continue
-        if run:
-            yield b"".join(run)
-            run, size = [], 0
-        yield buffer
-    if run:
-        yield b"".join(run)

@@ -18,6 +18,9 @@ ROCKETMQ = 1
 
 _PREFIX = struct.Struct(">iI")
 _LENGTH = struct.Struct(">i")
+# Pieces of a frame below this are joined at once, up to this.
+_SMALL_BYTES = 4096
+_GROWN_BYTES = 64 * 1024
 # The largest header word of a known serialization.
 _MAX_WORD = 0x1FFFFFF
 
@@ -49,7 +52,7 @@ class FrameDecoder:
         self.max_header_bytes = max_header_bytes
         self.pending_bytes = 0
         self.error: ProtocolError | None = None
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | bytearray] = []
         self._missing = 0  # bytes until the pending frame, or its length field, is whole
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -57,8 +60,7 @@ class FrameDecoder:
         if self.error is not None:
             return []
         if self._pieces:
-            self._pieces.append(data)
-            self.pending_bytes += len(data)
+            self._keep(data)
             if len(data) < self._missing:
                 self._missing -= len(data)
                 return []
@@ -77,6 +79,17 @@ class FrameDecoder:
             self._pieces.append(rest)
             self.pending_bytes = len(rest)
         return frames
+
+    def _keep(self, data: bytes) -> None:
+        """Add to what is pending; small pieces grow together, for an object of its own for each would cost far more."""
+        self.pending_bytes += len(data)
+        last = self._pieces[-1]
+        if len(data) >= _SMALL_BYTES or len(last) >= _GROWN_BYTES:
+            self._pieces.append(data)
+        elif isinstance(last, bytearray):
+            last += data
+        else:
+            self._pieces.append(bytearray(data))
 
     def _cut(self, data: bytes, frames: list[Frame]) -> int:
         """Append the whole frames of `data` to `frames`; the position after the last one."""

@@ -116,6 +116,8 @@ class RouteTable:
         self._by_short_code: dict[int, Entry] = {}
         # Asked about every frame before anything of it is decoded.
         self.guard: Guard | None = None
+        # Says why requests are not served that have waited before they were read: lane, s, how many at once.
+        self.overload: Callable[[Lane, float, int], str | None] | None = None
         for route in routes:
             invariant(route.code not in self.entries, f"{route.code.name} is routed twice")
             entry = self.entries[int(route.code)] = Entry(route)
@@ -174,6 +176,11 @@ class RouteTable:
         if serialization == JSON:
             return self._by_prefix.get(header[:_PREFIX_BYTES]) or self._by_prefix.get(header[:_LONG_PREFIX_BYTES])
         return self._by_short_code.get(int.from_bytes(header[:_BINARY_CODE_BYTES], "big"))
+
+    def lane_of(self, frame: Frame) -> Lane | None:
+        """The lane of a request, as far as its first bytes tell."""
+        entry = self._entry_of(frame)
+        return None if entry is None else entry.route.lane
 
     def decode_run(self, entry: Entry, first: Frame, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
         """Append the requests of `frames` to `run`, up to the first that does not go where `run` goes.

@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from remoting.channel import ChannelCounters, RemotingChannel
+from remoting.channel import RemotingChannel
+from remoting.channel_counters import ChannelCounters
 from remoting.entrance import Entrance
 from remoting.routes import RouteTable
 from remoting.tls_watch import ServerTls
+from remoting.turn import Turn
 from sprocket.common import limits
 from sprocket.common.errors import ConfigError, InvariantError
 
@@ -49,6 +51,7 @@ class RemotingServer:
         self._backlog = backlog
         self._server: asyncio.Server | None = None
         self._others: list[asyncio.Server] = []
+        self._turn: Turn | None = None
         self._sweep_task: asyncio.Task[None] | None = None
         self.counters = ChannelCounters()
         self._entrance = Entrance(tls, self._make_channel, silent_s=idle_s, count=self.counters.count_protocol_error)
@@ -65,6 +68,7 @@ class RemotingServer:
     async def start(self) -> None:
         """Listen.  Raises ConfigError when the address cannot be had, or the files of TLS are wrong."""
         loop = asyncio.get_running_loop()
+        self._turn = Turn(loop)
         if self._tls is not None:
             self._tls.start()
         try:
@@ -118,8 +122,10 @@ class RemotingServer:
             self.counters,
             on_open=self._opened,
             on_close=self._closed,
+            on_crowded=self._relieve,
             on_bug=self._on_bug,
             max_frame_bytes=self._max_frame_bytes,
+            turn=self._turn,
         )
 
     def _opened(self, channel: RemotingChannel) -> None:
@@ -129,6 +135,24 @@ class RemotingServer:
         self.channels.pop(channel.id, None)
         for callback in self.on_close:
             callback(channel)
+
+    def _relieve(self) -> None:
+        """All connections together hold too much: those go that have been so for the longest."""
+        partial = self.counters.partial_bytes - limits.MAX_PARTIAL_BYTES
+        if partial > 0:
+            waiting = [channel for channel in self.channels.values() if channel.partial_bytes]
+            self._abort_oldest(sorted(waiting, key=lambda channel: channel.partial_at or 0.0), partial, is_partial=True)
+        stalled = [channel for channel in self.channels.values() if channel.stalled_at is not None]
+        unsent = sum(channel.unsent_bytes for channel in stalled) - limits.MAX_UNSENT_BYTES
+        if unsent > 0:
+            self._abort_oldest(sorted(stalled, key=lambda channel: channel.stalled_at or 0.0), unsent, is_partial=False)
+
+    def _abort_oldest(self, channels: list[RemotingChannel], excess_bytes: int, *, is_partial: bool) -> None:
+        for channel in channels:
+            if excess_bytes <= 0:
+                return
+            excess_bytes -= channel.partial_bytes if is_partial else channel.unsent_bytes
+            channel.abort("too_many_partial_frames" if is_partial else "too_many_unsent_bytes")
 
     async def _sweep_forever(self) -> None:
         while True:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from remoting.message_record import FIXED_IPV4, HEAD, MAGIC_V1, MAGIC_V2, STORE_TIMESTAMP, TAIL, SysFlag
+from sprocket.client.errors import BodyUnreadable
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.common.errors import ProtocolError
 
@@ -38,7 +39,7 @@ def decode_records(
             message = _decode_one(data, position, end, queue, offset_delta)
             position += message.size_bytes
             if message.sys_flag & _INNER_FLAGS == _INNER_FLAGS:
-                messages.extend([inner for inner in _unwrap(message) if inner.queue_offset >= from_offset])
+                messages.extend(_inner_messages(message, from_offset))
             else:
                 messages.append(message)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -102,6 +103,14 @@ def _fixed_with_ipv6(data: bytes, at: int) -> tuple[Any, ...]:
     tail = TAIL.unpack_from(data, tail_at)
     hosts = data[born_at:store_time_at], store_ms, data[store_at:tail_at]
     return (*head, *hosts, *tail, tail_at + TAIL.size - at)
+
+
+def _inner_messages(outer: ReceivedMessage, from_offset: int) -> list[ReceivedMessage]:
+    """Those from `from_offset` on; the batch itself if its body cannot be read: its handler is told so, as of others."""
+    try:
+        return [inner for inner in _unwrap(outer) if inner.queue_offset >= from_offset]
+    except BodyUnreadable:
+        return [outer]
 
 
 def _unwrap(outer: ReceivedMessage) -> Iterator[ReceivedMessage]:

@@ -18,6 +18,10 @@ WRITE_CLOSE_BYTES = 64 * 1024 * 1024
 WRITE_STALL_S = 30.0
 # A partly received frame must be complete within this time.
 FRAME_DEADLINE_S = 30.0
+# Of all connections of a server together: partly received frames, and responses of peers that do not read.  Beyond it
+# those go that have been so for the longest.
+MAX_PARTIAL_BYTES = 512 * 1024 * 1024
+MAX_UNSENT_BYTES = 512 * 1024 * 1024
 # A TLS handshake must be done within this time, and with so many bytes of the peer's: its certificates above all.
 TLS_HANDSHAKE_S = 10.0
 TLS_HANDSHAKE_BYTES = 256 * 1024

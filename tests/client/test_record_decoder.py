@@ -98,6 +98,14 @@ def test_batch_in_one_record_is_unwrapped() -> None:
     assert [(m.body, m.tags, m.flag, m.queue_offset) for m in (one, two)] == [(b"one", "A", 9, 5), (b"two", "", 9, 6)]
 
 
+def test_a_batch_whose_body_cannot_be_inflated_hurts_only_who_reads_it() -> None:
+    flag = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP | SysFlag.COMPRESSED)
+    damaged, whole = decode_records(record(b"no zlib", sys_flag=flag) + record(b"fine"), QUEUE)
+    assert whole.body == b"fine"
+    with pytest.raises(BodyUnreadable, match="damaged"):
+        _ = damaged.body
+
+
 @pytest.mark.parametrize("cut", range(1, len(java.RECORD_IPV4), 7))
 def test_record_that_is_cut_short_is_refused(cut: int) -> None:
     with pytest.raises(ProtocolError):

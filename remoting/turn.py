@@ -1,0 +1,27 @@
+"""How long what is read now has waited at least: since the first connection that was ready with it was read."""
+
+import asyncio
+
+
+class Turn:
+    """One turn of an event loop, in which all connections that are ready are read one after the other.
+
+    Belongs to all connections of a server.
+    """
+
+    __slots__ = ("_began", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._began: float | None = None
+
+    def waited_s(self, now: float) -> float:
+        """How long the turn has run at `now`, monotonic; the first to ask begins it."""
+        if self._began is None:
+            self._began = now
+            # Called after all that is ready now.
+            self._loop.call_soon(self._end)
+        return now - self._began
+
+    def _end(self) -> None:
+        self._began = None
