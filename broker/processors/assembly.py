@@ -2,6 +2,7 @@
 
 import os
 
+from broker.access_control import AccessControl
 from broker.core import BrokerCore
 from broker.message_id import UniqueKeys
 from broker.message_intake import MessageIntake
@@ -62,6 +63,7 @@ def admin_routes(
     registration: Registration,
     traffic: Traffic,
     replication: Replication,
+    access: AccessControl,
 ) -> list[Route]:
     """What operators ask for."""
     config, store, topics, groups, clock = core.config, core.store, core.topics, core.groups, core.clock
@@ -70,7 +72,7 @@ def admin_routes(
 
     def part_info() -> dict[str, str]:
         parts = timer.runtime_info() | revive.runtime_info() | replication.runtime_info()
-        return parts | core.waits.runtime_info()
+        return parts | core.waits.runtime_info() | access.runtime_info()
 
     return [
         *TopicProcessor(config, store, topics, consumers, offsets, put_rates, registration.settle).routes(),

@@ -156,7 +156,7 @@ def test_a_heartbeat_needs_all_that_it_subscribes_to() -> None:
         data += ',"subscriptionDataSet":[{"topic":"%s","subString":"*"}]}]}'
         return (data % (group, topic)).encode()
 
-    beat = (CODE.HEART_BEAT, Action.UPDATE, {})
+    beat: tuple[RequestCode, Action, dict[str, str]] = (CODE.HEART_BEAT, Action.UPDATE, {})
     ask(*beat, body=body("topicB", "groupB"))
     assert refusal(*beat, body=body("topicA", "groupB")) == "No permission for topic:topicA"
     assert refusal(*beat, body=body("topicB", "groupA")) == "No permission for group:groupA"

@@ -9,11 +9,13 @@ import pytest
 
 from acl.plain_files import PlainFiles
 from broker.server import Broker
+from remoting.bodies.stats import KVTable
 from remoting.channel import RemotingChannel
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse
 from remoting.credentials import Credentials
+from remoting.fastjson import loads
 from remoting.framing import JSON, ROCKETMQ
 from remoting.headers.admin import CreateTopicRequestHeader
 from remoting.routes import Action
@@ -118,6 +120,14 @@ async def test_signed_requests_are_served(broker: Broker) -> None:
     assert "Other" not in broker.topics
     await client.remoting.close()
     await reader.close()
+
+
+async def test_operators_are_told_how_many_were_refused(broker: Broker, channel: RemotingChannel) -> None:
+    await channel.request(RequestCode.GET_MAX_OFFSET, {}, timeout_s=10)
+    fields = ADMIN.signed({}, b"")
+    answer = await channel.request(RequestCode.GET_BROKER_RUNTIME_INFO, fields, timeout_s=10)
+    table = loads(answer.body, KVTable).table
+    assert (table["accessRefused"], table["accessLockedOut"]) == ("1", "0")
 
 
 async def test_a_changed_file_counts_and_a_broken_one_does_not(home: Path) -> None:
