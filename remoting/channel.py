@@ -6,7 +6,6 @@ batch handler go to it together, and everything that was answered leaves in one 
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -160,7 +159,7 @@ class RemotingChannel(asyncio.Protocol):
         if self._unread is None:
             socket = self._transport.get_extra_info("socket") if self._transport is not None else None
             self._unread = UnreadInput(partial(unread_bytes, -1 if socket is None else socket.fileno()))
-        now = time.monotonic()
+        now = self._turn.now()
         return max(self._turn.waited_s(now), self._unread.waited_s(size_bytes, now))
 
     def _count_partial(self, size_bytes: int) -> None:

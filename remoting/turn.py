@@ -2,6 +2,8 @@
 
 import asyncio
 
+from sprocket.common.clock import Clock, SystemClock
+
 
 class Turn:
     """One turn of an event loop, in which all connections that are ready are read one after the other.
@@ -9,10 +11,12 @@ class Turn:
     Belongs to all connections of a server.
     """
 
-    __slots__ = ("_began", "_loop")
+    __slots__ = ("_began", "_loop", "now")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock | None = None) -> None:
         self._loop = loop
+        # Not the loop's time, which may stand still during a turn.
+        self.now = (clock or SystemClock()).monotonic
         self._began: float | None = None
 
     def waited_s(self, now: float) -> float:
