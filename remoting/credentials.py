@@ -4,7 +4,7 @@ Source: RocketMQ 5.3.3, `AclClientRPCHook`, `AclUtils.combineRequestContent`, `A
 """
 
 import binascii
-import hmac
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,6 +19,8 @@ SECURITY_TOKEN: Final = "SecurityToken"
 # A field that clients up to 4.9.3 add after they have signed.  Source: `MixAll.UNIQUE_MSG_QUERY_FLAG`, `MQVersion`.
 _LATE_FIELD: Final = "_UNIQUE_KEY_QUERY"
 _V4_9_3: Final = 399
+# Of SHA-1.
+_BLOCK_BYTES: Final = 64
 
 
 def signature(secret_key: str, fields: Mapping[str, str], body: Buffer, version: int = _V4_9_3 + 1) -> str:
@@ -26,11 +28,12 @@ def signature(secret_key: str, fields: Mapping[str, str], body: Buffer, version:
     values = _signed_values(tuple(fields), version <= _V4_9_3)(fields)
     # `TreeMap` orders by UTF-16 units, `sorted` by code points; names of fields are ASCII.
     content = "".join(values).encode()
-    mac = _keyed(secret_key).copy()
-    mac.update(content)
+    inner, outer = (begun.copy() for begun in _keyed(secret_key))
+    inner.update(content)
     if len(body):
-        mac.update(body)
-    return binascii.b2a_base64(mac.digest(), newline=False).decode()
+        inner.update(body)
+    outer.update(inner.digest())
+    return binascii.b2a_base64(outer.digest(), newline=False).decode()
 
 
 @lru_cache(maxsize=64)
@@ -44,9 +47,14 @@ def _signed_values(names: tuple[str, ...], leaves_out_late: bool) -> Callable[[M
 
 
 @lru_cache(maxsize=1024)
-def _keyed(secret_key: str) -> hmac.HMAC:
-    """What every signature with this key begins from: making it costs as much as signing does."""
-    return hmac.new(secret_key.encode(), digestmod="sha1")
+def _keyed(secret_key: str) -> tuple["hashlib._Hash", "hashlib._Hash"]:
+    """The two digests that every HMAC with this key begins from (RFC 2104): twice as fast as `hmac` makes one."""
+    key = secret_key.encode()
+    if len(key) > _BLOCK_BYTES:
+        key = hashlib.sha1(key).digest()
+    padded = key.ljust(_BLOCK_BYTES, b"\0")
+    inner, outer = (bytes(one ^ pad for one in padded) for pad in (0x36, 0x5C))
+    return hashlib.sha1(inner), hashlib.sha1(outer)
 
 
 @dataclass(frozen=True)
