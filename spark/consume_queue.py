@@ -27,6 +27,8 @@ PRE_BLANK_SIZE: Final = 2**31 - 1
 DIRECTORY: Final = "consumequeue"
 # Topics with the attribute queue.type=BatchCQ keep their index here, in another format.
 BATCH_DIRECTORY: Final = "batchconsumequeue"
+# Entries on each side of a place that was searched for, which are looked at.
+_AROUND: Final = 3
 # How many entries after the expected end of a queue are looked at.
 _NEAR_ENTRIES: Final = 1024
 
@@ -69,10 +71,10 @@ class ConsumeQueue:
         self.directory = directory
         self.dtype = kind[0]
         unit = self.dtype.itemsize
-        self._files = [
-            _File(path, start // unit, path.stat().st_size // unit, self.dtype)
-            for start, path in segment_paths(directory)
-        ]
+        found = [(start, path, path.stat().st_size) for start, path in segment_paths(directory)]
+        self._files = [_File(path, start // unit, size // unit, self.dtype) for start, path, size in found]
+        # Sizes of its files: all queues of a store have the same one.
+        self.file_bytes = {size for _, _, size in found}
         self.begin, self.end = self._bounds(expected_end)
 
     def entry(self, queue_offset: int) -> tuple[int, int]:
@@ -99,6 +101,22 @@ class ConsumeQueue:
         """Physical offset of this queue's first record that does not begin before `physical_offset`."""
         found = self._first_at(physical_offset)
         return self.entry(found)[0] if found < self.end else None
+
+    @property
+    def has_files(self) -> bool:
+        """False for a directory without any: a queue that had a message keeps its last file."""
+        return bool(self._files)
+
+    def is_sound_at(self, number: int) -> bool:
+        """Whether the entries around `number` can be right: written, and in the order of the log.
+
+        A search among damaged entries ends next to one.
+        """
+        first, past = max(self.begin, number - _AROUND), min(self.end, number + _AROUND)
+        found = self.entries(first, past)
+        sizes, offsets = found["size"], found["physical_offset"].astype(np.int64)
+        are_written = (sizes > 0) & (sizes < PRE_BLANK_SIZE)
+        return found.size == past - first and bool(are_written.all() and (offsets[1:] > offsets[:-1]).all())
 
     def ends_in_zeros(self) -> bool:
         """Whether nothing is written behind the end, where it is looked at: at 1, 2, 4 ... entries behind it and in

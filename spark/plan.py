@@ -61,7 +61,15 @@ def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
         if times.is_bounded:
             blocks = within(blocks, times, options.max_clock_step_back_ms)
         queues = _queues_to_read(store, topics, rows.topic_pattern)
-        spans += blocks if queues is None else _indexed(blocks, queues, dispatched_to(store, segments))
+        if queues is None:
+            spans += blocks
+            continue
+        every = list(_every_queue(store))
+        if _are_sound(store, queues, every, blocks):
+            spans += _indexed(blocks, queues, dispatched_to(store, segments, every))
+        else:
+            logger.warning("event=index_not_trusted store=%s action=scan", store.root)
+            spans += blocks
     weight = sum(span.weight for span in spans)
     target = min(options.max_partition_bytes, max(block_bytes, -(-weight // options.min_partitions)))
     tasks = [_merged(task) for task in _dealt(spans, target)]
@@ -126,14 +134,16 @@ def _queues_to_read(
     queues: list[ConsumeQueue] = []
     for topic in sorted(wanted):
         found = [*open_queues(store.root, topic), *open_queues(store.root, topic, BATCH)]
-        if not found:
+        if not found or not all(queue.has_files for queue in found):
             logger.warning("event=topic_without_queue topic=%s store=%s action=scan", topic, store.root)
             return None
         queues += found
     return queues
 
 
-def dispatched_to(store: StoreDirectory, segments: list[SegmentFile]) -> int:
+def dispatched_to(
+    store: StoreDirectory, segments: list[SegmentFile], queues: Iterable[ConsumeQueue] | None = None
+) -> int:
     """Physical offset up to which the ConsumeQueues of `store` point at the log; 0 if they cannot be trusted.
 
     The broker dispatches in log order, so this is the end of the last record that any queue knows.
@@ -142,7 +152,7 @@ def dispatched_to(store: StoreDirectory, segments: list[SegmentFile]) -> int:
         return 0
     begin, end = segments[0].start, segments[-1].end
     last = (0, 0)
-    for queue in _every_queue(store):
+    for queue in _every_queue(store) if queues is None else queues:
         past = queue.range_of(begin, end)[1]
         if past > queue.begin:
             last = max(last, queue.entry(past - 1))
@@ -155,6 +165,28 @@ def dispatched_to(store: StoreDirectory, segments: list[SegmentFile]) -> int:
                 return at + size
     logger.warning("ConsumeQueue does not fit the log store=%s last_entry=%d scan=all", store.root, at)
     return 0
+
+
+def _are_sound(
+    store: StoreDirectory, queues: Iterable[ConsumeQueue], every: Iterable[ConsumeQueue], blocks: list[Span]
+) -> bool:
+    """Whether the queues are in order wherever they were searched: a wrong place would leave a block out in silence.
+
+    `every` queue of the store has files of one size, for each kind: a shorter one is cut off.
+    """
+    usual: dict[int, int] = {}
+    for queue in every:
+        unit = queue.dtype.itemsize
+        usual[unit] = max(usual.get(unit, 0), *queue.file_bytes, 0)
+    places = {place for block in blocks for place in (block.begin, block.end)}
+    log_end = max(places, default=0)
+    return all(
+        queue.file_bytes == {usual.get(queue.dtype.itemsize)}
+        and queue.ends_in_zeros()
+        and (queue.dispatched <= log_end or store.has_record(*queue.entry(queue.end - 1)))
+        and all(queue.is_sound_at(queue.range_of(place, place)[0]) for place in places)
+        for queue in queues
+    )
 
 
 def _every_queue(store: StoreDirectory) -> Iterator[ConsumeQueue]:

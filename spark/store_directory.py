@@ -62,9 +62,10 @@ class StoreDirectory:
                 return self._segments(drop_malformed)
             except FileNotFoundError as error:
                 missing = error
-            except PermissionError as error:
+            except OSError as error:
                 raise ConfigError(
-                    f"{error.filename}: {error.strerror}; who runs Spark needs to read the store: give it the right"
+                    f"{error.filename}: {error.strerror}; who runs Spark needs the right to read the store, and "
+                    "what is no segment must not bear the name of one"
                 ) from error
         raise ConfigError(f"{missing.filename}: segments go while they are looked at; try again")
 
@@ -87,6 +88,15 @@ class StoreDirectory:
                 return segments if limit is None else _cut(segments, limit)
         self._check_end(0, promised, paths[-1][1], drop_malformed)
         return []
+
+    def has_record(self, physical_offset: int, size: int) -> bool:
+        """Whether a record of `size` bytes begins at `physical_offset` by now, readable or not."""
+        for start, path in reversed(self._segment_paths()):
+            if start <= physical_offset:
+                with Segment(path, start) as segment:
+                    record = segment.span(physical_offset - start)
+                    return record is not None and record.size == size
+        return False
 
     def _queued_end(self) -> int:
         """End of the last record that a few ConsumeQueues know of."""
