@@ -6,6 +6,7 @@ the names of the ConsumeQueue's files, so they hold although older files have ex
 """
 
 import logging
+import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,7 @@ import numpy as np
 from spark.confirm_limit import confirm_limit
 from spark.consume_queue import BATCH_DIRECTORY, DIRECTORY, ConsumeQueue, topics_of
 from spark.positions import QueueId
+from spark.queue_tail import QueueTail
 from spark.segment import Segment, segment_paths
 from spark.store_directory import COMMIT_LOG, StoreDirectory
 from sprocket.common.errors import ConfigError
@@ -80,6 +82,7 @@ class StoreQueues:
     _ends: dict[QueueId, int] = field(default_factory=dict)
     # Last entry that was found to point at a whole record: (queue offset, physical offset).
     _stood: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
+    _tails: dict[QueueId, "_Tail"] = field(default_factory=dict)
 
     def ranges(self) -> dict[QueueId, tuple[int, int]]:
         """[begin, end) of every queue, as of now.
@@ -88,9 +91,25 @@ class StoreQueues:
         """
         ranges: dict[QueueId, tuple[int, int]] = {}
         with OpenLog(self.store) as log:
-            for queue_id, queue in self._queues():
-                ranges[queue_id] = self._readable(queue_id, queue, log)
+            for queue in self._queues():
+                known = self._tails.get(queue)
+                if known is not None and known.log_begin == log.begin and known.tail.still_ends():
+                    ranges[queue] = known.bounds
+                    continue
+                try:
+                    ranges[queue] = self._looked_at(queue, log)
+                except FileNotFoundError:  # the topic is being deleted
+                    continue
         return ranges
+
+    def _looked_at(self, name: QueueId, log: "OpenLog") -> tuple[int, int]:
+        self._tails.pop(name, None)
+        queue = self._open(name)
+        bounds = self._readable(name, queue, log)
+        tail = QueueTail.of(queue.directory, queue.end) if bounds[1] == queue.end > bounds[0] else None
+        if tail is not None:
+            self._tails[name] = _Tail(tail, bounds, log.begin)
+        return bounds
 
     def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int = 0) -> int:
         """Offset of the first message that was stored at `milliseconds` or later; the end if there is none.
@@ -125,7 +144,7 @@ class StoreQueues:
             index = int(np.searchsorted(log.starts, min(firsts, default=log.begin), "right")) - 1
             return int(log.starts[max(index, 0)])
 
-    def _queues(self) -> Iterator[tuple[QueueId, ConsumeQueue]]:
+    def _queues(self) -> Iterator[QueueId]:
         batched = [topic for topic in topics_of(self.store.root, BATCH_DIRECTORY) if self.selection.wants_topic(topic)]
         if batched:
             raise ConfigError(
@@ -139,10 +158,7 @@ class StoreQueues:
             for number in _queue_ids(self.store, topic):
                 queue = QueueId(self.store.broker_name, topic, number)
                 if self.selection.wants(queue):
-                    try:
-                        yield queue, self._open(queue)
-                    except FileNotFoundError:  # the topic is being deleted
-                        continue
+                    yield queue
 
     def _open(self, queue: QueueId) -> ConsumeQueue:
         opened = open_queue(self.store, queue, self._ends.get(queue, 0))
@@ -168,6 +184,15 @@ class StoreQueues:
         found = begin + bisect_left(range(begin, end), True, key=lambda at: not log.stands(*queue.entry(at)))
         logger.info("event=queue_ahead_of_log queue=%s entries=%d", name, end - found)
         return found
+
+
+@dataclass(frozen=True)
+class _Tail:
+    """What was found of a queue: while it ends as it did in a log that begins as it did, its bounds are the same."""
+
+    tail: QueueTail
+    bounds: tuple[int, int]
+    log_begin: int
 
 
 class OpenLog(ExitStack):
@@ -226,7 +251,7 @@ def open_queue(store: StoreDirectory, queue: QueueId, expected_end: int = 0) -> 
 
 def _queue_ids(store: StoreDirectory, topic: str) -> list[int]:
     try:
-        names = [child.name for child in (store.root / DIRECTORY / topic).iterdir()]
+        names = os.listdir(store.root / DIRECTORY / topic)  # noqa: PTH208  # names are enough, and quicker
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(int(name) for name in names if name.isdecimal())
