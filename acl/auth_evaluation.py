@@ -15,18 +15,7 @@ from acl.auth_model import Acl, Action, Decision, PolicyEntry, PolicyType, Resou
 from acl.remote_addresses import Parts
 
 _EXACTNESS: Final = {ResourcePattern.LITERAL: 0, ResourcePattern.PREFIXED: 1, ResourcePattern.ANY: 2}
-
-
-def deciding_entry(acl: Acl, resource: Resource, actions: Sequence[Action], source: Parts | None) -> PolicyEntry | None:
-    """The entry that decides about any of `actions` with `resource`, asked for from `source`; None if none matches."""
-    for policy_type in (PolicyType.CUSTOM, PolicyType.DEFAULT):
-        policy = acl.policy(policy_type)
-        if policy is None:
-            continue
-        matching = [entry for entry in policy.entries if entry.matches(resource, actions, source)]
-        if matching:
-            return min(matching, key=precedence)
-    return None
+_NONE: Final[tuple[PolicyEntry, ...]] = ()
 
 
 def precedence(entry: PolicyEntry) -> tuple[bool, int, int, bool]:
@@ -38,3 +27,42 @@ def precedence(entry: PolicyEntry) -> tuple[bool, int, int, bool]:
         -len(resource.name or ""),
         entry.decision is not Decision.DENY,
     )
+
+
+class AclIndex:
+    """An acl, arranged so that what decides is found at once: it is asked for every request."""
+
+    def __init__(self, acl: Acl) -> None:
+        policies = [acl.policy(PolicyType.CUSTOM), acl.policy(PolicyType.DEFAULT)]
+        self._policies = [_PolicyIndex(policy.entries) for policy in policies if policy is not None]
+
+    def deciding_entry(self, resource: Resource, actions: Sequence[Action], source: Parts | None) -> PolicyEntry | None:
+        """The entry that decides about any of `actions` with `resource`, asked for from `source`; None if none does."""
+        for policy in self._policies:
+            entry = policy.deciding_entry(resource, actions, source)
+            if entry is not None:
+                return entry
+        return None
+
+
+class _PolicyIndex:
+    """The entries of one policy: those for one name by it, the others in the order in which they decide."""
+
+    def __init__(self, entries: Sequence[PolicyEntry]) -> None:
+        self._exact: dict[tuple[str, str | None], tuple[PolicyEntry, ...]] = {}
+        self._others: list[PolicyEntry] = []
+        for entry in sorted(entries, key=precedence):
+            if entry.resource.pattern is ResourcePattern.LITERAL:
+                key = entry.resource.resource_type.value, entry.resource.name
+                self._exact[key] = (*self._exact.get(key, _NONE), entry)
+            else:
+                self._others.append(entry)
+
+    def deciding_entry(self, resource: Resource, actions: Sequence[Action], source: Parts | None) -> PolicyEntry | None:
+        for entry in self._exact.get((resource.resource_type.value, resource.name), _NONE):
+            if entry.means(actions, source):
+                return entry
+        for entry in self._others:
+            if entry.matches(resource, actions, source):
+                return entry
+        return None

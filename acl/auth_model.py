@@ -223,10 +223,14 @@ class PolicyEntry:
 
     def matches(self, resource: Resource, actions: Sequence[Action], source: Parts | None) -> bool:
         """Whether it says something about one of these actions with this resource from there."""
-        if not self.resource.matches(resource) or not self.actions:
+        return self.resource.matches(resource) and self.means(actions, source)
+
+    def means(self, actions: Sequence[Action], source: Parts | None) -> bool:
+        """Whether it says something about one of these actions from there, with the resource that it is about."""
+        own = self.actions
+        if not any(one in own for one in actions) and Action.ALL not in own and (Action.ANY not in actions or not own):
             return False
-        is_meant = Action.ALL in self.actions or Action.ANY in actions or any(one in self.actions for one in actions)
-        return is_meant and self.environment.matches(source)
+        return self.environment.matches(source)
 
 
 @dataclass(frozen=True, slots=True)

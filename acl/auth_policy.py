@@ -13,22 +13,19 @@ from typing import Final
 from acl.access_request import AccessRequest, FailedAttempt, Needed, Verdict
 from acl.auth_addresses import address_text
 from acl.auth_errors import AuthRefused
-from acl.auth_evaluation import deciding_entry
-from acl.auth_model import Action, Decision, Resource, User, UserStatus
+from acl.auth_evaluation import AclIndex
+from acl.auth_model import Decision, User, UserStatus
 from acl.auth_settings import AuthSettings
 from acl.auth_tables import AuthTables
 from acl.remote_addresses import Parts
 from remoting.codes import ResponseCode
 from remoting.credentials import signature
-from sprocket.common.clock import Clock
 
 # What an unknown user is checked against, so that its answer takes as long.
 _NO_KEY: Final = "no user has this password"
 _NOBODY: Final = "Authorization failed. Please verify your access rights and try again."
-_STATEFUL: Final = "StatefulAuthorizationStrategy"
 # What a request needs, by acl.auth_requests.
 Required = Callable[[AccessRequest], Sequence[Needed]]
-_Question = tuple[str, Resource, tuple[Action, ...], Parts | None]
 
 
 class _NotProved(FailedAttempt):
@@ -44,15 +41,16 @@ class AuthPolicy:
     Raises ConfigError for settings that cannot be read.
     """
 
-    def __init__(self, settings: AuthSettings, tables: AuthTables, required: Required, clock: Clock) -> None:
+    def __init__(self, settings: AuthSettings, tables: AuthTables, required: Required) -> None:
         self._tables = tables
         self._required = required
         self._authorizes = settings.authorization_enabled
         self._unsigned_codes = settings.codes_without_signature()
         self._free_codes = settings.codes_without_permission()
         self._certificate_as_user = settings.certificate_as_user
-        is_stateful = settings.authorization_strategy.endswith(_STATEFUL)
-        self._decisions = _Decisions(settings, clock) if is_stateful else None
+        # User -> its acl, until anything changes.
+        self._acls: dict[str, AclIndex] = {}
+        self._changes = -1
 
     def check(self, asked: AccessRequest) -> Verdict | None:
         """Who has proved to send it.  Raises AuthRefused for what is refused, FailedAttempt for a wrong signature."""
@@ -112,7 +110,7 @@ class AuthPolicy:
         for needed in self._required(asked):
             if user is None:
                 raise AuthRefused(_NOBODY)
-            decision = self._decided(user, needed, asked.peer)
+            decision = self._decide(user, needed, asked.peer)
             if decision is not Decision.ALLOW:
                 why = "no matched policies." if decision is None else "the decision is deny."
                 raise AuthRefused(
@@ -120,40 +118,12 @@ class AuthPolicy:
                     f"from {address_text(asked.peer)}, {why}"
                 )
 
-    def _decided(self, user: User, needed: Needed, source: Parts | None) -> Decision | None:
-        if self._decisions is None:
-            return self._decide(user, needed, source)
-        question = (user.username, needed.resource, needed.actions, source)
-        return self._decisions.remembered(question, self._tables.changes, lambda: self._decide(user, needed, source))
-
     def _decide(self, user: User, needed: Needed, source: Parts | None) -> Decision | None:
-        acl = self._tables.acl_of_user(user)
-        entry = None if acl is None else deciding_entry(acl, needed.resource, needed.actions, source)
+        if self._changes != self._tables.changes:
+            self._changes = self._tables.changes
+            self._acls.clear()
+        acl = self._acls.get(user.username)
+        if acl is None:
+            acl = self._acls[user.username] = AclIndex(self._tables.acl_of_user(user))
+        entry = acl.deciding_entry(needed.resource, needed.actions, source)
         return None if entry is None else entry.decision
-
-
-class _Decisions:
-    """What was decided, for a while: the stateful strategy."""
-
-    def __init__(self, settings: AuthSettings, clock: Clock) -> None:
-        self._most = settings.stateful_authorization_cache_max_num
-        self._keep_s = settings.stateful_authorization_cache_expired_second
-        self._clock = clock
-        self._changes = -1
-        # Question -> until when it holds, and what was decided.
-        self._known: dict[_Question, tuple[float, Decision | None]] = {}
-
-    def remembered(self, question: _Question, changes: int, decide: Callable[[], Decision | None]) -> Decision | None:
-        """What was decided of `question`, or is now."""
-        now = self._clock.monotonic()
-        if changes != self._changes:
-            self._known.clear()
-            self._changes = changes
-        held = self._known.get(question)
-        if held is not None and now < held[0]:
-            return held[1]
-        if len(self._known) >= self._most:
-            self._known.clear()
-        decision = decide()
-        self._known[question] = now + self._keep_s, decision
-        return decision

@@ -12,7 +12,7 @@ import msgspec
 from acl.auth_model import User, UserType
 from remoting.credentials import Credentials
 from sprocket.common.errors import ConfigError
-from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
+from sprocket.common.setting_fields import bool_setting, text_setting
 
 _AUTHENTICATION: Final = "org.apache.rocketmq.auth.authentication."
 T = TypeVar("T", bound=msgspec.Struct)
@@ -85,22 +85,13 @@ class AuthSettings:
     )
     authorization_strategy: str = _class_setting(
         "authorizationStrategy",
-        "Stateful remembers what policies decided, until they or users change; both answer the same.",
+        "Both are taken, and mean the same: what policies say now decides.",
         _AUTHORIZATION + "strategy.",
         "StatelessAuthorizationStrategy",
         "StatefulAuthorizationStrategy",
     )
     authorization_whitelist: str = text_setting(
         "authorizationWhitelist", "", "Request codes, with commas, that need no permission."
-    )
-    stateful_authorization_cache_max_num: int = int_setting(
-        "statefulAuthorizationCacheMaxNum",
-        10_000,
-        "Decisions that the stateful strategy remembers, at most.",
-        minimum=1,
-    )
-    stateful_authorization_cache_expired_second: int = int_setting(
-        "statefulAuthorizationCacheExpiredSecond", 60, "For so long it remembers one.", minimum=1, unit="s"
     )
     migrate_auth_from_v1_enabled: bool = bool_setting(
         "migrateAuthFromV1Enabled",

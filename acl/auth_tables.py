@@ -117,9 +117,9 @@ class AuthTables:
         self._demand(subject, "The subject is not exist.")
         return self._content.acls.get(subject.key)
 
-    def acl_of_user(self, user: User) -> Acl | None:
-        """The acl of a user; None if there is none."""
-        return self._content.acls.get(user.subject.key)
+    def acl_of_user(self, user: User) -> Acl:
+        """The acl of a user; an empty one if there is none."""
+        return self._content.acls.get(user.subject.key) or Acl(user.subject, ())
 
     def list_acls(self, subject_part: str | None = None, resource_part: str | None = None) -> list[Acl]:
         """The acls of subjects whose keys contain the one, with the entries whose resources contain the other."""

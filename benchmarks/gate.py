@@ -86,7 +86,7 @@ def users() -> GatePolicy:
     entry = PolicyEntry(orders, (Action.PUB,), Environment(), Decision.ALLOW)
     tables.update_acl(Acl(Subject(WRITER.access_key), (Policy(PolicyType.CUSTOM, (entry,)),)))
     settings = AuthSettings(authentication_enabled=True, authorization_enabled=True)
-    return AuthPolicy(settings, tables, required, SystemClock())
+    return AuthPolicy(settings, tables, required)
 
 
 def port(path: HotPath, policy: GatePolicy | None) -> RemotingChannel:

@@ -154,7 +154,7 @@ class BrokerParts:
     def _new_users(self, config: BrokerConfig) -> Users:
         """Who may do what; nobody is asked before they are loaded."""
         folder = self.config.store.store_path_root_dir / "config"
-        users = Users(config, folder, self.clock, self._fail, is_slave=self.role.is_slave)
+        users = Users(config, folder, self._fail, is_slave=self.role.is_slave)
         if users.policy is not None:
             self.access.ask_users(users.policy)
         return users

@@ -25,7 +25,6 @@ from broker.replicated_tables import ReplicatedTable
 from broker.service import Service
 from remoting.credentials import Credentials
 from remoting.routes import Route
-from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, ProtocolError, StoreError
 
 logger = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ class Users(Service):
     """
 
     def __init__(
-        self, config: BrokerConfig, folder: Path, clock: Clock, failed: Callable[[DiskFailed], None], *, is_slave: bool
+        self, config: BrokerConfig, folder: Path, failed: Callable[[DiskFailed], None], *, is_slave: bool
     ) -> None:
         self._config = config
         self._failed = failed
@@ -49,7 +48,7 @@ class Users(Service):
         self._files = AuthFiles(folder, key_file, in_clear=config.auth_secrets_in_clear)
         self.tables = AuthTables(self._save, is_copy=is_slave)
         # None where nobody is asked for a user.
-        self.policy = AuthPolicy(config, self.tables, required, clock) if config.asks_for_users else None
+        self.policy = AuthPolicy(config, self.tables, required) if config.asks_for_users else None
         # With which the broker signs what it asks of others.
         self.credentials: Credentials | None = config.inner_credentials()
         self._unsaved: AuthContent | None = None

@@ -34,7 +34,7 @@ class AccessControl:
         self._files = AuthFiles(folder, key_file, in_clear=config.auth_secrets_in_clear)
         self.tables = AuthTables(self._files.save)
         # None where nobody is asked for a user.
-        self.policy = AuthPolicy(config, self.tables, required, clock) if config.asks_for_users else None
+        self.policy = AuthPolicy(config, self.tables, required) if config.asks_for_users else None
         # With which the name server tells brokers of their group.
         self.credentials: Credentials | None = config.inner_credentials()
         self.gate = Gate(() if self.policy is None else (self.policy,), config, clock)

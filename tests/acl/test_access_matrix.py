@@ -93,7 +93,7 @@ def users() -> GatePolicy:
     tables.update_acl(acl("WithRight", *own, Resource.topic("text"), Resource.group("text")))
     tables.update_acl(acl("WithoutRight", Resource.topic("Other"), Resource.group("Other"), Resource.cluster("Other")))
     settings = AuthSettings(authentication_enabled=True, authorization_enabled=True)
-    return AuthPolicy(settings, tables, required, ManualClock())
+    return AuthPolicy(settings, tables, required)
 
 
 def accounts() -> GatePolicy:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acl.auth_evaluation import deciding_entry
+from acl.auth_evaluation import AclIndex
 from acl.auth_model import (
     Acl,
     Action,
@@ -34,7 +34,7 @@ def custom(*entries: PolicyEntry) -> Acl:
 
 
 def decided(acl: Acl, asked: Resource, action: Action = Action.PUB, source: Parts | None = _HERE) -> Decision | None:
-    found = deciding_entry(acl, asked, [action], source)
+    found = AclIndex(acl).deciding_entry(asked, [action], source)
     return None if found is None else found.decision
 
 
@@ -155,5 +155,5 @@ def test_who_decides(policies: list[Policy], asked: Resource, actions: list[Acti
         if speaking:
             (expected,) = {one.decision for one in speaking if not any(_goes_before(other, one) for other in speaking)}
             break
-    found = deciding_entry(Acl(Subject("u"), tuple(policies)), asked, actions, source)
+    found = AclIndex(Acl(Subject("u"), tuple(policies))).deciding_entry(asked, actions, source)
     assert (None if found is None else found.decision) is expected

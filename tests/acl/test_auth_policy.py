@@ -14,7 +14,6 @@ from acl.remote_addresses import parts_of
 from remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
 from remoting.codes import RequestCode, ResponseCode
 from remoting.credentials import Credentials, signature
-from sprocket.common.clock import ManualClock
 from sprocket.common.errors import RequestError
 
 ADMIN = Credentials("admin", "secret of admin")
@@ -62,7 +61,7 @@ def allow(tables: AuthTables, resource: str, decision: str = "Allow", source_ips
 def policy(tables: AuthTables, **settings: object) -> AuthPolicy:
     enabled: dict[str, object] = {"authentication_enabled": True, "authorization_enabled": True, **settings}
     by_name = AuthSettings(**enabled)  # type: ignore[arg-type] # their types are those of the fields
-    return AuthPolicy(by_name, tables, topic_of, ManualClock())
+    return AuthPolicy(by_name, tables, topic_of)
 
 
 def refusal(guard: AuthPolicy, request: AccessRequest) -> str:
@@ -199,39 +198,3 @@ def test_a_certificate_names_a_user_where_the_operator_says_so(tables: AuthTable
     assert refusal(policy(tables), asked(certificate_name="alice")) == "username cannot be null."
     listed = policy(tables, certificate_as_user=True, authentication_whitelist="310")
     assert listed.check(asked(certificate_name="alice")) == Verdict("alice")
-
-
-def test_the_stateful_strategy_forgets(tables: AuthTables) -> None:
-    clock = ManualClock()
-    evaluated: list[str] = []
-
-    class Counting(AuthTables):
-        def acl_of_user(self, user: User) -> None:
-            evaluated.append(user.username)
-
-    counting = Counting()
-    counting.create_user(User("alice", "secret of alice"))
-    guard = AuthPolicy(
-        AuthSettings(
-            authorization_enabled=True,
-            authorization_strategy="StatefulAuthorizationStrategy",
-            stateful_authorization_cache_max_num=2,
-        ),
-        counting,
-        topic_of,
-        clock,
-    )
-
-    def ask(*topics: str) -> int:
-        evaluated.clear()
-        for topic in topics:
-            refusal(guard, asked(ALICE, topic))
-        return len(evaluated)
-
-    assert ask("a", "a", "b", "a") == 2
-    assert ask("c", "c", "a", "a") == 2, "there is room for two, and what is new begins anew"
-    assert ask("a", "c") == 0
-    clock.advance(60)
-    assert ask("a", "a") == 1
-    counting.create_user(User("bob", "x"))
-    assert ask("a") == 1
