@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, cast
 
+from remoting.descriptors import DescriptorReserve
 from remoting.tls_connection import TlsConnection
 from remoting.tls_settings import DISABLED
 from remoting.tls_watch import ServerTls
@@ -39,6 +40,7 @@ class Entrance:
         count: Callable[[str], None] = lambda kind: None,
         allows_plain: bool = False,
         most: int | None = None,
+        descriptors: DescriptorReserve | None = None,
     ) -> None:
         self._tls = tls
         self._admit = admit
@@ -46,6 +48,7 @@ class Entrance:
         self._count = count
         self._allows_plain = allows_plain
         self._most = most
+        self._descriptors = descriptors or DescriptorReserve()
         # Loop time until when each has to be through.
         self._waiting: dict[_Visitor | TlsConnection, float] = {}
 
@@ -93,6 +96,11 @@ class Entrance:
             return False
         self._waiting[visitor] = asyncio.get_running_loop().time() + self._silent_s
         return True
+
+    def has_descriptors(self, transport: asyncio.BaseTransport) -> bool:
+        """Whether a connection leaves enough descriptors for files."""
+        socket = transport.get_extra_info("socket")
+        return socket is None or self._descriptors.has_room(socket.fileno())
 
     def left(self, one: "_Visitor | TlsConnection") -> None:
         """It waits no longer."""
@@ -150,7 +158,9 @@ class _Visitor(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
-        if not self._entrance.came(self):
+        if not self._entrance.has_descriptors(transport):
+            self.abort()
+        elif not self._entrance.came(self):
             logger.warning("event=connection_refused peer=%s:%s reason=%r", *self.peer, "too many wait already")
             self.abort()
 
