@@ -60,7 +60,9 @@ def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
         blocks = _blocks(store, segments, block_bytes)
         if times.is_bounded:
             blocks = within(blocks, times, options.max_clock_step_back_ms)
-        queues = _queues_to_read(store, topics, rows.topic_pattern)
+        # What was never committed is in no ConsumeQueue.
+        is_scan = options.reading.read_uncommitted
+        queues = None if is_scan else _queues_to_read(store, topics, rows.topic_pattern)
         if queues is None:
             spans += blocks
             continue

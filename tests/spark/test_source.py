@@ -102,3 +102,33 @@ def test_what_is_unknown_is_refused_by_name(
 def test_a_contradiction_has_no_rows(spark_session: Any, store: StoreBuilder, tmp_path: Path) -> None:
     frame = reader(spark_session, filterPushdown="true", subscribe="Flights").load(str(store.root))
     assert frame.where("topic = 'Über'").count() == 0
+
+
+def test_damage_as_rows_with_the_reason(spark_session: Any, tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store")
+    builder.extend(mixed_rows(60))
+    builder.patch(builder.rows[20].physical_offset, bytes(40))
+    builder.write()
+    frame = reader(spark_session, mode="PERMISSIVE").load(str(builder.root)).cache()
+    assert frame.columns[-1] == "_corrupt_record"
+    damaged = frame.where("_corrupt_record IS NOT NULL").collect()
+    assert [
+        row["_corrupt_record"].startswith(f"physical offset {builder.rows[20].physical_offset}, ") for row in damaged
+    ]
+    assert damaged[0]["topic"] is None
+    assert frame.where("_corrupt_record IS NULL").count() == len(builder.rows) - 1
+    frame.unpersist()
+    with pytest.raises(PySparkException, match="mode=DROPMALFORMED and mode=PERMISSIVE read on"):
+        reader(spark_session).load(str(builder.root)).count()
+    with pytest.raises(PySparkException, match="needs the column '_corrupt_record'"):
+        spark_session.read.schema("topic string").format("rocketmq").option("mode", "PERMISSIVE").load(
+            str(builder.root)
+        ).count()
+
+
+def test_spark_still_keeps_pushed_filters_with_the_frame(spark_session: Any, store: StoreBuilder) -> None:
+    """Why nothing is pushed by default.  If this fails, Spark has changed: filters can be pushed always."""
+    frame = reader(spark_session, filterPushdown="true").load(str(store.root))
+    flights = frame.where("topic = 'Flights'").count()
+    assert flights == sum(row.topic == "Flights" for row in store.rows)
+    assert frame.count() == flights < len(store.rows)
