@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from acl.access_request import AccessRequest
-from acl.auth_requests import required
+from acl.auth_requests import BODY_CODES, required
 from acl.gate_settings import GateSettings
 from remoting.codes import RequestCode
 from sprocket.common.clock import Clock
@@ -23,6 +23,8 @@ audit = logging.getLogger("sprocket.audit")
 
 # Characters of one value: a peer chooses how long its names are.
 _MOST_CHARACTERS: Final = 256
+# A body that names resources is read for a line up to this size: whoever is refused is not to choose what it costs.
+_MOST_READ_BYTES: Final = 4096
 _quoted = msgspec.json.Encoder().encode
 
 
@@ -82,6 +84,8 @@ def code_name(code: int) -> str:
 
 
 def _resources(asked: AccessRequest) -> str:
+    if asked.code in BODY_CODES and len(asked.body) > _MOST_READ_BYTES:
+        return "?"
     try:
         return ",".join(one.key for one in required(asked))
     except ProtocolError:

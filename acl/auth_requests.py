@@ -26,6 +26,7 @@ from remoting.bodies.pop import (
 from remoting.bodies.topic import CreateTopicListRequestBody
 from remoting.codes import RequestCode
 from remoting.fastjson import loads
+from sprocket.common.limits import MAX_TOPIC_CHARS
 
 Actions = tuple[Action, ...]
 _GET: Final[Actions] = (Action.GET,)
@@ -118,8 +119,14 @@ def _send(asked: AccessRequest) -> Iterator[Needed]:
         yield topic_or_group(carried, _PUB)
 
 
-@lru_cache(maxsize=1024)
 def _publishes(topic: str | None) -> Needed:
+    # What is no name of a topic is not worth remembering, however often somebody asks.
+    made = _published if topic is None or len(topic) <= MAX_TOPIC_CHARS else _published.__wrapped__
+    return made(topic)
+
+
+@lru_cache(maxsize=1024)
+def _published(topic: str | None) -> Needed:
     return Needed(Resource(ResourceType.TOPIC, topic), _PUB)
 
 
@@ -273,6 +280,22 @@ _SPECIAL: Final[dict[int, Callable[[AccessRequest], Iterator[Needed]]]] = {
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _group_list,
     RequestCode.CLONE_GROUP_OFFSET: _clone,
 }
+
+# Those whose resources stand in the body.
+BODY_CODES: Final = frozenset(
+    {
+        RequestCode.HEART_BEAT,
+        RequestCode.CHECK_CLIENT_CONFIG,
+        RequestCode.LOCK_BATCH_MQ,
+        RequestCode.UNLOCK_BATCH_MQ,
+        RequestCode.BATCH_ACK_MESSAGE,
+        RequestCode.QUERY_ASSIGNMENT,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    }
+)
 
 # All others: fields that name a resource, and what stands between several names of one field.  What has none of
 # its fields, or is not listed, needs the cluster.

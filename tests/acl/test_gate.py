@@ -311,6 +311,17 @@ async def test_a_refusal_is_one_line_whatever_the_peer_writes(caplog: pytest.Log
     assert 'peer="10.1.2.3:40000" resources="Topic:a' in line and "Signature" not in line
 
 
+async def test_a_stranger_has_no_large_body_read(caplog: pytest.LogCaptureFixture) -> None:
+    beat = b'{"clientID":"c","consumerDataSet":[{"groupName":"G"}]}'
+    for body, resources in ((beat, "Group:G=Sub"), (beat + b" " * 5000, "?")):
+        caplog.clear()
+        assert not doors().ask(34, {}, body, JSON).served
+        assert f'resources="{resources}"' in lines(caplog)[0]
+    caplog.clear()
+    doors().ask(310, {**FIELDS, "b": "Mine"}, b"x" * 5000, JSON)
+    assert 'resources="Topic:Mine=Pub"' in lines(caplog)[0]
+
+
 async def test_what_is_served_is_written_only_if_that_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     signed = WRITER.signed({**FIELDS, "b": "Mine"}, b"")
