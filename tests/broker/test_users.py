@@ -18,10 +18,13 @@ from remoting.credentials import Credentials
 from remoting.fastjson import dumps
 from remoting.headers.auth import AclRequestHeader, DeleteAclRequestHeader, UserRequestHeader
 from remoting.headers.base import Header
+from remoting.tls_settings import TlsSettings
+from remoting.tls_watch import ClientTls
 from sprocket.common.errors import StoreError
 from tests.broker.rig import TOPIC, TestClient, broker_config, create, running_broker, store_config, until
 from tests.broker.test_sessions import SLAVE, STORE, session_of
 from tests.broker.test_slave_synchronize import in_step
+from tests.remoting.tls_files import Files
 
 INNER = Credentials("inner", "secret of inner")
 ALICE = Credentials("alice", "secret of alice")
@@ -187,3 +190,31 @@ async def test_accounts_of_acl_1_become_users(tmp_path: Path) -> None:
         assert refused.code == ResponseCode.NO_PERMISSION
         await reader.close()
         assert broker.users.tables.acl(Subject("Application")) is not None
+
+
+async def test_a_verified_certificate_is_its_user_and_another_is_nobody(tmp_path: Path) -> None:
+    files = Files(tmp_path / "keys")
+    config = broker_config(certificate_as_user=True, **GUARDED)
+    broker = Broker(config, store_config(tmp_path, **STORE), tls=files.server(clients="optional"))
+    await broker.start()
+
+    async def pulled(tls: TlsSettings, credentials: Credentials | None = None) -> str | None:
+        client = TestClient(f"127.0.0.1:{broker.port}")
+        client.remoting = RemotingClient(tls=ClientTls(tls), credentials=credentials)
+        answer = await client.pull()
+        await client.close()
+        return answer.remark if answer.code == ResponseCode.NO_PERMISSION else None
+
+    try:
+        broker.users.tables.create_user(User("alice", "secret of alice"))
+        refused = f"User:alice has no permission to access Topic:{TOPIC} from 127.0.0.1, no matched policies."
+        assert await pulled(files.client("alice")) == refused
+        broker.users.tables.update_acl(acl_of(READS))
+        assert await pulled(files.client("alice")) is None
+        assert await pulled(files.client("mallory")) == "User:mallory is not found."
+        assert await pulled(files.client()) == "username cannot be null."
+        assert await pulled(files.client("mallory"), ALICE) is None
+        wrong = Credentials("alice", "secret of mallory")
+        assert await pulled(files.client("alice"), wrong) == "check signature failed."
+    finally:
+        await broker.stop()
