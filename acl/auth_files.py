@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 _DOCUMENT: Final = "auth.json"
 _KEY: Final = "auth.key"
+# Where RocketMQ keeps its users, beside ``acls``.
+_ROCKSDB: Final = "users"
 # Nobody but the owner reads or writes.
 _MODE: Final = 0o600
 
@@ -51,6 +53,9 @@ class AuthFiles:
         document = self._document()
         if document is None:
             self._seal = self._read_key()
+            if (self.path.parent / _ROCKSDB).is_dir():
+                note = "users in RocksDB are not read; copy them with mqadmin copyUser and copyAcl while RocketMQ runs"
+                logger.warning("event=rocksdb_users_ignored folder=%s note=%r", self.path.parent / _ROCKSDB, note)
             return AuthContent()
         self._seal = self._read_key(must_exist=any(user.sealed_password for user in document.users))
         try:

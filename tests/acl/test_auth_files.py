@@ -65,6 +65,16 @@ def test_nothing_saved_is_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_users_of_rocketmq_that_are_not_read_are_spoken_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "users").mkdir()
+    assert AuthFiles(tmp_path).load() == AuthContent()
+    assert "event=rocksdb_users_ignored" in caplog.text
+    AuthFiles(tmp_path).save(CONTENT)
+    caplog.clear()
+    assert AuthFiles(tmp_path).load() == CONTENT
+    assert "rocksdb" not in caplog.text
+
+
 def test_a_key_may_be_elsewhere(tmp_path: Path) -> None:
     key_file = tmp_path / "keys" / "own"
     AuthFiles(tmp_path / "config", key_file).save(CONTENT)
