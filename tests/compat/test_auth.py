@@ -1,5 +1,6 @@
 """ACL 2.0 with stock clients and mqadmin of Apache RocketMQ; Apache's broker gives the same answers."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ import pytest
 
 from remoting.codes import RequestCode
 from remoting.credentials import Credentials
+from sprocket.client.admin import AdminClient
+from sprocket.client.auth_admin import AuthAdmin
 from tests.compat import wire
 from tests.compat.cluster import CLUSTER_NAME, ApacheCluster, Cluster, SprocketCluster
 from tests.compat.java_client import AdminShell, run_scenarios
@@ -165,6 +168,13 @@ def allowed(door: Door) -> dict[str, int]:
     return {name: answer.code for name, answer in codes.items()}
 
 
+async def moved(source: Door, target: Door, name_servers: str) -> None:
+    """All users and acls, with our own tool."""
+    async with AdminClient([name_servers], credentials=ADMIN) as client:
+        assert "elsewhere" in await AuthAdmin(client).copy_users(source.address, target.address)
+        assert "User:elsewhere" in await AuthAdmin(client).copy_acls(source.address, target.address)
+
+
 @pytest.fixture(scope="module")
 def guarded(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with SprocketCluster(tmp_path_factory.mktemp("guarded") / "servers", properties=PROPERTIES) as running:
@@ -184,8 +194,10 @@ def test_answers_are_those_of_apaches_broker(guarded: Cluster, tmp_path: Path) -
         for fields in ({"username": "consumer"}, {"username": "admin"}):
             code = RequestCode.AUTH_GET_USER
             assert json.loads(ours.well(code, fields)) == json.loads(theirs.well(code, fields))
-        code = RequestCode.AUTH_LIST_ACL
-        assert json.loads(ours.well(code, {})) == json.loads(theirs.well(code, {}))
+        ours.well(RequestCode.AUTH_DELETE_USER, {"username": "elsewhere"})
+        asyncio.run(moved(theirs, ours, apache.name_server_address))
+        for code in (RequestCode.AUTH_LIST_ACL, RequestCode.AUTH_LIST_USER):
+            assert json.loads(ours.well(code, {})) == json.loads(theirs.well(code, {}))
 
 
 # Stock clients
