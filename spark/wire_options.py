@@ -19,11 +19,14 @@ WIRE_OPTIONS: Final = (
     "secretKey",
     "useTLS",  # true: connections are TLS
     "tlsTrustCertPath",  # PEM of the authorities that servers are checked with; default: the system's
+    "tlsClientCertPath",  # PEM of the reader's own certificate, for servers that ask for one
+    "tlsClientKeyPath",
     "mqClientApiTimeout",  # ms of one request
     "numRetries",  # of requests that nobody answers
     "subExpression",  # tags (A || B) or SQL92 that brokers filter by
     "expressionType",  # TAG or SQL92
 )
+_TLS_FILES: Final = ("tlsTrustCertPath", "tlsClientCertPath", "tlsClientKeyPath")
 _KINDS: Final = ("TAG", "SQL92")
 
 
@@ -81,12 +84,13 @@ def _tls(given: Mapping[str, str]) -> TlsSettings | None:
     text = given.get("useTLS", "false").lower()
     if text not in ("true", "false"):
         raise ConfigError(f"option 'useTLS': {given['useTLS']!r} is not one of true, false")
+    files = {name: Path(given[name]) for name in _TLS_FILES if given.get(name)}
     if text == "false":
-        if "tlsTrustCertPath" in given:
-            raise ConfigError("option 'tlsTrustCertPath' needs 'useTLS' to be true")
+        if files:
+            raise ConfigError(f"option {next(iter(files))!r} needs 'useTLS' to be true")
         return None
-    trust = given.get("tlsTrustCertPath")
-    return TlsSettings.for_client(Path(trust) if trust else None)
+    trust, certificate, key = (files.get(name) for name in _TLS_FILES)
+    return TlsSettings.for_client(trust, certificate, key)
 
 
 def _integer(given: Mapping[str, str], name: str, default: int, least: int) -> int:

@@ -1,8 +1,10 @@
 """Reading over the wire from a real broker: the same rows as the directory reader's, and clear ends."""
 
+import datetime
 import json
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +19,7 @@ from sprocket.client.errors import BrokerRefused, ClientError, NameServerUnreach
 from sprocket.client.message import Message
 from sprocket.client.sync import Producer
 from sprocket.common.errors import ConfigError
+from sprocket.processes.tls_folder import HOSTS, TlsFolder
 from sprocket.testing import Broker
 from tests.spark.test_stream import Stream
 
@@ -24,10 +27,21 @@ ALL_COLUMNS = ",".join(COLUMN_TYPES)
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(
-        tmp_path_factory.mktemp("wire"), properties={"enablePropertyFilter": "true"}, start_limit_s=60
-    ) as broker:
+def keys(tmp_path_factory: pytest.TempPathFactory) -> TlsFolder:
+    folder = TlsFolder(tmp_path_factory.mktemp("keys"))
+    folder.create(HOSTS, datetime.datetime.now(datetime.UTC), 30)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, keys: TlsFolder) -> Iterator[Broker]:
+    properties = {
+        "enablePropertyFilter": "true",
+        "tls.server.mode": "permissive",
+        "tls.server.certPath": str(keys.path / "broker.pem"),
+        "tls.server.keyPath": str(keys.path / "broker.key"),
+    }
+    with Broker(tmp_path_factory.mktemp("wire"), properties=properties, start_limit_s=60) as broker:
         for topic in ("Flights", "Long", "Empty"):
             broker.create_topic(topic, 4)
         with Producer("wire", broker.namesrv) as producer:
@@ -133,7 +147,7 @@ def test_what_is_wrong_has_a_clear_end(broker: Broker) -> None:
         wire(broker, subscribe="Flights", subExpression="level >", expressionType="SQL92")
 
 
-def test_a_broker_that_goes_away_ends_a_batch_and_not_a_stream(tmp_path: Any) -> None:
+def test_a_broker_that_goes_away_ends_a_batch_and_not_a_stream(tmp_path: Path) -> None:
     with Broker(tmp_path, start_limit_s=60) as broker:
         broker.create_topic("T", 1)
         options = {"namesrvAddr": broker.namesrv, "subscribe": "T", "numRetries": "0"}
@@ -155,6 +169,17 @@ def test_a_broker_that_goes_away_ends_a_batch_and_not_a_stream(tmp_path: Any) ->
 def _drained(stream: Stream) -> list[dict[str, Any]]:
     stream.drain()
     return stream.rows
+
+
+def test_tls(broker: Broker, keys: TlsFolder, tmp_path: Path) -> None:
+    folder = keys.path
+    own = {"tlsClientCertPath": str(folder / "client.pem"), "tlsClientKeyPath": str(folder / "client.key")}
+    trusted = {"useTLS": "true", "tlsTrustCertPath": str(keys.authority_file), **own}
+    assert wire(broker, subscribe="Flights", **trusted) == wire(broker, subscribe="Flights")
+    stranger = TlsFolder(tmp_path)
+    stranger.create(HOSTS, datetime.datetime.now(datetime.UTC), 30)
+    with pytest.raises(NameServerUnreachable, match="certificate verify failed"):
+        wire(broker, numRetries="0", **{**trusted, "tlsTrustCertPath": str(stranger.authority_file)})
 
 
 def test_keys_are_not_shown() -> None:
