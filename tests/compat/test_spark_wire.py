@@ -7,9 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from remoting.credentials import Credentials
 from spark.options import read_options
 from spark.queue_scan import QueueBatchReader
 from spark.row_batches import spark_schema
+from sprocket.client.client_instance import ClientSettings
+from sprocket.client.errors import BrokerRefused
 from sprocket.client.message import Message
 from sprocket.client.sync import Producer
 from tests.compat import wire
@@ -22,10 +25,26 @@ _GET_MAX_OFFSET = 30
 COLUMNS = "brokerName,topic,queueId,queueOffset,physicalOffset,msgId,tags,keys,body"
 
 
-def send(cluster: Cluster, topic: str, count: int) -> list[tuple[int, int, str, bytes]]:
+_ACCOUNTS = """
+accounts:
+  - accessKey: ReaderOfAll
+    secretKey: secret-of-reader
+    defaultTopicPerm: PUB|SUB
+    defaultGroupPerm: SUB
+  - accessKey: StrangerToAll
+    secretKey: secret-of-stranger
+    defaultTopicPerm: DENY
+    defaultGroupPerm: SUB
+"""
+
+
+def send(
+    cluster: Cluster, topic: str, count: int, credentials: Credentials | None = None
+) -> list[tuple[int, int, str, bytes]]:
     """Queue, offset, message id and body of what was sent."""
     bodies = [b"%d " % index * (1 + index % 900) for index in range(count)]
-    with Producer("spark-wire", cluster.name_server_address) as producer:
+    client = ClientSettings(namesrv=cluster.name_server_address, credentials=credentials)
+    with Producer("spark-wire", client=client) as producer:
         results = list(producer.send_many(Message(topic, body, tags="A", keys="k") for body in bodies))
     return sorted(
         (result.queue.queue_id, result.queue_offset, result.message_id, body)
@@ -84,3 +103,22 @@ def test_a_slave_is_read_while_its_master_is_gone(tmp_path: Path) -> None:
         assert told(before) == sent
         master.kill()
         assert rows(cluster, subscribe="FromSlave") == before
+
+
+def test_a_guarded_cluster_is_read_with_an_account(tmp_path: Path) -> None:
+    home = tmp_path / "home" / "conf"
+    home.mkdir(parents=True)
+    (home / "plain_acl.yml").write_text(_ACCOUNTS)
+    properties = {"aclEnable": "true", "rocketmqHome": str(home.parent)}
+    with SprocketCluster(tmp_path / "servers", properties=properties) as cluster:
+        sent = send(cluster, "Guarded", 200, Credentials("ReaderOfAll", "secret-of-reader"))
+        account = {"accessKey": "ReaderOfAll", "secretKey": "secret-of-reader"}
+        assert told(rows(cluster, subscribe="Guarded", **account)) == sent
+        for refused in (
+            {},
+            {**account, "secretKey": "wrong"},
+            {"accessKey": "StrangerToAll", "secretKey": "secret-of-stranger"},
+        ):
+            with pytest.raises(BrokerRefused) as caught:
+                rows(cluster, subscribe="Guarded", **refused)
+            assert "secret" not in str(caught.value)
