@@ -36,6 +36,8 @@ from sprocket.common.properties import Entry
 from sprocket.common.rocketmq_keys import INTEGER_RANGES, reference_keys
 
 COMMAND_LINE = "command line"
+# Ten times what all keys with their values take.
+MOST_UPDATE_BYTES = 256 * 1024
 # What stands in the place of a secret.
 _HIDDEN = "******"
 
@@ -226,6 +228,8 @@ def updated(configuration: Configuration, text: bytes | str) -> tuple[Configurat
     All or nothing.  Raises ConfigError for a key that is unknown or not in the allowlist (`mutable`), and
     for a bad value.
     """
+    if len(text) > MOST_UPDATE_BYTES:
+        raise ConfigError(f"an update has {len(text)} bytes, allowed are {MOST_UPDATE_BYTES}")
     source = "update"
     changed: dict[str, str] = {}
     for entry in properties.parse(text, source):

@@ -50,6 +50,34 @@ def test_nothing_that_names_a_place_can_be_changed() -> None:
             assert not setting.mutable, setting.key
 
 
+def test_an_update_is_bounded_before_it_is_read() -> None:
+    with pytest.raises(ConfigError, match="allowed are 262144"):
+        updated(SERVERS["broker"], b"defaultTopicQueueNums=4\n" * 20_000)
+
+
+# What guards a server, and what names somebody or a secret: changed at a start, by who may write its files.
+GUARDS = ("acl", "auth", "tls", "secret", "password", "credential", "key", "home", "user", "white", "bind", "inner")
+# These words stand in it by chance.
+HARMLESS = {"filterDataCleanTimeSpan"}
+
+
+def test_no_guard_can_be_changed() -> None:
+    for _, setting in CASES:
+        guards = any(word in setting.key.lower() for word in GUARDS) and setting.key not in HARMLESS
+        assert not (guards and setting.mutable), setting.key
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_key_that_is_allowed_brings_no_other_with_it(server: str) -> None:
+    """A value that ends its line, in every way in which one could be ended, sets nothing else."""
+    before = SERVERS[server]
+    allowed = {setting.key for held in before.objects for setting in settings_of(type(held)) if setting.mutable}
+    for key in sorted(allowed):
+        for end in ("\n", "\r", "\r\n", "\\n", "\u2028", "\x85", "\x0b", "\x00", "\\u000a", "\\\n"):
+            with pytest.raises(ConfigError):
+                updated(before, f"{key}=1{end}listenPort=1{end}storePathRootDir=/tmp")
+
+
 @pytest.mark.parametrize("key", ["configBlackList", "brokerConfigPath", "rocketmqHome", "messageStorePlugIn"])
 def test_keys_that_rocketmq_blacklists_or_runs_code_by_are_refused(key: str) -> None:
     with pytest.raises(ConfigError):

@@ -2,7 +2,7 @@
 
 Guided by coverage where atheris is installed (`pip install '.[fuzz]'`); else, and with `--engine mutation`, seeds are
 mutated without guidance, and it says so.  `--corpus DIR` keeps what atheris finds worth keeping; findings are written
-to the working directory as ``crash-*`` by atheris, and shown.  Ends with status 1 when there is a finding.
+beside it as ``TARGET-crash-*``, and shown.  Ends with status 1 when there is a finding.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def guided(name: str, seconds: int, corpus: Path, seed: int) -> int:
         f"-max_len={_MOST_BYTES}",
         f"-rss_limit_mb={_MOST_RSS_MIB}",
     ]
-    options += ["-print_final_stats=1", "-verbosity=0", "-timeout=20"]
+    options += ["-print_final_stats=1", "-verbosity=0", "-timeout=20", f"-artifact_prefix={corpus.parent}/{name}-"]
     done = subprocess.run([sys.executable, "-c", code, *options, str(corpus)], stderr=subprocess.PIPE, text=True)
     figures = [line for line in done.stderr.splitlines() if "number_of_executed_units" in line or "peak_rss" in line]
     print(f"target={name} engine=atheris seed={seed} status={done.returncode} {' '.join(figures)}", flush=True)

@@ -35,6 +35,7 @@ from sprocket.client.errors import BodyUnreadable
 from sprocket.client.message import MessageQueue
 from sprocket.client.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError, RequestError
+from sprocket.common.limits import MAX_INFLATED_BYTES
 from tests.fuzz.hostile_requests import BODIES
 from tests.fuzz.target import Target, pieces_of
 
@@ -194,7 +195,9 @@ def pulled_records(data: bytes) -> None:
     """The body of a pull's answer, as a client takes it."""
     with suppress(ProtocolError):
         for message in decode_records(data, MessageQueue("Orders", "broker-a", 0)):
-            assert len(message.body) <= len(data)
+            assert 0 < message.size_bytes <= len(data)
+            with suppress(BodyUnreadable):  # which who reads it is told
+                assert len(message.body) <= MAX_INFLATED_BYTES
 
 
 def compressed_body(data: bytes) -> None:
