@@ -3,9 +3,11 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from remoting.credentials import Credentials
+from remoting.tls_settings import TlsSettings
 from spark.columns import nearest
 from sprocket.client.client_instance import ClientSettings
 from sprocket.client.errors import ClientError
@@ -24,6 +26,10 @@ KNOWN: Final = (
     "maxOutstanding",  # requests of one task that wait for their answer
     "accessKey",
     "secretKey",
+    "useTLS",  # true: every connection is TLS
+    "tlsTrustCertPath",  # file of authorities to check servers with; without it those of the system
+    "tlsClientCertPath",  # file of the client's own certificate, for servers that ask for one
+    "tlsClientKeyPath",
     "delayTimeLevel",  # of rows without a column of that name
     "flag",
     # Spark sets these two by itself.
@@ -50,10 +56,11 @@ class SinkOptions:
     delay_level: int = 0
     flag: int = 0
     credentials: Credentials | None = None
+    tls: TlsSettings | None = None
 
     def client(self) -> ClientSettings:
         """Connections of a task."""
-        return ClientSettings(namesrv=self.namesrv_addr, credentials=self.credentials)
+        return ClientSettings(namesrv=self.namesrv_addr, credentials=self.credentials, tls=self.tls)
 
     def sending(self) -> SendSettings:
         """How a task sends.  Its retries are counted there, so that a commit can name them."""
@@ -96,7 +103,25 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
         delay_level=_integer(given, "delayTimeLevel", 0, 0),
         flag=_integer(given, "flag", 0, 0),
         credentials=_credentials(given),
+        tls=_tls(given),
     )
+
+
+def _tls(given: Mapping[str, str]) -> TlsSettings | None:
+    text = given.get("useTLS", "false").lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"option 'useTLS': {given['useTLS']!r} is not one of true, false")
+    trust, certificate, key = (
+        Path(given[name]) if given.get(name) else None
+        for name in ("tlsTrustCertPath", "tlsClientCertPath", "tlsClientKeyPath")
+    )
+    if text == "false":
+        if trust or certificate or key:
+            raise ConfigError(
+                "options 'tlsTrustCertPath', 'tlsClientCertPath' and 'tlsClientKeyPath' go with useTLS=true"
+            )
+        return None
+    return TlsSettings.for_client(trust, certificate, key)
 
 
 def _credentials(given: Mapping[str, str]) -> Credentials | None:

@@ -63,6 +63,10 @@ class DeltaTable:
     def data_root(self) -> Path:
         return self._directory
 
+    @property
+    def root(self) -> Path:
+        return self._directory
+
     def place(self, broker_name: str) -> BrokerPlace | None:
         end, offset, timestamp = (self._version(broker_name, part) for part in ("", "#offset", "#timestamp"))
         return None if end is None else BrokerPlace(end, -1 if offset is None else offset, timestamp or -1)

@@ -135,6 +135,10 @@ class IcebergTable:
     def data_root(self) -> Path:
         return self._directory / "data"
 
+    @property
+    def root(self) -> Path:
+        return self.data_root
+
     def place(self, broker_name: str) -> BrokerPlace | None:
         return self._places().get(broker_name)
 

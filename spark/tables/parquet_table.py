@@ -99,6 +99,10 @@ class ParquetTable:
     def data_root(self) -> Path:
         return self._staging
 
+    @property
+    def root(self) -> Path:
+        return self._directory
+
     def place(self, broker_name: str) -> BrokerPlace | None:
         return self._manifest.places.get(broker_name)
 

@@ -37,6 +37,11 @@ class Table(Protocol):
         """Where tasks write files; their paths are relative to it."""
         ...
 
+    @property
+    def root(self) -> Path:
+        """What the paths of `files` are relative to."""
+        ...
+
     def place(self, broker_name: str) -> BrokerPlace | None:
         """How far this broker's log is in the table."""
         ...

@@ -79,6 +79,8 @@ def test_a_row_that_no_broker_would_take_is_named(columns: dict[str, list[str | 
         ({"namesrvaddr": "n:1", "topc": "x"}, "did you mean 'topic'"),
         ({"namesrvAddr": "n:1", "topic": "a b"}, "not allowed"),
         ({"namesrvAddr": "n:1", "accessKey": "x"}, "belong together"),
+        ({"namesrvAddr": "n:1", "useTLS": "yes"}, "one of true, false"),
+        ({"namesrvAddr": "n:1", "tlsTrustCertPath": "x"}, "go with useTLS=true"),
         ({"namesrvAddr": "n:1", "maxOutstanding": "0"}, "at least 1"),
         ({"namesrvAddr": "n:1", "path": "/x"}, "without a path"),
     ],

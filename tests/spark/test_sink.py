@@ -14,11 +14,13 @@ from pyspark.sql.types import StructType
 
 from spark.outgoing import outgoing
 from spark.sink import MessageStreamWriter, MessageWriter, Sent, SinkTask, WriteFailed, send_rows
-from spark.sink_options import SinkOptions
+from spark.sink_options import SinkOptions, read_sink_options
 from sprocket.client.errors import BrokerRefused, RemotingTimeout
 from sprocket.client.message import Message, MessageQueue, SendResult, SendStatus
 from sprocket.client.producer import Producer
 from sprocket.testing import Broker
+from tests.cli.processes import BROKER_FLAGS, server
+from tests.remoting.tls_files import Files
 from tests.spark.conftest import read_rows
 
 
@@ -113,6 +115,28 @@ def test_a_broker_has_what_was_sent(broker: Broker) -> None:
     assert sent.messages == 2100 and sent.weak == 0
     found = read_rows(broker.store, topics=frozenset({"Direct"}))
     assert sorted(row["body"] for row in found) == sorted(f"{p}-{n}".encode() for p in range(3) for n in range(700))
+
+
+def test_a_broker_that_demands_tls_and_a_certificate(tmp_path: Path) -> None:
+    files = Files(tmp_path / "tls")
+    certificate, key = files.issue("server", "localhost", "127.0.0.1")
+    own, own_key = files.issue("spark")
+    settings = {
+        "tls.server.mode": "enforcing", "tls.server.certPath": certificate, "tls.server.keyPath": key,
+        "tls.server.need.client.auth": "require", "tls.server.trustCertPath": files.ca,
+    }  # fmt: skip
+    flags = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    store = tmp_path / "store"
+    with server(
+        tmp_path, "standalone", "--store", str(store), "--port", "0", "--namesrv-port", "0", *BROKER_FLAGS, *flags
+    ) as broker:
+        given = {
+            "namesrvAddr": str(broker.facts["namesrvAddr"]), "topic": "Secure", "useTLS": "true",
+            "tlsTrustCertPath": str(files.ca), "tlsClientCertPath": str(own), "tlsClientKeyPath": str(own_key),
+        }  # fmt: skip
+        rows = pa.RecordBatch.from_pydict({"body": ["a", "b"]})
+        assert asyncio.run(send_rows(iter([rows]), read_sink_options(given))).messages == 2
+        assert len(read_rows(store, topics=frozenset({"Secure"}))) == 2
 
 
 def test_the_commit_says_what_all_tasks_have_sent(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,28 @@
+"""A table as a DataFrame, by its list of files: Spark needs no package for Delta or Iceberg then."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from spark.tables.table import existing_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def table_frame(
+    spark: "SparkSession", directory: Path, catalog: Sequence[tuple[str, str]] = (), identifier: str = ""
+) -> "DataFrame":
+    """The rows of the table at `directory` as of now, each once, whoever writes to it.
+
+    Columns that were added later are null in older files; `day` and `hour` are left out.  Raises ConfigError if there
+    is no table.
+    """
+    table = existing_table(directory, catalog, identifier)
+    schema = from_arrow_schema(table.schema)
+    paths = [str(table.root / each.path) for each in table.files()]
+    if not paths:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*paths)

@@ -1,0 +1,96 @@
+"""SIGKILL at random moments: nothing is missing, nothing is there twice, in any format."""
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from spark.tables.declaration import TableFormat
+from spark.tables.table import existing_table
+from tests.spark.store_builder import StoreBuilder
+from tests.spark.tables.kept_table import declaration
+from tests.spark.tables.orders import orders
+from tests.spark.tables.reading import read_table
+from tests.spark.tables.test_job import check
+
+ROOT = Path(__file__).resolve().parents[3]
+MESSAGES = 1000
+
+
+def one_life(builder: StoreBuilder, table: Path, kind: TableFormat, seconds: float | None) -> bool:
+    """Keep the table until SIGKILL, `seconds` after the process could begin; whether it came to its end before."""
+    command = [sys.executable, "-m", "tests.spark.tables.kept_table", str(builder.root), str(table), kind]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "loaded\n"
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            child.send_signal(signal.SIGKILL)
+        rest = child.stdout.read()
+    return "done" in rest
+
+
+def live_and_die(tmp_path: Path, kind: TableFormat, lives: int, longest_s: float, seed: int) -> int:
+    moments = random.Random(seed)
+    builder = StoreBuilder(tmp_path / "store", segment_bytes=1 << 15)
+    builder.extend(orders(0, MESSAGES, hours=2.0, of=MESSAGES))
+    builder.write()
+    table = tmp_path / "table"
+    killed = 0
+    for _ in range(lives):
+        if one_life(builder, table, kind, moments.uniform(0.02, longest_s)):
+            break
+        killed += 1
+    assert one_life(builder, table, kind, None), "the last life was to come to its end"
+    check(kind, declaration(table, kind), builder.rows)
+    files = existing_table(table).files()
+    if kind is TableFormat.PARQUET:
+        assert ds.dataset(table, partitioning="hive").count_rows() == sum(each.rows for each in files)
+        assert {path.name for path in table.rglob("part-*.parquet")} == {each.name for each in files}
+    return killed
+
+
+@pytest.mark.parametrize(("kind", "longest_s"), [("parquet", 0.9), ("delta", 1.2), ("iceberg", 2.5)])
+def test_a_backfill_survives_kills(kind: str, longest_s: float, tmp_path: Path) -> None:
+    assert live_and_die(tmp_path, TableFormat(kind), 3, longest_s, seed=7) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+def test_a_backfill_survives_many_kills(kind: str, tmp_path: Path) -> None:
+    killed = 0
+    for seed in range(8):
+        killed += live_and_die(tmp_path / str(seed), TableFormat(kind), 12, 1.2, seed)
+    assert killed > 20
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+def test_spark_reads_what_the_others_read(spark_session: Any, kind: str, tmp_path: Path) -> None:
+    from spark.store_directory import StoreDirectory
+    from spark.tables.job import TableJob
+    from spark.tables.table_frame import table_frame
+    from spark.tables.workers import LocalWorkers, SparkWorkers
+
+    builder = StoreBuilder(tmp_path / "store", segment_bytes=1 << 15)
+    builder.extend(orders(0, 300))
+    builder.write()
+    declared = declaration(tmp_path / "table", TableFormat(kind))
+    workers = SparkWorkers(spark_session) if kind == "parquet" else LocalWorkers(1)
+    with TableJob(declared, [StoreDirectory(builder.root, "broker-a")], workers) as job:
+        job.run_to_end()
+    check(TableFormat(kind), declared, builder.rows)
+    expected = read_table(TableFormat(kind), declared.directory)
+    frame = table_frame(spark_session, declared.directory)
+    assert sorted(row["n"] for row in frame.select("n").collect()) == sorted(row["n"] for row in expected)
+    assert frame.where("name IS NULL").count() == 0
+    if kind == "parquet":
+        plain = spark_session.read.parquet(str(declared.directory))
+        assert plain.count() == len(expected) and {"day", "hour"} <= set(plain.columns)
