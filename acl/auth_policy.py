@@ -59,6 +59,14 @@ class AuthPolicy:
             self._authorize(user, asked)
         return None if user is None else Verdict(user.username)
 
+    def check_right(self, name: str, asked: AccessRequest) -> None:
+        """Raises AuthRefused unless the user, who has signed before, may do what `asked` needs."""
+        user = self._tables.user(name)
+        if user is None or user.user_status is UserStatus.DISABLE:
+            raise AuthRefused(f"User:{name} is not found, or disabled.")
+        if self._authorizes:
+            self._authorize(user, asked)
+
     def is_signed_by_super(self, code: int, name: str | None) -> bool:
         """Whether a request of this code that was let in, and names this user, comes from a super user."""
         user = None if name is None or code in self._unsigned_codes else self._tables.user(name)

@@ -28,8 +28,9 @@ logger = logging.getLogger(__name__)
 
 # Addresses that are remembered with their parts.
 _MOST_PEERS: Final = 4096
-# Where a connection keeps the account that has signed on it.
+# Where a connection keeps the account that has signed on it, or that it needs none.
 _PROVEN: Final = "proven_account"
+_WHITE: Final = "white"
 # What these are about is known only when their message has been read: their handlers ask again.
 RECHECKED: Final = frozenset(
     {
@@ -45,11 +46,15 @@ RECHECKED: Final = frozenset(
 class Policy(Protocol):
     """Who may do what."""
 
-    def check(self, asked: AccessRequest) -> Verdict | None:
+    def check(self, asked: AccessRequest, /) -> Verdict | None:
         """What was proved, if anything had to be.
 
         Raises RequestError for what is refused, and that as `FailedAttempt` where a signature was wrong.
         """
+        ...
+
+    def check_right(self, account: str, asked: AccessRequest, /) -> None:
+        """Raises RequestError unless `account`, which has proved to be itself before, may do what `asked` needs."""
         ...
 
 
@@ -158,8 +163,25 @@ class Gate:
             except ProtocolError as error:
                 detail = f"What the request is about cannot be told: {error}"
                 raise RequestError(self._refused_code, detail) from None
-            if verdict is not None and proven != verdict.account:
+            if verdict is None:
+                if _WHITE not in channel.attributes:
+                    channel.attributes[_WHITE] = self._is_white(asked)
+            elif proven != verdict.account:
                 channel.attributes[_PROVEN] = verdict.account
+
+    def allows(self, channel: RemotingChannel, topic: str, action: AuthAction) -> bool:
+        """Whether who has signed on `channel` may do `action` with messages of `topic`: asked for what it is sent."""
+        account = channel.attributes.get(_PROVEN)
+        if account is None:
+            return bool(channel.attributes.get(_WHITE))
+        needed = of_message(topic, action, self._cluster)
+        asked = AccessRequest(0, 0, self._parts(channel.peer[0]), {}, b"", cluster=self._cluster, found=needed)
+        try:
+            for policy in self.policies:
+                policy.check_right(account, asked)
+        except RequestError:
+            return False
+        return True
 
     def _check_failures(self, asked: AccessRequest) -> None:
         """Who fails too often is not even looked at; connections whose account has signed before go on."""

@@ -90,6 +90,14 @@ class PlainPolicy:
             _check_permissions(account, request)
         return Verdict(access_key)
 
+    def check_right(self, access_key: str, request: AccessRequest) -> None:
+        """Raises AccessDenied unless the account, which has signed before, may do what `request` needs."""
+        account = self._accounts.get(access_key)
+        if account is None:
+            raise AccessDenied(f"No acl config for {access_key}")
+        if not account.is_admin:
+            _check_permissions(account, request)
+
 
 def _check_permissions(account: Account, request: AccessRequest) -> None:
     if needs_admin(request):

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from acl.access_request import AccessRequest
+from acl.auth_model import Action
 from acl.gate import Gate, Policy
 from acl.plain_files import PlainFiles
 from acl.weak_settings import Exposure, warn_of
+from broker.clients import ClientChannel
 from broker.config import BrokerConfig
 from broker.periodic import Periodic
 from broker.service import Service
+from remoting.channel import RemotingChannel
 from remoting.codes import ResponseCode
 from remoting.credentials import Credentials
 from remoting.routes import RouteTable
@@ -93,6 +96,12 @@ class AccessControl(Service):
         """Go by what the files say now."""
         plain: tuple[Policy, ...] = () if self._files is None else (self._files.policy,)
         self.gate.policies = plain if self._users is None else (*plain, self._users)
+
+    def may_publish(self, channel: ClientChannel, topic: str) -> bool:
+        """Whether who has signed on a connection may publish to `topic`, and so be asked about its transactions."""
+        if not self._is_guarded:
+            return True
+        return isinstance(channel, RemotingChannel) and self.gate.allows(channel, topic, Action.PUB)
 
     def runtime_info(self) -> dict[str, str]:
         """What operators are told; nothing where nothing is guarded."""

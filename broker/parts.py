@@ -179,6 +179,7 @@ class BrokerParts:
         self.transaction_check = TransactionCheck(
             self.config, self.store, self.topics, self.producers, self.transactions, self.clock, _call_later
         )
+        self.transaction_check.may_ask = self.access.may_publish
 
     def _new_core(self) -> BrokerCore:
         return BrokerCore(

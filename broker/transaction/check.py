@@ -8,9 +8,10 @@ Source: RocketMQ 5.3.3, `TransactionalMessageCheckService`, `AbstractTransaction
 """
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
-from broker.clients import Member, ProducerRegistry
+from broker.clients import ClientChannel, Member, ProducerRegistry
 from broker.confirm_waits import CallLater, Timer
 from broker.live_config import LiveConfig
 from broker.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
@@ -58,6 +59,8 @@ class TransactionCheck(Service):
         self._timer: Timer | None = None
         self._next_member = 0
         self._unasked: dict[str, int] = {}
+        # Whether who is at the other end of a connection may see a half message of a topic.
+        self.may_ask: Callable[[ClientChannel, str], bool] = lambda channel, topic: True
         self._at = self._end = self._began_ms = 0
 
     def take_over(self) -> None:
@@ -230,7 +233,7 @@ class TransactionCheck(Service):
 
     def _ask(self, half: HalfMessage, where: Appended, store_timestamp: int) -> None:
         group = half.producer_group or ""
-        member = self._member(group)
+        member = self._member(group, half.target[0] if half.target is not None else "")
         if member is None:
             self._unasked[group] = self._unasked.get(group, 0) + 1
             return
@@ -239,9 +242,13 @@ class TransactionCheck(Service):
         )
         member.channel.notify(RequestCode.CHECK_TRANSACTION_STATE, header, body)
 
-    def _member(self, group: str) -> Member | None:
+    def _member(self, group: str, topic: str) -> Member | None:
         """The producers of a group take turns."""
-        members = [member for member in self._producers.members(group) if not member.channel.is_closed]
+        members = [
+            member
+            for member in self._producers.members(group)
+            if not member.channel.is_closed and self.may_ask(member.channel, topic)
+        ]
         if not members:
             return None
         self._next_member += 1

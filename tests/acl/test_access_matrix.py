@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from acl.access_request import AccessRequest
 from acl.auth_model import (
     Acl,
     Action,
@@ -23,7 +24,7 @@ from acl.auth_model import (
     UserType,
 )
 from acl.auth_policy import AuthPolicy
-from acl.auth_requests import required
+from acl.auth_requests import of_message, required
 from acl.auth_settings import AuthSettings
 from acl.auth_tables import AuthTables
 from acl.gate import Gate
@@ -40,6 +41,7 @@ from remoting.credentials import Credentials
 from remoting.framing import JSON, ROCKETMQ
 from remoting.routes import Route
 from sprocket.common.clock import ManualClock
+from sprocket.common.errors import RequestError
 from tests.acl.matrix import CLUSTER, FORGERIES, GROUP, TOPIC, Doors, Shape, shape, unknown_shapes
 from tests.broker.rig import broker_config, store_config
 
@@ -212,3 +214,12 @@ async def test_what_acl_1_keeps_for_admins(doors: Doors) -> None:
         assert not (outcome.served and route.action in _CHANGES), (route.code.name, outcome)
         stranger = doors.ask(one.code, NO_RIGHT.signed(one.fields, one.body), one.body, JSON)
         assert not (stranger.served and route.action in (*_CHANGES, routes.Action.PUB, routes.Action.SUB)), route.code
+
+
+def test_what_who_has_signed_may_be_sent(policy: GatePolicy) -> None:
+    asked = AccessRequest(0, 0, None, {}, b"", found=of_message(TOPIC, Action.PUB, CLUSTER))
+    for account in (SUPER, RIGHT):
+        policy.check_right(account.access_key, asked)
+    for account in (NO_RIGHT, DISABLED, UNKNOWN):
+        with pytest.raises(RequestError):
+            policy.check_right(account.access_key, asked)

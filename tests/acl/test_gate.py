@@ -237,6 +237,8 @@ class OneUser:
             raise FailedAttempt(ResponseCode.NO_PERMISSION, "check signature failed.")
         return Verdict(asked.access_key or "")
 
+    def check_right(self, account: str, asked: AccessRequest) -> None: ...
+
 
 def by(name: str, signature: str) -> dict[str, str]:
     return {**FIELDS, "AccessKey": name, "Signature": signature}

@@ -4,20 +4,23 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acl.plain_files import PlainFiles
 from broker.server import Broker
+from remoting.bodies.client import HeartbeatData, ProducerData
 from remoting.bodies.stats import KVTable
 from remoting.channel import RemotingChannel
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse
 from remoting.credentials import Credentials
-from remoting.fastjson import loads
+from remoting.fastjson import dumps, loads
 from remoting.framing import JSON, ROCKETMQ
 from remoting.headers.admin import CreateTopicRequestHeader
+from remoting.headers.client import HeartbeatRequestHeader
 from remoting.routes import Action
 from sprocket.common.errors import ConfigError
 from tests.broker.rig import TOPIC, TestClient, broker_config, create, running_broker, store_config
@@ -30,6 +33,7 @@ accounts:
   - {accessKey: SomeReader, secretKey: secret-of-reader, defaultTopicPerm: SUB, defaultGroupPerm: SUB}
 """
 REFUSED = "org.apache.rocketmq.acl.common.AclException: "
+CHECK = RequestCode.CHECK_TRANSACTION_STATE
 Ask = Callable[..., "asyncio.Future[ReceivedResponse]"]
 
 
@@ -42,7 +46,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def broker(tmp_path: Path, home: Path) -> AsyncIterator[Broker]:
-    changes = {"acl_enable": True, "rocketmq_home": str(home), "auth_failures_per_second": 0}
+    changes: dict[str, Any] = {"acl_enable": True, "rocketmq_home": str(home), "auth_failures_per_second": 0}
     async with running_broker(tmp_path, **changes) as (broker, _):
         yield broker
 
@@ -128,6 +132,31 @@ async def test_operators_are_told_how_many_were_refused(broker: Broker, channel:
     answer = await channel.request(RequestCode.GET_BROKER_RUNTIME_INFO, fields, timeout_s=10)
     table = loads(answer.body, KVTable).table
     assert (table["accessRefused"], table["accessLockedOut"]) == ("1", "0")
+
+
+async def test_half_messages_are_shown_to_who_may_publish_them(tmp_path: Path, home: Path) -> None:
+    writer, stranger = Credentials("SomeWriter", "secret-of-writer"), READER
+    (home / "conf" / "plain_acl.yml").write_text(
+        f"{ACCOUNTS}\n  - {{accessKey: SomeWriter, secretKey: secret-of-writer, topicPerms: [{TOPIC}=PUB]}}\n"
+    )
+    changes: dict[str, Any] = {"acl_enable": True, "rocketmq_home": str(home), "transaction_time_out": 0}
+    changes["transaction_check_max"] = 1_000
+    async with running_broker(tmp_path, store={"file_reserved_time": 1_000_000}, **changes) as (broker, _):
+        clients = [TestClient(broker.address, answers={CHECK: None}) for _ in range(2)]
+        for client, account in zip(clients, (writer, stranger), strict=True):
+            client.remoting._credentials = account  # of connections that it opens from now on
+            beat = HeartbeatData(account.access_key, [ProducerData("PG")])
+            await client.ask_well(RequestCode.HEART_BEAT, HeartbeatRequestHeader(), dumps(beat))
+        admin = TestClient(broker.address)
+        admin.remoting = RemotingClient(credentials=ADMIN)
+        await admin.send(b"half", TRAN_MSG="true", PGROUP="PG")
+        async with asyncio.timeout(30):
+            while len(clients[0].asked) < 4:  # two members would take turns
+                broker.transaction_check.turn()
+                await asyncio.sleep(0.01)
+        assert not clients[1].asked
+        for client in (*clients, admin):
+            await client.remoting.close()
 
 
 async def test_a_changed_file_counts_and_a_broken_one_does_not(home: Path) -> None:
