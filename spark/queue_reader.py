@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from spark.chunk_rows import Rows, chunk_rows
 from spark.consume_queue import PRE_BLANK_SIZE, ConsumeQueue
+from spark.damage import Damage
 from spark.data_loss import LostRange
 from spark.decode import CHUNK_ROWS, Chunk, DecodeOptions
 from spark.filters import RowFilter
@@ -97,6 +98,12 @@ class _Entries:
         order = np.argsort(physical_offsets, kind="stable")
         return cls(ranges, physical_offsets[order], sizes[order], owners[order], queue_offsets[order])
 
+    def misfit(self, index: int, segment: Segment) -> Damage:
+        """The entry number `index`, which points at no record."""
+        place = f"{self.ranges[self.owners[index]].queue} at {self.queue_offsets[index]}"
+        reason = f"the ConsumeQueue of {place} points here, but no record of its size and queue offset begins"
+        return Damage(int(self.physical_offsets[index]), int(self.sizes[index]), reason, segment.path)
+
     def lost(self, chosen: slice, reason: str) -> list[LostRange]:
         """The ranges of the entries `chosen`."""
         pairs = sorted(zip(self.owners[chosen].tolist(), self.queue_offsets[chosen].tolist(), strict=True))
@@ -160,13 +167,29 @@ def _read(
             continue
         for at in range(first, past, CHUNK_ROWS):
             chosen = slice(at, min(at + CHUNK_ROWS, past))
-            positions = _checked(segment, entries, chosen, options)
-            yield from chunk_rows(Chunk(segment, positions, options), columns, rows, options)
+            positions, damage = _checked(segment, entries, chosen, options)
+            for some in _without_repetition(positions):
+                chunk = Chunk(segment, some, options)
+                chunk.damage += damage
+                damage = []
+                yield from chunk_rows(chunk, columns, rows, options)
 
 
-def _checked(segment: Segment, entries: _Entries, chosen: slice, options: DecodeOptions) -> Positions:
-    """Positions of the records.  Each entry must point at a record of its size and its queue offset; a wrong place
-    that looks like a record is not enough."""
+def _without_repetition(positions: Positions) -> Iterator[Positions]:
+    """`positions`, each list of them strictly in order: a record that two queues have is read for each of them."""
+    while True:
+        is_first = np.diff(positions, prepend=-1) > 0
+        yield positions[is_first]
+        if is_first.all():
+            return
+        positions = positions[~is_first]
+
+
+def _checked(
+    segment: Segment, entries: _Entries, chosen: slice, options: DecodeOptions
+) -> tuple[Positions, list[Damage]]:
+    """Positions of the records, and the places where none is.  Each entry must point at a record of its size and its
+    queue offset; a wrong place that looks like a record is not enough."""
     positions: Positions = entries.physical_offsets[chosen] - segment.start
     last = segment.size - RECORD_FIXED_DTYPE.itemsize
     every = np.ndarray((last + 1,), f"V{RECORD_FIXED_DTYPE.itemsize}", segment.data, 0, (1,))
@@ -175,12 +198,9 @@ def _checked(segment: Segment, entries: _Entries, chosen: slice, options: Decode
     is_own = heads["queue_offset"] == entries.queue_offsets[chosen]
     fits = (heads["total_size"] == entries.sizes[chosen]) & (is_own | entries.are_light[chosen])
     if fits.all():
-        return positions
+        return positions, []
+    wrong = np.flatnonzero(~fits) + chosen.start
+    damage = [entries.misfit(index, segment) for index in wrong.tolist()]
     if not options.drop_malformed:
-        raise CorruptRecord(
-            int(entries.physical_offsets[chosen][np.argmin(fits)]),
-            f"a ConsumeQueue points here, but no record of its size and queue offset begins ({segment.path}); "
-            "option mode=DROPMALFORMED reads on without it",
-        )
-    kept: Positions = positions[fits]
-    return kept
+        raise damage[0].error()
+    return positions[fits], damage

@@ -232,7 +232,7 @@ def test_an_entry_that_points_at_another_record_is_damage(tmp_path: Path) -> Non
     struct.pack_into(">q", content, 20 * 5, builder.rows[6].physical_offset)
     file.write_bytes(content)
     planned = QueueRange(QueueId("b", "T", 0), 0, 30)
-    with pytest.raises(CorruptRecord, match="no record of its size"):
+    with pytest.raises(CorruptRecord, match="b/T/0 at 5 points here, but no record of its size"):
         read(tmp_path, planned)
     assert [row["queueOffset"] for row in read(tmp_path, planned, drop=True)] == [*range(5), *range(6, 30)]
 
@@ -255,3 +255,19 @@ def test_packing_keeps_every_message_once() -> None:
     assert len(packed(few, 4)) == 1
     assert len(packed(few, 4, at_least=True)) == 4
     assert packed([replace(each, end=0) for each in few], 4) == []
+
+
+def test_a_record_that_two_queues_have_is_read_for_each(tmp_path: Path) -> None:
+    """A light queue's entries point at records that another queue has as well."""
+    builder = StoreBuilder(tmp_path)
+    builder.extend(Row(topic="T", body=b"%d" % index) for index in range(40))
+    builder.write()
+    entries = (tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}").read_bytes()
+    light = tmp_path / "consumequeue" / "%LMQ%L" / "0"
+    light.mkdir(parents=True)
+    (light / f"{0:020d}").write_bytes(b"".join(entries[at * 20 : at * 20 + 20] for at in range(0, 40, 3)) + bytes(400))
+    assert ranges_of(tmp_path) == {("T", 0): (0, 40)}
+    assert ranges_of(tmp_path, QueueSelection(topics=frozenset({"%LMQ%L"}))) == {("%LMQ%L", 0): (0, 14)}
+    rows = read(tmp_path, QueueRange(QueueId("b", "T", 0), 0, 40), QueueRange(QueueId("b", "%LMQ%L", 0), 0, 14))
+    assert sorted(row["queueOffset"] for row in rows) == sorted([*range(40), *range(0, 40, 3)])
+    assert all(row["body"] == b"%d" % row["queueOffset"] for row in rows)
