@@ -64,8 +64,11 @@ class RegisterBrokerBody(msgspec.Struct, rename="camel"):
         return cls(wrapper, filter_servers)
 
 
-def inflate(body: bytes, limit_bytes: int = limits.MAX_INFLATED_BYTES) -> bytes:
-    """A zlib stream, inflated up to `limit_bytes`.  Raises ProtocolError beyond it or for bad data."""
+def inflate(body: bytes, limit_bytes: int = limits.MAX_FRAME_BYTES) -> bytes:
+    """A zlib stream, inflated up to `limit_bytes`.  Raises ProtocolError beyond it or for bad data.
+
+    Compressed it may say as much as plain, and no more: it keeps a name server busy for seconds as it is.
+    """
     inflater = zlib.decompressobj()
     try:
         inflated = inflater.decompress(body, limit_bytes)
