@@ -116,3 +116,12 @@ def test_broken_settings_stop_the_start(tmp_path: Path) -> None:
     config = NamesrvConfig(kv_config_path=tmp_path / "kv.json", init_authentication_user="{")
     with pytest.raises(ConfigError, match="initAuthenticationUser"):
         config.check()
+
+
+async def test_a_name_server_shows_no_secret_and_lets_none_be_changed(server: NameServer, connect: Connect) -> None:
+    client, address = connect(SUPER), f"127.0.0.1:{server.port}"
+    shown = (await client.invoke(address, RequestCode.GET_NAMESRV_CONFIG)).body
+    assert b"initAuthenticationUser" in shown and b"secret-of" not in shown
+    for line in (b"authenticationEnabled=false", b"authorizationEnabled=false", b"authFailuresPerSecond=0"):
+        assert await answer(server, client, RequestCode.UPDATE_NAMESRV_CONFIG, None, line) != ResponseCode.SUCCESS
+    assert server.settings.current.authentication_enabled
