@@ -151,9 +151,9 @@ _TEMPLATE: Final = """<!DOCTYPE html>
   th, td { padding: .38rem .55rem; }
   td { border-bottom: 1px solid #eef1f4; vertical-align: top; white-space: nowrap; }
   thead td { border-bottom: 2px solid #e4e8ec; }
-  td.long { white-space: normal; min-width: 9rem; }
+  td.long { white-space: normal; min-width: 13rem; }
   .number { text-align: right; }
-  .barred { width: 20%; min-width: 6rem; }
+  .barred { width: 14%; min-width: 5rem; }
   .barred i { display: block; height: .62rem; margin-top: .42rem; background: #2a6f97; border-radius: 2px; }
   tr.total td { border-top: 2px solid #e4e8ec; border-bottom: 0; font-weight: 600; }
   .yes { color: #1f7a4a; font-weight: 700; } .no { color: #b83227; font-weight: 700; }

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from itertools import accumulate
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as sf
 
 from spark.store_report.findings import PERCENTILES, Buckets, GroupConsumption, Latency, Traced
@@ -58,50 +58,58 @@ def follow_trace(log: Log, buckets: Buckets, topic: str) -> Traced:
     )
     taken = first_takings(contexts).join(stored, "msgId", "left").cache()
     try:
-        found = taken.where("stored IS NOT NULL")
-        return Traced(_groups(contexts, found), _waiting(found, buckets), taken.count() - found.count())
+        latencies, not_in_log = _latencies(taken)
+        return Traced(_groups(contexts, latencies), _waiting(taken.where("stored IS NOT NULL"), buckets), not_in_log)
     finally:
         taken.unpersist()
         contexts.unpersist()
 
 
-def _groups(contexts: DataFrame, taken: DataFrame) -> list[GroupConsumption]:
-    latencies = _latencies(taken.where("born IS NOT NULL").selectExpr("group", "taken - born AS ms"))
+def _latencies(taken: DataFrame) -> tuple[dict[str, Latency], int]:
+    """By group, of the messages that the log holds; and how many it does not hold."""
+    elapsed = sf.col("taken") - sf.col("born")
+    rows = (
+        taken.groupBy("group").agg(*_figures(elapsed), sf.count_if(sf.col("stored").isNull()).alias("gone")).collect()
+    )
+    return {row["group"]: _latency(row) for row in rows if row["messages"]}, sum(row["gone"] for row in rows)
+
+
+def _groups(contexts: DataFrame, latencies: dict[str, Latency]) -> list[GroupConsumption]:
     before = contexts.where("kind = 'SubBefore' AND size(field) >= 8").selectExpr(
         "field[3] AS group", "field[4] AS request", "field[5] AS msgId"
     )
     after = contexts.where("kind = 'SubAfter' AND size(field) >= 5").selectExpr(
         "field[1] AS request", "field[2] AS msgId", "CAST(field[3] AS long) AS ms", "field[4] = 'false' AS failed"
     )
-    ended = before.join(after, ["request", "msgId"]).select("group", "ms", "failed").cache()
-    try:
-        costs = _latencies(ended)
-        failures = {
-            row["group"]: row["failed"]
-            for row in ended.groupBy("group").agg(sf.count_if("failed").alias("failed")).collect()
-        }
-    finally:
-        ended.unpersist()
-    attempts = {row["group"]: row["count"] for row in before.groupBy("group").count().collect()}
+    handled = before.join(after, ["request", "msgId"], "left").groupBy("group")
+    rows = handled.agg(
+        *_figures(sf.col("ms")), sf.count("*").alias("attempts"), sf.count_if("failed").alias("failures")
+    )
     groups = [
-        GroupConsumption(group, latency, costs.get(group), attempts.get(group, 0), failures.get(group, 0))
-        for group, latency in latencies.items()
+        GroupConsumption(
+            row["group"],
+            latencies[row["group"]],
+            _latency(row) if row["messages"] else None,
+            row["attempts"],
+            row["failures"],
+        )
+        for row in rows.collect()
+        if row["group"] in latencies
     ]
     return sorted(groups, key=lambda each: (-each.latency.messages, each.group))
 
 
-def _latencies(frame: DataFrame) -> dict[str, Latency]:
-    """Of column ``ms`` by ``group``."""
-    rows = frame.groupBy("group").agg(
-        sf.count("ms").alias("messages"),
-        sf.percentile("ms", sf.lit(list(PERCENTILES))).alias("percentiles"),
-        sf.max("ms").alias("largest"),
-    )
-    return {
-        row["group"]: Latency(row["group"], row["messages"], tuple(row["percentiles"]), float(row["largest"]))
-        for row in rows.collect()
-        if row["messages"]
-    }
+def _figures(value: Column) -> list[Column]:
+    """What `_latency` needs of the milliseconds of a group."""
+    return [
+        sf.count(value).alias("messages"),
+        sf.percentile(value, sf.lit(list(PERCENTILES))).alias("percentiles"),
+        sf.max(value).alias("largest"),
+    ]
+
+
+def _latency(row: Row) -> Latency:
+    return Latency(row["group"], row["messages"], tuple(row["percentiles"]), float(row["largest"]))
 
 
 def _waiting(taken: DataFrame, buckets: Buckets) -> dict[str, list[int]]:
