@@ -124,6 +124,8 @@ def test_a_broker_that_demands_tls_and_a_certificate(tmp_path: Path) -> None:
     settings = {
         "tls.server.mode": "enforcing", "tls.server.certPath": certificate, "tls.server.keyPath": key,
         "tls.server.need.client.auth": "require", "tls.server.trustCertPath": files.ca,
+        # The broker asks the name server.
+        "tls.client.trustCertPath": files.ca, "tls.client.certPath": certificate, "tls.client.keyPath": key,
     }  # fmt: skip
     flags = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     store = tmp_path / "store"
