@@ -24,7 +24,7 @@ from tests.spark.test_log_reader import mixed_rows
 
 SEGMENT_BYTES = 1 << 14
 COLUMNS = ["topic", "queueId", "queueOffset", "physicalOffset", "body", "_corrupt_record"]
-PERMISSIVE = {"drop_malformed": True, "corrupt_column": "_corrupt_record"}
+PERMISSIVE: dict[str, Any] = {"drop_malformed": True, "corrupt_column": "_corrupt_record"}
 
 
 @pytest.fixture(scope="module")

@@ -207,7 +207,7 @@ def test_a_lease_keeps_what_a_query_planned_and_without_one_it_says_what_is_lost
                 tasks, leases = leased_plan(options, RowFilter())
                 assert leases
                 last = max(names(log))
-                wait_until(sender, lambda last=last: max(names(log)) > last + 4 * SEGMENT_BYTES)  # type: ignore[misc]
+                wait_until(sender, lambda last=last: max(names(log)) > last + 4 * SEGMENT_BYTES)
                 if min(names(log)) <= leases[0].from_offset:
                     break  # else the broker had decided on a segment before it saw the lease
             wait_until(sender, lambda: max(names(log)) > last + 8 * SEGMENT_BYTES)
