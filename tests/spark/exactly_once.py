@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("--end", action="store_true")
     given = parser.parse_args()
-    spark = session(MASTER, "exactly-once", {**QUICK, "spark.sql.shuffle.partitions": "2"})
+    spark = session(MASTER, "exactly-once", {**QUICK, "spark.sql.warehouse.dir": str(given.directory / "warehouse")})
     spark.sparkContext.setLogLevel("OFF")
     while not _run(spark, given):
         print("restarted", flush=True)
