@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from spark.filters import TimeRange
-from spark.options import read_options
+from spark.decode import DecodeOptions
+from spark.filters import RowFilter, TimeRange
+from spark.log_reader import read_span
+from spark.options import SourceOptions, read_options
+from spark.plan import plan
 from spark.row_batches import checked_columns, spark_schema
 from spark.store_directory import find_stores
 from sprocket.common.errors import ConfigError, CorruptRecord, SprocketError
@@ -409,3 +412,17 @@ def test_two_stores_of_one_name(tmp_path: Path) -> None:
     names = [store.broker_name for store in find_stores([str(tmp_path / "?" / "broker" / "store"), f"c={tmp_path}/c"])]
     assert len(set(names)) == 3
     assert all(isinstance(error, SprocketError) for error in [ConfigError("x"), CorruptRecord(0, "x")])
+
+
+@pytest.mark.parametrize("index", [1, -1], ids=["sealed", "being written"])
+def test_a_segment_that_becomes_shorter_after_it_was_planned(store: Path, index: int) -> None:
+    """A mapping of what is not there any more would kill the process."""
+    options = SourceOptions(paths=(str(store),))
+    spans = [span for task in plan(options, RowFilter()) for span in task]
+    shortened = segments(store)[index]
+    os.truncate(shortened, 3000)
+    [span] = [span for span in spans if span.segment.path == shortened]
+    with pytest.raises(CorruptRecord, match=r"record begins here|file ends here"):
+        list(read_span(span, ["body"], RowFilter(), options.decoding()))
+    lenient = DecodeOptions(drop_malformed=True)
+    assert sum(count for _, count in read_span(span, ["body"], RowFilter(), lenient)) > 0
