@@ -72,7 +72,7 @@ class Follower:
             table.job.run_batch()
             is_behind = table.job.is_behind
             self._compact_if_due(table, table.job)
-        except (SprocketError, OSError) as error:
+        except Exception as error:  # the packages of the formats raise kinds of their own
             self._failed(table, error)
             return
         if table.failures:
@@ -93,6 +93,7 @@ class Follower:
         logger.error(
             "event=table_failed table=%s topic=%s tried_again_in_s=%g reason=%r",
             table.declaration.directory, table.declaration.topic, pause_s, str(error),
+            exc_info=None if isinstance(error, SprocketError | OSError) else error,
         )  # fmt: skip
 
     def _close(self, table: _Followed) -> None:

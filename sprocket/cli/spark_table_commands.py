@@ -97,6 +97,7 @@ def backfill(
         with _workers(processes, spark_master) as workers:
             stopping = _stopped_by_signals()
             if follow:
+                _log()
                 _follow([declaration], _found_or_named(stores), workers, stopping)
                 return
             from spark.store_directory import find_stores
