@@ -137,12 +137,12 @@ class RemotingChannel(asyncio.Protocol):
         decoder, counters = self._decoder, self._counters
         counters.received_bytes += len(data)
         frames = decoder.feed(data)
-        if decoder.pending_bytes != self.partial_bytes:
-            self._count_partial(decoder.pending_bytes)
         if not decoder.pending_bytes:
             self.partial_at = None
         elif frames or self.partial_at is None:
             self.partial_at = self.read_at
+        if decoder.pending_bytes != self.partial_bytes:
+            self._count_partial(decoder.pending_bytes)
         if frames:
             counters.frames += len(frames)
             if len(data) >= LARGE_READ_BYTES and self._table.overload is not None:
