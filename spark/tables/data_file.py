@@ -7,7 +7,7 @@ import json
 import os
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -190,6 +190,12 @@ def _delta_value(value: object) -> object:
     return value
 
 
-def total_rows(files: Sequence[DataFile]) -> int:
-    """Rows of all of them."""
-    return sum(each.rows for each in files)
+def offsets_from(paths: Iterable[Path], broker_name: str, begin: int) -> frozenset[tuple[int, int]]:
+    """Physical and queue offsets of the rows of a broker, in these files, whose physical offset is `begin` or more."""
+    columns = ["physicalOffset", "queueOffset"]
+    filters = [("brokerName", "=", broker_name), ("physicalOffset", ">=", begin)]
+    found: set[tuple[int, int]] = set()
+    for path in paths:
+        table = pq.read_table(path, columns=columns, filters=filters, partitioning=None)
+        found.update(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
+    return frozenset(found)

@@ -14,9 +14,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from spark.store_directory import StoreDirectory
+from spark.tables.data_file import offsets_from
 from spark.tables.declaration import DEAD_LETTER_SCHEMA, MEBIBYTE, TableDeclaration
 from spark.tables.log_range import LogRange, next_range
-from spark.tables.place import BrokerPlace, attempt_of
+from spark.tables.place import BrokerPlace, Places, attempt_of
 from spark.tables.schema_change import new_columns, written_schema
 from spark.tables.store_lease import StoreLease
 from spark.tables.table import Table, only_writer, open_table
@@ -191,12 +192,26 @@ class TableJob:
                 attempt_of(self._committed),
                 attempt_of(dead_places),
                 self._table.is_partitioned,
-                {name: place.end for name, place in dead_places.items()},
+                self._buried(dead_places),
                 {each.store.broker_name: each.begin},
             )
             for each in ranges
             for spans in each.tasks
         ]
+
+    def _buried(self, dead_places: Places) -> dict[str, frozenset[tuple[int, int]]]:
+        """The dead letters that a batch has left which was killed before its messages were committed.
+
+        They are looked up one by one: a declaration that has changed since may have others.
+        """
+        found: dict[str, frozenset[tuple[int, int]]] = {}
+        for name, place in dead_places.items():
+            known = self._places.get(name)
+            begin = 0 if known is None else known.end
+            if place.end > begin:
+                paths = [self._dead.root / each.path for each in self._dead.files()]
+                found[name] = offsets_from(paths, name, begin)
+        return found
 
     def _after(self, taken: LogRange, written: Written) -> BrokerPlace:
         name = taken.store.broker_name

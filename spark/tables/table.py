@@ -149,7 +149,13 @@ def _check_place(kind: TableFormat, directory: Path) -> None:
     if found not in (None, kind):
         raise ConfigError(f"{directory} is a table of format {found}, not {kind}")
     if found is None and directory.is_dir():
-        others = [each.name for each in directory.iterdir() if each.name not in (OWN_DIRECTORY, "catalog.db", "data")]
+        # What a kill may have left of the making of a table: SQLite has files beside its own.
+        ours = (OWN_DIRECTORY, "data")
+        others = [
+            each.name
+            for each in directory.iterdir()
+            if each.name not in ours and not each.name.startswith("catalog.db")
+        ]
         if others:
             raise ConfigError(f"{directory} is no table, and there is {min(others)} in it; give an empty place")
 

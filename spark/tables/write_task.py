@@ -35,7 +35,7 @@ NO_TIME: Final = "the store timestamp is no date"
 class WriteTask:
     """Write the messages in `spans` below `root`, and below `dead_root` what cannot be decoded.
 
-    Of a broker in `dead_from`, dead letters before that physical offset are in their table already.
+    `buried`: of a broker, physical and queue offsets of dead letters that are in their table already.
     """
 
     spans: tuple[Span, ...]
@@ -46,7 +46,7 @@ class WriteTask:
     attempt: str
     dead_attempt: str
     is_partitioned: bool = True
-    dead_from: Mapping[str, int] = field(default_factory=dict)
+    buried: Mapping[str, frozenset[tuple[int, int]]] = field(default_factory=dict)
     begins: Mapping[str, int] = field(default_factory=dict)  # messages before it are in the table already
 
     @property
@@ -177,10 +177,12 @@ class _Writing:
         self._result.rows += batch.num_rows
 
     def _bury(self, broker: str, columns: Mapping[str, pa.Array], failures: list[Failure]) -> None:
-        offsets = columns["physicalOffset"].to_numpy()
-        done = self._task.dead_from.get(broker, -1)
         by_row = {each.row: each for each in reversed(failures)}  # of two reasons the first
-        new = sorted((each for each in by_row.values() if offsets[each.row] >= done), key=lambda each: each.row)
+        new = sorted(by_row.values(), key=lambda each: each.row)
+        buried = self._task.buried.get(broker)
+        if buried:
+            offsets, places = columns["physicalOffset"].to_numpy(), columns["queueOffset"].to_numpy()
+            new = [each for each in new if (int(offsets[each.row]), int(places[each.row])) not in buried]
         if not new:
             return
         index = pa.array([each.row for each in new], pa.int64())

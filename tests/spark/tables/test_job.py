@@ -152,6 +152,24 @@ def test_a_directory_with_other_files_is_no_place_for_a_table(tmp_path: Path) ->
         run(declared(tmp_path, TableFormat.DELTA), store_of(builder))
 
 
+@FORMATS
+def test_a_table_whose_making_was_killed_is_made(kind: TableFormat, tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store")
+    builder.extend([Row(body=b'{"n":1,"name":"a"}')])
+    declaration = declared(tmp_path, kind)
+    left = {
+        TableFormat.PARQUET: ["_rocketmq/manifest.json.tmp"],
+        TableFormat.DELTA: ["_delta_log/_commit_left.json.tmp"],
+        TableFormat.ICEBERG: ["catalog.db", "catalog.db-journal", "metadata/00000-left.metadata.json"],
+    }[kind]
+    for directory in (declaration.directory, declaration.dead_letter_directory):
+        for name in left:
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).touch()
+    run(declaration, store_of(builder))
+    assert [row["n"] for row in read_table(kind, declaration.directory)] == [1]
+
+
 def test_two_brokers_in_one_table(tmp_path: Path) -> None:
     declaration = declared(tmp_path, TableFormat.DELTA)
     stores = []
@@ -206,6 +224,23 @@ def test_what_a_kill_leaves_is_made_good(
         assert ds.dataset(declaration.directory, partitioning="hive").count_rows() == len(
             read_table(kind, declaration.directory)
         )
+
+
+@FORMATS
+def test_a_declaration_that_changes_after_a_kill_loses_nothing(
+    kind: TableFormat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dead letters of the first try are there; a message that only the new declaration cannot read joins them."""
+    builder = StoreBuilder(tmp_path / "store")
+    builder.extend([Row(body=b'{"n":1,"more":5}'), Row(body=b"junk"), Row(body=b'{"n":2,"more":"x"}')])
+    with monkeypatch.context() as patched:
+        patched.setattr(TableJob, "_commit", crash_late())
+        with pytest.raises(Crash):
+            run(declared(tmp_path, kind, "n int"), store_of(builder))
+    wider = declared(tmp_path, kind, "n int, more int")
+    run(wider, store_of(builder))
+    assert [(row["n"], row["more"]) for row in read_table(kind, wider.directory)] == [(1, 5)]
+    assert [row["body"] for row in read_table(kind, wider.dead_letter_directory)] == [b"junk", b'{"n":2,"more":"x"}']
 
 
 def crash_late() -> Callable[..., Any]:
