@@ -67,7 +67,7 @@ class Driver:
 
     def kill_python(self, rnd: random.Random) -> bool:
         """SIGKILL of a Python process below the JVM: a worker with a task, an idle one, or the stream's reader."""
-        python = [pid for pid in _descendants(self.process.pid) if b"pyspark" in _command(pid)]
+        python = [pid for pid in _descendants(self.process.pid) if b"python" in _program(pid)]
         if not python:
             return False
         try:
@@ -89,9 +89,10 @@ def _descendants(pid: int) -> Iterator[int]:
             yield from _descendants(child)
 
 
-def _command(pid: int) -> bytes:
+def _program(pid: int) -> bytes:
+    """What a process runs; the command of the JVM names PySpark, too, further back."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0]
     except OSError:
         return b""
 
