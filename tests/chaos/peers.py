@@ -1,4 +1,4 @@
-"""`python -m tests.chaos.peers [--slow N] [--idle N]`: slow and idle peers at a broker, and a good producer beside them.
+"""`python -m tests.chaos.peers [--slow N] [--idle N]`: slow and idle peers at a broker, a good producer beside them.
 
 Prints how long single sends take alone and beside each kind of peer, when who is slow is closed, and what an idle
 connection costs.
