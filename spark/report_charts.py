@@ -88,16 +88,18 @@ def timeline_lines(
     middles = np.array(times.starts, "datetime64[s]") + np.timedelta64(times.step_s * 500, "ms")
     colors = [each.color or color for each, color in zip(series, _colors(len(series)), strict=True)]
     for color, each in zip(colors, series, strict=True):
-        values = np.array([np.nan if value is None else value for value in each.values], float)
+        heights = np.array([np.nan if value is None else value for value in each.values], float)
         # A value between two gaps would be a line of no length.
-        mark = "o" if np.count_nonzero(~np.isnan(values)) < 60 else None
-        width = 0.9 if len(values) > _DENSE_POINTS // 2 else 1.6
-        axes.plot(middles, values, color=color, linewidth=width, marker=mark, markersize=3)
+        mark = "o" if np.count_nonzero(~np.isnan(heights)) < 60 else None
+        width = 0.9 if len(heights) > _DENSE_POINTS // 2 else 1.6
+        axes.plot(middles, heights, color=color, linewidth=width, marker=mark, markersize=3)
     if logarithmic:
         axes.set_yscale("symlog", linthresh=1)
         axes.yaxis.set_minor_formatter(NullFormatter())
-    lowest = min((value for each in series for value in each.values if value is not None), default=0)
-    axes.set_ylim(bottom=0 if lowest >= 0 else None)
+    values = [value for each in series for value in each.values if value is not None]
+    # Room above the largest, which would lie on the edge otherwise.
+    most = max(values, default=0) * (1.5 if logarithmic else 1.05)
+    axes.set_ylim(0 if min(values, default=0) >= 0 else None, most if most > 0 else 1)
     axes.set_ylabel(y_label)
     axes.yaxis.set_major_formatter(FuncFormatter(_plain))
     _time_axis(axes, times)

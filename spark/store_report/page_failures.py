@@ -57,7 +57,9 @@ def _chart(title: str, what: str, by_group: dict[str, list[int]], times: Times) 
         rest = [sum(values) for values in zip(*(by_group[group] for group in groups[_DRAWN:]), strict=True)]
         series.append(Steps(_REST, rest))
     total = sum(map(sum, by_group.values()))
-    said = f"{count_text(total, 'record')} of {count_text(len(groups), 'group')}, most of them of {groups[0]}."
+    said = f"{count_text(total, 'record')} of {groups[0]}."
+    if len(groups) > 1:
+        said = f"{count_text(total, 'record')} of {len(groups):,} groups, most of them of {groups[0]}."
     return timeline_bars(
         title,
         f"{what}, by store time; each bar is {one_step(times.step_s)}. {said}",
