@@ -1,12 +1,15 @@
 """A Spark session that reads RocketMQ stores, and the registration of the source with one that exists."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
-from pyspark import SparkContext
+from pyspark import SparkContext, SparkFiles
 from pyspark.sql import SparkSession
 
 from spark.java_home import find_java_home
@@ -25,6 +28,8 @@ SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# spark-submit sets it for the Python that it starts: there is a JVM, and it knows its master and its workers' Python.
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 # How long a JVM may take to end before it is killed.
 _JVM_END_S: Final = 20.0
 
@@ -34,24 +39,40 @@ def session(
 ) -> SparkSession:
     """A session with the source ``rocketmq`` registered; an active one is used as it is.
 
-    `master` is by default all processors of this machine.  `settings` go over `SETTINGS`.  Raises ConfigError if
-    no Java 17 or newer is found.
+    `master` is by default what started this process says (spark-submit, or SPARK_REMOTE), else all processors of this
+    machine.  `settings` go over `SETTINGS`.  Raises ConfigError if no Java 17 or newer is found.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         register(active)
         return active
-    os.environ["JAVA_HOME"] = str(find_java_home())
-    # The workers import this package: they need the interpreter that has it.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
-    if master is not None or "SPARK_REMOTE" not in os.environ:
-        builder = builder.master(master or os.environ.get("MASTER", "local[*]"))
+    if _SUBMITTED not in os.environ:
+        os.environ["JAVA_HOME"] = str(find_java_home())
+        # The workers import this package: they need the interpreter that has it.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if master is None and "SPARK_REMOTE" not in os.environ:
+            master = os.environ.get("MASTER", "local[*]")
+    if master is not None:
+        builder = builder.master(master)
     for name, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    _hand_out_wheels(spark)
     register(spark)
     return spark
+
+
+def _hand_out_wheels(spark: SparkSession) -> None:
+    """Spark takes ``--py-files x.whl`` and leaves it off its workers' path, as it is no ``.zip``; a wheel is one."""
+    if _SUBMITTED not in os.environ:
+        return
+    for text in (spark.conf.get("spark.submit.pyFiles", "") or "").split(","):
+        wheel = Path(urlsplit(text).path)
+        if wheel.suffix == ".whl" and wheel.is_file():
+            copy = Path(SparkFiles.getRootDirectory()) / wheel.with_suffix(".zip").name
+            shutil.copyfile(wheel, copy)
+            spark.sparkContext.addPyFile(str(copy))
 
 
 def close(spark: SparkSession) -> None:

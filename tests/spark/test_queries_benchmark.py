@@ -1,0 +1,31 @@
+"""The benchmark's queries at 256 MB: the log and Parquet of the same rows give the same results."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.spark.data import MEBIBYTE, Data, write_store
+from benchmarks.spark.queries import QUERIES, Query
+from benchmarks.spark.run import write_parquet
+
+pytestmark = pytest.mark.timeout(400)
+# The rows of both; the queries read them at their own columns.
+Both = tuple[Data, Path]
+
+
+@pytest.fixture(scope="module")
+def both(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    directory = tmp_path_factory.mktemp("queries")
+    data = write_store(directory / "store", 256 * MEBIBYTE)
+    write_parquet(spark_session, data, directory / "parquet")
+    return data, directory / "parquet"
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.name)
+def test_log_and_parquet_say_the_same(spark_session: Any, both: Both, query: Query) -> None:
+    data, parquet = both
+    from_log = query.over_log(spark_session, data)
+    assert from_log == query.over_parquet(spark_session, str(parquet))
+    if query.name == "count of everything":
+        assert from_log[0]["count"] == data.message_count
