@@ -106,7 +106,7 @@ def _fixed_with_ipv6(data: bytes, at: int) -> tuple[Any, ...]:
 
 
 def _inner_messages(outer: ReceivedMessage, from_offset: int) -> list[ReceivedMessage]:
-    """Those from `from_offset` on; the batch itself if its body cannot be read: its handler is told so, as of others."""
+    """Those from `from_offset` on; the batch itself if its body cannot be read: its handler is told, as of others."""
     try:
         return [inner for inner in _unwrap(outer) if inner.queue_offset >= from_offset]
     except BodyUnreadable:
