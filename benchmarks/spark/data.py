@@ -20,6 +20,8 @@ HOUR_MS: Final = 3_600_000
 BEGIN_MS: Final = 1_700_000_000_000
 _HOST: Final = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
 _BATCH: Final = 256
+# More than a batch takes: what is written stays within the size that was asked for.
+_BATCH_BYTES: Final = MEBIBYTE
 _QUEUES: Final = 4
 _BODIES: Final = 20_000
 _SEGMENT_BYTES: Final = 1024 * MEBIBYTE
@@ -47,12 +49,16 @@ class _SpreadClock(SystemClock):
         return self.now_ms
 
 
-def write_store(root: Path, size_bytes: int, topics: int = 6) -> Data:
-    """`topics` topics of 4 queues, JSON objects of 150 to 700 bytes, 20 tags, a key each, latencies of 0 to 500 ms."""
+def write_store(root: Path, size_bytes: int, topics: int = 6, segments: int = 4) -> Data:
+    """`topics` topics of 4 queues, JSON objects of 150 to 700 bytes, 20 tags, a key each, latencies of 0 to 500 ms.
+
+    It takes `segments` segments, or more where they would exceed 1 GiB.
+    """
     clock = _SpreadClock()
     config = StoreConfig(
         store_path_root_dir=root,
-        mapped_file_size_commit_log=min(_SEGMENT_BYTES, max(size_bytes // 4, 16 * MEBIBYTE)),
+        mapped_file_size_commit_log=min(_SEGMENT_BYTES, max(size_bytes // segments, 16 * MEBIBYTE)),
+        os_page_cache_busy_time_out_mills=600_000,  # whoever else uses the machine
         disk_space_warning_level_ratio=100,
         clean_file_forcibly_enable=False,
     )
@@ -63,7 +69,7 @@ def write_store(root: Path, size_bytes: int, topics: int = 6) -> Data:
     latencies = generator.exponential(60, _BODIES).astype(int).tolist()
     expected = size_bytes // _RECORD_BYTES
     count = 0
-    while store.wrote_offset < size_bytes:
+    while store.wrote_offset < size_bytes - _BATCH_BYTES:
         messages = []
         clock.now_ms = BEGIN_MS + 24 * HOUR_MS * count // expected
         for number in range(count, count + _BATCH):

@@ -1,11 +1,10 @@
 """How fast one process reads a CommitLog, beside memcpy and beside Parquet of the same rows.
 
-``python -m benchmarks.spark_read --megabytes 256`` writes a store with the broker's own writer, the same rows as
+``python -m benchmarks.spark.read --megabytes 256`` writes a store with the broker's own writer, the same rows as
 Parquet, and prints a table.  Everything is in the page cache; each figure is the best of `--rounds`.
 """
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.spark.data import MEBIBYTE, write_store
 from spark.columns import DEFAULT_COLUMNS
 from spark.decode import DecodeOptions
 from spark.filters import RowFilter
@@ -22,12 +22,7 @@ from spark.log_reader import read_span
 from spark.options import SourceOptions
 from spark.plan import plan
 from spark.segment import Segment, segment_paths
-from sprocket.common.clock import SystemClock
-from store.config import StoreConfig
-from store.message_store import MessageStore, PendingMessage
 
-MEBIBYTE = 1024 * 1024
-HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
 FIXED = ("queueId", "queueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp", "sysFlag")
 READS: dict[str, Sequence[str]] = {
     "queueId": ("queueId",),
@@ -36,41 +31,6 @@ READS: dict[str, Sequence[str]] = {
     "topic, tags": ("topic", "tags"),
     "default 9 columns": DEFAULT_COLUMNS,
 }
-
-
-def write_store(root: Path, size_bytes: int) -> int:
-    """Six topics, JSON bodies of 260 to 650 bytes, tags and keys; returns the number of records."""
-    config = StoreConfig(store_path_root_dir=root, mapped_file_size_commit_log=max(size_bytes, 64 * MEBIBYTE))
-    store = MessageStore(config, clock=SystemClock(), notify=lambda run: run())
-    store.start()
-    noise = [json.dumps(_reading(generator)) for generator in [np.random.default_rng(1)] for _ in range(20_000)]
-    count = 0
-    while store.wrote_offset < size_bytes - 2 * MEBIBYTE:
-        store.append([_message(number, noise) for number in range(count, count + 256)])
-        count += 256
-    store.shutdown()
-    return count
-
-
-def _reading(generator: np.random.Generator) -> dict[str, object]:
-    values = generator.integers(0, 1_000_000, 4).tolist()
-    return {
-        "device": f"sensor-{values[0] % 5000}",
-        "temperature": values[1] / 1000,
-        "pressure": values[2] / 100,
-        "status": "nominal" if values[3] % 10 else "degraded",
-        "sequence": values[3],
-    }
-
-
-def _message(number: int, noise: list[str]) -> PendingMessage:
-    """The body is a JSON list of readings, of 2 to 5; hardly two are equal."""
-    properties = f"UNIQ_KEY\x017F0000012A139A0C{number:016X}\x02KEYS\x01key-{number}\x02TAGS\x01tag-{number % 20}\x02"
-    topic, queue_id = f"topic-{number % 6}", number % 7
-    at = number * 7919 % (len(noise) - 5)
-    body = ("[" + ",".join(noise[at : at + 2 + number % 4]) + "]").encode()
-    born = 1_700_000_000_000 + number
-    return PendingMessage(topic, queue_id, body, properties.encode(), number % 20, 0, 0, born, HOST)
 
 
 def read_columns(root: Path, columns: Sequence[str]) -> int:
@@ -111,7 +71,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="spark-read-") as directory:
         root, parquet = Path(directory) / "store", Path(directory) / "rows.parquet"
-        count = write_store(root, options.megabytes * MEBIBYTE)
+        count = write_store(root, options.megabytes * MEBIBYTE, segments=1).message_count
         write_parquet(root, parquet)
         _measure(root, parquet, count, options.rounds)
 

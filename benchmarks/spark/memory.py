@@ -1,6 +1,6 @@
 """How much memory one task of a read takes, over what the interpreter and its libraries take anyway.
 
-``python -m benchmarks.spark_memory --megabytes 1024`` writes a store of one segment with the broker's own writer, reads
+``python -m benchmarks.spark.memory --megabytes 1024`` writes a store of one segment with the broker's own writer, reads
 all of it as one partition in a child process, and prints the growth of that process: mapped pages of the log included,
 as the resident set counts them.
 """
@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.spark_read import MEBIBYTE, write_store
+from benchmarks.spark.data import MEBIBYTE, write_store
 from spark.columns import DEFAULT_COLUMNS
 from spark.filters import RowFilter
 from spark.log_reader import read_span
@@ -26,7 +26,7 @@ _LIMIT_S = 500
 
 def growth_of_a_read(root: Path, columns: Sequence[str], topics: Sequence[str] = ()) -> tuple[int, int]:
     """(rows, bytes by which the resident set of a process grows at its peak) for one partition over the whole store."""
-    command = [sys.executable, "-m", __spec__.name if __spec__ else "benchmarks.spark_memory", "--child", str(root)]
+    command = [sys.executable, "-m", __spec__.name if __spec__ else "benchmarks.spark.memory", "--child", str(root)]
     command += ["--columns", ",".join(columns), "--topics", ",".join(topics)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=True)
     rows, grown = done.stdout.split()
@@ -69,7 +69,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="spark-memory-") as directory:
         root = Path(directory) / "store"
-        count = write_store(root, options.megabytes * MEBIBYTE)
+        count = write_store(root, options.megabytes * MEBIBYTE, segments=1).message_count
         print(
             f"{count:,} records, {options.megabytes} MiB, one partition\n\n| what is read | rows | MB |\n|---|---|---|"
         )

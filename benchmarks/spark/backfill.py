@@ -1,66 +1,26 @@
 """How fast a log becomes a table: Parquet, Delta and Iceberg, bodies as they are and decoded from JSON.
 
-``python -m benchmarks.spark_backfill --megabytes 1024 --processes 2`` writes a store of one topic with the broker's own
+``python -m benchmarks.spark.backfill --megabytes 1024 --processes 2`` writes a store of one topic with the broker's own
 writer and prints a table.  Everything is in the page cache; the workers are started before the clock is; each figure
 is the best of `--rounds`, from an empty directory to the commit.
 """
 
 import argparse
-import json
 import os
 import shutil
 import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-
-from benchmarks.spark_read import HOST, MEBIBYTE
+from benchmarks.spark.data import MEBIBYTE, write_store
 from spark.store_directory import StoreDirectory
 from spark.tables.declaration import BodyType, TableDeclaration, TableFormat
 from spark.tables.job import TableJob
 from spark.tables.workers import LocalWorkers
-from sprocket.common.clock import SystemClock
-from store.config import StoreConfig
-from store.message_store import MessageStore, PendingMessage
 
-TOPIC = "Readings"
-SCHEMA = "device string, temperature double, pressure double, status string, sequence bigint, note string"
+TOPIC = "topic-0"
+SCHEMA = "device string, temperature double, pressure double, status string, sequence bigint, samples array<bigint>"
 BODIES = {"as they are": BodyType(), "text": BodyType("text"), "JSON": BodyType("json", SCHEMA)}
-
-
-def write_store(root: Path, size_bytes: int) -> int:
-    """One topic in 8 queues, JSON objects of 130 to 1,000 bytes; returns the number of messages."""
-    config = StoreConfig(store_path_root_dir=root, mapped_file_size_commit_log=256 * MEBIBYTE)
-    store = MessageStore(config, clock=SystemClock(), notify=lambda run: run())
-    store.start()
-    generator = np.random.default_rng(1)
-    bodies = [_reading(generator) for _ in range(20_000)]
-    count = 0
-    while store.wrote_offset < size_bytes:
-        store.append([_message(number, bodies[number * 7919 % len(bodies)]) for number in range(count, count + 256)])
-        count += 256
-    store.shutdown()
-    return count
-
-
-def _reading(generator: np.random.Generator) -> bytes:
-    values = generator.integers(0, 1_000_000, 5).tolist()
-    reading = {
-        "device": f"sensor-{values[0] % 5000}",
-        "temperature": values[1] / 1000,
-        "pressure": values[2] / 100,
-        "status": "nominal" if values[3] % 10 else "degraded",
-        "sequence": values[3],
-        "note": generator.bytes(values[4] % 440).hex(),
-    }
-    return json.dumps(reading).encode()
-
-
-def _message(number: int, body: bytes) -> PendingMessage:
-    properties = f"UNIQ_KEY\x017F0000012A139A0C{number:016X}\x02KEYS\x01key-{number}\x02TAGS\x01tag-{number % 20}\x02"
-    born = 1_700_000_000_000 + number
-    return PendingMessage(TOPIC, number % 8, body, properties.encode(), number % 20, 0, 0, born, HOST)
 
 
 def seconds(store: StoreDirectory, declaration: TableDeclaration, workers: LocalWorkers) -> float:
@@ -87,7 +47,7 @@ def main() -> None:
         LocalWorkers(options.processes) as workers,
     ):
         root = Path(directory)
-        count = write_store(root / "store", options.megabytes * MEBIBYTE)
+        count = write_store(root / "store", options.megabytes * MEBIBYTE, topics=1).message_count
         store = StoreDirectory(root / "store", "broker-a")
         segments = store.segments()
         size = segments[-1].end - segments[0].start

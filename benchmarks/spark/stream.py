@@ -1,6 +1,6 @@
 """How long a micro-batch of a stream takes: batches of rows, empty ones, and a look at many queues.
 
-``python -m benchmarks.spark_stream --rows 24000 --batches 20`` writes a store with the broker's own writer, streams
+``python -m benchmarks.spark.stream --rows 24000 --batches 20`` writes a store with the broker's own writer, streams
 it from the first message into Spark's `noop` sink, and prints medians in milliseconds.  Everything is in the page
 cache.  The first batches, in which Spark compiles, do not count.
 """
