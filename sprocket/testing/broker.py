@@ -21,6 +21,8 @@ _THROWAWAY = {
     "diskSpaceWarningLevelRatio": "100",
     "cleanFileForciblyEnable": "false",
     "brokerFastFailureEnable": "false",
+    # A segment is allocated whole: a gigabyte for each test is more than many machines have.
+    "mappedFileSizeCommitLog": str(128 * 1024 * 1024),
 }
 
 

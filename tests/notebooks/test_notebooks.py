@@ -31,6 +31,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     settings = {
         "MASTER": "local[2]",
         "IPYTHONDIR": str(tmp_path_factory.mktemp("ipython")),
+        "TMPDIR": str(tmp_path_factory.mktemp("temporary")),
         "PYSPARK_SUBMIT_ARGS": "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell",
     }
     manager = KernelManager(kernel_name="python3")
