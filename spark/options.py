@@ -10,6 +10,7 @@ from typing import Final
 from spark.columns import DEFAULT_COLUMNS, column_names, nearest
 from spark.decode import HALF_TOPIC, DecodeOptions
 from spark.filters import TimeRange
+from spark.option_values import whole_number
 from spark.queue_options import QUEUE_OPTIONS, QueueOptions, read_queue_options
 from spark.reading_options import READING_OPTIONS, ReadingOptions, read_reading_options
 from spark.store_directory import split_paths
@@ -20,6 +21,8 @@ from sprocket.common.errors import ConfigError
 from sprocket.common.limits import MAX_INFLATED_BYTES
 
 MEBIBYTE: Final = 1024 * 1024
+# Of numbers of bytes and milliseconds.
+_DIGITS: Final = 18
 _YES_NO: Final = {"TRUE": True, "FALSE": False}
 KNOWN: Final = (
     "path",  # store directory, glob, name=directory, or several of them with commas
@@ -109,11 +112,13 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         ),
         reading=reading,
         inflate_bodies=_choice(given, "inflateBodies", _YES_NO, False),
-        inflate_max_bytes=_integer(given, "inflateMaxBytes", MAX_INFLATED_BYTES, 1),
+        inflate_max_bytes=whole_number(given, "inflateMaxBytes", MAX_INFLATED_BYTES, 1, _DIGITS),
         filter_pushdown=_choice(given, "filterPushdown", _YES_NO, False),
-        min_partitions=_integer(given, "minPartitions", os.cpu_count() or 1, 1),
-        max_partition_bytes=_integer(given, "maxPartitionBytes", 256 * MEBIBYTE, MEBIBYTE),
-        max_clock_step_back_ms=_integer(given, "maxClockStepBack", SourceOptions.max_clock_step_back_ms, 0),
+        min_partitions=whole_number(given, "minPartitions", os.cpu_count() or 1, 1, _DIGITS),
+        max_partition_bytes=whole_number(given, "maxPartitionBytes", 256 * MEBIBYTE, MEBIBYTE, _DIGITS),
+        max_clock_step_back_ms=whole_number(
+            given, "maxClockStepBack", SourceOptions.max_clock_step_back_ms, 0, _DIGITS
+        ),
         queues=read_queue_options(given),
         wire=wire,
         subscription=read_subscription(given),
@@ -156,13 +161,6 @@ def _choice(given: Mapping[str, str], name: str, values: Mapping[str, bool], def
     if text.upper() not in values:
         raise ConfigError(f"option {name!r}: {text!r} is not one of {', '.join(values)}")
     return values[text.upper()]
-
-
-def _integer(given: Mapping[str, str], name: str, default: int, least: int) -> int:
-    text = given.get(name, str(default))
-    if not re.fullmatch(r"\d{1,18}", text) or int(text) < least:
-        raise ConfigError(f"option {name!r}: {text!r} is not a whole number of at least {least}")
-    return int(text)
 
 
 def _moment(given: Mapping[str, str], name: str, default: int) -> int:

@@ -1,10 +1,10 @@
 """Options of reads by queue offset: where they begin and end, which queues, how much at a time."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from spark.option_values import whole_number
 from spark.positions import EARLIEST, LATEST, OffsetsOption, assigned_queues, offsets_option
 from sprocket.common.errors import ConfigError
 
@@ -55,9 +55,4 @@ def read_queue_options(given: Mapping[str, str]) -> QueueOptions:
 
 
 def _positive(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    if not re.fullmatch(r"\d{1,18}", text) or int(text) < 1:
-        raise ConfigError(f"option {name!r}: {text!r} is not a whole number of at least 1")
-    return int(text)
+    return whole_number(given, name, 1, 1, digits=18) if name in given else None

@@ -1,14 +1,13 @@
 """Options of ``df.write.format("rocketmq")``, named after RocketMQ's producer."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from remoting.credentials import Credentials
 from remoting.tls_settings import TlsSettings
 from spark.columns import nearest
+from spark.option_values import credentials, tls, whole_number
 from sprocket.client.client_instance import ClientSettings
 from sprocket.client.errors import ClientError
 from sprocket.client.send_request import SendSettings, check_group, check_topic
@@ -95,42 +94,16 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
         namesrv_addr=address,
         topic=topic,
         group=group,
-        send_msg_timeout_s=_integer(given, "sendMsgTimeout", 3000, 1) / 1000,
-        retries=_integer(given, "retryTimesWhenSendFailed", _DEFAULT_RETRIES, 0),
-        max_message_size=_integer(given, "maxMessageSize", limits.MAX_MESSAGE_BYTES, 1),
-        batch_max_bytes=_integer(given, "batchMaxBytes", _DEFAULT_BATCH_BYTES, 0),
-        max_outstanding=_integer(given, "maxOutstanding", _DEFAULT_OUTSTANDING, 1),
-        delay_level=_integer(given, "delayTimeLevel", 0, 0),
-        flag=_integer(given, "flag", 0, 0),
-        credentials=_credentials(given),
-        tls=_tls(given),
+        send_msg_timeout_s=whole_number(given, "sendMsgTimeout", 3000, 1) / 1000,
+        retries=whole_number(given, "retryTimesWhenSendFailed", _DEFAULT_RETRIES, 0),
+        max_message_size=whole_number(given, "maxMessageSize", limits.MAX_MESSAGE_BYTES, 1),
+        batch_max_bytes=whole_number(given, "batchMaxBytes", _DEFAULT_BATCH_BYTES, 0),
+        max_outstanding=whole_number(given, "maxOutstanding", _DEFAULT_OUTSTANDING, 1),
+        delay_level=whole_number(given, "delayTimeLevel", 0, 0),
+        flag=whole_number(given, "flag", 0, 0),
+        credentials=credentials(given),
+        tls=tls(given),
     )
-
-
-def _tls(given: Mapping[str, str]) -> TlsSettings | None:
-    text = given.get("useTLS", "false").lower()
-    if text not in ("true", "false"):
-        raise ConfigError(f"option 'useTLS': {given['useTLS']!r} is not one of true, false")
-    trust, certificate, key = (
-        Path(given[name]) if given.get(name) else None
-        for name in ("tlsTrustCertPath", "tlsClientCertPath", "tlsClientKeyPath")
-    )
-    if text == "false":
-        if trust or certificate or key:
-            raise ConfigError(
-                "options 'tlsTrustCertPath', 'tlsClientCertPath' and 'tlsClientKeyPath' go with useTLS=true"
-            )
-        return None
-    return TlsSettings.for_client(trust, certificate, key)
-
-
-def _credentials(given: Mapping[str, str]) -> Credentials | None:
-    access, secret = given.get("accessKey"), given.get("secretKey")
-    if not access and not secret:
-        return None
-    if not access or not secret:
-        raise ConfigError("options 'accessKey' and 'secretKey' belong together: give both or none")
-    return Credentials(access, secret)
 
 
 def _known_name(name: str) -> str:
@@ -138,10 +111,3 @@ def _known_name(name: str) -> str:
         if known.lower() == name.lower():
             return known
     raise ConfigError(f"unknown option {name!r}{nearest(name, KNOWN)}; known for writing: {', '.join(KNOWN[:-2])}")
-
-
-def _integer(given: Mapping[str, str], name: str, default: int, least: int) -> int:
-    text = given.get(name, str(default))
-    if not re.fullmatch(r"\d{1,9}", text) or int(text) < least:
-        raise ConfigError(f"option {name!r}: {text!r} is not a whole number of at least {least}")
-    return int(text)

@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from remoting.client import split_address
-from remoting.credentials import Credentials
-from remoting.tls_settings import TlsSettings
+from spark.option_values import credentials, tls, whole_number
 from spark.wire_cluster import WireSettings
 from spark.wire_pull import Subscription
 from sprocket.common.errors import ConfigError
@@ -26,7 +24,6 @@ WIRE_OPTIONS: Final = (
     "subExpression",  # tags (A || B) or SQL92 that brokers filter by
     "expressionType",  # TAG or SQL92
 )
-_TLS_FILES: Final = ("tlsTrustCertPath", "tlsClientCertPath", "tlsClientKeyPath")
 _KINDS: Final = ("TAG", "SQL92")
 
 
@@ -43,11 +40,11 @@ def read_wire_settings(given: Mapping[str, str]) -> WireSettings | None:
         raise ConfigError("options 'path' and 'namesrvAddr' exclude each other: read files, or over the wire")
     return WireSettings(
         name_servers=_addresses(given["namesrvAddr"]),
-        timeout_ms=_integer(given, "mqClientApiTimeout", WireSettings.timeout_ms, 1),
-        retries=_integer(given, "numRetries", WireSettings.retries, 0),
+        timeout_ms=whole_number(given, "mqClientApiTimeout", WireSettings.timeout_ms, 1),
+        retries=whole_number(given, "numRetries", WireSettings.retries, 0),
         group=given.get("consumerGroup", WireSettings.group),
-        credentials=_credentials(given),
-        tls=_tls(given),
+        credentials=credentials(given),
+        tls=tls(given),
     )
 
 
@@ -71,30 +68,3 @@ def _addresses(text: str) -> tuple[str, ...]:
     if not addresses:
         raise ConfigError("option 'namesrvAddr' is empty: host:port of a name server, several separated by ;")
     return addresses
-
-
-def _credentials(given: Mapping[str, str]) -> Credentials | None:
-    access, secret = given.get("accessKey"), given.get("secretKey")
-    if bool(access) != bool(secret):
-        raise ConfigError("options 'accessKey' and 'secretKey' belong together: give both or none")
-    return Credentials(access, secret) if access and secret else None
-
-
-def _tls(given: Mapping[str, str]) -> TlsSettings | None:
-    text = given.get("useTLS", "false").lower()
-    if text not in ("true", "false"):
-        raise ConfigError(f"option 'useTLS': {given['useTLS']!r} is not one of true, false")
-    files = {name: Path(given[name]) for name in _TLS_FILES if given.get(name)}
-    if text == "false":
-        if files:
-            raise ConfigError(f"option {next(iter(files))!r} needs 'useTLS' to be true")
-        return None
-    trust, certificate, key = (files.get(name) for name in _TLS_FILES)
-    return TlsSettings.for_client(trust, certificate, key)
-
-
-def _integer(given: Mapping[str, str], name: str, default: int, least: int) -> int:
-    text = given.get(name, str(default))
-    if not re.fullmatch(r"\d{1,9}", text) or int(text) < least:
-        raise ConfigError(f"option {name!r}: {text!r} is not a whole number of at least {least}")
-    return int(text)
