@@ -35,6 +35,8 @@ class ConfigFile(Generic[T]):
         self.path = path
         self._type = content_type
         self._failed = failed
+        # Whether the table in memory has changed since its content was taken for `save`.
+        self.is_unsaved = False
 
     def load(self) -> T | None:
         """The content, or that of ``.bak`` if the file is missing, empty or broken; None if there is neither.
@@ -66,6 +68,19 @@ class ConfigFile(Generic[T]):
             return self.path.stat().st_mtime_ns
         except OSError:
             return None
+
+    def take_unsaved(self) -> bool:
+        """Whether there is something to save; who is told so must `save` it."""
+        is_unsaved, self.is_unsaved = self.is_unsaved, False
+        return is_unsaved
+
+    def save(self, content: bytes) -> None:
+        """`write` what changed.  What cannot be written stays unsaved."""
+        try:
+            self.write(content)
+        except Exception:
+            self.is_unsaved = True
+            raise
 
     def write(self, content: bytes) -> None:
         """Replace the file durably by `content` (see `pretty`).  May run in any thread.

@@ -88,7 +88,6 @@ class ConsumerFilters:
         self._by_group: dict[str, dict[str, HeldFilter]] = {}
         self._count = 0
         self._chars = 0
-        self._is_dirty = False
 
     def __len__(self) -> int:
         return self._count
@@ -135,10 +134,10 @@ class ConsumerFilters:
         if old is not None and (is_same or version <= old.data.client_version):
             if version > old.data.client_version:
                 old.data.client_version = version
-                self._is_dirty = True
+                self._file.is_unsaved = True
             if version == old.data.client_version and old.data.dead_time:
                 old.data.dead_time = 0
-                self._is_dirty = True
+                self._file.is_unsaved = True
             return
         bloom = BloomFilterData(BITS, msgspec.Raw(dumps(bloom_positions(group, topic))))
         now = self._clock.wall_ms()
@@ -152,14 +151,14 @@ class ConsumerFilters:
         if held is not None:
             self._put(group, topic, held)
             logger.info("event=consumer_filter_set group=%s topic=%s expression=%r", group, topic, expression[:200])
-        self._is_dirty = self._is_dirty or held is not None or old is not None
+        self._file.is_unsaved = self._file.is_unsaved or held is not None or old is not None
 
     def _bury(self, group: str, living_topics: set[str]) -> None:
         """The group's filters of all other topics are dead from now on."""
         for topic, held in self._by_group.get(group, {}).items():
             if topic not in living_topics and not _is_dead(held.data):
                 held.data.dead_time = self._clock.wall_ms()
-                self._is_dirty = True
+                self._file.is_unsaved = True
                 logger.info("event=consumer_filter_dead group=%s topic=%s", group, topic)
 
     # Reads
@@ -183,7 +182,7 @@ class ConsumerFilters:
         for group, topic, held in self._all():
             if _is_dead(held.data) and held.data.dead_time <= oldest:
                 self._remove(group, topic)
-                self._is_dirty = True
+                self._file.is_unsaved = True
                 logger.info("event=consumer_filter_removed group=%s topic=%s", group, topic)
 
     def _all(self) -> list[tuple[str, str, HeldFilter]]:
@@ -223,18 +222,13 @@ class ConsumerFilters:
     def take_unsaved(self) -> bytes | None:
         """The file's next content, which the caller must `save`; None if nothing changed since the last one."""
         self.clean()
-        if not self._is_dirty:
+        if not self._file.take_unsaved():
             return None
-        self._is_dirty = False
         return pretty(self.snapshot())
 
     def save(self, content: bytes) -> None:
         """Write the file; may run in another thread.  Raises `StoreError`; the change is then still unsaved."""
-        try:
-            self._file.write(content)
-        except Exception:
-            self._is_dirty = True
-            raise
+        self._file.save(content)
 
     def persist(self) -> None:
         """Write the file now if anything changed.  Raises `StoreError`."""

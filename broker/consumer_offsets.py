@@ -54,7 +54,6 @@ class ConsumerOffsets:
         self._resets: dict[str, dict[int, int]] = {}
         self._pulls: dict[str, dict[int, int]] = {}
         self._commits = 0
-        self._is_dirty = False
         self.changes = 0  # grows with every change
         # Keys that changed since `take_deltas`; None while nobody follows.
         self._touched: set[str] | None = None
@@ -78,7 +77,7 @@ class ConsumerOffsets:
             queues = self._offsets[key] = {}
         before = queues.get(queue_id)
         queues[queue_id] = offset
-        self._is_dirty = True
+        self._file.is_unsaved = True
         self.changes += 1
         if self._touched is not None:
             self._touched.add(key)
@@ -112,7 +111,7 @@ class ConsumerOffsets:
 
     def _changed(self, key: str | None = None) -> None:
         """The offsets of `key`, or of many, are not what they were."""
-        self._is_dirty = True
+        self._file.is_unsaved = True
         self.changes += 1
         if self._touched is not None:
             self._touched.update(self._offsets if key is None else (key,))
@@ -289,9 +288,8 @@ class ConsumerOffsets:
 
         Of many groups that takes a while, and can be done in another thread.
         """
-        if not self._is_dirty:
+        if not self._file.take_unsaved():
             return None
-        self._is_dirty = False
         table = self.snapshot()
         table.offset_table = {key: dict(queues) for key, queues in table.offset_table.items()}
         return table
@@ -299,11 +297,7 @@ class ConsumerOffsets:
     def save(self, content: bytes) -> None:
         """Write the file; may run in another thread.  Raises `StoreError`; the change is then still unsaved."""
         _BEFORE_SAVE()
-        try:
-            self._file.write(content)
-        except Exception:
-            self._is_dirty = True
-            raise
+        self._file.save(content)
         _SAVED()
 
     def persist(self) -> None:

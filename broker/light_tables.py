@@ -84,7 +84,7 @@ class LightConsumerOffsets(ConsumerOffsets):
         light_content, content = self._light_file.load(), None
         if light_content is None or self._plain_file.is_newer_than(self._light_file):
             content = self._plain_file.load()
-            self._is_dirty = content is not None
+            self._file.is_unsaved = content is not None
         content = content or light_content
         if content is not None:
             self._offsets, self.data_version = content.offset_table, content.data_version

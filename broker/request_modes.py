@@ -31,7 +31,6 @@ class RequestModes:
         self._config = config
         self._file = file
         self._by_topic: dict[str, ModesByGroup] = {}
-        self._is_dirty = False
         self.changes = 0  # grows with every change
 
     def load(self) -> None:
@@ -74,20 +73,15 @@ class RequestModes:
         """Put a master's table in the place of this one.  It is not saved yet."""
         if table.message_request_mode_map != self._by_topic:
             self._by_topic = table.message_request_mode_map
-            self._is_dirty = True
+            self._file.is_unsaved = True
             self.changes += 1
 
     def take_unsaved(self) -> RequestModeTable | None:
         """What was taken over and is not saved; the caller must `save` it `pretty`."""
-        if not self._is_dirty:
+        if not self._file.take_unsaved():
             return None
-        self._is_dirty = False
         return RequestModeTable(self._by_topic)
 
     def save(self, content: bytes) -> None:
         """Write the file; may run in another thread.  Raises `StoreError`; it is then still unsaved."""
-        try:
-            self._file.write(content)
-        except Exception:
-            self._is_dirty = True
-            raise
+        self._file.save(content)

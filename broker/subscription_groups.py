@@ -37,7 +37,6 @@ class SubscriptionGroups:
         }
         self._forbidden: dict[str, dict[str, int]] = {}
         self.data_version = DataVersion(timestamp=clock.wall_ms())
-        self._is_dirty = False
         # Whether the table is a copy of a master's: this replica adds nothing to it.
         self.is_copy = False
 
@@ -178,19 +177,14 @@ class SubscriptionGroups:
         self.by_name.clear()
         self.by_name.update(table.subscription_group_table)
         self.data_version = table.data_version
-        self._is_dirty = True
+        self._file.is_unsaved = True
 
     def take_unsaved(self) -> SubscriptionGroupTable | None:
         """What was taken over and is not saved; the caller must `save` it `pretty`."""
-        if not self._is_dirty:
+        if not self._file.take_unsaved():
             return None
-        self._is_dirty = False
         return self.snapshot()
 
     def save(self, content: bytes) -> None:
         """Write the file; may run in another thread.  Raises `StoreError`; it is then still unsaved."""
-        try:
-            self._file.write(content)
-        except Exception:
-            self._is_dirty = True
-            raise
+        self._file.save(content)

@@ -51,7 +51,6 @@ class TopicTable:
         self._clock = clock
         self.by_name: dict[str, TopicConfig] = {}
         self.data_version = DataVersion(timestamp=clock.wall_ms())
-        self._is_dirty = False
         # Whether the table is a copy of a master's: this replica adds nothing to it.
         self.is_copy = False
         self.system_topics: set[str] = set(SYSTEM_TOPICS)
@@ -257,23 +256,18 @@ class TopicTable:
         self.by_name.clear()
         self.by_name.update(table.topic_config_table)
         self.data_version = table.data_version
-        self._is_dirty = True
+        self._file.is_unsaved = True
         self.on_change([])
 
     def take_unsaved(self) -> TopicConfigTable | None:
         """What was taken over and is not saved; the caller must `save` it `pretty`."""
-        if not self._is_dirty:
+        if not self._file.take_unsaved():
             return None
-        self._is_dirty = False
         return self.snapshot()
 
     def save(self, content: bytes) -> None:
         """Write the file; may run in another thread.  Raises `StoreError`; it is then still unsaved."""
-        try:
-            self._file.write(content)
-        except Exception:
-            self._is_dirty = True
-            raise
+        self._file.save(content)
 
 
 def _fixed(topic: str, queue_nums: int, perm: int = PERM_READ_WRITE) -> TopicConfig:

@@ -119,7 +119,6 @@ class ConsumerOrderInfo:
         self._clock = clock
         self._locks = locks
         self._table: dict[str, dict[int, OrderInfo]] = {}
-        self._is_dirty = False
         self.changes = 0  # grows with every change
 
     def load(self) -> None:
@@ -145,7 +144,7 @@ class ConsumerOrderInfo:
     def replace(self, table: OrderInfoTable) -> None:
         """Put a master's table in the place of this one."""
         self._table = table.table
-        self._is_dirty = True
+        self._file.is_unsaved = True
         self.changes += 1
         self._expect_free()
 
@@ -158,7 +157,7 @@ class ConsumerOrderInfo:
         return None if queues is None else queues.get(queue_id)
 
     def _changed(self, topic: str, group: str, queue_id: int, info: OrderInfo) -> None:
-        self._is_dirty = True
+        self._file.is_unsaved = True
         self.changes += 1
         free_at = info.free_at(self._clock.wall_ms())
         if free_at is not None:
@@ -204,7 +203,7 @@ class ConsumerOrderInfo:
     def clear_block(self, topic: str, group: str, queue_id: int) -> None:
         """Forget what was handed out: the queue's offset was set by somebody."""
         if self._table.get(topic + SEPARATOR + group, {}).pop(queue_id, None) is not None:
-            self._is_dirty = True
+            self._file.is_unsaved = True
             self.changes += 1
 
     def commit_and_next(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int) -> int:
@@ -259,13 +258,13 @@ class ConsumerOrderInfo:
             if config is None or group not in self._groups or not queues:
                 logger.info("event=order_info_cleaned key=%s", key)
                 del self._table[key]
-                self._is_dirty = True
+                self._file.is_unsaved = True
                 continue
             for queue_id, info in list(queues.items()):
                 if queue_id >= config.read_queue_nums or info.last_consumed < oldest:
                     logger.info("event=order_info_cleaned key=%s queue=%d", key, queue_id)
                     del queues[queue_id]
-                    self._is_dirty = True
+                    self._file.is_unsaved = True
 
     def take_changed(self) -> OrderInfoTable | None:
         """A copy for the file, which the caller must make `pretty` and `save`; None if nothing changed.
@@ -273,20 +272,15 @@ class ConsumerOrderInfo:
         Of many queues that takes a while, and can be done in another thread.
         """
         self.clean()
-        if not self._is_dirty:
+        if not self._file.take_unsaved():
             return None
-        self._is_dirty = False
         return OrderInfoTable(
             {key: {queue_id: replace(info) for queue_id, info in queues.items()} for key, queues in self._table.items()}
         )
 
     def save(self, content: bytes) -> None:
         """Write the file; may run in another thread.  Raises `StoreError`; the change is then still unsaved."""
-        try:
-            self._file.write(content)
-        except Exception:
-            self._is_dirty = True
-            raise
+        self._file.save(content)
 
     def persist(self) -> None:
         """Write the file now if anything changed.  Raises `StoreError`."""
