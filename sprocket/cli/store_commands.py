@@ -12,7 +12,7 @@ from sprocket.cli.exit_codes import DISK
 from sprocket.common.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from store.inspection.store_inspection import StoreShape
+    from store.inspection.inspected_store import StoreShape
 
 F = TypeVar("F", bound=Callable[..., Any])
 DIRECTORY = click.Path(path_type=Path)
@@ -50,7 +50,7 @@ def shape_options(command: F) -> F:
 
 def shape_of(config: Path | None, segment_bytes: int | None) -> "StoreShape":
     """The options as a `StoreShape`; WrongUsage for a configuration that cannot be read."""
-    from store.inspection.store_inspection import StoreShape
+    from store.inspection.inspected_store import StoreShape
 
     if config is None:
         return StoreShape(segment_bytes=segment_bytes)

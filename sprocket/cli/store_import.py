@@ -13,8 +13,8 @@ from sprocket.cli.store_commands import DIRECTORY, progress_bar, shape_of, shape
 from sprocket.common.errors import RequestError, StoreBusy, StoreError
 
 if TYPE_CHECKING:
+    from store.inspection.inspected_store import StoreShape
     from store.inspection.record_row import Row
-    from store.inspection.store_inspection import StoreShape
     from store.message_store import MessageStore
     from store.record import PendingMessage, TagsCodes
 

@@ -11,8 +11,9 @@ from sprocket.cli.exit_codes import FAILURE, SUCCESS
 from sprocket.cli.store_commands import DIRECTORY, progress_bar, shape_of, shape_options, store_errors
 
 if TYPE_CHECKING:
+    from store.inspection.inspected_store import StoreShape
     from store.inspection.repair_journal import Action
-    from store.inspection.store_inspection import StoreInspection, StoreShape
+    from store.inspection.store_inspection import StoreInspection
 
 _SHOWN = 40
 

@@ -1,17 +1,15 @@
 """What is said of ConsumeQueues."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from remoting.message_record import HEAD
 from store.consume_queue import BLANK_SIZE
 from store.consume_queue_table import is_light
 from store.inspection.finding import Severity
+from store.inspection.inspected_store import InspectedStore
 from store.inspection.queue_inspection import UNIT, Kind, LogBounds, QueueInspection
 from store.inspection.queue_table_inspection import end_entry
 from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
-
-if TYPE_CHECKING:
-    from store.inspection.store_inspection import StoreInspection
 
 _REBUILD: Final = "make the queue anew from the log"
 _BLANK: Final = "make the entry blank; the queue's offsets stay"
@@ -29,7 +27,7 @@ _TEXTS: Final = {
 }
 
 
-def describe(store: "StoreInspection", topics: set[str] | None) -> None:
+def describe(store: InspectedStore, topics: set[str] | None) -> None:
     """Findings about every queue; `topics` are those that the broker knows, None if nobody says."""
     findings = store.findings
     for stray in store.queues.strays:
@@ -64,7 +62,7 @@ def needs_new_files(queue: QueueInspection) -> bool:
     return bool(files.wrong_size() or files.missing() or files.misplaced())
 
 
-def _describe_files(store: "StoreInspection", queue: QueueInspection) -> None:
+def _describe_files(store: InspectedStore, queue: QueueInspection) -> None:
     files, findings = queue.files, store.findings
     for name in files.strays:
         findings.add("queue-stray", Severity.NOTE, store.relative(files.directory / name), "is no file of a queue")
@@ -78,7 +76,7 @@ def _describe_files(store: "StoreInspection", queue: QueueInspection) -> None:
         findings.add("queue-name", Severity.WRONG, store.relative(part.path), text, _REBUILD)
 
 
-def _describe_disagreements(store: "StoreInspection", queue: QueueInspection) -> None:
+def _describe_disagreements(store: InspectedStore, queue: QueueInspection) -> None:
     for number, found in enumerate(queue.disagreements):
         is_lost = found.kind is Kind.LOST
         if number >= _TOLD and not is_lost:
@@ -99,7 +97,7 @@ def _describe_disagreements(store: "StoreInspection", queue: QueueInspection) ->
         store.findings.add("queue-more", Severity.WRONG, store.relative(queue.files.directory), text, _REBUILD)
 
 
-def check_ends(store: "StoreInspection", bounds: LogBounds) -> None:
+def check_ends(store: InspectedStore, bounds: LogBounds) -> None:
     """Quick: the last entry of each queue points to a record that says the same queue and queue offset."""
     for queue in store.queues:
         _describe_files(store, queue)

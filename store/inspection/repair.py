@@ -10,6 +10,7 @@ from store.inspection import repair_files
 from store.inspection.batch_rebuild import BatchQueueRebuild
 from store.inspection.file_sequence import FileSequence
 from store.inspection.finding import Findings
+from store.inspection.inspected_store import StoreShape
 from store.inspection.log_inspection import Gap, LogInspection
 from store.inspection.rebuild import IndexRebuild, QueueRebuild
 from store.inspection.repair_files import RepairFiles
@@ -25,7 +26,7 @@ from store.inspection.repair_journal import (
 )
 from store.inspection.repair_plan import plan
 from store.inspection.small_files import REPAIR_PREFIX, deleted_topics
-from store.inspection.store_inspection import StoreInspection, StoreShape
+from store.inspection.store_inspection import StoreInspection
 from store.record import TagsCodes
 
 Told = Callable[[str], None]

@@ -1,16 +1,14 @@
 """What is said of the log's files and of the damage in them."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from store.inspection.finding import Severity
-
-if TYPE_CHECKING:
-    from store.inspection.store_inspection import StoreInspection
+from store.inspection.inspected_store import InspectedStore
 
 _PAGE_BYTES: Final = 4096
 
 
-def describe_files(store: "StoreInspection") -> None:
+def describe_files(store: InspectedStore) -> None:
     """Names, sizes and completeness of the segments."""
     log, findings = store.log, store.findings
     for name in log.strays:
@@ -37,7 +35,7 @@ def describe_files(store: "StoreInspection") -> None:
             findings.add("segment-long", Severity.LOSS, path, text, "keep them aside and cut them off", log.file_bytes)
 
 
-def describe_damage(store: "StoreInspection") -> None:
+def describe_damage(store: InspectedStore) -> None:
     """Gaps between records, and what is behind the last one."""
     log, findings = store.log, store.findings
     for gap in store.gaps:

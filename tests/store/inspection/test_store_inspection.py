@@ -9,7 +9,8 @@ import pytest
 
 from sprocket.common.errors import StoreError
 from store.inspection.finding import Severity
-from store.inspection.store_inspection import StoreInspection, StoreShape
+from store.inspection.inspected_store import StoreShape
+from store.inspection.store_inspection import StoreInspection
 from store.layout import file_name
 from tests.store.inspection.stopped_store import (
     MESSAGES,

@@ -1,0 +1,90 @@
+"""A store directory that is being checked: its files as they were found, and what is known of them so far."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sprocket.common.errors import StoreError
+from store.checkpoint import Checkpoint
+from store.config import DEFAULT_DELAY_LEVELS
+from store.inspection.batch_queue_inspection import BatchQueueTableInspection
+from store.inspection.file_sequence import FileSequence
+from store.inspection.file_view import is_locked
+from store.inspection.finding import Findings
+from store.inspection.index_inspection import IndexInspection
+from store.inspection.log_inspection import Gap, Tail
+from store.inspection.queue_table_inspection import QueueTableInspection
+from store.inspection.small_files import batch_topics, deleted_topics
+from store.record import TagsCodes
+
+
+@dataclass(frozen=True)
+class StoreShape:
+    """What the files were made with; None: as their sizes and names tell."""
+
+    segment_bytes: int | None = None
+    queue_file_bytes: int | None = None
+    batch_queue_file_bytes: int | None = None
+    index_slots: int | None = None
+    index_units: int | None = None
+    delay_levels: str = DEFAULT_DELAY_LEVELS
+    commit_log: Path | None = None
+
+
+@dataclass
+class LogFigures:
+    """What a walk of the log met."""
+
+    start: int = 0
+    end: int = 0
+    records: int = 0
+    walked_from: int = 0
+    first_store_timestamp: int = 0
+    last_store_timestamp: int = 0
+    newest_store_timestamp: int = 0
+
+    def add(self, count: int, first: int, last: int, newest: int) -> None:
+        if not self.records:
+            self.first_store_timestamp = first
+        self.records += count
+        self.last_store_timestamp = last
+        self.newest_store_timestamp = max(self.newest_store_timestamp, newest)
+
+
+class InspectedStore:
+    """The store at `root`; nothing but names and sizes is read yet.
+
+    Raises `StoreError` if `root` is no store, or its directories cannot be read.
+    """
+
+    def __init__(self, root: Path, shape: StoreShape | None = None, *, quick: bool = False) -> None:
+        self.root = root
+        self.shape = shape or StoreShape()
+        self.quick = quick
+        self.findings = Findings()
+        self.is_running = is_locked(root / "lock")
+        log_directory = self.shape.commit_log or root / "commitlog"
+        if not root.is_dir() or not (log_directory.is_dir() or (root / "consumequeue").is_dir()):
+            raise StoreError(f"{root}: is no store directory: there is no commitlog/ in it")
+        self.log = FileSequence(log_directory, self.shape.segment_bytes)
+        self.figures = LogFigures()
+        self.gaps: list[Gap] = []
+        self.tail = Tail(0, 0, "")
+        self.checkpoint: Checkpoint | None = None
+        self.checkpoint_holds = True
+        self.queue_list_holds = self.flushed_mark_holds = True
+        self.config: dict[str, bool] = {}
+        self.was_clean = not (root / "abort").exists()
+        tags_codes = TagsCodes(self.shape.delay_levels)
+        deleted = deleted_topics(root, self.findings)
+        self.batch_queues = BatchQueueTableInspection(
+            root / "batchconsumequeue", self.shape.batch_queue_file_bytes, batch_topics(root), deleted
+        )
+        self.queues = QueueTableInspection(
+            root / "consumequeue", tags_codes, self.shape.queue_file_bytes, self.batch_queues.topics,
+            deleted, is_running=self.is_running,
+        )  # fmt: skip
+        self.index = IndexInspection(root, self.findings, self.shape.index_slots, self.shape.index_units)
+
+    def relative(self, path: Path) -> str:
+        """`path` as findings name it."""
+        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
