@@ -3,15 +3,14 @@
 Source: RocketMQ 5.3.3, `PullRequestHoldService`, `NotifyMessageArrivingListener`.
 """
 
-import heapq
 from collections.abc import Callable
-from itertools import count
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from broker.confirm_waits import CallLater, Timer
+from broker.confirm_waits import CallLater
+from broker.deadlines import Deadlines
 from broker.subscription_filter import TagFilter
 from remoting.command import Request
 from sprocket.common.clock import Clock
@@ -25,8 +24,6 @@ PASSED_BY_S: Final = 5.0
 MAX_HELD_PER_CHANNEL: Final = 8192
 # Deadlines this close together share a turn of the timer.
 _TICK_S: Final = 0.05
-# So many deadlines of answered pulls are kept before it is worth going through all of them.
-_MOST_STALE: Final = 1024
 
 
 class QueueEnds(Protocol):
@@ -68,17 +65,12 @@ class HeldPulls:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._call_later = call_later
         self._answer = answer
         # Sets that keep their order: who was held first is answered first.
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
         self._by_channel: dict[int, set[HeldPull]] = {}
         self._count = 0
-        # (deadline, number, pull), also of pulls that are answered; one whose deadline was moved is there twice.
-        self._deadlines: list[tuple[float, int, HeldPull]] = []
-        self._numbers = count()
-        self._timer: Timer | None = None
-        self._timer_at = 0.0
+        self._deadlines = Deadlines[HeldPull](clock, call_later, self._finish, _TICK_S)
 
     def __len__(self) -> int:
         return self._count
@@ -103,7 +95,7 @@ class HeldPulls:
         held.add(pull)
         self._by_queue.setdefault(pull.key, {})[pull] = None
         self._count += 1
-        self._expect(pull)
+        self._deadlines.expect(pull, self._count)
         return True
 
     def arrived(self, topic: str, queue_id: int, max_offset: int, first_offset: int) -> None:
@@ -150,9 +142,7 @@ class HeldPulls:
 
     def close(self) -> None:
         """Stop the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._deadlines.close()
 
     # Inside
 
@@ -180,38 +170,4 @@ class HeldPulls:
         if soon < pull.deadline:
             pull.deadline = soon
             # From here on messages that do not match change nothing: the new deadline is at most this far away.
-            self._expect(pull)
-
-    def _expect(self, pull: HeldPull) -> None:
-        deadline = pull.deadline
-        heapq.heappush(self._deadlines, (deadline, next(self._numbers), pull))
-        if len(self._deadlines) > 2 * self._count + _MOST_STALE:
-            self._forget_answered()
-        if self._timer is not None:
-            if deadline >= self._timer_at:
-                return
-            self._timer.cancel()
-        self._set_timer(deadline)
-
-    def _forget_answered(self) -> None:
-        """A consumer at the end of its queue has a pull held and answered for each message: keep none of them."""
-        self._deadlines = [entry for entry in self._deadlines if entry[2].request and entry[0] == entry[2].deadline]
-        heapq.heapify(self._deadlines)
-
-    def _set_timer(self, at: float) -> None:
-        self._timer_at = at
-        self._timer = self._call_later(max(_TICK_S, at - self._clock.monotonic()), self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        now = self._clock.monotonic()
-        deadlines = self._deadlines
-        due = []
-        while deadlines and (deadlines[0][0] <= now or deadlines[0][2].request is None):
-            pull = heapq.heappop(deadlines)[2]
-            if pull.request is not None and pull.deadline <= now:
-                due.append(pull)
-        if deadlines:
-            self._set_timer(deadlines[0][0])
-        for pull in due:
-            self._finish(pull)
+            self._deadlines.expect(pull, self._count)

@@ -6,7 +6,6 @@ something (`wake`), so that what came goes to few pops in large parts.
 Source: RocketMQ 5.3.3, `PopLongPollingService`, `PopRequest`.
 """
 
-import heapq
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
@@ -16,7 +15,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from broker.confirm_waits import CallLater, Timer
+from broker.confirm_waits import CallLater
+from broker.deadlines import Deadlines
 from broker.live_config import LiveConfig
 from broker.long_polling import PullFilter, QueueEnds
 from broker.pop.retry_topics import retry_topic_v1, retry_topic_v2
@@ -31,8 +31,6 @@ ANY_QUEUE: Final = -1
 _MAX_POLL_MS: Final = 10 * 60 * 1000
 # Deadlines this close together share a turn of the timer.
 _TICK_S: Final = 0.02
-# So many deadlines of answered pops are kept before it is worth going through all of them.
-_MOST_STALE: Final = 1024
 
 # Gets a request again, and whether it may be held once more: not if its time is up or the broker stops.
 AnswerPop: TypeAlias = Callable[[Request[Any], bool], None]
@@ -111,11 +109,8 @@ class HeldPops:
         self._by_channel: dict[int, set[HeldPop]] = {}
         self._count = 0
         self._queue_count = 0
-        # Also of pops that are answered.
-        self._deadlines: list[_Entry] = []
+        self._deadlines = Deadlines[HeldPop](clock, call_later, self._expire, _TICK_S)
         self._numbers = count()
-        self._timer: Timer | None = None
-        self._timer_at = 0.0
         # Wakes that are asked for while a pop is answered have their own turn: nothing recurs, nobody is starved.
         self._is_answering = False
         self._wakes: list[tuple[str, str, int]] = []
@@ -184,7 +179,7 @@ class HeldPops:
         insort(queue, entry)
         self._by_channel.setdefault(pop.channel_id, set()).add(pop)
         self._count += 1
-        self._expect(entry)
+        self._deadlines.expect(pop, self._count)
 
     # Wake
 
@@ -234,16 +229,14 @@ class HeldPops:
         """Answer everything held, as it is: the broker stops or its role changes."""
         for pops in list(self._by_channel.values()):
             for pop in sorted(pops, key=lambda pop: pop.number):
-                self._finish(pop, may_hold=False)
+                self._expire(pop)
 
     def close(self) -> None:
         """Hold nothing any more; answer what is held and stop the timer."""
         self._is_closed = True
         self.wake_all()
         self._wakes.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._deadlines.close()
 
     # Inside
 
@@ -282,6 +275,9 @@ class HeldPops:
         finally:
             self._is_answering = was_answering
 
+    def _expire(self, pop: HeldPop) -> None:
+        self._finish(pop, may_hold=False)
+
     def _leave_queue(self, pop: HeldPop) -> None:
         self._count -= 1
         held = pop.group
@@ -301,37 +297,6 @@ class HeldPops:
             del concerned[held]
             if not concerned:
                 del self._concerned[name]
-
-    # Time
-
-    def _expect(self, entry: _Entry) -> None:
-        heapq.heappush(self._deadlines, entry)
-        if len(self._deadlines) > 2 * self._count + _MOST_STALE:
-            self._deadlines = [one for one in self._deadlines if one[2].request is not None]
-            heapq.heapify(self._deadlines)
-        if self._timer is not None:
-            if entry[0] >= self._timer_at:
-                return
-            self._timer.cancel()
-        self._set_timer(entry[0])
-
-    def _set_timer(self, at: float) -> None:
-        self._timer_at = at
-        self._timer = self._call_later(max(_TICK_S, at - self._clock.monotonic()), self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        now = self._clock.monotonic()
-        deadlines = self._deadlines
-        due = []
-        while deadlines and (deadlines[0][0] <= now or deadlines[0][2].request is None):
-            pop = heapq.heappop(deadlines)[2]
-            if pop.request is not None:
-                due.append(pop)
-        if deadlines:
-            self._set_timer(deadlines[0][0])
-        for pop in due:
-            self._finish(pop, may_hold=False)
 
 
 class _Arrival:

@@ -332,7 +332,7 @@ def test_all_held_pops_share_one_timer_and_nothing_is_left_behind() -> None:
     assert not rig.pops._groups
     assert not rig.pops._concerned
     assert not rig.pops._by_channel
-    assert not rig.pops._deadlines
+    assert not len(rig.pops._deadlines)
 
 
 def test_answered_pops_are_not_kept_until_their_time_would_be_up() -> None:
