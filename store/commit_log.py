@@ -9,11 +9,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from remoting.message_record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
 from store.config import StoreConfig
 from store.disk import Disk, DiskFile
+from store.distinct_names import Integers
 from store.file_allocator import FileAllocator
 from store.mapped_file_queue import Detached, MappedFileQueue, zero_quietly
 from store.record import MIN_RECORD_BYTES, Record, decode, store_timestamp_of
@@ -47,6 +51,8 @@ class CommitLog:
         self._file: DiskFile | None = None
         self._file_start = self._file_end = 0
         self.wrote_offset = 0
+        # Grows when bytes that could be read are let go or may be replaced.
+        self.revision = 0
         self.detached: list[Detached] = []
         # The segment that was read last, and the offsets of its bytes.
         self._view = _EMPTY
@@ -165,6 +171,20 @@ class CommitLog:
             self._turn_to(offset)
         return self._view, self._view_start, self._view_end
 
+    def run_at(self, entries: npt.NDArray[np.void]) -> tuple[memoryview, Integers, Integers]:
+        """The segment of the record of the first of `entries` (`physical_offset`, `size`), and where in it records lie.
+
+        Positions and sizes are those of the first one's record and of all that follow and are in the segment; none
+        if the first one's is gone, or was never there.
+        """
+        segment, start, end = self.segment_at(int(entries["physical_offset"][0]))
+        end = min(end, self.wrote_offset)
+        positions = entries["physical_offset"].astype(np.int64) - start
+        sizes = entries["size"].astype(np.int64)
+        outside = (positions < 0) | (positions + sizes > end - start)
+        count = int(outside.argmax()) if outside.any() else len(positions)
+        return segment, positions[:count], sizes[:count]
+
     def path_of(self, offset: int) -> Path:
         """The file that holds `offset`."""
         return self._files.path_at(offset - offset % self.segment_bytes)
@@ -260,11 +280,13 @@ class CommitLog:
 
         Returns its file, still open, for whoever removes it.
         """
+        self.revision += 1
         self._turn_to(-1)
         return self._files.drop_oldest(1)[0]
 
     def cut(self, offset: int) -> None:
         """Make `offset` the log's end, with zeros behind it, synced.  Raises `DiskFull` or `DiskFailed`."""
+        self.revision += 1
         self._turn_to(-1)
         self._forget_file()
         self._files.cut(offset)

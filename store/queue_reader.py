@@ -14,6 +14,7 @@ from store.commit_log import CommitLog
 from store.config import StoreConfig
 from store.consume_queue import BLANK_SIZE, ENTRY, UNIT, ConsumeQueue
 from store.get_result import GetResult, GetStatus
+from store.kept_values import KeptValues
 from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
 from store.logic_queue import LogicQueue
 from store.record_filter import RecordFilter
@@ -26,6 +27,7 @@ _MIN_PULL_BYTES: Final = 100
 _MAX_PULL_BYTES: Final = 128 * 1024 * 1024
 _FAST_MAX_MESSAGES: Final = 1024
 _FOUND: Final = GetStatus.FOUND
+_NO_RECORD: Final = memoryview(b"")
 
 
 @cache
@@ -54,6 +56,7 @@ class QueueReader:
             config.max_transfer_count_on_message_in_disk,
             config.max_transfer_bytes_on_message_in_disk,
         )
+        self._values = KeptValues(log)
         self.cold = ColdReads(log, config.store_path_root_dir)
         self.found_times = 0
         self.missed_times = 0
@@ -135,7 +138,7 @@ class QueueReader:
         count = min(max(self._max_scan_bytes // UNIT, limit), available, queue.max_offset - offset)
         entries = queue.entries(offset, count)
         if isinstance(matches, RecordFilter):
-            wanted, scanned = self._wanted(entries, matches, limit)
+            wanted, scanned = self._wanted(queue, offset, entries, matches, limit)
             starts = [offset + number for number in wanted]
             result = self._collect(queue, starts, entries[wanted], offset + scanned, limit, max_bytes)
             return self._seen_to(result, offset, entries)
@@ -163,7 +166,7 @@ class QueueReader:
         if not len(units):
             return self._no_file(queue, offset)
         if isinstance(matches, RecordFilter):
-            wanted, scanned = self._wanted(units, matches, max_messages)
+            wanted, scanned = self._wanted(queue, offset, units, matches, max_messages)
             last, units = units[scanned - 1], units[wanted]
         else:
             last = units[-1]
@@ -177,10 +180,12 @@ class QueueReader:
             result.suggest_slave = self._is_far(int(last["physical_offset"]))
         return result
 
-    def _wanted(self, entries: npt.NDArray[np.void], wants: RecordFilter, limit: int) -> tuple[list[int], int]:
+    def _wanted(
+        self, queue: LogicQueue, offset: int, entries: npt.NDArray[np.void], wants: RecordFilter, limit: int
+    ) -> tuple[list[int], int]:
         """Which `entries` have a wanted record, `limit` of them at most, and how many entries that took.
 
-        One whose record is gone is taken along, so that the answer can tell.
+        They begin at `offset`.  One whose record is gone is taken along, so that the answer can tell.
         """
         entries = entries[: wants.most_records]
         if not len(entries):
@@ -189,7 +194,11 @@ class QueueReader:
         wanted: list[int] = []
         first = 0
         while first < len(entries):
-            numbers, end = self._run_in_segment(entries, first, wants, limit - len(wanted))
+            left = limit - len(wanted)
+            if wants.by_value is None or not isinstance(queue, ConsumeQueue):
+                numbers, end = self._run_in_segment(entries, first, wants, left)
+            else:
+                numbers, end = self._run_of_values(queue, offset, entries, first, wants, left)
             wanted += [first + number for number in numbers]
             if len(wanted) >= limit:
                 return wanted, wanted[-1] + 1
@@ -200,16 +209,32 @@ class QueueReader:
         self, entries: npt.NDArray[np.void], first: int, wants: RecordFilter, limit: int
     ) -> tuple[list[int], int]:
         """The first `limit` wanted of the entries from `first` on that lie in its segment; the number after those."""
-        segment, start, end = self._log.segment_at(int(entries["physical_offset"][first]))
-        end = min(end, self._log.wrote_offset)
-        positions = entries["physical_offset"][first:].astype(np.int64) - start
-        sizes = entries["size"][first:].astype(np.int64)
-        outside = (positions < 0) | (positions + sizes > end - start)
-        if outside[0]:
+        segment, positions, sizes = self._log.run_at(entries[first:])
+        if not len(positions):
             # Gone, or never there.
-            return ([] if sizes[0] == BLANK_SIZE else [0]), first + 1
-        count = int(outside.argmax()) or len(positions)
-        return wants.wanted(segment, positions[:count], sizes[:count], limit), first + count
+            return ([] if entries["size"][first] == BLANK_SIZE else [0]), first + 1
+        return wants.wanted(segment, positions, sizes, limit), first + len(positions)
+
+    def _run_of_values(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        entries: npt.NDArray[np.void],
+        first: int,
+        wants: RecordFilter,
+        limit: int,
+    ) -> tuple[list[int], int]:
+        """`_run_in_segment` of entries that begin at `offset`, by what is known of a property of their records."""
+        assert wants.by_value is not None
+        keys = self._values.keys(queue, offset + first, entries[first:], wants.by_value.scan)
+        if not len(keys):
+            return self._run_in_segment(entries, first, wants, limit)
+
+        def record(number: int) -> memoryview:
+            entry = entries[first + number]
+            return self._log.slice_at(int(entry["physical_offset"]), int(entry["size"])) or _NO_RECORD
+
+        return wants.chosen(keys, record, limit), first + len(keys)
 
     def has_wanted(self, queue: LogicQueue, first_offset: int, end_offset: int, wants: RecordFilter) -> bool:
         """Whether a record of the entries `first_offset` to before `end_offset` is wanted, or too many to look at."""
@@ -218,7 +243,7 @@ class QueueReader:
             return True
         entries = queue.entries(first_offset, count)
         is_cut_short = isinstance(queue, ConsumeQueue) and len(entries) < count
-        return is_cut_short or bool(self._wanted(entries, wants, 1)[0])
+        return is_cut_short or bool(self._wanted(queue, first_offset, entries, wants, 1)[0])
 
     def _collect(
         self,

@@ -4,15 +4,15 @@ Source: RocketMQ 5.3.3, `MessageFilter.isMatchedByCommitLog`, `MessageDecoder.de
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Callable
+from itertools import islice
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from remoting.message_record import FIXED_IPV4, MAGIC_V1, MAGIC_V2, SysFlag
-from store.distinct_names import Integers
+from store.distinct_names import Integers, Words
 from store.value_scan import ALONE, KeyVerdicts, ValueScan
 
 # Of a record with two IPv4 hosts: magic, sys_flag and the length of the body.
@@ -26,9 +26,8 @@ _BORN_HOST_V6: Final = int(SysFlag.BORN_HOST_V6)
 _STORE_HOST_V6: Final = int(SysFlag.STORE_HOST_V6)
 # One read takes no more than this many operations, so that nobody else waits for long.
 _MOST_OPERATIONS: Final = 16_000
-# So many records are looked at together, and so many at the most.
+# So many records are looked at together.
 _CHUNK_RECORDS: Final = 128
-_MOST_CHUNK_RECORDS: Final = 1024
 # Values of which a verdict is kept.
 _MOST_VERDICTS: Final = 4096
 # Fields of a record with two IPv4 hosts, up to its body.
@@ -41,7 +40,8 @@ _HEAD: Final = np.dtype(
     }
 )
 
-Flags: TypeAlias = npt.NDArray[np.bool_]
+# Of a ConsumeQueue, or one field of them.
+Entries: TypeAlias = npt.NDArray[np.void]
 
 
 class ValueVerdicts:
@@ -63,76 +63,58 @@ class RecordFilter:
     With `by_value` most records are decided by a look at one property.
     """
 
-    __slots__ = ("_by_value", "_expected", "_matches", "most_records")
+    __slots__ = ("_matches", "by_value", "most_records")
 
     def __init__(
         self, matches: Callable[[bytes], bool], operations: int = 1, by_value: ValueVerdicts | None = None
     ) -> None:
         self._matches = matches
-        self._by_value = by_value
-        self._expected = _CHUNK_RECORDS
+        self.by_value = by_value
         self.most_records = max(1, _MOST_OPERATIONS // max(1, operations))
 
-    def wanted(
-        self, segment: memoryview, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], limit: int
-    ) -> list[int]:
+    def wanted(self, segment: memoryview, positions: Integers, sizes: Integers, limit: int) -> list[int]:
         """The numbers of the first `limit` wanted ones of the records at `positions` of `segment`, in order.
 
         A record in which no properties can be found is wanted: whoever reads it finds the damage.
         """
         numbers: list[int] = []
-        first, count = 0, self._expected
-        while first < len(positions):
-            part, part_sizes = positions[first : first + count], sizes[first : first + count]
-            for number, is_usual in self._chosen(segment, *_bounds(segment, part, part_sizes)):
-                if is_usual or self(segment[part[number] : part[number] + part_sizes[number]]):
+        matches = self._matches
+        for first in range(0, len(positions), _CHUNK_RECORDS):
+            part, part_sizes = positions[first : first + _CHUNK_RECORDS], sizes[first : first + _CHUNK_RECORDS]
+            starts, ends = property_bounds(segment, part, part_sizes)
+            stops = ends.tolist()
+            for number, start in enumerate(starts.tolist()):
+                if start:
+                    is_wanted = matches(bytes(segment[start : stops[number]]))
+                else:
+                    is_wanted = self(segment[part[number] : part[number] + part_sizes[number]])
+                if is_wanted:
                     numbers.append(first + number)
                     if len(numbers) == limit:
-                        self._expect(numbers[-1])
                         return numbers
-            first += count
-            count = _CHUNK_RECORDS
-        self._expect(len(positions))
         return numbers
 
-    def _expect(self, count: int) -> None:
-        """Look at so many and some more at once next time: most of what arrays cost is one for all of them."""
-        if self._by_value is not None:
-            self._expected = min(max(_CHUNK_RECORDS, count + count // 8), _MOST_CHUNK_RECORDS)
+    def chosen(self, keys: Words, record: Callable[[int], memoryview], limit: int) -> list[int]:
+        """The numbers of the first `limit` wanted ones of the records with these keys of `by_value`, in order.
 
-    def _chosen(self, segment: memoryview, starts: Integers, ends: Integers) -> Iterator[tuple[int, bool]]:
-        """Those with wanted properties, True, and those whose properties have no known place (start 0), False."""
-        numbers: Iterable[int] = range(starts.size)
-        is_wanted: Sequence[bool] = ()
-        if self._by_value is not None:
-            verdicts, is_known = self._verdicts(self._by_value, segment, starts, ends)
-            if is_known.all():
-                yield from zip(np.flatnonzero(verdicts).tolist(), repeat(True))
-                return
-            numbers, is_wanted = np.flatnonzero(verdicts | ~is_known).tolist(), verdicts.tolist()
-        matches, begins, stops = self._matches, starts.tolist(), ends.tolist()
-        for number in numbers:
-            start = begins[number]
-            if (is_wanted and is_wanted[number]) or not start or matches(bytes(segment[start : stops[number]])):
-                yield number, start > 0
-
-    def _verdicts(
-        self, by_value: ValueVerdicts, segment: memoryview, starts: Integers, ends: Integers
-    ) -> tuple[Flags, Flags]:
-        """For each record whether it is wanted, and whether that is known: else it must be asked alone."""
-        keys = by_value.scan.keys(segment, starts, ends)
-        if not starts.all():
-            keys[starts == 0] = ALONE
-        verdicts, is_known = by_value.verdicts.of(keys)
+        `record` gives the record of a number.
+        """
+        assert self.by_value is not None
+        kept = self.by_value.verdicts
+        verdicts, is_known = kept.of(keys)
         if not is_known.all():
-            unknown = np.flatnonzero(~is_known)
-            new, firsts = np.unique(keys[unknown], return_index=True)
-            of_new = np.array(
-                [self._matches(bytes(segment[starts[one] : ends[one]])) for one in unknown[firsts].tolist()], np.bool_
-            )
-            by_value.verdicts.learn(new, of_new)
-            verdicts[unknown] = of_new[np.searchsorted(new, keys[unknown])]
-        return verdicts, keys != ALONE
+            new, firsts, places = np.unique(keys[~is_known], return_index=True, return_inverse=True)
+            numbers = np.flatnonzero(~is_known)
+            of_new = np.array([self(record(number)) for number in numbers[firsts].tolist()], np.bool_)
+            kept.learn(new, of_new)
+            verdicts[numbers] = of_new[places]
+        is_alone = keys == ALONE
+        if not is_alone.any():
+            all_wanted: list[int] = np.flatnonzero(verdicts)[:limit].tolist()
+            return all_wanted
+        asked = np.flatnonzero(verdicts | is_alone).tolist()
+        wanted = (number for number in asked if verdicts[number] or self(record(number)))
+        return list(islice(wanted, limit))
 
     def __call__(self, record: memoryview) -> bool:
         """Whether a whole record is wanted.
@@ -143,9 +125,7 @@ class RecordFilter:
         return properties is None or self._matches(properties)
 
 
-def _bounds(
-    segment: memoryview, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
-) -> tuple[Integers, Integers]:
+def property_bounds(segment: memoryview, positions: Integers, sizes: Integers) -> tuple[Integers, Integers]:
     """Where the properties of usual records begin and end in `segment`; 0 where a look at the record itself is needed.
 
     Usual is a record of the first version with two IPv4 hosts, whose lengths are within its size.

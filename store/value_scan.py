@@ -30,10 +30,10 @@ ALONE: Final = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 class ValueScan:
     """Searches for property `name`, which ends with 0x01."""
 
-    __slots__ = ("_name", "_parts")
+    __slots__ = ("_parts", "name")
 
     def __init__(self, name: bytes) -> None:
-        self._name = name
+        self.name = name
         # Where each word of the name begins, which of its bytes are the name's, and what they are.
         pieces = [(at, name[at : at + WORD_BYTES]) for at in range(0, len(name), WORD_BYTES)]
         self._parts = [
@@ -52,12 +52,12 @@ class ValueScan:
             return keys
         width = min(longest, _WINDOW_BYTES, len(data))
         words = words_at(data)
-        records, columns = candidates(data, starts, width, self._name[0])
+        records, columns = candidates(data, starts, width, self.name[0])
         names = starts[records] + columns
         # Nothing is read outside of the data, and what is near its end is asked alone.
         last = words.size - 1
-        if int(ends.max()) + width + len(self._name) > last:
-            names = np.minimum(names, last - len(self._name))
+        if int(ends.max()) + width + len(self.name) > last:
+            names = np.minimum(names, last - len(self.name))
         is_name = columns < (ends - starts)[records]
         for at, mask, word in self._parts:
             is_name &= words[names + at] & mask == word
@@ -68,9 +68,9 @@ class ValueScan:
             is_last = np.append(records[1:] != records[:-1], True)
             if not is_last.all():
                 names, records = names[is_last], records[is_last]
-        keys[records] = _keys_at(words, names + len(self._name))
+        keys[records] = _keys_at(words, names + len(self.name))
         is_unusual = np.frombuffer(data, np.uint8)[ends - 1] != _SEPARATOR
-        is_unusual |= ends + (len(self._name) + width) > last
+        is_unusual |= ends + (len(self.name) + width) > last
         if longest > width:
             is_unusual |= ends - starts > width
         if is_unusual.any():
