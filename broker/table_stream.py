@@ -3,6 +3,9 @@
 A master looks five times a second.  Of consumer offsets what changed is sent, of other tables all, and only if their
 mark says that they changed.  Each stands behind the log as it was then: so a slave never knows of an offset whose
 message it does not have, and a group goes back by what was committed since the last look, no more.
+
+Topics do not wait for a look: they go before the log that comes after them, so a slave that has a message has its
+topic, and can serve it when the master is gone.
 """
 
 import logging
@@ -14,6 +17,7 @@ import msgspec
 from broker.core import BrokerCore
 from broker.replicated_tables import ReplicatedTable, ReplicatedTables
 from ha.listener import SlaveListener
+from ha.master_session import MasterSession
 from ha.table_queue import TableContent, TableUpdate
 from sprocket.common.errors import ProtocolError
 
@@ -32,6 +36,20 @@ class TableSender:
         self._listener = listener
         self._tables = tables
         self._marks: dict[str, Hashable] = {}
+        self._topics: tuple[Hashable, TableUpdate] | None = None
+        listener.before_log = self.send_topics
+
+    def send_topics(self, session: MasterSession) -> None:
+        """Before what comes next of the log: the topics, if they are not as this slave has them."""
+        topics = self._tables.topics
+        mark = topics.mark()
+        if session.tables.topics_mark == mark:
+            return
+        if self._topics is None or self._topics[0] != mark:
+            # They stand on nothing of the log.
+            self._topics = mark, TableUpdate(0, topics.name, topics.encode())
+        session.tables.topics_mark = mark
+        session.tables.hurry(self._topics[1])
 
     def look(self) -> None:
         """Send what changed since the last look; everything to slaves that know nothing yet."""
@@ -45,18 +63,21 @@ class TableSender:
         listener.publish(self._changed(position))
         newcomers = [session for session in sessions if session.tables.wants_all]
         if newcomers:
-            everything = [TableUpdate(position, table.name, table.encode()) for table in self._tables.all]
+            everything = [TableUpdate(position, table.name, table.encode()) for table in self._others()]
             for session in newcomers:
                 session.tables.begin(everything)
             listener.log_grew()
 
+    def _others(self) -> list[ReplicatedTable]:
+        return [table for table in self._tables.all if table is not self._tables.topics]
+
     def _changed(self, position: int) -> list[TableUpdate]:
         updates = []
-        for table in self._tables.all:
+        for table in self._others():
             if table is not self._tables.consumer_offsets and self._marks.get(table.name) != (mark := table.mark()):
                 self._marks[table.name] = mark
                 updates.append(TableUpdate(position, table.name, table.encode()))
-        # Behind the others: a topic comes before its offsets.
+        # Behind the others: a group comes before its offsets.
         changes = self._core.offsets.take_deltas()
         if changes:
             updates.append(TableUpdate(position, OFFSET_CHANGES, msgspec.json.encode(changes)))

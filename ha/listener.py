@@ -113,6 +113,9 @@ class SlaveConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
+        session = self.session
+        if session is not None and session.requested_offset is not None:
+            self._listener.before_log(session)
         now = self._listener.now()
         if at_once and not self._is_full and not transport.get_write_buffer_size():
             # uvloop keeps what is written to the end of its turn, unless that is more than may be waiting.
@@ -122,7 +125,6 @@ class SlaveConnection(asyncio.Protocol):
         while not self._is_full and (buffers := self.link.next_piece(now)):
             for buffer in buffers:
                 transport.write(buffer)
-        session = self.session
         if session is not None and session.refusal:
             logger.warning("event=slave_refused slave=%s reason=%r", self.address, session.refusal)
             transport.close()
@@ -191,6 +193,8 @@ class SlaveListener:
         self._known_offset = 0
         self.replicas = replicas
         self.session_rules = session_rules
+        # Called before the log is read for a session: what its slave has to know before what comes next.
+        self.before_log: Callable[[MasterSession], None] = lambda _: None
         # In the order in which they came.
         self.connections: list[SlaveConnection] = []
 

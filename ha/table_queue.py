@@ -5,6 +5,7 @@ What is queued is bounded.  A slave that is too far behind for it gets what fits
 
 import struct
 from collections import deque
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -58,6 +59,8 @@ class TableQueue:
     def __init__(self) -> None:
         self._waiting: deque[TableUpdate] = deque()
         self._is_complete = False
+        # Of the topics as the slave has them, or gets them next; None before the first.
+        self.topics_mark: Hashable = None
 
     @property
     def wants_all(self) -> bool:
@@ -75,6 +78,11 @@ class TableQueue:
             self._waiting.append(update)
         else:
             self._is_complete = False
+
+    def hurry(self, update: TableUpdate) -> None:
+        """A whole table that goes before all else, in the place of what is queued of it."""
+        self._waiting = deque(one for one in self._waiting if one.name != update.name)
+        self._waiting.appendleft(update)
 
     def take(self, sent_offset: int) -> list[TableUpdate]:
         """Those whose log has been sent."""

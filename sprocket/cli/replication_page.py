@@ -136,7 +136,8 @@ The master looks every {look} ms. Of consumer offsets it sends what changed sinc
 queue id to offset), of other tables all of one whose content changed, as the answer to RocketMQ's GET_ALL_ request has
 it. A slave that is new gets all of them. Each TABLE stands behind the log that the master had when it looked; the slave
 applies it when it comes, and so has that log. A slave that is far behind gets {waiting} looks, and later everything
-anew. A slave that acts for its master takes none until the master is back.
+anew. Topics do not wait for a look: a table that changed goes, with offset 0, before the next LOG, so a slave that has
+a message has its topic. A slave that acts for its master takes none until the master is back.
 """
 
 

@@ -16,6 +16,7 @@ from ha.slave_session import SlaveSession
 from remoting.bodies.pop import SetMessageRequestModeRequestBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.fastjson import dumps
+from remoting.headers.admin import DeleteTopicRequestHeader
 from remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
 from sprocket.common.errors import ConfigError, RestartNeeded, SprocketError, StoreError
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
@@ -69,6 +70,30 @@ async def test_tables_come_in_the_stream_of_the_log(tmp_path: Path) -> None:
             (connection,) = master.replication.listener.connections
             assert connection.identity == ("DefaultCluster", "broker-a", 1)
             assert connection.link.acked_offset == master.store.wrote_offset
+
+
+async def test_a_slave_that_has_a_message_has_its_topic(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "master", store=STORE) as (master, client):
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create("Before"))
+        await client.send(topic="Before")
+        async with slave_of(tmp_path / "slave", master) as slave:
+            unknown: list[str] = []
+            arrived: list[str] = []
+
+            def look(topic: str, *_: int) -> None:
+                arrived.append(topic)
+                unknown.extend([topic] if topic not in slave.topics else [])
+
+            slave.store.on_arrival.append(look)
+            await until(lambda: arrived == ["Before"])
+            # Between two looks at the other tables.
+            for number in range(5):
+                await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create(f"New{number}"))
+                await client.send(topic=f"New{number}")
+            await until(lambda: len(arrived) == 6)
+            assert unknown == []
+            await client.ask_well(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="New0"))
+            await until(lambda: "New0" not in slave.topics)
 
 
 async def test_a_slave_that_comes_again_counts_once(tmp_path: Path) -> None:

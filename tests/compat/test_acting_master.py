@@ -26,7 +26,7 @@ from tests.compat.cluster import ApacheCluster, Cluster, Server, SprocketCluster
 
 pytestmark = pytest.mark.timeout(300)
 
-TOPIC, JOBS = "Steps", "Jobs"
+TOPIC, JOBS, NEWS = "Steps", "Jobs", "News"
 ORDERLY, WORKERS, PRODUCERS = "orderly", "workers", "producers"
 _LIMIT_S = 100.0
 _QUERY_CONSUMER_OFFSET, _GET_ALL_CONSUMER_OFFSET, _GET_ALL_DELAY_OFFSET = 14, 43, 45
@@ -153,6 +153,10 @@ class Story:
             if not isinstance(self.cluster, Mixed):
                 # Offsets travel every 200 ms: without this one the slave would hand the job out anew.
                 await until(lambda: committed(slave, 0, WORKERS, JOBS) == 1, "the slave knows what was popped")
+                # The last that the master does: a topic that is newer than its last look at what changed.
+                await asyncio.to_thread(wire.create_topic, master.address, NEWS, 1)
+                await producer.send(Message(NEWS, b"news"), queue=MessageQueue(NEWS, "broker-a", 0))
+                await until(lambda: log_end(master) == log_end(slave), "the slave has the news")
             master.kill()
             self.is_killed = True
             self.gate.set()
@@ -200,7 +204,18 @@ class Story:
                 assert again[0].body == b"job"
                 assert again[0].reconsume_times == 1 or isinstance(self.cluster, Mixed)
                 await workers.ack(again[0])
-                return
+                break
+        if not isinstance(self.cluster, Mixed):
+            await self.reads_news()
+
+    async def reads_news(self) -> None:
+        """A group that is new joins at the slave that acts, of a topic as new."""
+        async with SimpleConsumer("late", [NEWS], self.namesrv, consume_from=ConsumeFrom.FIRST) as late:
+            deadline = time.monotonic() + _LIMIT_S
+            while not (news := await late.receive(1, wait_s=1)):
+                assert time.monotonic() < deadline, "the new group gets nothing"
+            assert [each.body for each in news] == [b"news"]
+            await late.ack(news[0])
 
     async def send_again(self, producer: Producer) -> None:
         """The master takes messages again, and its queue goes on."""

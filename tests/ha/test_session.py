@@ -259,6 +259,16 @@ def test_a_slave_that_is_far_behind_gets_all_tables_later() -> None:
     assert tables.take(20_000) == []
 
 
+def test_a_table_in_a_hurry_takes_the_place_of_what_is_queued_of_it() -> None:
+    log, replica = SessionMemoryLog(CONTENT), SessionMemoryLog(CONTENT[:10])
+    ends = Ends(log, replica)
+    tables = ends.master.tables
+    tables.begin([TableUpdate(1900, "topics", b"old"), TableUpdate(2000, "offsets", b"{}")])
+    tables.hurry(TableUpdate(0, "topics", b"new"))
+    ends.talk()
+    assert ends.applied == [TableContent("topics", b"new"), TableContent("offsets", b"{}")]
+
+
 def test_a_table_without_a_name_is_refused() -> None:
     ends = Ends(SessionMemoryLog(CONTENT), SessionMemoryLog(CONTENT))
     ends.talk()

@@ -41,15 +41,34 @@ SendReply = Callable[[str, list[tuple[int, int, int]]], None]
 PullReply = Callable[[list[tuple[int, int, bytes]] | None], None]
 
 
-class NoTables:
-    """In place of `ReplicatedTables`: there are none but consumer offsets."""
+class SimTables:
+    """In place of `ReplicatedTables`: consumer offsets, and topics, of which each thousand bytes of the log has one."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: MessageStore, error: Callable[[str], object]) -> None:
+        self._store = store
+        self._error = error
+        self._known = 0
         self.all: list[ReplicatedTable] = []
         self.consumer_offsets = None
+        self.topics = ReplicatedTable("topics", None, self._count, lambda: b"%d" % self._count(), self._prepare)
 
-    def named(self, name: str) -> None:
-        """No table has this name."""
+    def _count(self) -> int:
+        return self._store.wrote_offset // 1000
+
+    def _prepare(self, content: bytes) -> Callable[[], None]:
+        def apply() -> None:
+            self._known = int(content)
+
+        return apply
+
+    def look(self, *_: object) -> None:
+        """A slave has more of the log: it knows all topics of it."""
+        if self._known < self._count():
+            self._error(f"the log ends at {self._store.wrote_offset}, known are {self._known} topics")
+
+    def named(self, name: str) -> ReplicatedTable | None:
+        """The only table that comes whole."""
+        return self.topics if name == "topics" else None
 
 
 class LogOffsets:
@@ -59,14 +78,14 @@ class LogOffsets:
         self._store = store
         self._told = -1
 
-    def take_changes(self) -> dict[str, dict[int, int]]:
+    def take_deltas(self) -> dict[str, dict[int, int]]:
         end = self._store.wrote_offset
         if end == self._told:
             return {}
         self._told = end
         return {"log": {0: end}}
 
-    def forget_changes(self) -> None:
+    def forget_deltas(self) -> None:
         self._told = -1
 
     def merge(self, changes: dict[str, dict[int, int]]) -> None:
@@ -152,14 +171,18 @@ class SimBroker:
 
     def _master_services(self, core: BrokerCore) -> list[Service]:
         self.replication = Replication(core, any_port=False)
-        self.sessions = MasterSessions(core, self.replication, cast(ReplicatedTables, NoTables()))
+        tables = SimTables(self.store, self.machine.scheduler.errors.append)
+        self.sessions = MasterSessions(core, self.replication, cast(ReplicatedTables, tables))
         return [self.replication, self.sessions]
 
     def _slave_services(self, core: BrokerCore) -> list[Service]:
         registration = cast(Registration, SimpleNamespace(on_registered=[], ha_address=f"{self.machine.ip}:{HA_PORT}"))
         self.following = Following(core, registration)
         polling = cast(SlaveSynchronize, SimpleNamespace())
-        return [self.following, SlaveSessions(core, self.following, cast(ReplicatedTables, NoTables()), polling)]
+        tables = SimTables(self.store, self.machine.scheduler.errors.append)
+        if self._config.store.ha_session_enable:
+            self.store.on_arrival.append(tables.look)
+        return [self.following, SlaveSessions(core, self.following, cast(ReplicatedTables, tables), polling)]
 
     @contextmanager
     def _own_credentials(self) -> Iterator[None]:
