@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from spark.java_home import find_java_home
 from spark.source import RocketMQDataSource
+from spark.worker_python import installed_pyspark
 
 # Static ones must be there when the session starts.
 SETTINGS: Final = {
@@ -57,7 +58,8 @@ def session(
         builder = builder.master(master)
     for name, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    with installed_pyspark(master):
+        spark = builder.getOrCreate()
     _hand_out_wheels(spark)
     register(spark)
     return spark
