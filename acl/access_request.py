@@ -20,7 +20,7 @@ class FailedAttempt(RequestError):
     """Whoever asks has proved nothing: no such account, or a wrong signature."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Verdict(msgspec.Struct, frozen=True, gc=False):
     """That a request was signed by `account`."""
 
     account: str
@@ -40,12 +40,12 @@ class Needed(msgspec.Struct, frozen=True):
         return f"{named}={'|'.join(one.value for one in self.actions)}"
 
 
-class AccessRequest(msgspec.Struct, frozen=True):
+class AccessRequest(msgspec.Struct, frozen=True, gc=False):
     """One request, of which nothing is believed yet.
 
     `action` and `resource` are those of its route, `cluster` is the one that the server belongs to (empty: to none,
     or to all).  `found` is what a handler found out that the request is about: where it has something, that is asked
-    for and nothing else.
+    for and nothing else.  The collector does not follow it: what it refers to refers to nothing back.
     """
 
     code: int

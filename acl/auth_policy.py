@@ -14,12 +14,13 @@ from acl.access_request import AccessRequest, FailedAttempt, Needed, Verdict
 from acl.auth_addresses import address_text
 from acl.auth_errors import AuthRefused
 from acl.auth_evaluation import AclIndex
-from acl.auth_model import Decision, User, UserStatus
+from acl.auth_model import Decision, User, UserStatus, UserType
 from acl.auth_settings import AuthSettings
 from acl.auth_tables import AuthTables
+from acl.grants import Grants, grant
 from acl.remote_addresses import Parts
 from remoting.codes import ResponseCode
-from remoting.credentials import signature
+from remoting.credentials import ACCESS_KEY, SIGNATURE, signature
 
 # What an unknown user is checked against, so that its answer takes as long.
 _NO_KEY: Final = "no user has this password"
@@ -48,14 +49,16 @@ class AuthPolicy:
         self._unsigned_codes = settings.codes_without_signature()
         self._free_codes = settings.codes_without_permission()
         self._certificate_as_user = settings.certificate_as_user
-        # User -> its acl, until anything changes.
+        # User -> its acl, and what they have allowed, until anything changes.
         self._acls: dict[str, AclIndex] = {}
+        self._grants = Grants()
         self._changes = -1
 
     def check(self, asked: AccessRequest) -> Verdict | None:
         """Who has proved to send it.  Raises AuthRefused for what is refused, FailedAttempt for a wrong signature."""
-        user = self._authenticated(asked)
-        if self._authorizes and asked.code not in self._free_codes:
+        code = asked.code
+        user = self._proved(asked) if code not in self._unsigned_codes else self._proved_if_signed(asked)
+        if self._authorizes and code not in self._free_codes:
             self._authorize(user, asked)
         return None if user is None else Verdict(user.username)
 
@@ -74,9 +77,7 @@ class AuthPolicy:
 
     # Who it is
 
-    def _authenticated(self, asked: AccessRequest) -> User | None:
-        if asked.code not in self._unsigned_codes:
-            return self._proved(asked)
+    def _proved_if_signed(self, asked: AccessRequest) -> User | None:
         if not asked.signature and not self._certified(asked):
             return None
         try:
@@ -89,14 +90,15 @@ class AuthPolicy:
         return self._certificate_as_user and asked.certificate_name is not None and not asked.access_key
 
     def _proved(self, asked: AccessRequest) -> User:
-        name = asked.access_key
-        if self._certified(asked) and asked.certificate_name is not None:
-            return self._enabled(asked.certificate_name, self._tables.user(asked.certificate_name))
+        fields = asked.fields
+        name = fields.get(ACCESS_KEY)
         if not name:
+            if self._certified(asked) and asked.certificate_name is not None:
+                return self._enabled(asked.certificate_name, self._tables.user(asked.certificate_name))
             raise AuthRefused("username cannot be null.")
         user = self._tables.user(name)
-        expected = signature(_NO_KEY if user is None else user.password, asked.fields, asked.body, asked.version)
-        given = (asked.signature or "").encode("utf-8", "replace")
+        expected = signature(_NO_KEY if user is None else user.password, fields, asked.body, asked.version)
+        given = fields.get(SIGNATURE, "").encode("utf-8", "replace")
         is_signed = hmac.compare_digest(expected.encode(), given)
         user = self._enabled(name, user)
         if not is_signed:
@@ -113,11 +115,24 @@ class AuthPolicy:
     # What it may
 
     def _authorize(self, user: User | None, asked: AccessRequest) -> None:
-        if user is not None and user.is_super:
-            return
-        for needed in self._required(asked):
-            if user is None:
+        if self._changes != self._tables.changes:
+            self._changes = self._tables.changes
+            self._acls.clear()
+            self._grants.forget()
+        if user is None:
+            if self._required(asked):
                 raise AuthRefused(_NOBODY)
+            return
+        if user.user_type is UserType.SUPER:
+            return
+        wanted = grant(user.username, asked)
+        if wanted in self._grants:
+            return
+        self._demand(user, asked)
+        self._grants.remember(wanted)
+
+    def _demand(self, user: User, asked: AccessRequest) -> None:
+        for needed in self._required(asked):
             decision = self._decide(user, needed, asked.peer)
             if decision is not Decision.ALLOW:
                 why = "no matched policies." if decision is None else "the decision is deny."
@@ -127,9 +142,6 @@ class AuthPolicy:
                 )
 
     def _decide(self, user: User, needed: Needed, source: Parts | None) -> Decision | None:
-        if self._changes != self._tables.changes:
-            self._changes = self._tables.changes
-            self._acls.clear()
         acl = self._acls.get(user.username)
         if acl is None:
             acl = self._acls[user.username] = AclIndex(self._tables.acl_of_user(user))

@@ -19,8 +19,10 @@ from acl.remote_addresses import Parts, parts_of
 from remoting.channel import RemotingChannel
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse, Request, Response
+from remoting.credentials import ACCESS_KEY
+from remoting.frame_opener import FrameOpener
 from remoting.framing import Frame
-from remoting.routes import Action, Decoded, Resource, RouteTable, UnroutableRequest, open_frame
+from remoting.routes import Action, Decoded, Resource, RouteTable, UnroutableRequest
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError, RequestError
 
@@ -31,6 +33,7 @@ _MOST_PEERS: Final = 4096
 # Where a connection keeps the account that has signed on it, or that it needs none.
 _PROVEN: Final = "proven_account"
 _WHITE: Final = "white"
+_NO_KIND: Final = (Action.NONE, Resource.NONE)
 # What these are about is known only when their message has been read: their handlers ask again.
 RECHECKED: Final = frozenset(
     {
@@ -93,6 +96,7 @@ class Gate:
         self._is_white = is_white
         self._refused_code = refused_code
         self._table = RouteTable(())
+        self._open = FrameOpener().open
         self._kinds: dict[int, tuple[Action, Resource]] = {}
         self._peers: dict[str, Parts | None] = {}
 
@@ -109,12 +113,12 @@ class Gate:
 
     def admit(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
         """What of `frame` may be served; if nothing may, it is answered.  Raises ProtocolError for one that is none."""
-        opened = open_frame(frame)
+        opened = self._open(frame)
         if isinstance(opened, ReceivedResponse):
             return opened
         request, fields = opened
         request.channel = channel
-        action, resource = self._kinds.get(request.code, (Action.NONE, Resource.NONE))
+        action, resource = self._kinds.get(request.code, _NO_KIND)
         asked = AccessRequest(
             request.code, request.version, self._parts(channel.peer[0]), fields, frame[2], action, resource,
             self._cluster, channel.certificate_name,
@@ -150,8 +154,10 @@ class Gate:
         """Raises RequestError if `asked` is refused."""
         if not self.policies:
             raise RequestError(self._refused_code, "nobody is let in before the accounts are read")
-        proven = channel.attributes.get(_PROVEN)
-        if asked.is_attempt and proven != asked.access_key:
+        attributes = channel.attributes
+        proven = attributes.get(_PROVEN)
+        name = asked.fields.get(ACCESS_KEY)
+        if name is not None and name != proven:
             self._check_failures(asked)
         for policy in self.policies:
             try:
@@ -164,10 +170,10 @@ class Gate:
                 detail = f"What the request is about cannot be told: {error}"
                 raise RequestError(self._refused_code, detail) from None
             if verdict is None:
-                if _WHITE not in channel.attributes:
-                    channel.attributes[_WHITE] = self._is_white(asked)
+                if _WHITE not in attributes:
+                    attributes[_WHITE] = self._is_white(asked)
             elif proven != verdict.account:
-                channel.attributes[_PROVEN] = verdict.account
+                attributes[_PROVEN] = verdict.account
 
     def allows(self, channel: RemotingChannel, topic: str, action: AuthAction) -> bool:
         """Whether who has signed on `channel` may do `action` with messages of `topic`: asked for what it is sent."""

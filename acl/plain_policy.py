@@ -11,12 +11,13 @@ from typing import Final
 
 from acl.access_request import AccessRequest, FailedAttempt, Verdict
 from acl.auth_model import RETRY_PREFIX
+from acl.grants import Grants, grant
 from acl.permission import Permission
 from acl.plain_accounts import Account, AccountFile
 from acl.plain_requests import needs, needs_admin
 from acl.remote_addresses import RemoteAddresses
 from remoting.codes import ResponseCode
-from remoting.credentials import signature
+from remoting.credentials import ACCESS_KEY, SIGNATURE, signature
 from sprocket.common.errors import ProtocolError, RequestError
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,8 @@ class PlainPolicy:
     def __init__(self, files: Mapping[str, AccountFile]) -> None:
         self._white: list[RemoteAddresses] = [file.white for file in files.values() if file.white]
         self._accounts: dict[str, Account] = {}
+        # None is forgotten: what files say later is another policy.
+        self._grants = Grants()
         for name, file in files.items():
             for account in file.accounts:
                 if account.access_key in self._accounts:
@@ -73,21 +76,23 @@ class PlainPolicy:
         """What was proved, if anything had to be.  Raises AccessDenied for a request that is refused."""
         if self.is_white(request):
             return None
-        access_key = request.access_key
+        fields = request.fields
+        access_key = fields.get(ACCESS_KEY)
         if access_key is None:
             raise NotProved("No accessKey is configured")
         account = self._accounts.get(access_key)
-        expected = signature(
-            _NO_KEY if account is None else account.secret_key, request.fields, request.body, request.version
-        )
-        given = (request.signature or "").encode("utf-8", "replace")
+        expected = signature(_NO_KEY if account is None else account.secret_key, fields, request.body, request.version)
+        given = fields.get(SIGNATURE, "").encode("utf-8", "replace")
         is_signed = hmac.compare_digest(expected.encode(), given)
         if account is None:
             raise NotProved(f"No acl config for {access_key}")
         if not is_signed:
             raise NotProved(f"Check signature failed for accessKey={access_key}")
         if not account.is_admin:
-            _check_permissions(account, request)
+            wanted = grant(access_key, request)
+            if wanted not in self._grants:
+                _check_permissions(account, request)
+                self._grants.remember(wanted)
         return Verdict(access_key)
 
     def check_right(self, access_key: str, request: AccessRequest) -> None:

@@ -28,10 +28,12 @@ def signature(secret_key: str, fields: Mapping[str, str], body: Buffer, version:
     values = _signed_values(tuple(fields), version <= _V4_9_3)(fields)
     # `TreeMap` orders by UTF-16 units, `sorted` by code points; names of fields are ASCII.
     content = "".join(values).encode()
-    inner, outer = (begun.copy() for begun in _keyed(secret_key))
+    begun_inner, begun_outer = _keyed(secret_key)
+    inner = begun_inner.copy()
     inner.update(content)
-    if len(body):
+    if body:
         inner.update(body)
+    outer = begun_outer.copy()
     outer.update(inner.digest())
     return binascii.b2a_base64(outer.digest(), newline=False).decode()
 

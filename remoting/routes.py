@@ -116,8 +116,8 @@ class RouteTable:
         self._by_short_code: dict[int, Entry] = {}
         # Asked about every frame before anything of it is decoded.
         self.guard: Guard | None = None
-        # Says why requests are not served that have waited before they were read: lane, s, how many at once.
-        self.overload: Callable[[Lane, float, int], str | None] | None = None
+        # What share of the requests of a lane is served that have waited so long, s, and are so many, and why no more.
+        self.overload: Callable[[Lane, float, int], tuple[float, str]] | None = None
         for route in routes:
             invariant(route.code not in self.entries, f"{route.code.name} is routed twice")
             entry = self.entries[int(route.code)] = Entry(route)
@@ -259,7 +259,7 @@ def open_frame(frame: Frame) -> ReceivedResponse | tuple[Request[Any], dict[str,
         code, flag = binary.code, binary.flag
         opaque, version, remark = binary.opaque, binary.version, binary.remark
         if not flag & FLAG_RESPONSE:
-            code = LONG_CODES.get(code, code)
+            code = codec_binary.LONG_CODES.get(code, code)
     if flag & FLAG_RESPONSE:
         return ReceivedResponse(
             code=code, opaque=opaque, version=version, remark=remark, ext_fields=ext_fields, body=body
@@ -284,11 +284,8 @@ def _append_admitted(entry: Entry, frames: Sequence[Frame], run: list[Request[An
 _PREFIX_BYTES = 12
 _LONG_PREFIX_BYTES = 15
 _PREFIX_SIZES = (_PREFIX_BYTES, _LONG_PREFIX_BYTES)
-# A ROCKETMQ header begins with its code, of which it has the low 16 bits alone.  RocketMQ 5.3.3 takes a pop of its own
-# client for 3442 and refuses it; no two codes are alike in these bits, so here it is served.
+# A ROCKETMQ header begins with its code, of which it has the low 16 bits alone.
 _BINARY_CODE_BYTES = 2
-LONG_CODES = {codec_binary.short_code(code): int(code) for code in RequestCode if code > 0xFFFF}
-invariant(LONG_CODES.keys().isdisjoint(RequestCode), "two request codes are alike in their low 16 bits")
 
 
 class UnroutableRequest(RequestError):
