@@ -15,6 +15,7 @@ from broker.pop.retry_topics import group_of
 from broker.queue_locks import QueueLocks
 from broker.send_admission import FAQ, Admission, SendHeader
 from broker.subscription_groups import SubscriptionGroups
+from broker.timer.timed_sends import TimedSends
 from broker.timer.timer_intake import TIMER_NAMES, TimerIntake
 from broker.topics import TopicTable
 from broker.transaction.half_message import prepare
@@ -61,6 +62,7 @@ class MessageIntake:
         self._tags_codes = tags_codes
         self._unique_keys = unique_keys
         self._timer = timer
+        self.timed = TimedSends(config, tags_codes, timer)
 
     @property
     def illegal_remark(self) -> str:

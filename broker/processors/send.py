@@ -149,9 +149,15 @@ class SendProcessor:
                             header.born_timestamp, born_host, header.reconsume_times or 0,
                         )  # fmt: skip
                 if not key:
-                    message, key = self._intake.message(request, admission, queue_id, born_host)
-                    if message.topic == TIMER_TOPIC:
-                        key = self._recallable(message, key)
+                    timed = None
+                    if text and "TIMER_DEL" in text and not sys_flag & _SPECIAL_FLAGS:
+                        timed = self._intake.timed.message(request, admission, queue_id, born_host, suffix)
+                    if timed is not None:
+                        message, key = timed
+                    else:
+                        message, key = self._intake.message(request, admission, queue_id, born_host)
+                        if message.topic == TIMER_TOPIC:
+                            key = self._recallable(message, key)
                 messages.append(message)
                 sent.append((request, queue_id, key))
             except (RequestError, StoreError) as error:
@@ -175,8 +181,8 @@ class SendProcessor:
 
     def _recallable(self, message: PendingMessage, key: bytes) -> bytes:
         """The key with the handle by which the message is taken back, where it can be."""
-        handle = handle_of(message.properties, self._config.broker.broker_name, key.decode("utf-8", "replace"))
-        return key if handle is None else key + HANDLE_MARK + handle.encode()
+        handle = handle_of(message.properties, self._config.broker.broker_name, key)
+        return key if handle is None else key + HANDLE_MARK + handle
 
     # Appending and answering
 

@@ -14,6 +14,7 @@ from remoting import message_properties as names
 from remoting.message_properties import find
 
 _VERSION: Final = "v1"
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _FIELDS: Final = 5
 _MOST_BYTES: Final = 4096
 _LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
@@ -31,8 +32,8 @@ class RecallHandle(NamedTuple):
 
     def encode(self) -> str:
         """The handle as clients hold it."""
-        text = " ".join((_VERSION, self.topic, self.broker_name, str(self.deliver_ms), self.unique_key))
-        return base64.urlsafe_b64encode(text.encode()).decode()
+        fields = (_VERSION, self.topic, self.broker_name, str(self.deliver_ms), self.unique_key)
+        return _url_safe(" ".join(fields).encode()).decode()
 
     @classmethod
     def decode(cls, handle: str) -> "RecallHandle":
@@ -51,10 +52,21 @@ class RecallHandle(NamedTuple):
         return cls(topic, broker_name, int(time) if _LONG.fullmatch(time) else -1, unique_key)
 
 
-def handle_of(properties: bytes, broker_name: str, unique_key: str) -> str | None:
+def handle_text(topic: bytes, broker_name: bytes, slot_ms: int, unique_key: bytes) -> bytes:
+    """The handle, as clients hold it, of a message in the slot that begins at `slot_ms`."""
+    # A ms into the slot: the recall's own time is rounded down, too.
+    content = b"%b %b %b %d %b" % (_VERSION.encode(), topic, broker_name, slot_ms + 1, unique_key)
+    return _url_safe(content)
+
+
+def _url_safe(content: bytes) -> bytes:
+    # As `base64.urlsafe_b64encode` does it, in half the time.
+    return binascii.b2a_base64(content, newline=False).translate(_URL_SAFE)
+
+
+def handle_of(properties: bytes, broker_name: str, unique_key: bytes) -> bytes | None:
     """The handle of a stored message of the wheel; None for a consumer's retry, which nobody takes back."""
     out_ms, topic = find(properties, _OUT_MS), find(properties, _REAL_TOPIC)
     if out_ms is None or topic is None or topic.startswith(RETRY_PREFIX.encode()):
         return None
-    # A ms into the slot: the recall's own time is rounded down, too.
-    return RecallHandle(topic.decode("utf-8", "replace"), broker_name, int(out_ms) + 1, unique_key).encode()
+    return handle_text(topic, broker_name.encode(), int(out_ms), unique_key)

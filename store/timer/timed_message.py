@@ -3,7 +3,9 @@
 Source: RocketMQ 5.3.3, `TimerMessageStore.convert`, `convertMessage`, `buildDeleteKey`.
 """
 
+import re
 import struct
+from functools import lru_cache
 from typing import Final
 
 from remoting import message_properties as names
@@ -39,6 +41,9 @@ _SYS_FLAG: Final = struct.Struct(">i")
 _SYS_FLAG_AT: Final = 36
 _ANY_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _TOPIC_FIELD: Final = topic_field(TIMER_TOPIC)[1]
+# As a broker of Sprocket writes them, one behind the other; the first of a name counts, so each is looked for first.
+_PLACE: Final = re.compile(rb"\x02TIMER_OUT_MS\x01([0-9]{1,19})\x02REAL_TOPIC\x01([^\x02]+)\x02REAL_QID\x01")
+_MOST_TOPICS: Final = 1024
 # TIMER_ENQUEUE_MS of a message that was late already when the wheel met it: `Long.MAX_VALUE`.
 NEVER_ENQUEUED: Final = (1 << 63) - 1
 
@@ -67,7 +72,7 @@ class TimedMessage:
     @property
     def deleted_key(self) -> bytes | None:
         """Topic and unique key of the message that this one takes back; None if it takes none back."""
-        return find(self.properties, _DELETE_KEY)
+        return find(self.properties, _DELETE_KEY) if _DELETE_KEY in self.properties else None
 
     @property
     def key(self) -> bytes | None:
@@ -130,12 +135,22 @@ def read_timed(store: MessageStore, physical_offset: int, size_bytes: int) -> Ti
     if SEAL_NAME in properties:
         sealed = properties.startswith(SEAL_NAME, len(properties) - SEAL_BYTES)
         properties = properties[:-SEAL_BYTES] if sealed else without_seal(properties)
-    due = find(properties, _OUT_MS)
-    if due is None or not due.isdigit() or len(due) > _MOST_DIGITS:
-        return "TIMER_OUT_MS is no time"
-    name = find(properties, _REAL_TOPIC)
-    topic = topic_name(name) if name else None
+    at = properties.find(_OUT_MS) - 1
+    place = _PLACE.match(properties, at) if at >= 0 else None
+    if place is not None and properties.find(_REAL_TOPIC) == place.end(1) + 1:
+        due, name = place.groups()
+    else:
+        found_due, found_name = find(properties, _OUT_MS), find(properties, _REAL_TOPIC)
+        if found_due is None or not found_due.isdigit() or len(found_due) > _MOST_DIGITS:
+            return "TIMER_OUT_MS is no time"
+        due, name = found_due, found_name or b""
+    topic = _topic(name) if name else None
     return "REAL_TOPIC is no topic" if topic is None else TimedMessage(record, properties, int(due), topic)
+
+
+@lru_cache(_MOST_TOPICS)
+def _topic(name: bytes) -> str | None:
+    return topic_name(name)
 
 
 def _properties(view: memoryview) -> bytes | None:

@@ -1,0 +1,74 @@
+"""Sends of messages for a time of their own as producers write them, without a mapping of their properties.
+
+What is unusual in any way is left to `broker.message_intake`, which makes the same message of it.
+Source: RocketMQ 5.3.3, `HookUtils.handleScheduleMessage`.
+"""
+
+import re
+from typing import Any, Final
+
+from broker.live_config import LiveConfig
+from broker.send_admission import Admission
+from broker.send_replies import HANDLE_MARK
+from broker.timer.recall_handle import handle_text
+from broker.timer.timer_intake import TIMER_NAMES, TimerIntake
+from remoting import message_properties as names
+from remoting.command import Request
+from remoting.message_properties import find
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from store.record import PendingMessage, TagsCodes
+from store.timer.timer_config import TIMER_TOPIC
+
+# What says that a message is more than one for a time of its own, or has been through a broker.
+_UNUSUAL: Final = ("TRAN_", "CLUSTER", "POP_CK", "INNER_", "REAL_")
+_UNIQUE_KEY: Final = f"{names.UNIQ_KEY}\x01".encode()
+_TAGS: Final = f"{names.TAGS}\x01".encode()
+_ASKED: Final = re.compile(f"\x02?({'|'.join(TIMER_NAMES)})\x01([^\x02]+)\x02".encode())
+
+
+class TimedSends:
+    """Makes messages of the wheel's topic.  Lives in the event loop's thread."""
+
+    def __init__(self, config: LiveConfig, tags_codes: TagsCodes, timer: TimerIntake) -> None:
+        self._config = config
+        self._tags_codes = tags_codes
+        self._timer = timer
+
+    def message(
+        self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes, suffix: bytes
+    ) -> tuple[PendingMessage, bytes] | None:
+        """The message of a request, and its unique key with the handle by which it is taken back.
+
+        None for what `MessageIntake.message` must judge; `suffix` are the properties that the broker adds.
+        Raises RequestError for a time that is refused.
+        """
+        header = request.header
+        text, body = header.properties, request.body
+        if (
+            text.count("DEL") != 1  # one of TIMER_NAMES, and neither DELAY nor TIMER_DEL_UNIQKEY
+            or text.count("TIMER_") != 1
+            or text.count("UNIQ_KEY") != 1
+            or any(mark in text for mark in _UNUSUAL)
+            or not 0 < len(body) <= self._config.store.max_message_size
+        ):
+            return None
+        properties = (text if text[-1] == "\x02" else text + "\x02").encode()
+        key = find(properties, _UNIQUE_KEY)
+        asked = _ASKED.match(properties, max(0, properties.find(b"TIMER_") - 1))
+        if not key or asked is None or not key.isalnum():
+            return None
+        topic, timed = admission.topic, {asked[1].decode(): asked[2].decode()}
+        if self._timer.place(topic, queue_id, timed)[0] != TIMER_TOPIC:
+            return None
+        out_ms, real_topic = timed[names.TIMER_OUT_MS], topic.encode()
+        properties += b"%bTIMER_OUT_MS\x01%b\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02" % (
+            suffix, out_ms.encode(), real_topic, queue_id,
+        )  # fmt: skip
+        if len(properties) > MAX_PROPERTIES_BYTES:
+            return None
+        pending = PendingMessage(
+            TIMER_TOPIC, 0, body, properties, self._tags_codes.of_tag(find(properties, _TAGS) or b""), header.flag,
+            header.sys_flag | admission.sys_flag, header.born_timestamp, born_host, header.reconsume_times or 0,
+        )  # fmt: skip
+        handle = handle_text(real_topic, self._config.broker.broker_name.encode(), int(out_ms), key)
+        return pending, key + HANDLE_MARK + handle

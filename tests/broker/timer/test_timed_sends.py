@@ -1,0 +1,118 @@
+"""The quick way of a timed send makes the message that the long way makes, or leaves it to that."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from broker.live_config import LiveConfig
+from broker.message_id import UniqueKeys
+from broker.message_intake import MessageIntake
+from broker.queue_locks import QueueLocks
+from broker.send_admission import Admission
+from broker.send_replies import HANDLE_MARK
+from broker.subscription_groups import SubscriptionGroups
+from broker.timer.recall_handle import RecallHandle, handle_of
+from broker.timer.timer_intake import TimerIntake
+from broker.topics import TopicTable
+from remoting.bodies.topic import TopicConfig
+from remoting.codes import RequestCode
+from remoting.command import Request
+from remoting.headers.send import SendMessageRequestHeaderV2
+from sprocket.common.clock import ManualClock
+from sprocket.common.errors import RequestError
+from store.record import TagsCodes
+from tests.broker.rig import broker_config, store_config
+
+HOST = bytes((10, 1, 2, 3, 0, 0, 1, 1))
+KEY = "UNIQ_KEY\x01" + "7F0000010B2A18B4AAC2" + "0" * 12 + "\x02"
+SUFFIX = b"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01DefaultCluster\x02"
+DELAY = "TIMER_DELAY_MS\x015000\x02"
+
+
+class Intake:
+    """A broker's intake without the broker."""
+
+    def __init__(self, root: Path) -> None:
+        clock = ManualClock()
+        self.config = LiveConfig(broker_config(), store_config(root))
+        self.timer = TimerIntake(self.config, clock, random.Random(1).randrange)
+        tables: tuple[TopicTable, SubscriptionGroups] = (None, None)  # type: ignore[assignment] # not asked
+        self.whole = MessageIntake(
+            self.config, *tables, QueueLocks(clock), TagsCodes("1s 5s"), UniqueKeys(HOST[:4], 1, 1, clock), self.timer
+        )
+
+    def request(self, properties: str, body: bytes = b"body") -> Request[SendMessageRequestHeaderV2]:
+        header = SendMessageRequestHeaderV2(
+            producer_group="p", topic="Ort", default_topic="TBW102", default_topic_queue_nums=4, queue_id=3,
+            sys_flag=0, born_timestamp=7, flag=9, properties=properties, reconsume_times=0, unit_mode=False,
+        )  # fmt: skip
+        return Request(code=RequestCode.SEND_MESSAGE_V2, header=header, body=body)
+
+
+ADMISSION = Admission(TopicConfig("Ort", 4, 4))
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        KEY + DELAY,
+        KEY + DELAY[:-1],
+        DELAY + "WAIT\x01true\x02" + KEY + "TAGS\x01grün\x02",
+        KEY + "TAGS\x01a\x02TIMER_DELAY_SEC\x0112\x02",
+        KEY + f"TIMER_DELIVER_MS\x01{ManualClock().wall_ms() + 3000}\x02",
+    ],
+)
+def test_a_usual_one_is_made_quickly_and_is_the_same(tmp_path: Path, properties: str) -> None:
+    intake = Intake(tmp_path)
+    request = intake.request(properties)
+    quick = intake.whole.timed.message(request, ADMISSION, 3, HOST, SUFFIX)
+    assert quick is not None
+    message, key = intake.whole.message(request, ADMISSION, 3, HOST)
+    assert quick[0] == message
+    handle = handle_of(message.properties, "broker-a", key) or b""
+    assert quick[1] == key + HANDLE_MARK + handle
+    told = RecallHandle.decode(handle.decode())
+    assert (told.topic, told.broker_name, told.unique_key) == ("Ort", "broker-a", key.decode())
+    assert told.encode() == handle.decode()
+
+
+@pytest.mark.parametrize(
+    ("properties", "body"),
+    [
+        (DELAY, b"body"),
+        (KEY, b"body"),
+        (KEY + "TIMER_DELAY_MS\x01\x02", b"body"),
+        (KEY + "xTIMER_DELAY_MS\x015000\x02", b"body"),
+        (KEY + "k\x01TIMER_DELAY_MS\x01" + "5000\x02", b"body"),
+        (KEY + KEY + DELAY, b"body"),
+        (KEY + DELAY + "TIMER_DELAY_SEC\x011\x02", b"body"),
+        (KEY + DELAY + "DELAY\x013\x02", b"body"),
+        (KEY + DELAY + "TIMER_DEL_UNIQKEY\x01Ort+1\x02", b"body"),
+        (KEY + DELAY + "TIMER_OUT_MS\x011\x02", b"body"),
+        (KEY + DELAY + "REAL_TOPIC\x01Other\x02", b"body"),
+        (KEY + DELAY + "TRAN_MSG\x01true\x02", b"body"),
+        (KEY + DELAY + "INNER_NUM\x013\x02", b"body"),
+        (KEY + DELAY + "CLUSTER\x01c\x02", b"body"),
+        (KEY + DELAY + "POP_CK\x01c\x02", b"body"),
+        (KEY.replace("AAC2", "AA-2") + DELAY, b"body"),
+        (KEY + DELAY, b""),
+        (KEY + DELAY, bytes((4 << 20) + 1)),
+        (KEY + DELAY + "k\x01" + "v" * 32_700 + "\x02", b"body"),
+        (KEY + "TIMER_DELIVER_MS\x0112\x02", b"body"),  # past: straight to its topic
+    ],
+)
+def test_what_is_unusual_is_left_to_the_long_way(tmp_path: Path, properties: str, body: bytes) -> None:
+    intake = Intake(tmp_path)
+    assert intake.whole.timed.message(intake.request(properties, body), ADMISSION, 3, HOST, SUFFIX) is None
+
+
+@pytest.mark.parametrize("delay", ["TIMER_DELAY_SEC\x0199999999\x02", "TIMER_DELAY_MS\x01soon\x02"])
+def test_what_is_refused_is_refused_in_the_same_words(tmp_path: Path, delay: str) -> None:
+    intake = Intake(tmp_path)
+    request = intake.request(KEY + delay)
+    with pytest.raises(RequestError) as quick:
+        intake.whole.timed.message(request, ADMISSION, 3, HOST, SUFFIX)
+    with pytest.raises(RequestError) as slow:
+        intake.whole.message(request, ADMISSION, 3, HOST)
+    assert (quick.value.code, quick.value.remark) == (slow.value.code, slow.value.remark)
