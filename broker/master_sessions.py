@@ -80,7 +80,8 @@ class MasterSessions(Service):
 
     def _may_lack_tail(self) -> bool:
         report = self._core.store.recovery
-        return report is not None and not report.was_clean and report.end_offset > 0
+        # An empty log, too: `abort` is on the disk before the first message, so this is no new disk.
+        return report is not None and not report.was_clean
 
     def start(self) -> None:
         """The time for slaves to come begins."""

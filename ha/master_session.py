@@ -70,6 +70,7 @@ class MasterSession(MasterLink):
         self._tail = rules.tail
         self._replies: list[bytes] = []
         self._waits_for_tail = False
+        self._slave_begin = 0  # the slave keeps its log from here on
         self.tables = TableQueue()
         self.identity: Identity | None = None  # once it is proved
         self.flushed_offset = 0  # it will say it; nothing until then
@@ -113,7 +114,7 @@ class MasterSession(MasterLink):
             case FrameType.REPORT:
                 self._acknowledge(one)
             case FrameType.RANGE:
-                RANGE.unpack(one.body)
+                self._slave_begin, _ = RANGE.unpack(one.body)
                 self._say_state()
             case FrameType.COMPARE:
                 self._compare(one)
@@ -170,7 +171,7 @@ class MasterSession(MasterLink):
     # The tail that a master lacks
 
     def _take_surplus(self, slave_end: int) -> None:
-        if self._tail.begin(self, slave_end):
+        if self._tail.begin(self, self._slave_begin, slave_end):
             self._fetch()
         elif self._tail.is_waiting:
             self._waits_for_tail = True  # another slave is giving it

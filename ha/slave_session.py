@@ -188,6 +188,10 @@ class SlaveSession(SlaveLink):
         if not log.end_offset or log.end_offset < min_offset:
             return self._resume(now)  # an empty one; or one whose place is gone, which the master refuses with a reason
         self._search = CommonPrefix(max(min_offset, log.min_offset), min(one.offset, log.end_offset))
+        if one.offset <= min_offset:
+            # An empty one.  If it has lost all that it had, it asks for what is here.
+            self._common_end = 0
+            return self._surplus()
         return self._compare_on(now)
 
     def _compare_on(self, now: float) -> bytes:
@@ -210,15 +214,13 @@ class SlaveSession(SlaveLink):
         if search.end == end:
             return self._resume(now)
         self._common_end = log.record_end(search.end)
-        if self._common_end <= search.low:
-            ranges = f"this log, {log.min_offset} to {end}, and the master's, to {self.master_offset}"
-            raise ProtocolError(
-                "ha_diverged", f"{ranges}, have nothing in common: empty the store that is the wrong one"
-            )
-        if search.end == search.high == self._common_end:
-            self._state = _State.SURPLUS
-            return self._frame(FrameType.SURPLUS, end)
+        if search.end == search.high == self._common_end > search.low:
+            return self._surplus()
         return self._cut(now)
+
+    def _surplus(self) -> bytes:
+        self._state = _State.SURPLUS
+        return self._frame(FrameType.SURPLUS, self._session_log.end_offset)
 
     def _give_tail(self, one: Frame) -> bytes:
         (size,) = PIECE.unpack(one.body)
@@ -228,7 +230,13 @@ class SlaveSession(SlaveLink):
         return self._frame(FrameType.TAIL, one.offset, bytes(piece))
 
     def _cut(self, now: float) -> bytes:
-        self._session_log.cut(self._common_end, "the master's log goes on differently")
+        log = self._session_log
+        if self._common_end <= self._search.low:
+            ranges = f"this log, {log.min_offset} to {log.end_offset}, and the master's, to {self.master_offset}"
+            raise ProtocolError(
+                "ha_diverged", f"{ranges}, have nothing in common: empty the store that is the wrong one"
+            )
+        log.cut(self._common_end, "the master's log goes on differently")
         return self._range(now)
 
     def _resume(self, now: float) -> bytes:

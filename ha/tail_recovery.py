@@ -41,7 +41,7 @@ class TailRecovery:
         self._log = log
         self._on_done = on_done
         self._giver: Hashable | None = None
-        self._wanted_end = 0
+        self._wanted_begin = self._wanted_end = 0
         self._began_at = log.end_offset if log is not None else 0
 
     @property
@@ -54,11 +54,14 @@ class TailRecovery:
         """Whether a slave is giving; one that stands still is disconnected, and is then forgotten."""
         return self._giver is not None
 
-    def begin(self, slave: Hashable, slave_end: int) -> bool:
-        """A slave's log goes on behind the master's, up to `slave_end`: whether it is to give that."""
+    def begin(self, slave: Hashable, slave_begin: int, slave_end: int) -> bool:
+        """A slave's log goes on behind the master's, up to `slave_end`: whether it is to give that.
+
+        A master that has nothing left takes all that the slave keeps, from `slave_begin` on.
+        """
         if self._log is None or self._giver not in (None, slave):
             return False
-        self._giver, self._wanted_end = slave, slave_end
+        self._giver, self._wanted_begin, self._wanted_end = slave, slave_begin, slave_end
         self._log.restart()
         logger.warning("event=tail_recovery from=%d to=%d", self._log.end_offset, slave_end)
         return True
@@ -68,9 +71,10 @@ class TailRecovery:
         log = self._log
         if log is None or self._giver != slave:
             return None
-        missing = self._wanted_end - log.received_offset
+        offset = log.received_offset or self._wanted_begin
+        missing = self._wanted_end - offset
         if missing > 0:
-            return log.received_offset, min(_PIECE_BYTES, missing)
+            return offset, min(_PIECE_BYTES, missing)
         self.finish(f"a slave gave {log.end_offset - self._began_at} bytes")
         return None
 

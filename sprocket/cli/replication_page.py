@@ -122,11 +122,13 @@ halves. What is common ends with the last whole record of it.
 - Its whole log is the beginning of the master's: RESUME, and the log follows.
 - All of the master's log is the beginning of its own: SURPLUS. A SYNC_MASTER whose last run did not end as it should
   takes nothing for at most `haTailRecoveryWait` (sends are answered SERVICE_NOT_AVAILABLE), and fetches that tail with
-  FETCH_TAIL and TAIL; then it begins. It waits for one slave: of several that may have more, the first that comes
-  decides, and without `haSecretFile` that may be anybody. Any other master answers CUT.
+  FETCH_TAIL and TAIL; then it begins. One that lost power before anything was synced has nothing left, and takes all
+  that the slave keeps. It waits for one slave: of several that may have more, the first that comes decides, and without
+  `haSecretFile` that may be anybody. Any other master answers CUT.
 - They differ: the slave keeps what lies behind the common part in `cut/` of its store, writes down durably that its log
   is to end there, and begins anew; the start cuts log, queues and index (see [format.md](format.md), `truncate`).
-- They have nothing in common, or the slave's place is no longer kept: nothing is touched, both say why.
+- They have nothing in common, a master with a new disk among them, or the slave's place is no longer kept: nothing is
+  touched, both say why.
 
 With RocketMQ on the other side a log that does not fit ends the connection, with the reason.
 

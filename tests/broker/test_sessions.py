@@ -226,14 +226,14 @@ async def send_all(client: TestClient, *bodies: bytes) -> None:
         await client.send(body * 20)
 
 
-async def lose_tail(tmp_path: Path, *, is_clean: bool) -> None:
-    """Ten messages at a master and its slave, of which the master has only the first five on its disk."""
+async def lose_tail(tmp_path: Path, *, is_clean: bool, kept: int = 5) -> None:
+    """Ten messages at a master and its slave, of which the master has only the first `kept` on its disk."""
     async with running_broker(tmp_path / "master", store=STORE) as (master, client):
-        await send_all(client, *(b"%d" % number for number in range(5)))
+        await send_all(client, *(b"%d" % number for number in range(kept)))
         async with slave_of(tmp_path / "slave", master) as slave:
             master.store.flush()
             shutil.copytree(tmp_path / "master", tmp_path / "early")
-            await send_all(client, *(b"%d" % number for number in range(5, 10)))
+            await send_all(client, *(b"%d" % number for number in range(kept, 10)))
             master.offsets.commit(GROUP, TOPIC, 0, 10)
             await until(lambda: session_of(slave) and slave.offsets.query(GROUP, TOPIC, 0) == 10)
             await until(lambda: in_step(master, slave))
@@ -265,8 +265,9 @@ async def test_a_slave_gives_up_what_its_master_lost_and_keeps_it_aside(tmp_path
     assert all(b"%d" % number * 20 in kept for number in range(5, 10))
 
 
-async def test_a_synchronous_master_takes_back_what_it_lost_before_it_takes_messages(tmp_path: Path) -> None:
-    await lose_tail(tmp_path, is_clean=False)
+@pytest.mark.parametrize("kept", [5, 0])
+async def test_a_synchronous_master_takes_back_what_it_lost_before_it_takes_messages(tmp_path: Path, kept: int) -> None:
+    await lose_tail(tmp_path, is_clean=False, kept=kept)
     role, settings = BrokerRole.SYNC_MASTER, STORE | {"ha_tail_recovery_wait": 60_000}
     async with running_broker(tmp_path / "master", store=settings, broker_role=role) as (master, client):
         refused = client.send(b"too early")
@@ -285,6 +286,20 @@ async def test_a_synchronous_master_takes_back_what_it_lost_before_it_takes_mess
             assert bodies(master) == [b"%d" % number for number in range(10)]
             await client.send(b"x" * 20)
             await until(lambda: in_step(master, slave))
+            assert not (tmp_path / "slave" / "store" / "cut").exists()
+
+
+async def test_a_slave_keeps_what_it_has_from_a_master_with_a_new_disk(tmp_path: Path) -> None:
+    await lose_tail(tmp_path, is_clean=False)
+    shutil.rmtree(tmp_path / "master")
+    async with running_broker(tmp_path / "master", store=STORE, broker_role=BrokerRole.SYNC_MASTER) as (master, _):
+        # It waits for nobody: whoever gave it an empty disk may want it so.
+        assert master.role.serves_group
+        async with slave_of(tmp_path / "slave", master) as slave:
+            closed = master.replication.listener.connections
+            await until(lambda: closed)
+            await until(lambda: not closed)
+            assert bodies(slave) == [b"%d" % number for number in range(10)]
             assert not (tmp_path / "slave" / "store" / "cut").exists()
 
 

@@ -175,6 +175,18 @@ def test_a_master_takes_back_what_it_lost() -> None:
     assert ends.master.acked_offset == 2500
 
 
+@pytest.mark.parametrize("start", [0, 5000])
+def test_a_master_that_lost_all_takes_all_that_its_slave_keeps(start: int) -> None:
+    log, replica = SessionMemoryLog(), SessionMemoryLog(CONTENT, start=start)
+    done: list[str] = []
+    ends = Ends(log, replica, tail=TailRecovery(log, done.append))
+    ends.talk(splitter(4))
+    assert (log.min_offset, bytes(log.content)) == (start, CONTENT)
+    assert replica.cuts == []
+    assert len(done) == 1
+    assert ends.master.acked_offset == start + 2500
+
+
 def test_a_slave_without_more_ends_the_wait() -> None:
     log = SessionMemoryLog(CONTENT)
     done: list[str] = []
@@ -189,7 +201,7 @@ def test_a_second_slave_waits_for_the_first_and_is_compared_again() -> None:
         Ends(log, SessionMemoryLog(CONTENT[:1500]), tail=tail),
         Ends(log, SessionMemoryLog(CONTENT[:900] + OTHER[:900]), slave=credentials(2), tail=tail),
     )
-    assert tail.begin(first.master, 1500)
+    assert tail.begin(first.master, 0, 1500)
     second.talk()
     assert second.master.requested_offset is None
     first.talk()
@@ -201,8 +213,8 @@ def test_a_second_slave_waits_for_the_first_and_is_compared_again() -> None:
 def test_a_giver_that_leaves_is_forgotten() -> None:
     log = SessionMemoryLog(CONTENT[:700])
     tail = TailRecovery(log)
-    assert tail.begin("one", 1500)
-    assert not tail.begin("two", 1600)
+    assert tail.begin("one", 0, 1500)
+    assert not tail.begin("two", 0, 1600)
     with pytest.raises(ProtocolError, match="nobody wanted"):
         tail.take("two", 700, memoryview(b"x"))
     with pytest.raises(ProtocolError, match="nobody wanted"):
@@ -210,10 +222,10 @@ def test_a_giver_that_leaves_is_forgotten() -> None:
     assert tail.is_fetching
     tail.left("one")
     assert not tail.is_fetching
-    assert tail.begin("two", 1600)
+    assert tail.begin("two", 0, 1600)
     tail.finish("time is up")
     assert not tail.is_waiting
-    assert not tail.begin("two", 1600)
+    assert not tail.begin("two", 0, 1600)
     with pytest.raises(ProtocolError, match="nobody wanted"):
         tail.take("two", 700, memoryview(b"x"))
 

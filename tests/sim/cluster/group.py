@@ -181,8 +181,7 @@ class Group:
 
     def _master_lost_power(self, node: Node) -> None:
         """What it had not flushed is on slaves at best: it asks them for it, where both speak sessions."""
-        # One with nothing left cannot be told from one with a new disk, which must not take back what was replaced.
-        asks = self.profile.is_sync_master and not self.profile.is_plain and node.durable > 0
+        asks = self.profile.is_sync_master and not self.profile.is_plain
         if asks and all(slave.is_open and not slave.is_behind and not slave.stale_end for slave in self.slaves):
             self.is_tail_awaited = True
             self.tail_bound = min(self.tail_bound, node.durable)
