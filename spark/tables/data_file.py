@@ -18,6 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark.tables.parquet_settings import Compression, writer_settings
+
 HOUR_MS: Final = 3_600_000
 _ROW_GROUP_ROWS: Final = 131_072
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
@@ -26,10 +28,6 @@ _OPEN_FILES: Final = 4
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # Columns whose least and greatest values help a reader to leave a file out.
 _STATISTICS: Final = ("queueId", "queueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp")
-# Hardly two values are equal: a dictionary of them would be built in vain.
-_UNIQUE: Final = frozenset(
-    {"queueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp", "keys", "msgId", "body"}
-)
 
 
 @dataclass(frozen=True)
@@ -69,9 +67,18 @@ def leftovers(directory: Path, attempt: str) -> list[Path]:
 class DataWriter:
     """Writes rows below `directory`, one file for each hour of their store timestamp, or one for all of them."""
 
-    def __init__(self, directory: Path, schema: pa.Schema, attempt: str, *, is_partitioned: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        schema: pa.Schema,
+        attempt: str,
+        *,
+        is_partitioned: bool = True,
+        compression: Compression = Compression.ZSTD,
+    ) -> None:
         self._directory = directory
         self._schema = schema
+        self._compression = compression
         self._attempt = attempt
         self._is_partitioned = is_partitioned
         self._open: OrderedDict[int | None, _OpenFile] = OrderedDict()
@@ -107,7 +114,7 @@ class DataWriter:
         if found is None:
             if len(self._open) >= _OPEN_FILES:
                 self._finish(next(iter(self._open)))
-            found = self._open[hour] = _OpenFile(self._directory, hour, self._schema, self._attempt)
+            found = self._open[hour] = _OpenFile(self._directory, hour, self._schema, self._attempt, self._compression)
         self._open.move_to_end(hour)
         return found
 
@@ -116,20 +123,15 @@ class DataWriter:
 
 
 class _OpenFile:
-    def __init__(self, directory: Path, hour: int | None, schema: pa.Schema, attempt: str) -> None:
+    def __init__(
+        self, directory: Path, hour: int | None, schema: pa.Schema, attempt: str, compression: Compression
+    ) -> None:
         self._hour = hour
         self._schema = schema
         self._relative = f"{partition_path(hour)}part-{attempt}-{uuid.uuid4().hex[:16]}.parquet"
         self._path = directory / self._relative
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._writer = pq.ParquetWriter(
-            self._path,
-            schema,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=[name for name in schema.names if name not in _UNIQUE],
-            write_statistics=[name for name in schema.names if name != "body"],
-        )
+        self._writer = pq.ParquetWriter(self._path, schema, **writer_settings(schema, compression))
         self._held: list[pa.RecordBatch] = []
         self._held_rows = self._held_bytes = self._rows = 0
 

@@ -14,6 +14,7 @@ from spark.tables.avro_bodies import Avro
 from spark.tables.bodies import Binary, BodyDecoder, Text
 from spark.tables.ddl import parse_schema
 from spark.tables.json_bodies import Json
+from spark.tables.parquet_settings import Compression
 from spark.tables.protobuf_bodies import Protobuf
 from sprocket.client.errors import ClientError
 from sprocket.client.send_request import check_topic
@@ -90,6 +91,7 @@ class TableDeclaration:
     interval_s: float = 10.0  # between two looks at the log, where it is followed
     compact_files: int = 16  # so many small files of an hour are made one; 0: never by itself
     target_file_bytes: int = 128 * MEBIBYTE
+    compression: Compression = Compression.ZSTD  # of new files; compacted ones are always zstd
 
     def check(self) -> None:
         """Raises ConfigError for what cannot be kept as a table."""
@@ -152,6 +154,7 @@ _KEYS: Final = {
     "intervalSeconds": "interval_s",
     "compactFiles": "compact_files",
     "targetFileBytes": "target_file_bytes",
+    "compression": "compression",
 }
 assert set(_KEYS.values()) == {each.name for each in fields(TableDeclaration)}
 _BODY_KEYS: Final = ("type", "schema", "schemaFile", "message", "prefix")
@@ -210,11 +213,14 @@ def _text(key: str, value: object, base: Path) -> str:
     return value
 
 
-def _format(key: str, value: object, base: Path) -> TableFormat:
-    try:
-        return TableFormat(str(value).lower())
-    except ValueError:
-        raise ConfigError(f"{key} is one of {', '.join(TableFormat)}, not {value!r}") from None
+def _one_of(kind: type[TableFormat] | type[Compression]) -> Callable[[str, object, Path], TableFormat | Compression]:
+    def read(key: str, value: object, base: Path) -> TableFormat | Compression:
+        try:
+            return kind(str(value).lower())
+        except ValueError:
+            raise ConfigError(f"{key} is one of {', '.join(kind)}, not {value!r}") from None
+
+    return read
 
 
 def _flag(key: str, value: object, base: Path) -> bool:
@@ -288,7 +294,7 @@ def _as_bytes(schema: str | bytes) -> bytes:
 _READ: Final[dict[str, Callable[[str, Any, Path], Any]]] = {
     "topic": _text,
     "to": _path,
-    "format": _format,
+    "format": _one_of(TableFormat),
     "body": _body,
     "columns": _names,
     "deadLetters": _path,
@@ -300,4 +306,5 @@ _READ: Final[dict[str, Callable[[str, Any, Path], Any]]] = {
     "intervalSeconds": _at_least(0.05),
     "compactFiles": _whole(0),
     "targetFileBytes": _whole(1024),
+    "compression": _one_of(Compression),
 }

@@ -107,7 +107,10 @@ class _Writing:
         extra = [name for name in (*DEAD_LETTER_SCHEMA.names, "body", "sysFlag") if name != "reason"]
         self._read = [*self._own, *[name for name in dict.fromkeys(extra) if name not in self._own]]
         self._rows = RowFilter(frozenset({declaration.topic}))
-        self._writer = DataWriter(task.root, self._schema, task.attempt, is_partitioned=task.is_partitioned)
+        self._writer = DataWriter(
+            task.root, self._schema, task.attempt,
+            is_partitioned=task.is_partitioned, compression=declaration.compression,
+        )  # fmt: skip
         self._dead = DataWriter(task.dead_root, DEAD_LETTER_SCHEMA, task.dead_attempt, is_partitioned=False)
         self._result = Written()
 

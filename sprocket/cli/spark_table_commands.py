@@ -42,6 +42,10 @@ def declaration_options(command: F) -> F:
         click.option(
             "--batch-bytes", "batchBytes", type=click.IntRange(1 << 20), help="Of log in one commit.  [default: 1 GiB]"
         ),
+        click.option(
+            "--compression", type=click.Choice(["zstd", "snappy", "none"]), default="zstd", show_default=True,
+            help="Of new files; compacted ones are zstd.",
+        ),
         click.option("--drop-malformed", is_flag=True, help="Read on after damage in the log."),
         click.option("--no-fail-on-data-loss", is_flag=True, help="Go on when messages expired before they were read."),
         click.option("--identifier", help="Iceberg: namespace.table.  [default: rocketmq.TOPIC]"),
@@ -180,7 +184,7 @@ def _declaration(given: dict[str, Any], interval: float | None) -> "TableDeclara
         "deadLetters": None if given["deadLetters"] is None else str(given["deadLetters"]),
         "intervalSeconds": interval,
     }
-    for name in ("columns", "identifier", "batchBytes", "compactFiles", "targetFileBytes"):
+    for name in ("columns", "identifier", "batchBytes", "compactFiles", "targetFileBytes", "compression"):
         entry[name] = given[name]
     declaration = declaration_of({name: value for name, value in entry.items() if value is not None}, Path())
     _check_packages([declaration])
