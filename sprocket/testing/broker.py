@@ -42,7 +42,7 @@ class Broker:
         directory: Path | None = None,
         *,
         properties: Mapping[str, str] | None = None,
-        start_limit_s: float = 10.0,
+        start_limit_s: float = 60.0,
     ) -> None:
         self._own_directory = directory is None
         self._directory = directory

@@ -94,7 +94,7 @@ class TestClient:
         return self.answers.get(RequestCode(request.code))
 
     async def ask(self, code: int, header: Header | None = None, body: bytes = b"") -> ReceivedResponse:
-        return await self.remoting.invoke(self.address, code, header, body)
+        return await self.remoting.invoke(self.address, code, header, body, timeout_s=60)
 
     async def ask_well(self, code: int, header: Header | None = None, body: bytes = b"") -> ReceivedResponse:
         """The answer, which must be SUCCESS."""
@@ -186,7 +186,7 @@ async def running_broker(
     assert not fatal
 
 
-async def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+async def until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
     """Let the loop run until `condition` holds.  Raises TimeoutError."""
     async with asyncio.timeout(timeout_s):
         while not condition():

@@ -39,7 +39,7 @@ async def send(path: HotPath, *names: str, **changes: object) -> None:
 
 async def held(path: HotPath, count: int) -> None:
     """Wait until `count` pulls are held."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while len(path.held) != count:
             await asyncio.sleep(0.005)
 

@@ -195,7 +195,7 @@ async def test_with_the_real_name_server(tmp_path: Path) -> None:
         assert found.broker_datas[0].broker_addrs == {0: broker.address}
         assert found.queue_datas[0].write_queue_nums == 4
         await client.send(topic="OnFirstUse")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while (await route("OnFirstUse")).code != ResponseCode.SUCCESS:
                 await asyncio.sleep(0.005)
     assert (await route("Orders")).code == ResponseCode.TOPIC_NOT_EXIST

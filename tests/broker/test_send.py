@@ -488,7 +488,7 @@ async def exchange(path: HotPath, content: bytes, answers: int) -> list[dict[str
     writer.write(content)
     headers = []
     for _ in range(answers):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             (length, header_bytes) = struct.unpack(">ii", await reader.readexactly(8))
             frame = await reader.readexactly(length - 4)
         headers.append(msgspec.json.decode(frame[:header_bytes]))

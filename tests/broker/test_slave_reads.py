@@ -36,7 +36,7 @@ async def send(path: HotPath, count: int = 1) -> None:
 
 
 async def held(path: HotPath, count: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while len(path.held) != count:
             await asyncio.sleep(0.005)
 

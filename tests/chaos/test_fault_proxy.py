@@ -9,7 +9,7 @@ import pytest
 
 from tests.chaos.fault_proxy import BUFFER_BYTES, FaultProxy, Way
 
-_LIMIT_S = 20.0
+_LIMIT_S = 60.0
 
 
 class Echo:

@@ -88,7 +88,7 @@ async def test_handler_sends_a_message_to_the_dead_letter_topic(shared_broker: B
 async def test_message_that_is_held_too_long_is_given_back_once(shared_broker: Broker, topic: str) -> None:
     """The delay of what is given back so is 10 s; that it was given back shows in the offset."""
     await send(shared_broker, topic, 2)
-    settings = ConsumeSettings(consume_timeout_s=0.4)
+    settings = ConsumeSettings(consume_timeout_s=2.0)
     consumer = Consumer(f"g-{topic}", [topic], shared_broker.namesrv, consume_from=ConsumeFrom.FIRST, settings=settings)
     async with consumer:
         first, second = await anext(consumer), await anext(consumer)

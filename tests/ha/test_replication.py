@@ -77,7 +77,7 @@ async def pair(root: Path, **rules: float) -> AsyncIterator[Pair]:
         slaves.close_all()
 
 
-async def until(holds: Callable[[], object], limit_s: float = 20.0) -> None:
+async def until(holds: Callable[[], object], limit_s: float = 60.0) -> None:
     deadline = asyncio.get_running_loop().time() + limit_s
     while not holds():
         assert asyncio.get_running_loop().time() < deadline, "waited in vain"
@@ -174,7 +174,9 @@ async def test_a_slave_that_does_not_read_costs_a_bounded_buffer(tmp_path: Path)
         for _ in range(60):
             it.master.append([message(body=bytes(10_000)) for _ in range(30)])
         host, _, port = it.address.partition(":")
-        with socket.create_connection((host, int(port))) as lazy:
+        with socket.socket() as lazy:
+            lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # machines give a socket up to tens of MiB
+            lazy.connect((host, int(port)))
             lazy.sendall(report(0))
             await until(lambda: it.listener.connections and it.listener.connections[0].link.sent_bytes)
             await asyncio.sleep(0.2)

@@ -22,7 +22,7 @@ from remoting.headers.namesrv import (
 from sprocket.common.clock import ManualClock
 from tests.namesrv.reports import body, header
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class Site:

@@ -40,7 +40,7 @@ def many_descriptors(count: int) -> Iterator[None]:
 def test_the_first_line_says_that_it_is_ready(tmp_path: Path) -> None:
     child = ChildProcess("sleeper", program(SLEEPER), tmp_path)
     child.launch()
-    assert child.ready_line(20) == b"ready\n"
+    assert child.ready_line(60) == b"ready\n"
     assert child.exit_status is None
     pid = child.pid
     child.end(signal.SIGTERM)
@@ -54,7 +54,7 @@ def test_a_process_is_awaited_beside_thousands_of_descriptors(tmp_path: Path) ->
     with many_descriptors(1100):
         child = ChildProcess("sleeper", program(SLEEPER), tmp_path)
         child.launch()
-        assert child.ready_line(20) == b"ready\n"
+        assert child.ready_line(60) == b"ready\n"
         child.end(signal.SIGKILL)
 
 
@@ -62,7 +62,7 @@ def test_what_ends_instead_says_why(tmp_path: Path) -> None:
     child = ChildProcess("broken", program("raise SystemExit('no such store')"), tmp_path)
     child.launch()
     with pytest.raises(ProcessNotStarted, match="no such store"):
-        child.ready_line(20)
+        child.ready_line(60)
     child.end(signal.SIGTERM)
 
 
@@ -77,7 +77,7 @@ def test_one_that_says_nothing_is_not_started(tmp_path: Path) -> None:
 def test_one_that_does_not_listen_to_sigterm_is_killed(tmp_path: Path) -> None:
     child = ChildProcess("stubborn", program(STUBBORN), tmp_path)
     child.launch()
-    child.ready_line(20)
+    child.ready_line(60)
     pid = child.pid
     child.end(signal.SIGTERM, limit_s=0.1)
     assert not Path(f"/proc/{pid}").exists()
