@@ -19,6 +19,7 @@ from broker.timer.timed_sends import TimedSends
 from broker.timer.timer_intake import TIMER_NAMES, TimerIntake
 from broker.topics import TopicTable
 from broker.transaction.half_message import prepare
+from broker.transaction.half_sends import HalfSends
 from remoting import message_properties as names
 from remoting.codes import ResponseCode
 from remoting.command import Request
@@ -63,6 +64,7 @@ class MessageIntake:
         self._unique_keys = unique_keys
         self._timer = timer
         self.timed = TimedSends(config, tags_codes, timer)
+        self.halves = HalfSends(config, tags_codes)
 
     @property
     def illegal_remark(self) -> str:

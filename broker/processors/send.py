@@ -31,7 +31,8 @@ from store.timer.timer_config import TIMER_TOPIC
 logger = logging.getLogger(__name__)
 
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
-_SPECIAL_FLAGS: Final = int(SysFlag.TRANSACTION_ROLLBACK) | _INNER_BATCH | RETRY_MARK
+_SLOW_FLAGS: Final = _INNER_BATCH | RETRY_MARK
+_SPECIAL_FLAGS: Final = int(SysFlag.TRANSACTION_ROLLBACK) | _SLOW_FLAGS
 _MAX_CACHED_TAGS: Final = 4096
 # Sends that are stored together while others of the same read wait, with SYNC_MASTER.
 _OVERLAPPING: Final = 32
@@ -149,15 +150,7 @@ class SendProcessor:
                             header.born_timestamp, born_host, header.reconsume_times or 0,
                         )  # fmt: skip
                 if not key:
-                    timed = None
-                    if text and "TIMER_DEL" in text and not sys_flag & _SPECIAL_FLAGS:
-                        timed = self._intake.timed.message(request, admission, queue_id, born_host, suffix)
-                    if timed is not None:
-                        message, key = timed
-                    else:
-                        message, key = self._intake.message(request, admission, queue_id, born_host)
-                        if message.topic == TIMER_TOPIC:
-                            key = self._recallable(message, key)
+                    message, key = self._uncommon(request, admission, queue_id, born_host)
                 messages.append(message)
                 sent.append((request, queue_id, key))
             except (RequestError, StoreError) as error:
@@ -179,10 +172,24 @@ class SendProcessor:
                 self._tags[tag] = code
         return code
 
-    def _recallable(self, message: PendingMessage, key: bytes) -> bytes:
-        """The key with the handle by which the message is taken back, where it can be."""
-        handle = handle_of(message.properties, self._config.broker.broker_name, key)
-        return key if handle is None else key + HANDLE_MARK + handle
+    def _uncommon(
+        self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes
+    ) -> tuple[PendingMessage, bytes]:
+        """The message of a request that is no batch, and its key with the handle by which it is taken back, if any."""
+        text, sys_flag, intake = request.header.properties, request.header.sys_flag | admission.flags, self._intake
+        quick = None
+        if text and not sys_flag & _SLOW_FLAGS:
+            if "TRAN_MSG" in text:
+                quick = intake.halves.message(request, admission, queue_id, born_host, self._suffix)
+            elif "TIMER_DEL" in text and not sys_flag & _SPECIAL_FLAGS:
+                quick = intake.timed.message(request, admission, queue_id, born_host, self._suffix)
+        if quick is not None:
+            return quick
+        message, key = intake.message(request, admission, queue_id, born_host)
+        if message.topic == TIMER_TOPIC:
+            handle = handle_of(message.properties, self._config.broker.broker_name, key)
+            key = key if handle is None else key + HANDLE_MARK + handle
+        return message, key
 
     # Appending and answering
 

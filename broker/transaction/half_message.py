@@ -38,13 +38,15 @@ Identity: TypeAlias = tuple[str, int, bytes, int]
 class HalfMessage:
     """A record of the half topic with its properties read."""
 
-    __slots__ = ("properties", "record")
+    __slots__ = ("properties", "record", "target")
 
     def __init__(self, record: Record) -> None:
         self.record = record
         self.properties = names.parse(str(record.properties, "utf-8", "replace"))
         # The next record gets one of its own.
         self.properties.pop(_CRC, None)
+        # Topic and queue that the message is for; None if it does not say.
+        self.target = self._target()
 
     @property
     def identity(self) -> Identity:
@@ -60,9 +62,7 @@ class HalfMessage:
     def unique_key(self) -> str | None:
         return self.properties.get(names.UNIQ_KEY)
 
-    @property
-    def target(self) -> tuple[str, int] | None:
-        """Topic and queue that the message is for; None if it does not say."""
+    def _target(self) -> tuple[str, int] | None:
         topic, queue_id = self.properties.get(names.REAL_TOPIC), self.properties.get(names.REAL_QUEUE_ID, "")
         if not topic or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10):
             return None

@@ -1,0 +1,70 @@
+"""Sends of half messages as producers write them, without a mapping of their properties.
+
+What is unusual in any way is left to `broker.message_intake`, which makes the same message of it.
+Source: RocketMQ 5.3.3, `TransactionalMessageBridge.parseHalfMessageInner`.
+"""
+
+import re
+from typing import Any, Final
+
+from broker.live_config import LiveConfig
+from broker.names import TRANS_HALF_TOPIC
+from broker.send_admission import Admission
+from broker.transaction.half_message import QUEUE_ID, TRANSACTION_MASK
+from remoting import message_properties as names
+from remoting.command import Request
+from remoting.message_properties import find
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from store.record import PendingMessage, TagsCodes
+
+# What says that a message is more than a half message, or has been through a broker.
+_UNUSUAL: Final = ("DEL", "TIMER_", "CLUSTER", "POP_CK", "INNER_", "REAL_", "TRANSACTION_", names.TRANSACTION_ID)
+_UNIQUE_KEY: Final = f"{names.UNIQ_KEY}\x01".encode()
+_TAGS: Final = f"{names.TAGS}\x01".encode()
+_PREPARED: Final = re.compile(r"(?:\A|\x02)TRAN_MSG\x01true\x02")
+_GROUP: Final = re.compile(r"(?:\A|\x02)PGROUP\x01[^\x02]+\x02")
+
+
+class HalfSends:
+    """Makes messages of the half topic.  Lives in the event loop's thread."""
+
+    def __init__(self, config: LiveConfig, tags_codes: TagsCodes) -> None:
+        self._config = config
+        self._tags_codes = tags_codes
+
+    def message(
+        self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes, suffix: bytes
+    ) -> tuple[PendingMessage, bytes] | None:
+        """The half message of a request that is neither a retry nor a batch, and its unique key.
+
+        None for what `MessageIntake.message` must judge; `suffix` are the properties that the broker adds.
+        """
+        header, body, text = request.header, request.body, request.header.properties
+        if text[-1] != "\x02":
+            text += "\x02"
+        if (
+            text.count("TRAN_") != 1
+            or text.count("UNIQ_KEY") != 1
+            or text.count("PGROUP") != 1
+            or any(mark in text for mark in _UNUSUAL)
+            or not _PREPARED.search(text)
+            or not _GROUP.search(text)
+            or self._config.broker.reject_transaction_message
+            or not 0 < len(body) <= self._config.store.max_message_size
+        ):
+            return None
+        properties = text.encode()
+        key = find(properties, _UNIQUE_KEY)
+        if not key:
+            return None
+        properties += b"%b__transactionId__\x01%b\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02" % (
+            suffix, key, admission.topic.encode(), queue_id,
+        )  # fmt: skip
+        if len(properties) > MAX_PROPERTIES_BYTES:
+            return None
+        pending = PendingMessage(
+            TRANS_HALF_TOPIC, QUEUE_ID, body, properties, self._tags_codes.of_tag(find(properties, _TAGS) or b""),
+            header.flag, (header.sys_flag | admission.sys_flag) & ~TRANSACTION_MASK, header.born_timestamp, born_host,
+            header.reconsume_times or 0,
+        )  # fmt: skip
+        return pending, key
