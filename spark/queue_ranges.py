@@ -2,7 +2,8 @@
 
 A queue's range [begin, end) begins with the first entry whose record still stands in the log, although older
 entries may still be there, and ends with the last entry whose record has been written whole.  Offsets come from
-the names of the ConsumeQueue's files, so they hold although older files have expired.
+the names of the queue's files, or from its entries (`spark.offset_queue`), so they hold although older files have
+expired.
 """
 
 import logging
@@ -16,7 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spark.confirm_limit import confirm_limit
-from spark.consume_queue import BATCH_DIRECTORY, DIRECTORY, ConsumeQueue, topics_of
+from spark.consume_queue import BATCH_DIRECTORY, DIRECTORY, topics_of
+from spark.offset_queue import OffsetQueue, check_kind, open_queue
 from spark.positions import QueueId
 from spark.queue_tail import QueueTail
 from spark.segment import Segment, segment_paths
@@ -79,15 +81,15 @@ class StoreQueues:
 
     store: StoreDirectory
     selection: QueueSelection
-    _ends: dict[QueueId, int] = field(default_factory=dict)
-    # Last entry that was found to point at a whole record: (queue offset, physical offset).
+    _ends: dict[QueueId, int] = field(default_factory=dict)  # numbers of entries
+    # Last entry that was found to point at a whole record: (its number, physical offset).
     _stood: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
     _tails: dict[QueueId, "_Tail"] = field(default_factory=dict)
 
     def ranges(self) -> dict[QueueId, tuple[int, int]]:
         """[begin, end) of every queue, as of now.
 
-        Raises ConfigError for a topic whose index is a batch ConsumeQueue, or if there is no log to be read.
+        Raises ConfigError for a queue with files of both kinds, or if there is no log to be read.
         """
         ranges: dict[QueueId, tuple[int, int]] = {}
         with OpenLog(self.store) as log:
@@ -105,8 +107,9 @@ class StoreQueues:
     def _looked_at(self, name: QueueId, log: "OpenLog") -> tuple[int, int]:
         self._tails.pop(name, None)
         queue = self._open(name)
-        bounds = self._readable(name, queue, log)
-        tail = QueueTail.of(queue.directory, queue.end) if bounds[1] == queue.end > bounds[0] else None
+        begin, end = self._readable(name, queue, log)
+        bounds = queue.bounds(begin, end)
+        tail = QueueTail.of(queue.directory, queue.end, queue.unit_bytes) if end == queue.end > begin else None
         if tail is not None:
             self._tails[name] = _Tail(tail, bounds, log.begin)
         return bounds
@@ -126,8 +129,8 @@ class StoreQueues:
                 entries = opened.entries(at, min(at + _SEARCH_ENTRIES, end))
                 for index, position in enumerate(entries["physical_offset"].tolist()):
                     if log.store_timestamp(position) >= milliseconds:
-                        return at + index
-        return end
+                        return opened.offset_of(at + index)
+        return opened.bounds(begin, end)[1]
 
     def first_segment(self, ranges: Iterable[QueueRange]) -> int | None:
         """Physical offset of the first segment that `ranges` read; None if there is only the one being written,
@@ -138,34 +141,36 @@ class StoreQueues:
             firsts = []
             for each in ranges:
                 try:
-                    firsts.append(self._open(each.queue).entry(each.begin)[0])
+                    queue = self._open(each.queue)
+                    firsts.append(queue.entry(queue.number_at(each.begin))[0])
                 except FileNotFoundError:
                     continue
             index = int(np.searchsorted(log.starts, min(firsts, default=log.begin), "right")) - 1
             return int(log.starts[max(index, 0)])
 
     def _queues(self) -> Iterator[QueueId]:
-        batched = [topic for topic in topics_of(self.store.root, BATCH_DIRECTORY) if self.selection.wants_topic(topic)]
-        if batched:
-            raise ConfigError(
-                f"topics of {self.store.root} have batch ConsumeQueues, which are not read by queue offset: "
-                f"{', '.join(batched)}; leave them out of subscribe"
-            )
+        batched = {topic for topic in topics_of(self.store.root, BATCH_DIRECTORY) if self.selection.wants_topic(topic)}
         named = self.selection.named_topics
-        for topic in topics_of(self.store.root) if named is None else sorted(named):
+        for topic in sorted({*topics_of(self.store.root), *batched}) if named is None else sorted(named):
             if not self.selection.wants_topic(topic):
                 continue
-            for number in _queue_ids(self.store, topic):
+            numbers = set(_queue_ids(self.store, DIRECTORY, topic))
+            if topic in batched:
+                numbers.update(_queue_ids(self.store, BATCH_DIRECTORY, topic))
+            for number in sorted(numbers):
                 queue = QueueId(self.store.broker_name, topic, number)
                 if self.selection.wants(queue):
+                    if topic in batched:
+                        check_kind(self.store.root, queue)
                     yield queue
 
-    def _open(self, queue: QueueId) -> ConsumeQueue:
-        opened = open_queue(self.store, queue, self._ends.get(queue, 0))
+    def _open(self, queue: QueueId) -> OffsetQueue:
+        opened = open_queue(self.store.root, queue, self._ends.get(queue, 0))
         self._ends[queue] = opened.end
         return opened
 
-    def _readable(self, name: QueueId, queue: ConsumeQueue, log: "OpenLog") -> tuple[int, int]:
+    def _readable(self, name: QueueId, queue: OffsetQueue, log: "OpenLog") -> tuple[int, int]:
+        """The entries that may be read now: [begin, end) of their numbers."""
         begin, end = queue.begin, queue.end
         if begin < end and queue.entry(begin)[0] < log.begin:
             begin += bisect_left(range(begin, end), log.begin, key=lambda at: queue.entry(at)[0])
@@ -179,7 +184,7 @@ class StoreQueues:
         return begin, end
 
     @staticmethod
-    def _whole_end(name: QueueId, queue: ConsumeQueue, begin: int, end: int, log: "OpenLog") -> int:
+    def _whole_end(name: QueueId, queue: OffsetQueue, begin: int, end: int, log: "OpenLog") -> int:
         """The queue is ahead of its log: the broker has died, or is just writing."""
         found = begin + bisect_left(range(begin, end), True, key=lambda at: not log.stands(*queue.entry(at)))
         logger.info("event=queue_ahead_of_log queue=%s entries=%d", name, end - found)
@@ -243,15 +248,9 @@ class OpenLog(ExitStack):
         return segment if segment is not None and physical_offset < segment.start + segment.size else None
 
 
-def open_queue(store: StoreDirectory, queue: QueueId, expected_end: int = 0) -> ConsumeQueue:
-    """The ConsumeQueue of `queue`.  Raises FileNotFoundError if it has none."""
-    directory = store.root / DIRECTORY / queue.topic / str(queue.queue_id)
-    return ConsumeQueue(queue.topic, queue.queue_id, directory, expected_end)
-
-
-def _queue_ids(store: StoreDirectory, topic: str) -> list[int]:
+def _queue_ids(store: StoreDirectory, kind: str, topic: str) -> list[int]:
     try:
-        names = os.listdir(store.root / DIRECTORY / topic)  # noqa: PTH208  # names are enough, and quicker
+        names = os.listdir(store.root / kind / topic)  # noqa: PTH208  # names are enough, and quicker
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(int(name) for name in names if name.isdecimal())
+    return [int(name) for name in names if name.isdecimal()]

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark.segment import segment_paths
-from store.layout import CONSUME_QUEUE_UNIT_BYTES
+from store.layout import CONSUME_QUEUE_DTYPE
 
-_SIZE = slice(CONSUME_QUEUE_UNIT_BYTES + 8, CONSUME_QUEUE_UNIT_BYTES + 12)
+# Where the size stands in an entry, of either kind of queue.
+_SIZE_AT = int(CONSUME_QUEUE_DTYPE.fields["size"][1])  # type: ignore[index]  # numpy types it as optional
+_SIZE_BYTES = CONSUME_QUEUE_DTYPE["size"].itemsize
 
 
 @dataclass(frozen=True)
@@ -24,34 +26,35 @@ class QueueTail:
     entry: bytes
 
     @classmethod
-    def of(cls, directory: Path, end: int) -> "QueueTail | None":
-        """The tail of the ConsumeQueue in `directory` that ends at the queue offset `end`; None if there is no entry,
-        or if the next one would begin another file."""
+    def of(cls, directory: Path, end: int, unit_bytes: int) -> "QueueTail | None":
+        """The tail of the queue in `directory` whose entries, of `unit_bytes` each, end with number `end`; None if
+        there is no entry, or if the next one would begin another file."""
         files = segment_paths(directory)
-        last = end * CONSUME_QUEUE_UNIT_BYTES - CONSUME_QUEUE_UNIT_BYTES
+        last = (end - 1) * unit_bytes
         holding = [(start, path) for start, path in files if start <= last]
         if not holding or last < 0:
             return None
         start, path = holding[-1]
-        found = _read(str(path), last - start)
-        if len(found) < 2 * CONSUME_QUEUE_UNIT_BYTES:
+        found = _read(str(path), last - start, 2 * unit_bytes)
+        if len(found) < 2 * unit_bytes:
             return None
-        return cls(str(files[0][1]), str(path), last - start, found[:CONSUME_QUEUE_UNIT_BYTES])
+        return cls(str(files[0][1]), str(path), last - start, found[:unit_bytes])
 
     def still_ends(self) -> bool:
         """Whether the entry is the one that it was, nothing follows it, and the oldest file is still there."""
         try:
-            found = _read(self.last_file, self.at)
+            unit = len(self.entry)
+            found = _read(self.last_file, self.at, 2 * unit)
         except OSError:
             return False
-        is_same = found[:CONSUME_QUEUE_UNIT_BYTES] == self.entry and not any(found[_SIZE])
+        size_at = unit + _SIZE_AT
+        is_same = found[:unit] == self.entry and not any(found[size_at : size_at + _SIZE_BYTES])
         return is_same and (self.first_file == self.last_file or os.path.exists(self.first_file))  # noqa: PTH110  # quick
 
 
-def _read(path: str, at: int) -> bytes:
-    """Two entries from `at` on."""
+def _read(path: str, at: int, size: int) -> bytes:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return os.pread(descriptor, 2 * CONSUME_QUEUE_UNIT_BYTES, at)
+        return os.pread(descriptor, size, at)
     finally:
         os.close(descriptor)

@@ -26,8 +26,8 @@ from spark.data_loss import LostRange
 from spark.decode import CHUNK_ROWS, DecodeOptions
 from spark.filters import RowFilter
 from spark.positions import QueueId
+from spark.queue_entries import OnLoss
 from spark.queue_ranges import QueueRange, QueueSelection
-from spark.queue_reader import OnLoss
 from spark.queue_source import Snapshot
 from spark.segment import Positions
 from spark.wire_cluster import Answer, WireCluster, WireSettings
@@ -172,31 +172,42 @@ class WireTask:
         self, pulled: list[Pulled], columns: Sequence[str], rows: RowFilter, options: DecodeOptions, on_loss: OnLoss
     ) -> Iterator[Rows]:
         segment = PulledSegment(pulled[0].address, [each.body for each in pulled])
-        positions = self._wanted(segment, pulled, on_loss)
+        positions, begins, ends = self._wanted(segment, pulled, on_loss)
         tags = self.subscription.tags
         for at in range(0, positions.size, CHUNK_ROWS):
-            chunk = PulledChunk(segment, positions[at : at + CHUNK_ROWS], options)
+            some = slice(at, at + CHUNK_ROWS)
+            chunk = PulledChunk(segment, positions[some], options)
+            if segment.has_batches:  # a broker gives all of a record, wherever in it a pull begins
+                record = np.searchsorted(positions[some], chunk.positions)
+                offsets = chunk.queue_offsets().to_numpy()
+                chunk.filter((offsets >= begins[some][record]) & (offsets < ends[some][record]))
             if tags is not None:
                 wanted = pc.is_in(chunk.column("tags"), value_set=pa.array(sorted(tags), pa.string()))
                 chunk.filter(pc.fill_null(wanted, False).to_numpy(zero_copy_only=False))
             # The CRC of a whole record covers its place in the log, which is another one here.
             yield from chunk_rows(chunk, columns, rows, replace(options, check_crc=False))
 
-    def _wanted(self, segment: PulledSegment, pulled: Sequence[Pulled], on_loss: OnLoss) -> Positions:
-        """Positions of the records within the ranges; what is missing among them is lost."""
+    def _wanted(
+        self, segment: PulledSegment, pulled: Sequence[Pulled], on_loss: OnLoss
+    ) -> tuple[Positions, Positions, Positions]:
+        """Positions of the records within the ranges, and [begin, end) of the queue offsets that are wanted of each;
+        what is missing among them is lost."""
         ends = np.cumsum([len(each.body) for each in pulled])
         bounds = np.searchsorted(segment.positions, np.concatenate([[0], ends]))
         keep = np.ones(segment.positions.size, np.bool_)
+        begins = np.zeros(segment.positions.size, np.int64)
+        pasts = np.full(segment.positions.size, np.iinfo(np.int64).max)
         for each, first, past in zip(pulled, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             if each.queue.topic.startswith(LIGHT_PREFIX):
                 continue  # its records bear the offsets of the queue that they were sent to
             offsets = segment.queue_offsets[first:past]
+            begins[first:past], pasts[first:past] = each.begin, each.past
+            if segment.has_batches:
+                continue  # records may have begun before, and offsets that nothing has are no loss
             keep[first:past] = (offsets >= each.begin) & (offsets < each.past)
             if self.subscription.takes_all and keep[first:past].sum() != each.past - each.begin:
-                lost = _gaps(each, offsets[keep[first:past]].tolist())
-                if lost and not segment.has_batches:
-                    on_loss(lost)
-        return segment.positions[keep]
+                on_loss(_gaps(each, offsets[keep[first:past]].tolist()))
+        return segment.positions[keep], begins[keep], pasts[keep]
 
 
 def _gaps(pulled: Pulled, offsets: Sequence[int]) -> list[LostRange]:

@@ -109,6 +109,9 @@ class StoreBuilder:
         self._next_offset = first_offset
         self._queues: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
         self._queue_starts: dict[tuple[str, int], int] = {}
+        # Units of batch ConsumeQueues, and the queue offset behind the last of each.
+        self._batches: dict[tuple[str, int], list[bytes]] = {}
+        self._batch_ends: dict[tuple[str, int], int] = {}
 
     def start_queue_at(self, topic: str, queue_id: int, queue_offset: int) -> None:
         """The first entry of this queue gets `queue_offset`: older entries have expired."""
@@ -122,22 +125,37 @@ class StoreBuilder:
         """Add one record; with `index` false it is in the log but not dispatched to its ConsumeQueue."""
         key = (row.topic, row.queue_id)
         entries = self._queues.setdefault(key, [])
+        row, size = self._add(row, self._queue_starts.get(key, 0) + len(entries))
+        if index:
+            entries.append((row.physical_offset, size, java_hash(row.tags or "")))
+        return row
+
+    def append_batch(self, row: Row, count: int, index: bool = True) -> Row:
+        """Add one record of `count` messages of a topic with a batch ConsumeQueue; with `index` false its queue offsets
+        are taken, and it is not in the queue."""
+        key = (row.topic, row.queue_id)
+        base = self._batch_ends.get(key, self._queue_starts.get(key, 0))
+        row, size = self._add(row, base)
+        self._batch_ends[key] = base + count
+        fields = (row.physical_offset, size, java_hash(row.tags or ""), row.store_timestamp, base, count, -1, 0)
+        if index:
+            self._batches.setdefault(key, []).append(struct.pack(">qiqqqhii", *fields))
+        return row
+
+    def _add(self, row: Row, queue_offset: int) -> tuple[Row, int]:
         size = len(encode(row))
         at = self._next_offset % self._segment_bytes
         if at + size + record.BLANK_MIN_BYTES > self._segment_bytes:
             self._fill_blank(at)
             at = 0
-        queue_offset = self._queue_starts.get(key, 0) + len(entries)
         row = replace(row, queue_offset=queue_offset, physical_offset=self._next_offset)
         start = self._next_offset - at
         if start not in self._segments:
             self._segments[start] = bytearray(self._segment_bytes)
         self._segments[start][at : at + size] = encode(row)
         self._next_offset += size
-        if index:
-            entries.append((row.physical_offset, size, java_hash(row.tags or "")))
         self.rows.append(row)
-        return row
+        return row, size
 
     def write(self) -> Path:
         """Write the files and return the root."""
@@ -147,6 +165,12 @@ class StoreBuilder:
             (log / f"{start:020d}").write_bytes(content)
         for (topic, queue_id), entries in self._queues.items():
             self._write_queue(topic, queue_id, entries)
+        for (topic, queue_id), units in self._batches.items():
+            directory = self.root / "batchconsumequeue" / topic / str(queue_id)
+            directory.mkdir(parents=True, exist_ok=True)
+            for first in range(0, len(units), self._queue_entries):
+                file = b"".join(units[first : first + self._queue_entries])
+                (directory / f"{46 * first:020d}").write_bytes(file.ljust(46 * self._queue_entries, b"\0"))
         return self.root
 
     def patch(self, physical_offset: int, content: bytes) -> None:

@@ -18,7 +18,7 @@ from spark.positions import QueueId
 from spark.queue_ranges import QueueRange, QueueSelection, StoreQueues
 from spark.queue_source import DirectoryQueues, packed, read_task
 from spark.store_directory import StoreDirectory
-from sprocket.common.errors import ConfigError, CorruptRecord
+from sprocket.common.errors import CorruptRecord
 from tests.spark.naive_reader import default_columns
 from tests.spark.store_builder import Row, StoreBuilder
 from tests.spark.test_log_reader import mixed_rows
@@ -168,16 +168,6 @@ def test_selections(tmp_path: Path) -> None:
     assert {topic for topic, _ in chosen(topics=frozenset({"A", "None"}))} == {"A"}
     assert {topic for topic, _ in chosen(topic_pattern="A.*")} == {"A", "AB"}
     assert chosen(assigned={"B": frozenset({0, 2}), "A": frozenset({9})}) == [("B", 0), ("B", 2)]
-
-
-def test_batch_queues_are_refused_by_name(tmp_path: Path) -> None:
-    builder = StoreBuilder(tmp_path)
-    builder.append(Row())
-    builder.write()
-    (tmp_path / "batchconsumequeue" / "Batched" / "0").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="Batched"):
-        ranges_of(tmp_path)
-    assert ranges_of(tmp_path, QueueSelection(topics=frozenset({"T"}))) == {("T", 0): (0, 1)}
 
 
 def test_time_search_with_a_clock_that_steps_back(tmp_path: Path) -> None:

@@ -1,15 +1,17 @@
 """Reading over the wire from a real broker: the same rows as the directory reader's, and clear ends."""
 
+import asyncio
 import datetime
 import json
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from remoting.codes import ResponseCode
 from spark.columns import COLUMN_TYPES
 from spark.options import SourceOptions, read_options
 from spark.queue_scan import QueueBatchReader
@@ -21,6 +23,8 @@ from sprocket.client.sync import Producer
 from sprocket.common.errors import ConfigError
 from sprocket.processes.tls_folder import HOSTS, TlsFolder
 from sprocket.testing import Broker
+from tests.broker.rig import TestClient
+from tests.broker.test_batch_topics import KEY, create_batch_topic, members, send
 from tests.spark.test_stream import Stream
 
 ALL_COLUMNS = ",".join(COLUMN_TYPES)
@@ -105,6 +109,31 @@ def test_rows_are_those_of_the_files(broker: Broker, options: dict[str, str]) ->
     by_offset = {"startingOffsets": "earliest", **options}
     assert wire(broker, **options) == files(broker, **by_offset)
     assert bool(wire(broker, **options)) == ("Empty" not in options.get("subscribe", ""))
+
+
+async def _send_batches(broker: Broker, sizes: Sequence[int]) -> None:
+    """Records of so many messages in queue 0 of the topic Orders, which keeps batches as one record."""
+    client = TestClient(broker.address)
+    await create_batch_topic(client)
+    first = 0
+    for size in sizes:
+        body = members(*[b"%d" % (first + place) for place in range(size)])
+        assert (await send(client, body, UNIQ_KEY=KEY)).code == ResponseCode.SUCCESS
+        first += size
+    await client.remoting.close()
+
+
+def test_batches_that_are_one_record(broker: Broker) -> None:
+    asyncio.run(_send_batches(broker, [3, 20, 1, 7, 40, 2]))
+    for begin, end in [(0, 73), (1, 2), (5, 25), (31, 72)]:
+        options = {
+            "subscribe": "Orders",
+            "startingOffsets": json.dumps({"Orders": {"0": begin}}),
+            "endingOffsets": json.dumps({"Orders": {"0": end}}),
+        }
+        rows = wire(broker, **options)
+        assert [(row["queueOffset"], row["body"]) for row in rows] == [(at, b"%d" % at) for at in range(begin, end)]
+        assert rows == files(broker, **options)
 
 
 def test_times(broker: Broker) -> None:

@@ -1,0 +1,96 @@
+"""A queue by queue offset, whatever its index is.
+
+An entry of a ConsumeQueue is one message, and its number is its queue offset.  An entry of a batch ConsumeQueue is a
+record of many messages, which have the queue offsets from its base offset on; offsets that no record takes lie between
+entries.  Source: RocketMQ 5.3.3, `BatchConsumeQueue`.
+"""
+
+from bisect import bisect_left
+from pathlib import Path
+
+from spark.consume_queue import BATCH, BATCH_DIRECTORY, DIRECTORY, PLAIN, ConsumeQueue, Entries
+from spark.positions import QueueId
+from sprocket.common.errors import ConfigError
+
+
+class OffsetQueue:
+    """Entries numbered from `begin` to `end`, and the queue offsets of their messages."""
+
+    def __init__(self, queue: ConsumeQueue) -> None:
+        self._queue = queue
+        self.is_batch = "base_offset" in (queue.dtype.names or ())
+        self.begin, self.end = queue.begin, queue.end
+        self.directory = queue.directory
+        self.unit_bytes = queue.dtype.itemsize
+
+    @property
+    def has_files(self) -> bool:
+        return self._queue.has_files
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """(physical offset, size) of the entry `number`; (0, 0) where nothing is written."""
+        return self._queue.entry(number)
+
+    def entries(self, begin: int, end: int) -> Entries:
+        """The entries with these numbers, as far as they exist."""
+        return self._queue.entries(begin, end)
+
+    def offset_of(self, number: int) -> int:
+        """Queue offset of the first message of the entry `number`; behind the last entry, where the next one begins."""
+        if not self.is_batch:
+            return number
+        if number < self.end:
+            return self._span(number)[0]
+        return self._span(self.end - 1)[1] if self.end > self.begin else 0
+
+    def bounds(self, begin: int, end: int) -> tuple[int, int]:
+        """[first, past) of the queue offsets that the entries [`begin`, `end`) have."""
+        first = self.offset_of(begin)
+        if not self.is_batch:
+            return first, end
+        return first, self._span(end - 1)[1] if end > begin else first
+
+    def number_at(self, offset: int) -> int:
+        """The entry that has the queue offset `offset`, or the next one; `end` if there is none."""
+        if not self.is_batch:
+            return min(max(offset, self.begin), self.end)
+        numbers = range(self.begin, self.end)
+        return self.begin + bisect_left(numbers, offset + 1, key=lambda number: self._span(number)[1])
+
+    def _span(self, number: int) -> tuple[int, int]:
+        """Queue offset of the first message of an entry of a batch ConsumeQueue, and behind its last."""
+        found = self._queue.entries(number, number + 1)
+        if not found.size:
+            return 0, 0
+        base = int(found["base_offset"][0])
+        return base, base + int(found["batch_size"][0])
+
+
+def open_queue(store: Path, queue: QueueId, expected_end: int = 0) -> OffsetQueue:
+    """`queue` of the store directory `store`; `expected_end` is about the number of entries that it has had in all.
+
+    Raises FileNotFoundError if the store has none of either kind.
+    """
+    topic, number = queue.topic, queue.queue_id
+    batched = _directory(store, queue, BATCH_DIRECTORY)
+    try:
+        plain = ConsumeQueue(topic, number, _directory(store, queue, DIRECTORY), expected_end, PLAIN)
+    except FileNotFoundError:
+        return OffsetQueue(ConsumeQueue(topic, number, batched, expected_end, BATCH))
+    if plain.has_files or not batched.is_dir():
+        return OffsetQueue(plain)
+    return OffsetQueue(ConsumeQueue(topic, number, batched, expected_end, BATCH))
+
+
+def check_kind(store: Path, queue: QueueId) -> None:
+    """Raises ConfigError if `queue` has files of both kinds: then nothing says which of them counts."""
+    directories = [_directory(store, queue, kind) for kind in (DIRECTORY, BATCH_DIRECTORY)]
+    if all(directory.is_dir() and any(directory.iterdir()) for directory in directories):
+        raise ConfigError(
+            f"queue {queue} has files in both {directories[0]} and {directories[1]}: the topic was made again with "
+            "another queue.type; remove the directory that the broker does not use, or leave the topic out of subscribe"
+        )
+
+
+def _directory(store: Path, queue: QueueId, kind: str) -> Path:
+    return store / kind / queue.topic / str(queue.queue_id)
