@@ -200,14 +200,15 @@ class Group:
     def _master_opened(self, end: int) -> None:
         """The log that is the true one from now on ends at `end`."""
         self.opened_end = end
-        lost = [acked for acked in self.acked if acked.end_offset > end]
+        tail = self._tail_behind_bound(end)
+        lost = [acked for acked in self.acked if self._is_lost(acked, end, tail)]
         for acked in lost:
             if acked.end_offset <= self.bound:
                 self.problem(f"SEND_OK was said for {acked.body[:20]!r}, the log ends at {end}, bound {self.bound}")
         self.excused += len(lost)
-        self.acked = [acked for acked in self.acked if acked.end_offset <= end]
+        self.acked = [acked for acked in self.acked if not self._is_lost(acked, end, tail)]
         for key, seen in list(self.seen.items()):
-            if seen.end_offset > end:
+            if self._is_lost(seen, end, tail):
                 del self.seen[key]
                 if seen.from_slave:
                     self.lost_by_slave_readers += 1
@@ -224,6 +225,25 @@ class Group:
                     node.parts_at = min(end, node.parts_at)
             node.high = min(node.high, end)
         self.bound, self.is_failing_over = NO_BOUND, False
+
+    def _is_lost(self, one: Acked | Seen, end: int, tail: bytes) -> bool:
+        """Whether the log does not have a message; what may be missing may also have another in its place."""
+        return one.end_offset > end or (one.end_offset > self.bound and one.body not in tail)
+
+    def _tail_behind_bound(self, end: int) -> bytes:
+        """What may be another log than the one that was acknowledged, of the record that the bound cuts also the begin.
+
+        A slave that was not there when the master lost its end may have one from before that, and give it.
+        """
+        broker = self.master.broker
+        if broker is None or self.bound >= end:
+            return b""
+        log = broker.store.master_log()
+        at, parts = max(log.min_offset, self.bound - self.profile.segment_bytes), []
+        while at < end and (piece := log.piece_at(at, end - at)) is not None:
+            parts.append(bytes(piece))
+            at += len(piece)
+        return b"".join(parts)
 
     def answered(self, acked: list[Acked], node: Node) -> None:
         """The master says SEND_OK, now."""
