@@ -147,7 +147,7 @@ class BrokerParts:
             self._core, self.registration, self._group_work, self.schedule.offsets, self.timer, self.replication
         )
         self.routes = self.access.guard(self._new_routes())
-        self.routes.overload = self.fast_failure.reason
+        self.routes.overload = self.fast_failure.verdict
         self._server = self._new_server(config)
         self._periodic = self._periodic_work()
 

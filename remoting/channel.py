@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from itertools import count
 from typing import Any, cast
 
@@ -21,11 +20,11 @@ from remoting.framing import JSON, Frame, FrameDecoder
 from remoting.headers.base import Header, to_ext_fields
 from remoting.joined_buffers import JOIN_BYTES, joined
 from remoting.pending import PendingRequests
+from remoting.read_pressure import ReadPressure
 from remoting.routes import AdmittedFrame, Guard, RouteTable, UnroutableRequest
-from remoting.shedding import LARGE_READ_BYTES, shed
+from remoting.shedding import LARGE_READ_BYTES, Overload
 from remoting.tls_names import common_name
 from remoting.turn import Turn
-from remoting.unread_input import UnreadInput, unread_bytes
 from sprocket.common import limits
 from sprocket.common.errors import InvariantError, ProtocolError, RequestError, SprocketError
 
@@ -78,7 +77,7 @@ class RemotingChannel(asyncio.Protocol):
         self._decoder = FrameDecoder(max_frame_bytes)
         self._loop = asyncio.get_running_loop()
         self._turn = turn or Turn(self._loop)
-        self._unread: UnreadInput | None = None
+        self._pressure: ReadPressure | None = None
         self._transport: asyncio.Transport | None = None
         self._pending = PendingRequests(self._loop)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -146,21 +145,31 @@ class RemotingChannel(asyncio.Protocol):
         if frames:
             counters.frames += len(frames)
             if len(data) >= LARGE_READ_BYTES and self._table.overload is not None:
-                frames, answers = shed(frames, self._table, self._table.overload, self._waited_s(len(data)))
-                if answers:
-                    self.write(answers)
+                frames = self._shed(self._table.overload, frames, len(data))
             guard = self._table.guard
             self._handle(frames if guard is None else self._guarded(guard, frames))
         if decoder.error is not None:
             self._fail(decoder.error)
 
-    def _waited_s(self, size_bytes: int) -> float:
-        """How long what was read has waited: for other connections, and behind what came before it on this one."""
-        if self._unread is None:
-            socket = self._transport.get_extra_info("socket") if self._transport is not None else None
-            self._unread = UnreadInput(partial(unread_bytes, -1 if socket is None else socket.fileno()))
-        now = self._turn.now()
-        return max(self._turn.waited_s(now), self._unread.waited_s(size_bytes, now))
+    def _shed(self, overload: Overload, frames: list[Frame], size_bytes: int) -> list[Frame]:
+        """What is to be served of a read; the rest is answered."""
+        if self._pressure is None:
+            self._pressure = ReadPressure(self._transport, self._turn)
+        kept, answers = self._pressure.shed(frames, size_bytes, self._table, overload)
+        if answers:
+            self.write(answers)
+            self._read_in_turn()
+        return kept
+
+    def _read_in_turn(self) -> None:
+        """Read others before this one is read again: uvloop reads the same up to 32 times while there is more."""
+        if self._transport is not None and self.stalled_at is None:
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if self._transport is not None and self.stalled_at is None and not self.is_closed:
+            self._transport.resume_reading()
 
     def _count_partial(self, size_bytes: int) -> None:
         grown = size_bytes - self.partial_bytes

@@ -30,16 +30,17 @@ class UnreadInput:
     overloaded by that.
     """
 
-    __slots__ = ("_bytes", "_since", "_unread")
+    __slots__ = ("_bytes", "_since", "_unread", "left_bytes")
 
     def __init__(self, unread: Callable[[], int]) -> None:
         self._unread = unread
+        self.left_bytes = 0  # by the last read
         self._since: float | None = None  # when the first read that left something ended, s
         self._bytes = 0  # read since then
 
     def waited_s(self, size_bytes: int, now: float) -> float:
         """How long the `size_bytes` that are read at `now` have waited."""
-        left = self._unread()
+        left = self.left_bytes = self._unread()
         if not left:
             self._since = None
             return 0.0

@@ -25,6 +25,7 @@ from tests.chaos.test_hostile_peers import anonymous_bytes, send_header
 from tests.compat.cluster import SprocketCluster
 
 MIB = 1 << 20
+CONNECTIONS = 16  # of each process
 PROPERTIES = {"mappedFileSizeCommitLog": str(256 * MIB), "brokerFastFailureEnable": "true"}
 
 
@@ -35,6 +36,7 @@ class Outcome:
     seconds: float
     figures: list[Figures]
     memory_bytes: list[int]
+    admin_ms: list[float]  # how long an operator's requests took beside it
 
     @property
     def codes(self) -> Counter[str]:
@@ -64,8 +66,26 @@ class Outcome:
                 parts.append(
                     f"{name} p50={times[len(times) // 2]} p99={times[len(times) * 99 // 100]} max={times[-1]} ms"
                 )
+        shares = sorted(count for one in self.figures for count in one.acknowledged_of)
+        parts.append(f"SUCCESS of a connection {shares[0]} to {shares[-1]}")
+        admin = sorted(self.admin_ms)
+        parts.append(f"admin p50={admin[len(admin) // 2]:.0f} max={admin[-1]:.0f} ms")
         memory = [f"{one / MIB:.0f}" for one in self.memory_bytes]
         return " ".join([*parts, f"memory MiB: {' '.join(memory[:: max(1, len(memory) // 10)])}"])
+
+
+async def look(address: str, pid: int, seconds: float) -> tuple[list[int], list[float]]:
+    """Memory of a broker, bytes, and how long it takes an operator to be served, ms, both some twenty times."""
+    client, memory, times = RemotingClient(), [], []
+    begin = time.monotonic()
+    while time.monotonic() < begin + seconds:
+        memory.append(anonymous_bytes(pid))
+        asked = time.monotonic()
+        await client.invoke(address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_s=60)
+        times.append((time.monotonic() - asked) * 1000)
+        await asyncio.sleep(seconds / 20)
+    await client.close()
+    return memory, times
 
 
 def offer(address: str, pid: int, plans: Sequence[dict[str, float]], seconds: float) -> Outcome:
@@ -73,19 +93,16 @@ def offer(address: str, pid: int, plans: Sequence[dict[str, float]], seconds: fl
     host, port = address.split(":")
     processes = []
     for number, values in enumerate(plans):
-        plan = Plan(host, int(port), 16, seconds, first_number=number * 100_000_000)
+        plan = Plan(host, int(port), CONNECTIONS, seconds, first_number=number * 100_000_000)
         for name, value in values.items():
             setattr(plan, name, value)
         command = [sys.executable, "-m", "tests.chaos.load_generator", msgspec.json.encode(plan).decode()]
         processes.append(subprocess.Popen(command, stdout=subprocess.PIPE))
-    memory = []
-    begin = time.monotonic()
-    while time.monotonic() < begin + seconds:
-        memory.append(anonymous_bytes(pid))
-        time.sleep(seconds / 20)
+    memory, admin = asyncio.run(look(address, pid, seconds))
     outputs = [process.communicate()[0] for process in processes]
+    assert not any(process.returncode for process in processes), [process.returncode for process in processes]
     memory.append(anonymous_bytes(pid))
-    return Outcome(seconds, [msgspec.json.decode(output, type=Figures) for output in outputs], memory)
+    return Outcome(seconds, [msgspec.json.decode(output, type=Figures) for output in outputs], memory, admin)
 
 
 async def send_times(address: str, count: int) -> list[float]:

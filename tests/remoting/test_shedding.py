@@ -7,6 +7,7 @@ from remoting.command import ReceivedResponse, Request, Response
 from remoting.frames import encode_request
 from remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder
 from remoting.routes import Action, Lane, NoHeader, Resource, Route, RouteTable
+from remoting.server import RemotingServer
 from remoting.shedding import shed
 from remoting.turn import Turn
 from remoting.unread_input import UnreadInput
@@ -32,8 +33,8 @@ def frame(
     return one
 
 
-def busy(lane: Lane, waited_s: float, count: int) -> str | None:
-    return f"{lane.value} waited {waited_s} of {count}" if lane is Lane.SEND else None
+def busy(lane: Lane, waited_s: float, count: int) -> tuple[float, str]:
+    return (0.0, f"{lane.value} waited {waited_s} of {count}") if lane is Lane.SEND else (1.0, "")
 
 
 def answers(content: bytes) -> list[ReceivedResponse]:
@@ -41,13 +42,38 @@ def answers(content: bytes) -> list[ReceivedResponse]:
     return [one for one in decoded if isinstance(one, ReceivedResponse)]
 
 
-def test_requests_of_a_lane_that_is_late_are_answered_in_their_serialization_and_order() -> None:
-    frames = [frame(opaque=number, serialization=kind) for number in range(4) for kind in (JSON, ROCKETMQ)]
-    kept, written = shed(frames, TABLE, busy, 0.5)
-    assert kept == []
-    got = answers(written)
-    assert [one.opaque for one in got] == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert {(one.code, one.remark) for one in got} == {(ResponseCode.SYSTEM_BUSY, "send waited 0.5 of 8")}
+def test_requests_of_a_lane_that_is_late_are_answered_in_their_serialization() -> None:
+    # Opaques of one length, of several, and below 0.
+    numbers = [7, 8, 9, 10, 2**31 - 1, -(2**31), -5]
+    frames = [frame(opaque=number, serialization=kind) for number in numbers for kind in (JSON, ROCKETMQ)]
+    for some in (frames, frames[:6:2], frames[1:6:2]):
+        kept, written = shed(some, TABLE, busy, 0.5)
+        assert kept == []
+        got = answers(written)
+        expected = [one.opaque for one in map(TABLE.decode, some) if isinstance(one, tuple) for one in one[1:]]
+        assert sorted(one.opaque for one in got) == sorted(expected)
+        remark = f"send waited 0.5 of {len(some)}"
+        assert {(one.code, one.remark) for one in got} == {(ResponseCode.SYSTEM_BUSY, remark)}
+
+
+def test_of_each_read_the_share_is_served_that_can_be_and_one_at_least() -> None:
+    beats = [frame(RequestCode.HEART_BEAT, number) for number in range(3)]
+    frames = [frame(opaque=number) for number in range(40)]
+    mixed = [*frames[:20], *beats, *frames[20:]]
+    kept, written = shed(mixed, TABLE, lambda lane, *_: (0.25, "busy") if lane is Lane.SEND else (1.0, ""), 0.1)
+    assert kept == [*frames[:10], *beats]
+    assert [one.opaque for one in answers(written)] == list(range(10, 40))
+    kept, written = shed(frames[:3], TABLE, lambda *_: (0.01, "busy"), 0.1)
+    assert kept == frames[:1]
+    assert [one.opaque for one in answers(written)] == [1, 2]
+
+
+def test_headers_that_are_wrong_together_are_told_apart() -> None:
+    # Each is no JSON, or a text of more than one; what is right between them is answered.
+    wrong = [(JSON, text, b"") for text in (b'{"code":310,"a":[{}', b"{}]}", b'{"code":310,"e":1},{"opaque":3}')]
+    kept, written = shed([*wrong[:1], frame(opaque=11), *wrong[1:]], TABLE, busy, 0.5)
+    assert 11 in [one.opaque for one in answers(written)]
+    assert wrong[0] in kept
 
 
 def test_other_lanes_answers_of_the_peer_and_what_is_no_request_are_served() -> None:
@@ -63,7 +89,37 @@ def test_a_oneway_request_that_is_late_gets_no_answer() -> None:
 
 def test_nothing_is_looked_at_while_nothing_is_late() -> None:
     frames = [frame()]
-    assert shed(frames, TABLE, lambda *_: None, 1.0) == (frames, b"")
+    assert shed(frames, TABLE, lambda *_: (1.0, ""), 1.0) == (frames, b"")
+
+
+async def test_who_is_refused_is_read_on_and_answered_in_full() -> None:
+    table = RouteTable(TABLE.routes)
+    looks = 0
+
+    def overload(lane: Lane, waited_s: float, count: int) -> tuple[float, str]:
+        nonlocal looks
+        looks += lane is Lane.SEND
+        return (0.0, "busy") if lane is Lane.SEND and looks < 20 else (1.0, "")
+
+    table.overload = overload
+    server = RemotingServer(table, host="127.0.0.1")
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    # Reads of less are always served.
+    body = bytes(100_000)
+    head = FrameDecoder()
+    got: list[ReceivedResponse] = []
+    for opaque in range(200):
+        writer.write(encode_request(RequestCode.SEND_MESSAGE_V2, opaque, {}, len(body)) + body)
+        await writer.drain()
+    while len(got) < 200:
+        content = await asyncio.wait_for(reader.read(1 << 16), 60)
+        assert content, "closed"
+        got += [one for one in map(table.decode, head.feed(content)) if isinstance(one, ReceivedResponse)]
+    assert sorted(one.opaque for one in got) == list(range(200))
+    assert {one.code for one in got} <= {ResponseCode.SUCCESS, ResponseCode.SYSTEM_BUSY}
+    writer.close()
+    await server.stop()
 
 
 async def test_a_turn_ends_when_all_that_was_ready_is_read() -> None:

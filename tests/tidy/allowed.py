@@ -10,10 +10,12 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/common/atomic_file.py", "disk"): "edge: small files that are replaced whole",
     ("sprocket/common/failpoints.py", "clock"): "the action `pause` of a failpoint; tests only",
     ("sprocket/common/config.py", "disk"): "edge: `load` reads the file that the operator names",
+    ("sprocket/common/configuration_file.py", "disk"): "edge: keeps updates in the file that the operator names",
     ("sprocket/common/rocketmq_keys.py", "disk"): "reads a table that is part of the package",
     # remoting
     ("remoting/server.py", "sleep"): "edge: the listening side's sweep",
     ("remoting/client.py", "sleep"): "edge: a closing client gives its connections a turn",
+    ("remoting/receive_window.py", "network"): "edge: the options of a connection that the loop has made",
     ("remoting/tls_material.py", "disk"): "edge: reads certificates and keys; OpenSSL takes a test's from files alone",
     ("remoting/tls_material.py", "clock"): "edge: from when the certificate of the test mode is valid",
     # store
