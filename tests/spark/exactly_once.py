@@ -3,10 +3,12 @@
     python -m tests.spark.exactly_once STORE DIRECTORY TOPIC [--end]
 
 It prints a line for each batch that is in a table.  With ``--end`` it reads what there is, then writes what both
-tables hold to ``DIRECTORY/parquet.arrow`` and ``DIRECTORY/delta.arrow``, and ends.
+tables hold to ``DIRECTORY/parquet.arrow`` and ``DIRECTORY/delta.arrow``, and ends.  SIGUSR1 shows its threads.
 """
 
 import argparse
+import faulthandler
+import signal
 import sys
 import time
 from pathlib import Path
@@ -32,6 +34,7 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("--end", action="store_true")
     given = parser.parse_args()
+    faulthandler.register(signal.SIGUSR1)
     spark = session(MASTER, "exactly-once", {**QUICK, "spark.sql.warehouse.dir": str(given.directory / "warehouse")})
     spark.sparkContext.setLogLevel("OFF")
     while not _run(spark, given):

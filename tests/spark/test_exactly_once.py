@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +33,8 @@ class Driver:
     def __init__(self, store: Path, directory: Path, *flags: str) -> None:
         self.log = directory / "stderr.txt"
         self.batches = 0
+        self.restarts = 0
+        self.said: deque[str] = deque(maxlen=3000)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.exactly_once", f"b={store}", str(directory), TOPIC, *flags],
@@ -45,6 +47,8 @@ class Driver:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.batches += line.startswith("batch")
+            self.restarts += line.startswith("restarted")
+            self.said.append(line)
 
     def await_batches(self, count: int) -> None:
         """Until so many more batches are in the table."""
@@ -56,8 +60,24 @@ class Driver:
             time.sleep(0.02)
 
     def await_end(self) -> None:
-        assert self.process.wait(LIMIT_S) == 0, self.log.read_text()[-3000:]
+        try:
+            code = self.process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            pytest.fail(self._threads())
+        assert code == 0, self.log.read_text()[-3000:]
         self._reader.join()
+
+    def _threads(self) -> str:
+        """Why a driver does not end: how often its queries were started again, and what its threads are doing."""
+        for pid in _descendants(self.process.pid):
+            if b"java" in _program(pid):
+                os.kill(pid, signal.SIGQUIT)
+        os.kill(self.process.pid, signal.SIGUSR1)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and not any(line.startswith("Heap") for line in list(self.said)):
+            time.sleep(0.1)
+        threads = "".join(list(self.said))[-60_000:]
+        return f"{self.restarts} restarts, {self.batches} batches\n{self.log.read_text()[-6000:]}\n{threads}"
 
     def kill(self) -> None:
         """SIGKILL of the driver: its Python, its JVM and its workers at once."""
@@ -155,7 +175,8 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         yield broker
 
 
-# Slow, too: in one of four runs the last driver did not come to its end within its limit, and why is not known.
+# Slow, too: on a busy machine a reader of a stream does not start within the 10 s that Spark gives it, and a driver
+# starts its queries again and again (docs/spark.md).
 @pytest.mark.slow
 def test_none_missing_and_none_twice(broker: Broker, tmp_path: Path) -> None:
     survive(broker, tmp_path, 1, random.Random(os.getpid()))
