@@ -80,7 +80,7 @@ class Chunk(RecordParts):
 
     def check_crc(self) -> None:
         """Leave out, or raise for, records whose CRC says that they are not what was written."""
-        first, of_row = self.records()
+        first, of_row = self.records() if self.inner is not None else (slice(None), slice(None))
         begins, ends = self.stored_body_bounds
         holds = crc_holds(
             memoryview(self.segment.data),

@@ -21,7 +21,14 @@ from spark.segment import Positions, Segment
 
 logger = logging.getLogger(__name__)
 
-WINDOW_BYTES: Final = 32 * 1024 * 1024
+# So little that what is read is still in the processor's cache when it is decoded, and its memory is used again.
+WINDOW_BYTES: Final = 4 * 1024 * 1024
+# Through an index a mapped window may be that many times as large: only the pages with records are touched.
+_MAPPED_WINDOWS: Final = 8
+# Behind a span's end: room for most records that begin before it.
+_LAST_RECORD_BYTES: Final = 64 * 1024
+# Freed at once, it tells the C library what to keep of freed memory from then on.
+_KEPT_BYTES: Final = 31 * 1024 * 1024
 # Of a file that is read, not mapped, what lies between records further apart than this is left out.
 _MAX_GAP_BYTES: Final = 256 * 1024
 
@@ -32,9 +39,19 @@ def read_span(span: Span, columns: Sequence[str], rows: RowFilter, options: Deco
     Raises CorruptRecord at the first damage, unless `options.drop_malformed`; FileNotFoundError if the broker
     has deleted the segment since the query was planned.  One that it deletes now stays readable.
     """
+    _keep_freed_memory()
     with span.segment.path.open("rb") as file:
         reader = SpanReader(span, file.fileno(), columns, rows, options)
         yield from reader.scanned() if span.topics is None else reader.indexed()
+
+
+def _keep_freed_memory() -> None:
+    """Let windows and what is decoded from them find their memory where that of the ones before them was.
+
+    The C library of Linux (glibc) gives freed memory back to the system, where page faults cost more than decoding
+    does, unless as large a piece has been freed before (`mallopt(3)`, M_MMAP_THRESHOLD).  Others do without.
+    """
+    bytes(_KEPT_BYTES)  # zeros that nobody looks at: no page of it is touched
 
 
 class SpanReader:
@@ -87,7 +104,8 @@ class SpanReader:
     def _past(self, records: IndexedRecords, first: int) -> int:
         """One past the last record that is read together with number `first`."""
         offsets = records.offsets
-        past = max(first + 1, int(np.searchsorted(offsets, offsets[first] + WINDOW_BYTES)))
+        most_bytes = WINDOW_BYTES * (_MAPPED_WINDOWS if self._segment.is_sealed else 1)
+        past = max(first + 1, int(np.searchsorted(offsets, offsets[first] + most_bytes)))
         gaps = np.flatnonzero(np.diff(offsets[first:past]) > _MAX_GAP_BYTES)
         return first + int(gaps[0]) + 1 if gaps.size and not self._segment.is_sealed else past
 
@@ -109,13 +127,13 @@ class SpanReader:
         if not span.begins_at_record:
             found = self._next_record(span.begin)
             self._at = span.end if found is None else found
-        size = WINDOW_BYTES
+        beyond = 0
         while self._at < span.end:
-            with self._window(self._at, size) as window:
+            size = min(WINDOW_BYTES, span.end - self._at + _LAST_RECORD_BYTES)
+            with self._window(self._at, max(size, beyond)) as window:
                 yield from self._walked(window)
                 position = self._at - window.start
                 beyond = window.reaches_beyond(position) if self._at < span.end else 0
-                size = max(WINDOW_BYTES, beyond)
                 if self._at >= span.end or beyond:
                     continue
                 if window.file_end >= self._segment.end and window.is_blank(position):

@@ -19,6 +19,8 @@ _ENTRY_END: Final = PROPERTY_SEPARATOR[0]
 # So that a comparison of a name may read past the last entry.
 _PADDING: Final = 64
 _MANY_NAMES: Final = 64
+# Names of so many bytes, as integers.
+_NUMBERS: Final = {1: "u1", 2: "<u2", 4: "<u4", 8: "<u8"}
 
 
 class PropertyTable:
@@ -28,16 +30,20 @@ class PropertyTable:
     """
 
     def __init__(self, data: pa.Buffer, begins: Positions, ends: Positions) -> None:
-        # One byte more than each text, to be overwritten by a separator; the file may end with the last text.
-        texts = gather(data, begins, np.minimum(ends + 1, data.size))
+        # Where a text does not end in a separator, all get a byte more, to be overwritten by one; the file may end with
+        # the last text.
+        all_end = _all_end_in_separators(data, begins, ends)
+        texts = gather(data, begins, ends if all_end else np.minimum(ends + 1, data.size))
         self._row_begins = np.zeros(begins.size + 1, np.int64)
-        np.cumsum(ends - begins + 1, out=self._row_begins[1:])
+        np.cumsum(ends - begins + (not all_end), out=self._row_begins[1:])
         length = int(self._row_begins[-1])
-        self._text = np.zeros(length + _PADDING, np.uint8)
-        if begins.size:
-            held = int(offsets_of(texts)[-1])
-            self._text[:held] = np.frombuffer(texts.buffers()[2], np.uint8, held) if held else 0
-        self._text[self._row_begins[1:] - 1] = _ENTRY_END
+        held = int(offsets_of(texts)[-1]) if begins.size else 0
+        self._text = np.empty(length + _PADDING, np.uint8)
+        if held:
+            self._text[:held] = np.frombuffer(texts.buffers()[2], np.uint8, held)
+        self._text[held:] = 0
+        if not all_end:
+            self._text[self._row_begins[1:] - 1] = _ENTRY_END
         self._find_entries(length)
 
     def __len__(self) -> int:
@@ -46,10 +52,12 @@ class PropertyTable:
     def find(self, name: bytes) -> pa.Array:
         """The value of `name` in each record, as strings; null where a record has none."""
         entries = np.flatnonzero(self._name_ends - self._entry_begins == len(name))
-        names = np.ndarray((self._text.size - len(name) + 1,), f"S{len(name)}", self._text, 0, (1,))
-        entries = entries[names[self._entry_begins[entries]] == name]
+        # Integers are compared much faster than texts.
+        kind = _NUMBERS.get(len(name), f"S{len(name)}")
+        names = np.ndarray((self._text.size - len(name) + 1,), kind, self._text, 0, (1,))
+        entries = entries[names[self._entry_begins[entries]] == np.frombuffer(name, kind)[0]]
         rows = self._rows_of(entries)
-        if np.array_equal(rows, np.arange(len(self))):
+        if rows is None:
             return as_text(gather(pa.py_buffer(self._text), self._name_ends[entries] + 1, self._value_ends[entries]))
         begins = self._row_begins[:-1].copy()
         ends = begins.copy()
@@ -74,6 +82,11 @@ class PropertyTable:
         text = self._text[:length]
         found = np.flatnonzero((text - np.uint8(1)) <= 1)  # 0x01 or 0x02
         is_name_end = text[found] == _NAME_END
+        if found.size % 2 == 0 and is_name_end[::2].all() and not is_name_end[1::2].any():
+            self._name_ends, self._value_ends = found[::2], found[1::2]
+            self._entry_begins = np.zeros(self._name_ends.size, np.int64)
+            np.add(self._value_ends[:-1], 1, out=self._entry_begins[1:])
+            return
         begins = np.concatenate((np.zeros(1, np.int64), found[:-1] + 1)) if found.size else found
         if (is_name_end[1:] & is_name_end[:-1]).any():
             # A 0x01 inside a value: it ends no name.
@@ -87,11 +100,11 @@ class PropertyTable:
         self._name_ends = found[at]
         self._value_ends = found[at + 1]  # there always is one: each text ends in a separator
 
-    def _rows_of(self, entries: Positions) -> Positions:
-        """Which record each of `entries` belongs to."""
+    def _rows_of(self, entries: Positions) -> Positions | None:
+        """Which record each of `entries` belongs to; None if each record has one of them."""
         at = self._name_ends[entries]
         if at.size == len(self) and (at >= self._row_begins[:-1]).all() and (at < self._row_begins[1:]).all():
-            return np.arange(at.size)
+            return None
         return np.searchsorted(self._row_begins, at, "right") - 1
 
     def _last_of_each_name(self, bounds: npt.NDArray[np.int64]) -> Positions:
@@ -127,3 +140,10 @@ class PropertyTable:
         last = np.where(lengths < 8, first, every[np.maximum(self._name_ends - 8, 0)])
         mixed: npt.NDArray[np.uint64] = first * np.uint64(0x9E3779B97F4A7C15) + last + lengths.astype(np.uint64)
         return mixed
+
+
+def _all_end_in_separators(data: pa.Buffer, begins: Positions, ends: Positions) -> bool:
+    if not (ends > begins).all():
+        return False
+    octets = np.frombuffer(data, np.uint8)
+    return bool((octets[ends - 1] == _ENTRY_END).all())

@@ -116,12 +116,14 @@ class RecordParts:
     @cached_property
     def topic_bounds(self) -> tuple[Positions, Positions]:
         ends = self.stored_body_bounds[1]
-        two_bytes = self._pairs_at(ends)
         is_v2 = self.fixed["magic"] == MAGIC_V2
         if is_v2.any():
+            two_bytes = self._pairs_at(ends)
             begins = ends + np.where(is_v2, 2, 1)
             return begins, begins + np.where(is_v2, two_bytes, (two_bytes >> 8) & 0xFF)
-        return ends + 1, ends + 1 + ((two_bytes >> 8) & 0xFF)
+        octets = np.frombuffer(self.segment.data, np.uint8)
+        begins = ends + 1
+        return begins, begins + octets[_within(ends, octets.size - 1)]
 
     @cached_property
     def stored_properties_bounds(self) -> tuple[Positions, Positions]:
@@ -157,7 +159,7 @@ class RecordParts:
     def _pairs_at(self, positions: Positions) -> npt.NDArray[np.int64]:
         """The signed 16-bit integer at each position; positions outside the file read some other place."""
         every = np.ndarray((self.segment.size - 1,), ">i2", self.segment.data, 0, (1,))
-        return every[np.clip(positions, 0, self.segment.size - 2)].astype(np.int64)
+        return every[_within(positions, self.segment.size - 2)].astype(np.int64)
 
     def parts(self, bounds: tuple[Positions, Positions]) -> pa.Array:
         """Parts of records: those of one record are the same in each of its rows."""
@@ -168,5 +170,15 @@ class RecordParts:
 
     def records(self) -> tuple[Positions, Positions]:
         """The first row of each record, and for each row which of them is its record's."""
+        if self.inner is None:
+            rows = np.arange(len(self))
+            return rows, rows
         is_first = np.diff(self.positions, prepend=-1) != 0
         return np.flatnonzero(is_first), np.cumsum(is_first) - 1
+
+
+def _within(positions: Positions, last: int) -> Positions:
+    """`positions`, those outside of 0 to `last` moved into it: rare, and a look costs less than the move."""
+    if positions.size and (int(positions.min()) < 0 or int(positions.max()) > last):
+        return np.clip(positions, 0, last)
+    return positions
