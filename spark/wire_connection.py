@@ -24,6 +24,8 @@ from sprocket.common.errors import ProtocolError
 
 _READ_BYTES: Final = 1 << 18
 _MAX_OPAQUE: Final = 2**31 - 1
+# A server that goes on sending has so many times the limit of a request for each of its answers.
+_SENDING: Final = 10
 
 # Code and header of a request; none has a body here.
 Asked = tuple[int, Header | None]
@@ -73,19 +75,27 @@ class WireConnection:
     def invoke_all(self, requests: Sequence[Asked]) -> list[ReceivedResponse]:
         """The responses to `requests`, in their order; all are sent before the first is waited for.
 
-        After an error the connection is closed.  Raises ConnectionLost, RemotingTimeout, ProtocolError.
+        A server that is silent for the limit of a request, or sends without an end, is given up.  After an error the
+        connection is closed.  Raises ConnectionLost, RemotingTimeout, ProtocolError.
         """
         opaques = [next(self._opaques) % _MAX_OPAQUE for _ in requests]
         frames = [self._encoded(code, header, at) for (code, header), at in zip(requests, opaques, strict=True)]
         received: dict[int, ReceivedResponse] = {}
+        limit_s = self._settings.timeout_s * _SENDING * len(requests)
+        deadline = time.monotonic() + limit_s
         try:
             self._socket.settimeout(self._settings.timeout_s)
             self._socket.sendall(b"".join(frames))
             while len(received) < len(requests):
                 self._receive(received)
+                if len(received) < len(requests) and time.monotonic() > deadline:
+                    self.close()
+                    raise RemotingTimeout(f"{self.address}: {len(requests)} answers are not whole in {limit_s:g} s")
         except TimeoutError:
             self.close()
-            raise RemotingTimeout(f"{self.address}: no answer in {self._settings.timeout_s:g} s") from None
+            raise RemotingTimeout(
+                f"{self.address}: nothing came for {self._settings.timeout_s:g} s (mqClientApiTimeout)"
+            ) from None
         except OSError as error:
             self.close()
             raise ConnectionLost(f"{self.address}: {error}") from None

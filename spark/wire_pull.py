@@ -214,5 +214,6 @@ class Puller:
         logger.info("event=pull_stuck queue=%s offset=%d address=%s reason=%r", lane.wanted.queue, lane.at,
                     answer.address, reason)  # fmt: skip
         if lane.failures > self.cluster.settings.retries:
-            remark = f"{answer.response.remark or ''} ({lane.wanted.queue} at {lane.at}: the broker {reason})".strip()
+            where = f"({lane.wanted.queue} at {lane.at}: the broker {reason}; start its master, or read again later)"
+            remark = f"{answer.response.remark or ''} {where}".strip()
             raise BrokerRefused(answer.response.code, remark, answer.address)
