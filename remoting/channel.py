@@ -25,6 +25,7 @@ from remoting.routes import AdmittedFrame, Guard, RouteTable, UnroutableRequest
 from remoting.shedding import LARGE_READ_BYTES, Overload
 from remoting.tls_names import common_name
 from remoting.turn import Turn
+from remoting.unsent_output import COUNTED_BYTES, UnsentOutput
 from sprocket.common import limits
 from sprocket.common.errors import InvariantError, ProtocolError, RequestError, SprocketError
 
@@ -85,9 +86,8 @@ class RemotingChannel(asyncio.Protocol):
         self._out: list[Buffer] = []
         self._out_bytes = 0
         self.partial_bytes = 0  # of a frame that is not whole yet
-        self._reading = False
-        self._failed = False
-        self._flush_scheduled = False
+        self.unsent = UnsentOutput(counters, on_crowded)
+        self._reading = self._failed = self._flush_scheduled = False
 
     # asyncio.Protocol
 
@@ -111,6 +111,7 @@ class RemotingChannel(asyncio.Protocol):
             task.cancel()
         self._pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
         self._count_partial(0)
+        self.unsent.looked_at(0)
         self._end_drain()
         if self._on_close is not None:
             self._on_close(self)
@@ -120,16 +121,14 @@ class RemotingChannel(asyncio.Protocol):
         self.stalled_at = self._loop.time()
         if self._transport is not None and self._pause_reads:
             self._transport.pause_reading()
-            if self._on_crowded is not None:
-                self._on_crowded()
 
     def resume_writing(self) -> None:
         self.stalled_at = None
         self._end_drain()
         if self._backlog:
             self._handle(())
-        if self.stalled_at is None and self._transport is not None and self._pause_reads:
-            self._transport.resume_reading()
+        if self._pause_reads:
+            self._read_on()
 
     def data_received(self, data: bytes) -> None:
         self.read_at = self._loop.time()
@@ -153,8 +152,7 @@ class RemotingChannel(asyncio.Protocol):
 
     def _shed(self, overload: Overload, frames: list[Frame], size_bytes: int) -> list[Frame]:
         """What is to be served of a read; the rest is answered."""
-        if self._pressure is None:
-            self._pressure = ReadPressure(self._transport, self._turn)
+        self._pressure = self._pressure or ReadPressure(self._transport, self._turn)
         kept, answers = self._pressure.shed(frames, size_bytes, self._table, overload)
         if answers:
             self.write(answers)
@@ -180,8 +178,10 @@ class RemotingChannel(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """What the peer has not taken yet."""
-        return 0 if self._transport is None or self.is_closed else self._transport.get_write_buffer_size()
+        """What the peer has not taken yet, and what of its requests waits for that."""
+        if self._transport is None or self.is_closed:
+            return 0
+        return self._transport.get_write_buffer_size() + sum(len(frame[1]) + len(frame[2]) for frame in self._backlog)
 
     # Requests of the peer
 
@@ -220,6 +220,7 @@ class RemotingChannel(asyncio.Protocol):
                     if self.stalled_at is not None or self.is_closed:
                         # What is left waits until the peer reads again.
                         self._backlog.extend(frames[index:])
+                        self.unsent.written(self.unsent_bytes, 0, self.read_at)
                         break
         except ProtocolError as error:
             self._fail(error)
@@ -319,6 +320,7 @@ class RemotingChannel(asyncio.Protocol):
         if not out or transport is None or self.is_closed:
             return
         self._out, self._out_bytes = [], 0
+        left = transport.get_write_buffer_size()
         if len(out) == 1:
             transport.write(out[0])
         elif size <= JOIN_BYTES:
@@ -329,6 +331,8 @@ class RemotingChannel(asyncio.Protocol):
                 transport.write(buffer)
         if transport.get_write_buffer_size() > limits.WRITE_CLOSE_BYTES:
             self.abort("unsent_limit")
+        elif left + size > COUNTED_BYTES:
+            self.unsent.written(left, size, self._loop.time())
 
     async def drained(self) -> None:
         """Wait until the peer has taken enough of what is queued for it; returns at once if it has, or is gone."""
@@ -354,6 +358,7 @@ class RemotingChannel(asyncio.Protocol):
         if not self.is_closed and self._transport is not None:
             self._counters.stalled += 1
             self._count_partial(0)
+            self.unsent.looked_at(0)
             self.stalled_at = None
             logger.warning("event=channel_aborted peer=%s:%s reason=%s", *self.peer, reason)
             self._transport.abort()

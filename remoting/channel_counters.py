@@ -13,6 +13,7 @@ class ChannelCounters:
     stalled: int = 0
     idle_closed: int = 0
     partial_bytes: int = 0  # of frames that are not whole yet
+    unsent_bytes: int = 0  # that peers have not taken yet, or had not when it was looked at last
     protocol_errors: dict[str, int] = field(default_factory=dict)
 
     def count_protocol_error(self, kind: str) -> None:

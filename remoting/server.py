@@ -142,16 +142,22 @@ class RemotingServer:
         if partial > 0:
             waiting = [channel for channel in self.channels.values() if channel.partial_bytes]
             self._abort_oldest(sorted(waiting, key=lambda channel: channel.partial_at or 0.0), partial, is_partial=True)
-        stalled = [channel for channel in self.channels.values() if channel.stalled_at is not None]
-        unsent = sum(channel.unsent_bytes for channel in stalled) - limits.MAX_UNSENT_BYTES
+        if self.counters.unsent_bytes > limits.MAX_UNSENT_BYTES:
+            for channel in self.channels.values():
+                if channel.unsent.size_bytes:
+                    channel.unsent.looked_at(channel.unsent_bytes)
+        unsent = self.counters.unsent_bytes - limits.MAX_UNSENT_BYTES
         if unsent > 0:
-            self._abort_oldest(sorted(stalled, key=lambda channel: channel.stalled_at or 0.0), unsent, is_partial=False)
+            # What was written in this turn of the loop alone may leave at its end.
+            now = asyncio.get_running_loop().time()
+            slow = [channel for channel in self.channels.values() if (channel.unsent.since or now) < now]
+            self._abort_oldest(sorted(slow, key=lambda channel: channel.unsent.since or 0.0), unsent, is_partial=False)
 
     def _abort_oldest(self, channels: list[RemotingChannel], excess_bytes: int, *, is_partial: bool) -> None:
         for channel in channels:
             if excess_bytes <= 0:
                 return
-            excess_bytes -= channel.partial_bytes if is_partial else channel.unsent_bytes
+            excess_bytes -= channel.partial_bytes if is_partial else channel.unsent.size_bytes
             channel.abort("too_many_partial_frames" if is_partial else "too_many_unsent_bytes")
 
     async def _sweep_forever(self) -> None:
@@ -169,6 +175,9 @@ class RemotingServer:
             elif channel.partial_at is not None and now - channel.partial_at > limits.FRAME_DEADLINE_S:
                 self.counters.count_protocol_error("frame_deadline")
                 channel.abort("frame_not_finished")
+            elif now - channel.read_at > self._idle_s + limits.WRITE_STALL_S:
+                # It was closed, and does not take what is left for it.
+                channel.abort("peer_does_not_read")
             elif now - channel.read_at > self._idle_s:
                 self.counters.idle_closed += 1
                 channel.close()

@@ -1,18 +1,22 @@
 """What all connections of a server hold together: frames that are not whole, and answers that nobody reads."""
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from typing import cast
 
 import pytest
 
+from remoting.channel_counters import ChannelCounters
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import Request, Response
 from remoting.frames import encode_request
 from remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from remoting.server import RemotingServer
+from remoting.unsent_output import UnsentOutput
 from sprocket.common import limits
 
 KIB = 1024
@@ -92,6 +96,77 @@ async def test_of_those_who_do_not_read_the_oldest_go(server: RemotingServer, mo
     await client.close()
     for writer in peers:
         writer.transport.abort()
+
+
+async def silent_peer(server: RemotingServer) -> asyncio.StreamWriter:
+    """A connection that the server knows, and that reads nothing."""
+    known = len(server.channels)
+    with socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
+        peer.connect(("127.0.0.1", server.port))
+        _, writer = await asyncio.open_connection(sock=peer.dup(), limit=KIB)
+    cast(asyncio.Transport, writer.transport).pause_reading()
+    writer.write(encode_request(RequestCode.QUERY_MESSAGE, 1, oneway=True))
+    await until(lambda: len(server.channels) > known)
+    return writer
+
+
+@pytest.mark.parametrize("pause_bytes", [KIB, limits.WRITE_PAUSE_BYTES])
+async def test_what_is_pushed_to_those_who_do_not_read_is_bounded_too(
+    server: RemotingServer, monkeypatch: pytest.MonkeyPatch, pause_bytes: int
+) -> None:
+    monkeypatch.setattr(limits, "WRITE_PAUSE_BYTES", pause_bytes)
+    monkeypatch.setattr(limits, "MAX_UNSENT_BYTES", 3000 * KIB)
+    peers = [await silent_peer(server) for _ in range(12)]
+    client = RemotingClient()
+    address = f"127.0.0.1:{server.port}"
+    most = 0
+    # None holds much: all are in one state, stalled or not, long before all together hold too much.
+    while server.counters.stalled < 3:
+        for channel in list(server.channels.values()):
+            channel.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, body=BIG[: 50 * KIB])
+        await asyncio.sleep(0)
+        most = max(most, sum(channel.unsent_bytes for channel in server.channels.values()))
+    assert 2000 * KIB < most <= 3000 * KIB + len(peers) * 51 * KIB
+    await until(lambda: len(server.channels) == len(peers) - server.counters.stalled)
+    assert (await client.invoke(address, RequestCode.HEART_BEAT)).body == BIG
+    await client.close()
+    for writer in peers:
+        writer.transport.abort()
+    await until(lambda: not server.channels)
+    assert server.counters.unsent_bytes == 0
+
+
+async def test_who_was_idle_and_takes_nothing_is_closed_in_the_end(server: RemotingServer) -> None:
+    writer = await silent_peer(server)
+    (channel,) = server.channels.values()
+    while not channel.unsent_bytes:
+        channel.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, body=BIG)
+        await asyncio.sleep(0.01)
+    now = asyncio.get_running_loop().time()
+    server.sweep(now + 121)
+    assert server.counters.idle_closed == 1
+    server.sweep(now + 121 + limits.WRITE_STALL_S)
+    await until(lambda: not server.channels)
+    writer.transport.abort()
+
+
+def test_what_is_left_of_earlier_writes_says_since_when() -> None:
+    counters, called = ChannelCounters(), list[int]()
+    output = UnsentOutput(counters, lambda: called.append(counters.unsent_bytes))
+    output.written(0, 100, 1.0)
+    output.written(40, 100, 2.0)
+    assert (output.since, output.size_bytes, counters.unsent_bytes) == (1.0, 140, 140)
+    output.written(0, 30, 3.0)
+    assert (output.since, counters.unsent_bytes) == (3.0, 30)
+    output.looked_at(10)
+    assert output.since == 3.0
+    output.looked_at(0)
+    assert output.since is None
+    assert (counters.unsent_bytes, called) == (0, [])
+    output.written(0, limits.MAX_UNSENT_BYTES + 1, 4.0)
+    output.written(limits.MAX_UNSENT_BYTES - 8, 8, 5.0)
+    assert called == [limits.MAX_UNSENT_BYTES + 1]
 
 
 def is_stalled_or_gone(server: RemotingServer, number: int) -> bool:
