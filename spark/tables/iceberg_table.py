@@ -111,6 +111,24 @@ def _create(
                 update.add_field("storeTimestamp", transforms.HourTransform(), "storeTimestamp_hour")
 
 
+def _without_id(each: pa.Field) -> pa.Field:
+    """`each` without Iceberg's number of it, at any depth.
+
+    Files are found by the names of their columns.  One that numbers a single leaf passes for one that numbers all, and
+    what has no number in it is null to a reader.  Source: Apache Iceberg table specification, column projection.
+    """
+    kind = each.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_without_id(kind.field(index)) for index in range(kind.num_fields)])
+    elif pa.types.is_large_list(kind):
+        kind = pa.large_list(_without_id(kind.value_field))
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_without_id(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_without_id(kind.key_field), _without_id(kind.item_field))
+    return pa.field(each.name, kind, each.nullable)
+
+
 class IcebergTable:
     """See `spark.tables.table.Table`."""
 
@@ -125,7 +143,7 @@ class IcebergTable:
     @property
     def schema(self) -> pa.Schema:
         found: pa.Schema = self._table.schema().as_arrow()
-        return pa.schema([pa.field(each.name, each.type) for each in found])
+        return pa.schema([_without_id(each) for each in found])
 
     @property
     def is_partitioned(self) -> bool:
