@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from broker.config import BrokerConfig
 from sprocket.common.config import Configuration, to_properties, updated
+from sprocket.common.configuration_file import ConfigurationFile, kept
 from sprocket.common.errors import ConfigError
 from store.config import StoreConfig
 
@@ -15,11 +16,13 @@ class LiveConfig:
     is called with the keys and values that changed; with none once the port is known.
     """
 
-    def __init__(self, broker: BrokerConfig, store: StoreConfig) -> None:
+    def __init__(self, broker: BrokerConfig, store: StoreConfig, file: ConfigurationFile | None = None) -> None:
         self._configuration = Configuration((broker, store))
+        self._file = file
         self.broker = broker
         self.store = store
         self.update_count = 0
+        self.note: str | None = None
         self.on_update: list[Callable[[dict[str, str]], None]] = []
 
     def replace_broker(self, broker: BrokerConfig) -> None:
@@ -33,13 +36,15 @@ class LiveConfig:
             listener(changed)
 
     def update(self, text: bytes) -> dict[str, str]:
-        """Apply an update request: lines of ``key=value``.  Returns what changed.
+        """Apply an update request: lines of ``key=value``.  Returns what changed; `note` says what to know about it.
 
-        All or nothing.  Raises ConfigError for a key that is unknown or may not change, and for a bad value.
+        All or nothing.  Raises ConfigError for a key that is unknown or may not change, and for a bad value, and
+        ConfigurationNotKept where the file cannot keep them.
         """
         configuration, changed = updated(self._configuration, text)
         if "brokerPermission" in changed and not int(changed["brokerPermission"]) & 0x6:
             raise ConfigError("brokerPermission: allowed are 2, 4 and 6")
+        self.note = kept(self._file, configuration, text)
         self._configuration = configuration
         self.broker = configuration.of(BrokerConfig)
         self.store = configuration.of(StoreConfig)

@@ -66,6 +66,7 @@ from remoting.server import RemotingServer
 from remoting.tls_settings import TlsSettings
 from remoting.tls_watch import ClientTls, ServerTls
 from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.configuration_file import ConfigurationFile
 from sprocket.common.errors import SprocketError
 from store.config import StoreConfig
 from store.disk import Disk
@@ -99,13 +100,13 @@ class BrokerParts:
         clock: Clock | None = None,
         disk: Disk | None = None,
         on_fatal: Fatal = _log_fatal,
+        file: ConfigurationFile | None = None,
         random_below: Callable[[int], int] = random.randrange,
     ) -> None:
         self.clock: Clock = SystemClock() if clock is None else clock
-        self.config = LiveConfig(config, store_config)
+        self.config = LiveConfig(config, store_config, file)
         self.role = Role(config.broker_role)
-        self._on_fatal = on_fatal
-        self._random_below = random_below
+        self._on_fatal, self._random_below = on_fatal, random_below
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fatal: SprocketError | None = None
         self._is_running = False

@@ -22,6 +22,7 @@ from remoting.server import RemotingServer
 from remoting.tls_settings import TlsSettings
 from remoting.tls_watch import ClientTls, ServerTls
 from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.configuration_file import ConfigurationFile
 from sprocket.common.errors import ClientError, InvariantError
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class NameServer:
         tls: TlsSettings | None = None,
         clock: Clock | None = None,
         on_bug: Callable[[InvariantError], None] | None = None,
+        file: ConfigurationFile | None = None,
     ) -> None:
         self._clock: Clock = SystemClock() if clock is None else clock
         self._started_ms = 0
@@ -53,7 +55,7 @@ class NameServer:
             connect_timeout_s=_NOTIFY_TIMEOUT_S, credentials=self.access.credentials, tls=self._client_tls
         )
         self.table = RouteInfo()
-        self.settings = Settings(config)
+        self.settings = Settings(config, file)
         self.kv_config = KVConfig(config.kv_config_path)
         self.routes = self.access.guard(
             RouteTable(

@@ -3,13 +3,16 @@
 from namesrv.config import NamesrvConfig
 from sprocket.common import config
 from sprocket.common.config import Configuration
+from sprocket.common.configuration_file import ConfigurationFile, kept
 
 
 class Settings:
-    """Holds the configuration that is in force; an update lasts until the process ends."""
+    """Holds the configuration that is in force; `file` keeps updates, without one they last until the process ends."""
 
-    def __init__(self, initial: NamesrvConfig) -> None:
+    def __init__(self, initial: NamesrvConfig, file: ConfigurationFile | None = None) -> None:
         self._configuration = Configuration((initial,))
+        self._file = file
+        self.note: str | None = None
         self.current = initial
 
     def text(self) -> str:
@@ -20,7 +23,12 @@ class Settings:
         return config.mutable_keys(self._configuration)
 
     def update(self, text: bytes) -> dict[str, str]:
-        """Put the entries of a properties file in force, all or none; what changed.  Raises ConfigError."""
-        self._configuration, changed = config.updated(self._configuration, text)
+        """Put the entries of a properties file in force, all or none; what changed; `note` is for who sent them.
+
+        Raises ConfigError, and ConfigurationNotKept where the file cannot keep them.
+        """
+        after, changed = config.updated(self._configuration, text)
+        self.note = kept(self._file, after, text)
+        self._configuration = after
         self.current = self._configuration.of(NamesrvConfig)
         return changed

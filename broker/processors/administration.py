@@ -24,6 +24,7 @@ from remoting.headers.admin import (
 )
 from remoting.routes import Action, NoHeader, Resource, Route
 from sprocket.common.clock import Clock
+from sprocket.common.configuration_file import ConfigurationNotKept
 from sprocket.common.errors import ConfigError
 from store.message_store import MessageStore
 
@@ -99,17 +100,18 @@ class AdministrationProcessor:
         peer = request.channel.peer
         try:
             changed = self._config.update(request.body)
-        except ConfigError as error:
+        except (ConfigError, ConfigurationNotKept) as error:
             logger.warning("event=config_update_refused peer=%s:%s reason=%r", *peer, str(error))
-            return Response(ResponseCode.NO_PERMISSION, str(error))
+            code = ResponseCode.NO_PERMISSION if isinstance(error, ConfigError) else ResponseCode.SYSTEM_ERROR
+            return Response(code, str(error))
         if changed:
             self._config_version.next(self._clock.wall_ms())
-            logger.info("event=config_updated peer=%s:%s changed=%s", *peer, changed)
+            logger.info("event=config_updated peer=%s:%s changed=%s note=%r", *peer, changed, self._config.note or "")
         if "brokerPermission" in changed:
             # What name servers tell clients of every topic depends on it.
             self._topics.data_version.next(self._clock.wall_ms())
             self._topics.on_change([])
-        return Response()
+        return Response(remark=self._config.note)
 
     def runtime_info(self, request: Request[NoHeader]) -> Response:
         """Figures under RocketMQ's names."""

@@ -82,6 +82,9 @@ class ConfigurationProcessor:
             changed = self._settings.update(request.body)
         except ConfigError as error:
             raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        note = self._settings.note
         if changed:
-            logger.info("event=config_updated peer=%s:%s changed=%s", *request.channel.peer, changed)
-        return Response()
+            logger.info(
+                "event=config_updated peer=%s:%s changed=%s note=%r", *request.channel.peer, changed, note or ""
+            )
+        return Response(remark=note)

@@ -19,13 +19,14 @@ def run_broker(configuration: "Configuration", as_json: bool, log_level: str) ->
     from sprocket.cli.server_process import Process, Server, log_to_stderr
     from sprocket.cli.table_process import TableProcess
     from sprocket.common.clock import SystemClock
+    from sprocket.common.configuration_file import ConfigurationFile
     from store.config import StoreConfig
 
     log_to_stderr(log_level)
     process = Process()
     config, tls = configuration.of(BrokerConfig), configuration.of(TlsSettings)
     store = configuration.of(StoreConfig)
-    broker = Broker(config, store, tls=tls, on_fatal=process.fail)
+    broker = Broker(config, store, tls=tls, on_fatal=process.fail, file=ConfigurationFile.of(configuration))
     servers: list[Callable[[], Server]] = [lambda: broker]
     if config.keeps_tables:
         servers.append(lambda: TableProcess(config, store, SystemClock()))

@@ -24,6 +24,12 @@ allowed. `${user.home}`, `$ROCKETMQ_HOME` and `${ROCKETMQ_HOME}` are replaced in
 is dropped.
 
 A key marked *running* can be changed with an update request while the server runs; no other can.
+The file of `-c` keeps what was changed: the keys of the request in their places or at its end, comments, other
+keys and permissions as they were, the content before as `.bak`. Where it cannot be written (read-only, gone, full
+disk) nothing changes, and the request is answered with SYSTEM_ERROR and the reason. RocketMQ replaces the file by
+all keys without comments, and changes the running server alone where it cannot. Without `-c` a change lasts until
+the server ends, and a key that the command line gives too (`--set`) has that value again at the next start; the
+answer's remark says so.
 """
 _TLS = """\
 They stand in the server's file, among the words of `JAVA_OPT` or `JAVA_OPT_EXT` in its environment

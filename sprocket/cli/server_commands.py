@@ -69,11 +69,14 @@ def run_namesrv(configuration: "Configuration", as_json: bool, log_level: str) -
     from namesrv.server import NameServer
     from remoting.tls_settings import TlsSettings
     from sprocket.cli.server_process import Process, log_to_stderr
+    from sprocket.common.configuration_file import ConfigurationFile
 
     log_to_stderr(log_level)
     config = configuration.of(NamesrvConfig)
     process = Process()
-    server = NameServer(config, tls=configuration.of(TlsSettings), on_bug=process.fail)
+    server = NameServer(
+        config, tls=configuration.of(TlsSettings), on_bug=process.fail, file=ConfigurationFile.of(configuration)
+    )
     sys.exit(process.run([lambda: server], lambda: namesrv_line(config.bind_address, server.port, as_json)))
 
 

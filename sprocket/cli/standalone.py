@@ -72,6 +72,7 @@ def run_standalone(configuration: "Configuration", host: str, namesrv_port: int,
     from sprocket.cli.server_process import Process, Server, log_to_stderr
     from sprocket.cli.table_process import TableProcess
     from sprocket.common.clock import SystemClock
+    from sprocket.common.configuration_file import ConfigurationFile
     from store.config import StoreConfig
 
     log_to_stderr(log_level)
@@ -85,7 +86,8 @@ def run_standalone(configuration: "Configuration", host: str, namesrv_port: int,
     def make_broker() -> Broker:
         # Only now is it known which port the name server has.
         config = replace(configuration.of(BrokerConfig), namesrv_addr=f"{host}:{name_server.port}")
-        brokers.append(Broker(config, store, tls=tls, on_fatal=process.fail))
+        file = ConfigurationFile.of(configuration)
+        brokers.append(Broker(config, store, tls=tls, on_fatal=process.fail, file=file))
         return brokers[0]
 
     def announce() -> str:

@@ -82,6 +82,9 @@ class Configuration:
 
     objects: tuple[_Declaration, ...]
     notices: tuple[str, ...] = ()
+    # The file that was read, if any, and the keys that the command line gives as well.
+    path: Path | None = None
+    overridden: frozenset[str] = frozenset()
 
     def of(self, declaration: type[C]) -> C:
         """The object of class `declaration`.  Raises KeyError if it was not read."""
@@ -121,8 +124,10 @@ def load(
 
     Raises ConfigError when the file cannot be read or holds a bad value.
     """
+    overridden = frozenset(overrides or {})
     if path is None:
-        return read(declarations, [], overrides=dict(defaults or {}) | dict(overrides or {}))
+        configuration = read(declarations, [], overrides=dict(defaults or {}) | dict(overrides or {}))
+        return replace(configuration, overridden=overridden)
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -130,7 +135,8 @@ def load(
     entries = properties.parse(content, str(path))
     in_file = {entry.key for entry in entries}
     lacking = {key: value for key, value in (defaults or {}).items() if key not in in_file}
-    return read(declarations, entries, str(path), lacking | dict(overrides or {}))
+    configuration = read(declarations, entries, str(path), lacking | dict(overrides or {}))
+    return replace(configuration, path=path, overridden=overridden)
 
 
 def read(

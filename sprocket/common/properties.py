@@ -7,6 +7,7 @@ character are escapes; lines end in LF, CR or CRLF.  Bytes are ISO-8859-1, as th
 White space at the end of a value belongs to the value.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from sprocket.common.errors import ConfigError
 
 _BLANKS = " \t\f"
 _LINE_ENDS = "\r\n"
+_LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "f": "\f"}
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
@@ -32,7 +34,7 @@ def parse(content: bytes | str, source: str = "properties") -> list[Entry]:
     `source` names the file in errors.  Raises ConfigError for a malformed ``\\uXXXX``.
     """
     text = content.decode("iso-8859-1") if isinstance(content, bytes) else content
-    return [_split(line, number, source) for line, number in _logical_lines(text)]
+    return [_split(line, number, source) for line, number, _ in _logical_lines(text)]
 
 
 def render(values: Mapping[str, str]) -> str:
@@ -40,11 +42,45 @@ def render(values: Mapping[str, str]) -> str:
     return "".join(f"{_escape(key, '=: ')}={_escape_value(value)}\n" for key, value in values.items())
 
 
-def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Lines with continuations joined, comments and blank lines dropped, and where each started."""
+def edited(content: bytes, values: Mapping[str, str], source: str = "properties") -> bytes:
+    """`content` with `values`: each takes the place of the entry of its key that holds, or stands at the end.
+
+    All else stays byte for byte: comments, order, other entries, line ends.  Raises ConfigError as `parse` does, and
+    where the result would not read back as it should.
+    """
+    before = {entry.key: entry.value for entry in parse(content, source)}
+    values = {key: value for key, value in values.items() if before.get(key) != value}
+    text = content.decode("iso-8859-1")
+    lines = _LINES.findall(text)
+    places = {_split(line, start, source).key: (start, end) for line, start, end in _logical_lines(text)}
+    line_end = (_line_end(lines[0]) if lines else "") or "\n"
+    for key in sorted(before.keys() & values.keys(), key=places.__getitem__, reverse=True):
+        start, end = places[key]
+        line = render({key: values[key]})[:-1]
+        lines[start - 1 : end] = [line + _line_end(lines[min(end, len(lines)) - 1])]
+    added = {key: value for key, value in values.items() if key not in before}
+    if added and lines:
+        if not _line_end(lines[-1]):
+            lines[-1] += line_end
+        if lines[-1].rstrip(_LINE_ENDS).endswith("\\"):
+            lines.append(line_end)  # ends what would go on with the next line
+    lines += [render({key: value})[:-1] + line_end for key, value in added.items()]
+    result = "".join(lines).encode("iso-8859-1")
+    if {entry.key: entry.value for entry in parse(result, source)} != before | values:
+        raise ConfigError(f"{source}: {', '.join(values)} cannot be put into this file")
+    return result
+
+
+def _line_end(line: str) -> str:
+    return line[len(line.rstrip(_LINE_ENDS)) :]
+
+
+def _logical_lines(text: str) -> Iterator[tuple[str, int, int]]:
+    """Lines with continuations joined, comments and blank lines dropped, and the numbers of its first and last line."""
     pending = ""
     pending_line = 0
     continued = False
+    number = 0
     for number, natural in enumerate(_natural_lines(text), 1):
         line = natural.lstrip(_BLANKS)
         if not pending and (not line or line[0] in "#!"):
@@ -58,10 +94,10 @@ def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
             pending += line[:-1]
             continued = True
         else:
-            yield pending + line, pending_line
+            yield pending + line, pending_line, number
             pending, continued = "", False
     if pending:  # A lone backslash at the very end is no entry here; Java makes an empty key of it.
-        yield pending, pending_line
+        yield pending, pending_line, number
 
 
 def _natural_lines(text: str) -> Iterator[str]:

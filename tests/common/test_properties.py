@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sprocket.common.errors import ConfigError
-from sprocket.common.properties import Entry, parse, render
+from sprocket.common.properties import Entry, edited, parse, render
 
 # Characters and pieces that mean something to the grammar, so that examples are dense in edge cases.
 PIECES = st.sampled_from(
@@ -80,6 +80,38 @@ def test_render_is_read_back(values: dict[str, str]) -> None:
     rendered = render(values)
     assert rendered.isascii()
     assert {entry.key: entry.value for entry in parse(rendered)} == values
+
+
+@pytest.mark.parametrize(
+    ("content", "values", "expected"),
+    [
+        (b"", {"a": "1"}, b"a=1\n"),
+        (b"a=0", {"a": "1"}, b"a=1"),
+        (b"a=0", {"b": "1"}, b"a=0\nb=1\n"),
+        (b"x=1\r\na : 0\r\ny=2\r\n", {"a": "1", "b": "2"}, b"x=1\r\na=1\r\ny=2\r\nb=2\r\n"),
+        (b"a=0\\\n  5\n#a=7\nb=2\n", {"a": "1"}, b"a=1\n#a=7\nb=2\n"),
+        (b"a=0\na=5\n", {"a": "1"}, b"a=0\na=1\n"),
+        (b"x=1\\", {"a": "1"}, b"x=1\\\n\na=1\n"),
+        (b"a=1\\\n", {"a": "2", "b": "3"}, b"a=2\nb=3\n"),
+        (b"# \xff\\", {"a": "1\n#2"}, b"# \xff\\\n\na=1\\n#2\n"),
+    ],
+)
+def test_an_edit_keeps_all_other_lines(content: bytes, values: dict[str, str], expected: bytes) -> None:
+    assert edited(content, values) == expected
+
+
+_PIECES = ["a", "b", "=", ":", " ", "\\", "\n", "\r", "\r\n", "#", "!", "1", "\\u0041", "\t"]
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.sampled_from(_PIECES), max_size=25).map("".join),
+    st.dictionaries(st.sampled_from(["a", "b", "c d"]), st.text(max_size=6), min_size=1),
+)
+def test_an_edited_file_reads_back_as_it_did_but_for_what_was_edited(text: str, values: dict[str, str]) -> None:
+    content = text.encode("iso-8859-1")
+    expected = {entry.key: entry.value for entry in parse(content)} | values
+    assert {entry.key: entry.value for entry in parse(edited(content, values))} == expected
 
 
 @given(TEXTS)

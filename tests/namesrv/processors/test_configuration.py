@@ -1,7 +1,11 @@
 """Both configurations over real connections."""
 
 import json
+from pathlib import Path
 
+from namesrv.config import NamesrvConfig
+from namesrv.server import NameServer
+from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.namesrv import (
     DeleteKVConfigRequestHeader,
@@ -9,7 +13,9 @@ from remoting.headers.namesrv import (
     GetKVListByNamespaceRequestHeader,
     PutKVConfigRequestHeader,
 )
-from tests.namesrv.site import Site
+from sprocket.cli.server_config import namesrv_configuration
+from sprocket.common.configuration_file import ConfigurationFile
+from tests.namesrv.site import WAIT_S, Site
 
 
 async def test_kv_config(site: Site) -> None:
@@ -38,3 +44,32 @@ async def test_its_own_configuration_is_shown_and_updated_by_an_allowlist(site: 
     bad = await site.ask(RequestCode.UPDATE_NAMESRV_CONFIG, content=content, expect=ResponseCode.INVALID_PARAMETER)
     assert "enableTopicList" in (bad.remark or "")
     assert not site.server.settings.current.order_message_enable
+
+
+async def test_its_file_keeps_what_was_updated(tmp_path: Path) -> None:
+    file = tmp_path / "namesrv.conf"
+    content = f"# mine\nlistenPort=0\nbindAddress=127.0.0.1\nkvConfigPath={tmp_path / 'kv.json'}\n"
+    file.write_text(content)
+    for update, before in [(b"", "false"), (b"supportActingMaster=true\n", ""), (b"", "true")]:
+        configuration = namesrv_configuration(file)
+        server = NameServer(configuration.of(NamesrvConfig), file=ConfigurationFile.of(configuration))
+        await server.start()
+        client = RemotingClient()
+        try:
+            address = f"127.0.0.1:{server.port}"
+            held = await client.invoke(address, RequestCode.GET_NAMESRV_CONFIG, None, timeout_s=WAIT_S)
+            if not update:
+                assert f"supportActingMaster={before}\n" in held.body.decode()
+                continue
+            file.chmod(0o440)
+            refused = await client.invoke(address, RequestCode.UPDATE_NAMESRV_CONFIG, None, update, timeout_s=WAIT_S)
+            assert refused.code == ResponseCode.SYSTEM_ERROR and "read-only" in (refused.remark or "")
+            assert not server.settings.current.support_acting_master
+            file.chmod(0o640)
+            done = await client.invoke(address, RequestCode.UPDATE_NAMESRV_CONFIG, None, update, timeout_s=WAIT_S)
+            assert (done.code, done.remark) == (ResponseCode.SUCCESS, None)
+            assert server.settings.current.support_acting_master
+        finally:
+            await client.close()
+            await server.stop()
+    assert file.read_text() == content + "supportActingMaster=true\n"
