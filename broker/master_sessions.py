@@ -41,6 +41,7 @@ class MasterSessions(Service):
     def __init__(self, core: BrokerCore, replication: Replication, tables: ReplicatedTables) -> None:
         self._core = core
         self._listener = replication.listener
+        self._least_replicas = replication.replicas.rules.min_in_sync_replicas
         self._sender = TableSender(core, replication.listener, tables)
         self._timer: Timer | None = None
         self._log: ReplicaLog | None = None
@@ -60,18 +61,19 @@ class MasterSessions(Service):
         return [Periodic("table_stream", LOOK_S, self._sender.look)]
 
     def load(self) -> None:
-        """Read the secret; begin to wait for the tail of the log, if it may be missing.
+        """Read the secret; begin to wait for the tail of the log, if it may be missing, or to be had by nobody else.
 
         Raises ConfigError for haSecretFile.
         """
         core, store = self._core, self._core.config.store
         if core.role.is_slave or not store.ha_session_enable:
             return
-        if core.role.kind is BrokerRole.SYNC_MASTER and store.ha_tail_recovery_wait and self._may_lack_tail():
+        may_wait = core.role.kind is BrokerRole.SYNC_MASTER and store.ha_tail_recovery_wait
+        if may_wait and (self._may_lack_tail() or self._may_show_too_much()):
             self._log = core.store.replica()
             self._log.recover_tail()
-            self.tail = TailRecovery(self._log, self._recovered)
-            core.role.recover(True)
+            self.tail = TailRecovery(self._log, self._recovered, needs_copy=self._may_show_too_much())
+            core.role.recover(True, hides_log=self._may_show_too_much())
         own = credentials(core)
         self._listener.session_rules = SessionRules(
             own, core.clock.wall_ms(), store.ha_ack_flushed_offset, self.tail, store.sync_from_last_file
@@ -82,6 +84,11 @@ class MasterSessions(Service):
         report = self._core.store.recovery
         # An empty log, too: `abort` is on the disk before the first message, so this is no new disk.
         return report is not None and not report.was_clean
+
+    def _may_show_too_much(self) -> bool:
+        """What is in the log may be there alone, and with minInSyncReplicas nobody is to see such a message."""
+        report = self._core.store.recovery
+        return self._least_replicas > 1 and report is not None and report.end_offset > 0
 
     def start(self) -> None:
         """The time for slaves to come begins."""

@@ -22,6 +22,7 @@ class Role:
         self._is_acting = False
         self._is_handing_over = False
         self._is_recovering = False
+        self._is_hiding = False
         self.on_change: list[Callable[[], None]] = []
 
     @property
@@ -41,9 +42,17 @@ class Role:
             return not self._is_recovering
         return self._is_acting and not self._is_handing_over
 
-    def recover(self, is_recovering: bool) -> None:
-        """A master takes nothing until it knows whether a slave has more of its log, see `ha.tail_recovery`."""
-        self._is_recovering = is_recovering
+    @property
+    def shows_log(self) -> bool:
+        """Whether consumers may see what is in the log, as far as that is confirmed."""
+        return not self._is_hiding
+
+    def recover(self, is_recovering: bool, *, hides_log: bool = False) -> None:
+        """A master takes nothing until it knows whether a slave has more of its log, see `ha.tail_recovery`.
+
+        With `hides_log` consumers see nothing of it either.
+        """
+        self._is_recovering, self._is_hiding = is_recovering, is_recovering and hides_log
         self._changed()
 
     def hand_over(self) -> None:

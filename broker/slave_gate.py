@@ -1,4 +1,5 @@
-"""What a slave refuses: everything that would write to its log, or change what its master decides.
+"""What a slave refuses: everything that would write to its log, or change what its master decides; and a master that
+waits until a slave has what it found in its log: reads.
 
 Sends, ends of transactions, recalls and resets are refused by RocketMQ's slave in the same words, whether it acts for
 its master or not.  Stricter than it: it takes changes of topics and groups, which its master's tables undo within a
@@ -7,10 +8,11 @@ Source: RocketMQ 5.3.3, `SendMessageProcessor.rejectRequest`, `EndTransactionPro
 `AdminBrokerProcessor.resetOffsetInner`, `validateSlave`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+from broker.config import BrokerRole
 from broker.role import Role
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
@@ -51,28 +53,50 @@ _UNLESS_ACTING: Final[dict[int, Response]] = {
 }
 
 
+_HIDDEN: Final = Response(
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    "the master waits until a slave has what is in its log, see haTailRecoveryWait and minInSyncReplicas",
+)
+_READS: Final = (
+    RequestCode.PULL_MESSAGE,
+    RequestCode.LITE_PULL_MESSAGE,
+    RequestCode.POP_MESSAGE,
+    RequestCode.PEEK_MESSAGE,
+    RequestCode.QUERY_MESSAGE,
+    RequestCode.VIEW_MESSAGE_BY_ID,
+)
+
+
 def gated_table(role: Role, routes: Iterable[Route]) -> RouteTable:
-    """The table of `routes` as a slave serves them; those of a master are as they were."""
-    return RouteTable([_gated(route, role) for route in routes] if role.is_slave else routes)
+    """The table of `routes` as a slave serves them, or a master that may have to wait for its slaves."""
+    if role.is_slave:
+        return RouteTable([_gated(route, role) for route in routes])
+    if role.kind is BrokerRole.SYNC_MASTER:
+        return RouteTable([_gated_while_hiding(route, role) for route in routes])
+    return RouteTable(routes)
+
+
+def _gated_while_hiding(route: Route, role: Role) -> Route:
+    return _gated_unless(route, lambda: role.shows_log, _HIDDEN) if route.code in _READS else route
 
 
 def _gated(route: Route, role: Role) -> Route:
     always, unless_acting = _ALWAYS.get(route.code), _UNLESS_ACTING.get(route.code)
     if always is not None:
         return replace(route, handle=lambda _: always, batch=None)
-    return route if unless_acting is None else _gated_unless_acting(route, role, unless_acting)
+    return route if unless_acting is None else _gated_unless(route, lambda: role.is_acting, unless_acting)
 
 
-def _gated_unless_acting(route: Route, role: Role, refusal: Response) -> Route:
+def _gated_unless(route: Route, is_open: Callable[[], bool], refusal: Response) -> Route:
     serve, serve_all = route.handle, route.batch
 
     def handle(request: Request[Any]) -> Answer:
         assert serve is not None
-        return serve(request) if role.is_acting else refusal
+        return serve(request) if is_open() else refusal
 
     def batch(run: list[Request[Any]]) -> None:
         assert serve_all is not None
-        if role.is_acting:
+        if is_open():
             serve_all(run)
             return
         for request in run:

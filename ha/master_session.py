@@ -137,6 +137,8 @@ class MasterSession(MasterLink):
             raise ProtocolError("ha_report", detail)
         self.acked_offset = max(self.acked_offset, one.offset)
         self.flushed_offset = max(self.flushed_offset or 0, flushed)
+        if self._tail.is_waiting:
+            self._tail.compared(self, self.acked_offset)
 
     # Where the slave is
 
@@ -160,7 +162,7 @@ class MasterSession(MasterLink):
         except ProtocolError as error:
             self.refuse(error.detail)
         else:
-            self._tail.compared(self)
+            self._tail.compared(self, self.acked_offset)
 
     def refuse(self, reason: str, *, in_frame: bool = True) -> None:
         """Say why, and let the connection end."""

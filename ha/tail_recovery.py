@@ -4,6 +4,9 @@ In SYNC_MASTER a message may be acknowledged that the slave has on its disk and 
 a stop that was not clean such a master takes no messages until a slave has told how far its log reaches: if all of the
 master's log is the beginning of the slave's, the rest is fetched, and only then the master begins.  The wait is
 bounded: a master whose slaves are gone as well begins without them.
+
+Where consumers are to see nothing that one replica alone has, it waits on until a slave has all that it found in its
+own log as well.
 """
 
 import logging
@@ -34,12 +37,16 @@ class TailLog(Protocol):
 class TailRecovery:
     """One start of a master.  Without a `log` there is nothing to wait for.
 
-    `on_done(reason)` is called once when it is over.  One slave at a time gives.
+    `on_done(reason)` is called once when it is over.  One slave at a time gives.  With `needs_copy` it is not over
+    before a slave has all of the log.
     """
 
-    def __init__(self, log: TailLog | None = None, on_done: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, log: TailLog | None = None, on_done: Callable[[str], None] = lambda _: None, *, needs_copy: bool = False
+    ) -> None:
         self._log = log
         self._on_done = on_done
+        self._needs_copy = needs_copy
         self._giver: Hashable | None = None
         self._wanted_begin = self._wanted_end = 0
         self._began_at = log.end_offset if log is not None else 0
@@ -85,9 +92,12 @@ class TailRecovery:
             raise ProtocolError("ha_tail", f"a slave gives {len(content)} bytes at {offset}, which nobody wanted")
         self._log.append(offset, [content])
 
-    def compared(self, slave: Hashable) -> None:
-        """A slave's log has nothing that the master's lacks."""
-        if self._log is not None and self._giver in (None, slave):
+    def compared(self, slave: Hashable, acked_offset: int) -> None:
+        """A slave's log has nothing that the master's lacks, and all of it before `acked_offset`."""
+        log = self._log
+        if log is None or self._giver not in (None, slave):
+            return
+        if not self._needs_copy or acked_offset >= log.end_offset:
             self.finish("a slave has no more")
 
     def left(self, slave: Hashable) -> None:

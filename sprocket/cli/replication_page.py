@@ -124,7 +124,8 @@ halves. What is common ends with the last whole record of it.
   takes nothing for at most `haTailRecoveryWait` (sends are answered SERVICE_NOT_AVAILABLE), and fetches that tail with
   FETCH_TAIL and TAIL; then it begins. One that lost power before anything was synced has nothing left, and takes all
   that the slave keeps. It waits for one slave: of several that may have more, the first that comes decides, and without
-  `haSecretFile` that may be anybody. Any other master answers CUT.
+  `haSecretFile` that may be anybody. With `minInSyncReplicas` of 2 or more a SYNC_MASTER waits, however its last run
+  ended, until a slave has all of its log, and consumers see nothing meanwhile. Any other master answers CUT.
 - They differ: the slave keeps what lies behind the common part in `cut/` of its store, writes down durably that its log
   is to end there, and begins anew; the start cuts log, queues and index (see [format.md](format.md), `truncate`).
 - They have nothing in common, a master with a new disk among them, or the slave's place is no longer kept: nothing is

@@ -289,6 +289,26 @@ async def test_a_synchronous_master_takes_back_what_it_lost_before_it_takes_mess
             assert not (tmp_path / "slave" / "store" / "cut").exists()
 
 
+async def test_nobody_sees_what_a_master_alone_has_after_a_start(tmp_path: Path) -> None:
+    """With minInSyncReplicas: it may have stopped, cleanly, with messages that its slaves do not have."""
+    async with running_broker(tmp_path / "master", store=STORE) as (_, client):
+        await send_all(client, b"0", b"1")
+    role, settings = BrokerRole.SYNC_MASTER, STORE | {"ha_tail_recovery_wait": 60_000, "min_in_sync_replicas": 2}
+    async with running_broker(tmp_path / "master", store=settings, broker_role=role) as (master, client):
+        await client.heartbeat("C1", TOPIC)
+        hidden = await client.pull()
+        assert hidden.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert not hidden.body
+        async with slave_of(tmp_path / "slave", master) as slave:
+            await until(lambda: master.role.shows_log)
+            assert slave.store.wrote_offset == master.store.wrote_offset
+            assert (await client.pull()).code == ResponseCode.SUCCESS
+    settings["min_in_sync_replicas"] = 1
+    async with running_broker(tmp_path / "master", store=settings, broker_role=role) as (master, client):
+        await client.heartbeat("C1", TOPIC)
+        assert (await client.pull()).code == ResponseCode.SUCCESS
+
+
 async def test_a_slave_keeps_what_it_has_from_a_master_with_a_new_disk(tmp_path: Path) -> None:
     await lose_tail(tmp_path, is_clean=False)
     shutil.rmtree(tmp_path / "master")

@@ -194,6 +194,18 @@ def test_a_slave_without_more_ends_the_wait() -> None:
     assert done == ["a slave has no more"]
 
 
+def test_where_a_copy_is_needed_the_wait_ends_with_one() -> None:
+    log, replica = SessionMemoryLog(CONTENT), SessionMemoryLog(CONTENT[:300])
+    done: list[int] = []
+    tail = TailRecovery(log, lambda _: done.append(replica.end_offset), needs_copy=True)
+    Ends(log, replica, tail=tail, batch_bytes=100).talk(splitter(5))
+    assert done == [2500]
+    # A slave that has all needs no more than to say so.
+    done.clear()
+    Ends(log, replica, tail=TailRecovery(log, lambda _: done.append(0), needs_copy=True)).talk()
+    assert done == [0]
+
+
 def test_a_second_slave_waits_for_the_first_and_is_compared_again() -> None:
     log = SessionMemoryLog(CONTENT[:700])
     tail = TailRecovery(log)

@@ -93,8 +93,8 @@ class Group:
     # The master has lost what slaves have: it is to take that back, and only if it cannot, this is the bound.
     is_tail_awaited: bool = False
     tail_bound: int = NO_BOUND
-    # Where the master's log ended when it was last opened.
-    opened_end: int = 0
+    # What the master found in its log is shown up to here, whoever has it: no slave came in time to take it.
+    shown_end: int = 0
     rollbacks: int = 0
     excused: int = 0
     lost_by_slave_readers: int = 0
@@ -141,12 +141,13 @@ class Group:
     def _leads(self, broker: SimBroker) -> None:
         """The master takes messages from now on, after it has waited for what slaves have of its log."""
         self.say(f"lead {broker.machine.ip} end={broker.end_offset}")
-        if self.is_tail_awaited:
-            is_heard = broker.machine.scheduler.now < broker.began_at + TAIL_WAIT_S
-            if not (is_heard and all(self._is_reachable(slave) for slave in self.slaves)):
-                self.bound = min(self.bound, self.tail_bound)
+        is_heard = broker.machine.scheduler.now < broker.began_at + TAIL_WAIT_S
+        if self.is_tail_awaited and not (is_heard and all(self._is_reachable(slave) for slave in self.slaves)):
+            self.bound = min(self.bound, self.tail_bound)
         self.is_tail_awaited, self.tail_bound = False, NO_BOUND
         self._master_opened(broker.end_offset)
+        if is_heard and not self.profile.is_plain:
+            self.shown_end = 0
 
     def _is_reachable(self, slave: Node) -> bool:
         """Whether nothing is wrong with a slave or its links to the master."""
@@ -199,7 +200,7 @@ class Group:
 
     def _master_opened(self, end: int) -> None:
         """The log that is the true one from now on ends at `end`."""
-        self.opened_end = end
+        self.shown_end = end
         tail = self._tail_behind_bound(end)
         lost = [acked for acked in self.acked if self._is_lost(acked, end, tail)]
         for acked in lost:
@@ -261,8 +262,7 @@ class Group:
     def given(self, queue_id: int, offset: int, seen: Seen) -> None:
         """A consumer was given this message."""
         before = self.seen.setdefault((queue_id, offset), seen)
-        # What a master finds in its log when it starts is shown, whoever has it.
-        is_limited = self.profile.is_sync_master and self.profile.least > 1 and seen.end_offset > self.opened_end
+        is_limited = self.profile.is_sync_master and self.profile.least > 1 and seen.end_offset > self.shown_end
         if is_limited and not seen.has_copy:
             self.problem(f"a consumer is given {seen.body[:20]!r} up to {seen.end_offset}, no slave has it")
         if before.body != seen.body and self.profile.is_sync_master and self.profile.is_sync_flush:
