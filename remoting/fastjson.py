@@ -7,16 +7,20 @@ Fields that are null are left out.
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
+from remoting.bare_keys import quoted
 from sprocket.common.errors import ProtocolError
 
 T = TypeVar("T")
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 _MAX_DEPTH = 64
+# Of a text with keys of a kind that no client sends, or that is no JSON: it is looked at character by character.
+MOST_PARSED_CHARS = 64 * 1024
+_decode_any = msgspec.json.Decoder().decode
 _encode_leaf = msgspec.json.Encoder().encode
 
 
@@ -84,9 +88,21 @@ def loads(data: bytes, as_type: type[T]) -> T:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         pass
     try:
-        return msgspec.convert(_Parser(data.decode()).parse(), as_type, strict=False)
+        return msgspec.convert(_parsed(data.decode()), as_type, strict=False)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
         raise ProtocolError("body", str(error)) from None
+
+
+def _parsed(text: str) -> Json:
+    standard = quoted(text)
+    if standard is not None:
+        try:
+            return cast(Json, _decode_any(standard))
+        except (msgspec.DecodeError, RecursionError):
+            pass
+    if len(text) > MOST_PARSED_CHARS:
+        raise ProtocolError("body", f"{len(text)} characters that are no JSON; with other keys {MOST_PARSED_CHARS}")
+    return _Parser(text).parse()
 
 
 class _Parser:
