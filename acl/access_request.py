@@ -33,11 +33,15 @@ class Needed(msgspec.Struct, frozen=True):
     actions: tuple[AuthAction, ...]
 
     @property
+    def name(self) -> str:
+        """Which resource, as refusals tell it: ``Topic:orders``; one without a name is all of its type."""
+        resource = self.resource
+        return resource.key if resource.name is not None else f"{resource.resource_type.value}:*"
+
+    @property
     def key(self) -> str:
         """As audit lines show it: ``Topic:orders=Pub``."""
-        resource = self.resource
-        named = resource.key if resource.name is not None else f"{resource.resource_type.value}:*"
-        return f"{named}={'|'.join(one.value for one in self.actions)}"
+        return f"{self.name}={'|'.join(one.value for one in self.actions)}"
 
 
 class AccessRequest(msgspec.Struct, frozen=True, gc=False):

@@ -80,6 +80,6 @@ def taken_over(sealed: bytes, seal: Seal) -> AuthContent:
     """What `replicated` made.  Raises ProtocolError."""
     try:
         document = msgspec.json.decode(seal.opened(sealed, _REPLICATED), type=AuthDocument)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError("auth_document", str(error)) from None
     return content_of(document, None)

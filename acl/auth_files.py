@@ -77,7 +77,7 @@ class AuthFiles:
             return
         # What was in clear must not stay behind in the copy of what was there before.
         backup = self.path.with_name(self.path.name + ".bak")
-        if backup.exists() and _says_a_password(backup.read_bytes()):
+        if backup.exists() and _may_say_a_password(backup.read_bytes()):
             self._write(self.path, text)
 
     def _document(self) -> AuthDocument | None:
@@ -89,7 +89,7 @@ class AuthFiles:
                 continue
             try:
                 return msgspec.json.decode(content, type=AuthDocument)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 reason = f"{path}: {error}"
                 logger.warning("event=auth_file_broken path=%s detail=%r", path, str(error))
         if reason:
@@ -135,8 +135,9 @@ def _read(path: Path) -> bytes | None:
         raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _says_a_password(content: bytes) -> bool:
+def _may_say_a_password(content: bytes) -> bool:
+    """Whether somebody who reads it may learn one: of what is broken nobody knows."""
     try:
         return msgspec.json.decode(content, type=AuthDocument).has_clear_passwords()
-    except msgspec.MsgspecError:
-        return False
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return True

@@ -137,7 +137,7 @@ class AuthPolicy:
             if decision is not Decision.ALLOW:
                 why = "no matched policies." if decision is None else "the decision is deny."
                 raise AuthRefused(
-                    f"{user.subject.key} has no permission to access {needed.resource.key} "
+                    f"{user.subject.key} has no permission to access {needed.name} "
                     f"from {address_text(asked.peer)}, {why}"
                 )
 

@@ -99,10 +99,9 @@ def read_written(name: str, content: bytes) -> WrittenFile:
 def parse_credentials(name: str, content: bytes) -> Credentials:
     """The one account that a file of tools has.  Raises ConfigError that names the file and what is wrong."""
     try:
-        account = _account(_converted(name, content, WrittenAccount))
+        return _credentials(_converted(name, content, WrittenAccount))
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from None
-    return Credentials(account.access_key, account.secret_key)
 
 
 def _converted(name: str, content: bytes, kind: type[T]) -> T:
@@ -123,6 +122,14 @@ def _without_blanks(value: object) -> object:
     if isinstance(value, list):
         return [_without_blanks(one) for one in value]
     return {} if value is None or value == "" else value
+
+
+def _credentials(entry: WrittenAccount) -> Credentials:
+    # Of any length: it may be a user of ACL 2.0.
+    for key, value in (("accessKey", entry.access_key), ("secretKey", entry.secret_key)):
+        if value is None or not value.strip():
+            raise ConfigError(f"{key} is not set")
+    return Credentials(entry.access_key or "", entry.secret_key or "")
 
 
 def _account(entry: WrittenAccount) -> Account:

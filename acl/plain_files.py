@@ -37,6 +37,8 @@ class PlainFiles:
     def __init__(self, home: Path) -> None:
         self._conf = home / "conf"
         self._seen: _State | None = None
+        self._looked: _State | None = None
+        self._filled: set[Path] = set()  # files that said something when they were read
         self.policy = PlainPolicy({})
 
     def load(self) -> None:
@@ -44,15 +46,31 @@ class PlainFiles:
         state = self._state()
         self._seen = state
         self.policy = PlainPolicy({str(path): parse(str(path), _read(path)) for path, _, _ in state})
+        self._filled = {path for path, _, size in state if size}
         if not self.policy.account_count:
             logger.warning("event=no_accounts folder=%s note=%r", self._conf, "all are refused but white addresses")
         logger.info("event=accounts_loaded files=%d accounts=%d", len(state), self.policy.account_count)
 
+    def watch(self) -> None:
+        """`reload`, once the files are the same at two looks: of one that is being written, a part may be sound."""
+        state, looked = self._state(), self._looked
+        self._looked = state
+        if state == looked:
+            self.reload()
+
     def reload(self) -> None:
-        """Read them again if one has changed; what is broken is logged once, and changes nothing."""
-        if self._state() == self._seen:
+        """Read them again if one has changed; what is broken is logged once, and changes nothing.
+
+        Nor does a file that is empty now, which RocketMQ passes over as well; ``accounts: []`` is one without accounts.
+        """
+        state = self._state()
+        if state == self._seen:
             return
         try:
+            for path, _, size in state:
+                if not size and path in self._filled:
+                    self._seen = state
+                    raise ConfigError(f"{path}: empty; write accounts: [] if there are to be none")
             self.load()
         except ConfigError as error:
             logger.error("event=accounts_kept reason=%r", str(error))

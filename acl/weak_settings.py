@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from acl.auth_settings import AuthSettings
-from remoting.tls_settings import DISABLED, ENFORCING, TlsSettings
+from remoting.tls_settings import DISABLED, ENFORCING, REQUIRE, TlsSettings
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,10 @@ def _reachable(of: Exposure) -> Iterator[tuple[str, str]]:
     elif tls.server_mode != ENFORCING:
         yield "tls.server.mode", "plain connections are taken as well: what they send can be read and changed"
     if of.ha_secret_file is not None and not of.ha_secret_file.strip():
-        yield "haSecretFile", "whoever reaches the port for slaves gets the whole log"
+        who = "reaches the port for slaves"
+        if tls.server_mode == ENFORCING and tls.server_need_client_auth == REQUIRE:
+            who = "has a certificate, a client's will do, and " + who
+        yield "haSecretFile", f"whoever {who} gets the whole log"
 
 
 def _is_local(address: str) -> bool:

@@ -25,8 +25,8 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError
 from store.config import StoreConfig
 
-# `AclFileWatchService`
-_WATCH_S: Final = 5.0
+# Half of `AclFileWatchService`'s: a change counts at the second look that sees it.
+_WATCH_S: Final = 2.5
 
 
 class AccessControl(Service):
@@ -109,7 +109,7 @@ class AccessControl(Service):
 
     def _reload(self) -> None:
         if self._files is not None:
-            self._files.reload()
+            self._files.watch()
         self.accounts_changed()
 
     def _is_white(self, asked: AccessRequest) -> bool:

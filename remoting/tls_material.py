@@ -5,6 +5,7 @@ TLS 1.2 and 1.3 alone; of 1.2 only suites with forward secrecy and authenticated
 
 import datetime
 import ssl
+import stat
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,8 @@ from sprocket.common.errors import ConfigError
 
 # Of TLS 1.2; those of 1.3 are all of this kind.
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+# Of a file: authorities of a whole system take a quarter of it.
+_MOST_BYTES: Final = 1 << 20
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
@@ -58,17 +61,25 @@ def file_state(path: Path) -> tuple[int, int, int]:
     """What changes with a file: its number, the time of its last change in ns, its size; zeros without it."""
     try:
         about = path.stat()
-    except OSError:
+    except (OSError, ValueError):
         return 0, 0, 0
     return about.st_ino, about.st_mtime_ns, about.st_size
 
 
 def read_file(key: str, path: Path) -> bytes:
-    """The content.  Raises ConfigError."""
+    """The content of a file that one could be.  Raises ConfigError."""
     try:
+        about = path.stat()
+        # Not what never ends, or blocks whoever reads it.
+        if not stat.S_ISREG(about.st_mode):
+            raise ConfigError(f"{key} = {path}: it is no file")
+        if about.st_size > _MOST_BYTES:
+            raise ConfigError(f"{key} = {path}: {about.st_size} bytes, at most {_MOST_BYTES}")
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{key} = {path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:  # a NUL in its name
+        raise ConfigError(f"{key} = {str(path)!r}: {error}") from None
 
 
 def _context(protocol: int) -> ssl.SSLContext:
@@ -87,7 +98,7 @@ def _load_pair(context: ssl.SSLContext, side: str, cert: Path | None, key: Path 
     try:
         # Always a password: without one OpenSSL would ask for it at the terminal.
         context.load_cert_chain(cert, key, password=lambda: password)
-    except (ssl.SSLError, ValueError) as error:
+    except (OSError, ValueError) as error:  # SSLError is of the first; a file may be gone by now
         reason = mismatch(cert_pem, key_pem, password)
         wrong = {"certificate": f"tls.{side}.certPath = {cert}", "key": f"tls.{side}.keyPath = {key}"}
         if reason is not None:
@@ -103,7 +114,7 @@ def _trust(context: ssl.SSLContext, side: str, path: Path | None, purpose: ssl.P
     read_file(f"tls.{side}.trustCertPath", path)
     try:
         context.load_verify_locations(path)
-    except ssl.SSLError:
+    except OSError:
         raise ConfigError(f"tls.{side}.trustCertPath = {path}: it holds no certificate in PEM") from None
 
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket.cli.client_session import TLS_VARIABLE, CommandFailed, WrongUsage, json_option, print_json, run
+from sprocket.cli.client_session import (
+    TLS_VARIABLE,
+    CommandFailed,
+    WrongUsage,
+    json_option,
+    print_json,
+    run,
+    tool_credentials,
+)
 from sprocket.cli.columns import fitted
 from sprocket.common.errors import ConfigError
 
@@ -56,7 +64,7 @@ def up(
 
     cluster = _opened_or_made(profile, directory, port_base, tls, with_trace)
     with _held(cluster):
-        watch = ClusterWatch(cluster, SystemClock())
+        watch = ClusterWatch(cluster, SystemClock(), tool_credentials())
         run(watch.bring_up(lambda line: click.echo(line, err=True)))
         _show(cluster, run(watch.status()), as_json)
 
@@ -73,7 +81,7 @@ def status(directory: Path, as_json: bool) -> None:
     from sprocket.processes.cluster_watch import ClusterWatch
 
     cluster = _opened(directory)
-    found = run(ClusterWatch(cluster, SystemClock()).status())
+    found = run(ClusterWatch(cluster, SystemClock(), tool_credentials()).status())
     _show(cluster, found, as_json)
     if not all(one.is_up for one in found):
         raise SystemExit(CommandFailed.exit_code)

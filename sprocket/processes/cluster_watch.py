@@ -10,7 +10,8 @@ from typing import Final
 
 from remoting.bodies.route import ClusterInfo
 from remoting.bodies.stats import HARuntimeInfo
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, ResponseCode
+from remoting.credentials import Credentials
 from remoting.fastjson import loads
 from sprocket.client.admin import AdminClient, AdminError
 from sprocket.common.clock import Clock
@@ -22,7 +23,11 @@ _ASK_LIMIT_S: Final = 3.0
 # A slave asks for its master with its registration, and tries again every 5 s; a slow machine takes its time.
 _UP_LIMIT_S: Final = 90.0
 _POLL_S: Final = 0.2
+_PLAIN_REFUSAL: Final = "org.apache.rocketmq.acl.common.AclException"
 RUNNING: Final = "running"
+REFUSING: Final = "refusing"
+# Which account tools sign with, as RocketMQ's do.
+TOOLS_FILE: Final = "$ROCKETMQ_HOME/conf/tools.yml"
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,8 @@ class MemberStatus:
     """One member now.
 
     `state`: ``running``; ``unregistered``, some name server that runs does not know it; ``not following``, a slave that
-    its master has no connection from; ``silent``, it runs and does not answer; ``killed``, it ended by itself;
+    its master has no connection from; ``silent``, it runs and does not answer; ``refusing``, it does not let us ask
+    (access control: it needs a signature of who may administer); ``killed``, it ended by itself;
     ``stopped``.  `log_end` is a physical offset; it and the two about slaves are None where they do not apply.
     """
 
@@ -48,17 +54,18 @@ class MemberStatus:
 
 
 class ClusterWatch:
-    """Asks the members of `cluster`."""
+    """Asks the members of `cluster`, signing with `credentials`."""
 
-    def __init__(self, cluster: LocalCluster, clock: Clock) -> None:
+    def __init__(self, cluster: LocalCluster, clock: Clock, credentials: Credentials | None = None) -> None:
         self._cluster = cluster
+        self._credentials = credentials
         self._clock = clock
 
     async def status(self) -> list[MemberStatus]:
         """All members, in the order of the cluster."""
         name_servers = [one.address for one in self._cluster.name_servers]
         tls = None if self._cluster.tls is None else self._cluster.tls.client_settings()
-        async with AdminClient(name_servers, timeout_s=_ASK_LIMIT_S, tls=tls) as admin:
+        async with AdminClient(name_servers, timeout_s=_ASK_LIMIT_S, credentials=self._credentials, tls=tls) as admin:
             found = await asyncio.gather(*(self._one(admin, member) for member in self._cluster.members))
             tables = {status.member.name: status for status, _ in found}
             registered = [addresses for status, addresses in found if addresses is not None]
@@ -84,8 +91,8 @@ class ClusterWatch:
             answer = await admin.ask(member.address, RequestCode.GET_BROKER_CLUSTER_INFO)
             brokers = loads(bytes(answer.body), ClusterInfo).broker_addr_table.values()
             return running, {address for broker in brokers for address in broker.broker_addrs.values()}
-        except (AdminError, ProtocolError):
-            return replace(running, state="silent"), None
+        except (AdminError, ProtocolError) as error:
+            return replace(running, state=REFUSING if _is_refusal(error) else "silent"), None
 
     async def _add_slaves(self, admin: AdminClient, master: Member, tables: dict[str, MemberStatus]) -> None:
         """What a master says of its slaves.
@@ -132,11 +139,22 @@ class ClusterWatch:
             missing = [one for one in await self.status() if one.member.name in names and not one.is_up]
             if not missing:
                 return
-            gone = next((one for one in missing if one.pid is None), None)
+            gone = next((one for one in missing if one.pid is None or self._never_lets_ask(one)), None)
             if gone is not None or self._clock.monotonic() > deadline:
                 self._give_up(gone or missing[0])
             await asyncio.sleep(_POLL_S)
 
+    def _never_lets_ask(self, status: MemberStatus) -> bool:
+        return status.state == REFUSING and self._credentials is None
+
     def _give_up(self, status: MemberStatus) -> None:
+        if status.state == REFUSING:
+            text = f"{status.member.name} refuses who asks: name an account that may administer in {TOOLS_FILE}"
+            raise ClusterNotStarted(text)
         log = self._cluster.log(status.member)
         raise ClusterNotStarted(f"{status.member.name} is {status.state}; the end of {log}:\n{end_of(log)}")
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether access control gave this answer; ACL 1.0 has no code of its own for it."""
+    return isinstance(error, AdminError) and (error.code == ResponseCode.NO_PERMISSION or _PLAIN_REFUSAL in str(error))

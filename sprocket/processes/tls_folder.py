@@ -6,6 +6,7 @@ An edge file: it writes and reads that folder.
 
 import datetime
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ CLIENT: Final = "client"
 AUTHORITY_DAYS: Final = 3650
 _AUTHORITY: Final = "ca"
 _KEY_MODE: Final = 0o600
+_SECRET_BYTES: Final = 32
 _JAVA: Final = """\
 # For Sprocket's commands: SPROCKET_TLS={folder}
 # For RocketMQ's clients, and for its tools in JAVA_OPT: -Dtls.enable=true -Dtls.config.file={file}
@@ -41,6 +43,11 @@ class TlsFolder:
     def authority_file(self) -> Path:
         """The certificate to trust."""
         return self.path / f"{_AUTHORITY}.pem"
+
+    @property
+    def replication_secret(self) -> Path:
+        """What brokers prove to each other before one gets the other's log: haSecretFile.  Older folders have none."""
+        return self.path / "replication.secret"
 
     def properties(self, name: str) -> Path:
         """The file of TLS keys of ``namesrv``, ``broker`` or a client."""
@@ -64,6 +71,8 @@ class TlsFolder:
         for server in SERVERS:
             self._write(server, issue(authority, server, hosts, now, days))
             self._write_properties(server, client_auth)
+        # A client's certificate gets through to the port for slaves as well: what opens it has to be the brokers' own.
+        _replace(self.replication_secret, secrets.token_hex(_SECRET_BYTES).encode() + b"\n", _KEY_MODE)
         self.add_client(CLIENT, now, days)
 
     def add_client(self, name: str, now: datetime.datetime, days: int) -> None:
@@ -86,7 +95,7 @@ class TlsFolder:
         """The files that `create` would replace."""
         names = (_AUTHORITY, *SERVERS, CLIENT)
         files = [self.path / f"{name}{suffix}" for name in names for suffix in (".pem", ".key", ".properties")]
-        return [file for file in files if file.exists()]
+        return [file for file in (*files, self.replication_secret) if file.exists()]
 
     def _load_authority(self) -> Pair:
         key = self.authority_file.with_suffix(".key")

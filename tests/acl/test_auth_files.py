@@ -127,3 +127,16 @@ def test_what_travels_can_be_read_by_replicas_alone() -> None:
         taken_over(sealed, Seal(derived_key("other secret", "test"), counted))
     with pytest.raises(ProtocolError):
         taken_over(seal.sealed(b"[]", "users and acls of a master"), seal)
+
+
+def test_a_broken_file_leaves_no_password_behind(tmp_path: Path) -> None:
+    AuthFiles(tmp_path, in_clear=True).save(CONTENT)
+    path = tmp_path / "auth.json"
+    clear = path.read_bytes()
+    AuthFiles(tmp_path).load()
+    for broken in (clear[:-2], clear.replace(b'"admin"', b'"\xff"'), clear[:-1] + b',"x":' + b"[" * 9000):
+        path.write_bytes(broken)
+        files = AuthFiles(tmp_path)
+        assert files.load() == CONTENT  # from the copy before
+        files.save(CONTENT)
+        assert not any(b"once upon" in one.read_bytes() for one in tmp_path.iterdir())

@@ -197,3 +197,12 @@ def test_the_account_of_tools(home: Path) -> None:
     (home / "conf" / "tools.yml").write_text("accessKey: Administrator\n")
     with pytest.raises(ConfigError, match=r"tools\.yml: .*secretKey"):
         files.tool_credentials()
+
+
+def test_the_account_of_tools_may_be_a_user_of_any_name(home: Path) -> None:
+    (home / "conf" / "tools.yml").write_text("accessKey: admin\nsecretKey: short\n")
+    assert PlainFiles(home).tool_credentials() == Credentials("admin", "short")
+    for text in ("accessKey: admin\nsecretKey: ' '\n", "secretKey: short\n"):
+        (home / "conf" / "tools.yml").write_text(text)
+        with pytest.raises(ConfigError, match=r"tools\.yml: (secret|access)Key is not set"):
+            PlainFiles(home).tool_credentials()

@@ -104,6 +104,29 @@ async def _says_first(broker: Broker, data: bytes) -> bytes:
         writer.close()
 
 
+@pytest.mark.parametrize("has_secret", [False, True])
+async def test_a_clients_certificate_opens_the_port_for_slaves_only_where_there_is_no_secret(
+    files: Files, tmp_path: Path, has_secret: bool
+) -> None:
+    secret = tmp_path / "replication.secret"
+    secret.write_text("known to brokers alone")
+    store = {"ha_secret_file": str(secret)} if has_secret else {}
+    async with running(tmp_path / "master", member(files, "master"), store=store) as master:
+        client = client_of(master, files)
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        await client.send(b"of the log")
+        context = ClientTls(files.client("application")).context()
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", master.config.broker.ha_listen_port, ssl=context, server_hostname="127.0.0.1"
+        )
+        writer.write(report(0))
+        async with asyncio.timeout(30):
+            got = await reader.read(1) if has_secret else await reader.readuntil(b"of the log")
+        assert (got == b"") is has_secret
+        writer.close()
+        await client.close()
+
+
 @pytest.mark.parametrize("allows", [False, True])
 async def test_a_slave_in_clear_follows_a_master_that_demands_tls_only_if_that_is_allowed(
     files: Files, tmp_path: Path, allows: bool, caplog: pytest.LogCaptureFixture

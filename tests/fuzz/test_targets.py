@@ -23,6 +23,10 @@ EXAMPLES = {
     "configuration_update": 60,
     "json_bodies": 100,
     "sessions": 100,
+    "auth_files": 60,
+    "accounts_reload": 60,
+    "tls_properties": 25,
+    "tls_files": 25,
 }
 BOUNDED = settings(
     deadline=None,

@@ -113,6 +113,34 @@ def test_a_cluster_that_cannot_start_leaves_nothing_and_says_why(cluster: Cluste
     assert set(cluster.states().values()) == {"stopped"}
 
 
+def test_a_cluster_that_asks_for_users_is_started_by_one_of_them(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = tmp_path / "profile"
+    profile.mkdir()
+    asks = (
+        "authenticationEnabled=true\nauthorizationEnabled=true\n"
+        'initAuthenticationUser={"username":"admin","password":"secret-of-admin"}\n'
+        'innerClientAuthenticationCredentials={"accessKey":"inner","secretKey":"secret-of-inner"}\n'
+    )
+    (profile / "namesrv.properties").write_text(asks)
+    (profile / "broker-a.properties").write_text(f"brokerClusterName=C\nbrokerName=broker-a\nbrokerId=0\n{asks}")
+    monkeypatch.delenv("ROCKETMQ_HOME", raising=False)
+    refused = cluster.up(str(profile))
+    assert refused.returncode == 1
+    assert "refuses who asks" in refused.stderr and "tools.yml" in refused.stderr
+
+    home = tmp_path / "home" / "conf"
+    home.mkdir(parents=True)
+    (home / "tools.yml").write_text("accessKey: admin\nsecretKey: secret-of-admin\n")
+    monkeypatch.setenv("ROCKETMQ_HOME", str(home.parent))
+    started = cluster.up(str(profile))
+    assert started.returncode == 0, started.stderr
+    assert set(cluster.states().values()) == {"running"}
+    monkeypatch.delenv("ROCKETMQ_HOME")
+    assert set(cluster.states().values()) == {"refusing"}
+
+
 def test_members_are_judged_by_what_they_are_now(cluster: Cluster) -> None:
     nothing = cluster.run("status")
     assert nothing.returncode == 2 and "no cluster in" in nothing.stderr

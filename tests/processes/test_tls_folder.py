@@ -17,6 +17,7 @@ from sprocket.common.errors import ConfigError
 from sprocket.processes.local_cluster import LocalCluster
 from sprocket.processes.profile import Plan, Profile
 from sprocket.processes.tls_folder import TlsFolder
+from store.config import StoreConfig
 
 
 def run(*arguments: str, status: int = 0) -> str:
@@ -67,6 +68,7 @@ def test_renewing_keeps_the_authority_and_the_hosts(folder: Path) -> None:
     run("client", str(folder), "billing")
     before = {name: certificate(folder, name) for name in ("ca", "namesrv", "broker", "client", "billing")}
     named = hosts(folder, "broker")
+    secret = (folder / "replication.secret").read_bytes()
     assert "billing, broker, client, namesrv: until" in run("renew", str(folder))
     after = {name: certificate(folder, name) for name in before}
     assert after.pop("ca") == before.pop("ca")
@@ -74,6 +76,7 @@ def test_renewing_keeps_the_authority_and_the_hosts(folder: Path) -> None:
         assert after[name] != before[name]
         after[name].verify_directly_issued_by(certificate(folder, "ca"))
     assert sorted(hosts(folder, "broker")) == sorted(named)
+    assert (folder / "replication.secret").read_bytes() == secret
     ServerTls(TlsSettings(server_mode="enforcing", config_file=folder / "broker.properties")).start()
 
 
@@ -102,6 +105,10 @@ def test_a_cluster_gets_its_keys(folder: Path, tmp_path: Path) -> None:
         ServerTls(settings).start()
         ClientTls(settings).start()
     ClientTls(cluster.tls.client_settings()).start()
+    # A client's certificate opens the port for slaves no more than a stranger's.
+    secret = broker_configuration(conf / "broker-a.properties", None).of(StoreConfig).ha_secret_file
+    assert Path(str(secret)) == folder / "replication.secret"
+    assert stat.S_IMODE(Path(str(secret)).stat().st_mode) == 0o600 and len(Path(str(secret)).read_bytes()) > 64
     with pytest.raises(ConfigError, match=r"has no client\.properties"):
         LocalCluster.create(tmp_path / "cluster", Profile("one", plans), 20_000, TlsFolder(tmp_path))
 
