@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from spark.tables.parquet_settings import Compression, writer_settings
 
 HOUR_MS: Final = 3_600_000
-_ROW_GROUP_ROWS: Final = 131_072
+ROW_GROUP_ROWS: Final = 131_072
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 # Files that are open at once; store timestamps hardly ever step back by an hour.
 _OPEN_FILES: Final = 4
@@ -139,7 +139,7 @@ class _OpenFile:
         self._held.append(rows)
         self._held_rows += rows.num_rows
         self._held_bytes += rows.nbytes
-        if self._held_rows >= _ROW_GROUP_ROWS or self._held_bytes >= _ROW_GROUP_BYTES:
+        if self._held_rows >= ROW_GROUP_ROWS or self._held_bytes >= _ROW_GROUP_BYTES:
             self._flush()
 
     def close(self) -> DataFile:
