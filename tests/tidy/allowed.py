@@ -36,6 +36,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     # sprocket.client
     ("sprocket/client/admin.py", "sleep"): "edge: asks a name server again and again until brokers are there",
     ("sprocket/client/identity.py", "randomness"): "edge: a client id that no other client has",
+    ("sprocket/processes/tls_folder.py", "randomness"): "edge: a secret that nobody can guess",
     # spark
     ("spark/java_home.py", "disk"): "edge: set-up writes a launcher script",
     ("spark/consume_queue.py", "disk"): "edge: opens the files of a store that it reads",
