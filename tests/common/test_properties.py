@@ -158,6 +158,7 @@ def java() -> Iterator[JavaProperties]:
 
 
 @pytest.mark.java
+@pytest.mark.timeout(600)  # a timeout in the middle of an answer would make the next ones wrong
 @settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=TEXTS)
 @example(text="\\\n#a=1\nb=2")
