@@ -42,7 +42,7 @@ async def connect(address: str, count: int) -> list[tuple[asyncio.StreamReader, 
     return [await asyncio.open_connection(host, int(port)) for _ in range(count)]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_more_connections_than_descriptors(tmp_path: Path, few_descriptors: None) -> None:
     with SprocketCluster(tmp_path, properties={"mappedFileSizeCommitLog": "65536"}) as cluster:
         broker = cluster.brokers[0]

@@ -15,7 +15,7 @@ SENDERS = 200
 GROWTH_LIMIT = 16 * MIB
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_nothing_is_lost_and_queues_stay_bounded(nursery: Nursery, tmp_path: Path) -> None:
     load = Load(outstanding=SENDERS)
     # Shorter than a pause: what waits for a sync then is answered FLUSH_DISK_TIMEOUT.

@@ -55,7 +55,7 @@ class Pair:
         finally:
             await client.close()
 
-    async def in_step(self, limit_s: float = 30.0) -> int:
+    async def in_step(self, limit_s: float = 60.0) -> int:
         """Wait until the slave has all; where the log ends."""
         end_offset = (await self.status(self.master)).master_commit_log_max_offset
         async with asyncio.timeout(limit_s):

@@ -186,7 +186,7 @@ def check(cluster: Cluster, popped: list[Popped]) -> None:
     assert sorted(counts.split(";")) == ["0 0 1", "0 qo0%1 1", "0 qo0%2 1"]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_what_apache_left_comes_again_from_ours(tmp_path: Path) -> None:
     with tarfile.open(GOLDEN) as archive:
         archive.extractall(tmp_path, filter="data")

@@ -168,7 +168,7 @@ def fill(store: MessageStore, clock: ManualClock) -> None:
 
 
 @pytest.mark.java
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_rocketmq_reads_our_wheel_and_log(java: None, tmp_path: Path) -> None:
     stores = Stores(tmp_path / "store")
     stores.fields["mapped_file_size_timer_log"] = _LOG_FILE_BYTES
