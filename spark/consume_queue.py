@@ -10,7 +10,8 @@ Source: RocketMQ 5.3.3, `ConsumeQueue`.
 """
 
 import os
-from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,8 @@ from spark.segment import segment_paths
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_DTYPE
 
 Entries = npt.NDArray[np.void]
+# Which of some entries lie behind the place that is searched for.
+IsPast = Callable[[Entries], npt.NDArray[np.bool_]]
 
 PRE_BLANK_SIZE: Final = 2**31 - 1
 DIRECTORY: Final = "consumequeue"
@@ -29,6 +32,8 @@ DIRECTORY: Final = "consumequeue"
 BATCH_DIRECTORY: Final = "batchconsumequeue"
 # Entries on each side of a place that was searched for, which are looked at.
 _AROUND: Final = 3
+# A search reads so few entries at once instead of one after the other.
+_AT_ONCE: Final = 1024
 # How many entries after the expected end of a queue are looked at.
 _NEAR_ENTRIES: Final = 1024
 
@@ -50,11 +55,60 @@ class _File:
         """Entries with queue offsets [`begin`, `end`); fewer if the file has become shorter."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
-            unit = self.dtype.itemsize
-            content = os.pread(descriptor, (end - begin) * unit, (begin - self.first) * unit)
+            return self.read_from(descriptor, begin, end)
         finally:
             os.close(descriptor)
+
+    def read_from(self, descriptor: int, begin: int, end: int) -> Entries:
+        """As `read`, from a descriptor of the file."""
+        unit = self.dtype.itemsize
+        content = os.pread(descriptor, (end - begin) * unit, (begin - self.first) * unit)
         return np.frombuffer(content, self.dtype, len(content) // unit)
+
+
+class _Search:
+    """Looks at entries of a queue here and there; a file that was looked into stays open until the end."""
+
+    def __init__(self, files: Sequence[_File], dtype: "np.dtype[np.void]") -> None:
+        self._files = files
+        self._dtype = dtype
+        self._descriptors: dict[int, int] = {}  # by the number of the file's first entry
+        self._stack = ExitStack()
+
+    def first_past(self, low: int, high: int, is_past: IsPast) -> int:
+        """The first of the entries [`low`, `high`) that is past the place; `high` if none is.
+
+        Among entries that are not in order it ends where one is not past and the next one is.
+        """
+        with self._stack:
+            while high - low > _AT_ONCE:
+                middle = (low + high) // 2
+                if is_past(self._entries(middle, middle + 1))[0]:
+                    high = middle
+                else:
+                    low = middle + 1
+            past = np.flatnonzero(is_past(self._entries(low, high)))
+            return low + int(past[0]) if past.size else high
+
+    def _entries(self, begin: int, end: int) -> Entries:
+        """Entries [`begin`, `end`), zeros where there are none."""
+        found = None
+        for file in self._files:
+            low, high = max(begin, file.first), min(end, file.first + file.count)
+            if low < high:
+                part = file.read_from(self._descriptor(file), low, high)
+                if part.size == end - begin:
+                    return part
+                found = np.zeros(end - begin, self._dtype) if found is None else found
+                found[low - begin : low - begin + part.size] = part
+        return np.zeros(end - begin, self._dtype) if found is None else found
+
+    def _descriptor(self, file: _File) -> int:
+        descriptor = self._descriptors.get(file.first)
+        if descriptor is None:
+            descriptor = self._descriptors[file.first] = os.open(file.path, os.O_RDONLY)
+            self._stack.callback(os.close, descriptor)
+        return descriptor
 
 
 class ConsumeQueue:
@@ -95,7 +149,8 @@ class ConsumeQueue:
 
     def range_of(self, physical_begin: int, physical_end: int) -> tuple[int, int]:
         """Queue offsets [from, to) of the records that begin in this range of the CommitLog."""
-        return self._first_at(physical_begin), self._first_at(physical_end)
+        first = self._first_at(physical_begin)
+        return first, first if physical_end == physical_begin else self._first_at(physical_end)
 
     def record_at_or_after(self, physical_offset: int) -> int | None:
         """Physical offset of this queue's first record that does not begin before `physical_offset`."""
@@ -137,8 +192,10 @@ class ConsumeQueue:
         return sum(self.entry(self.end - 1)) if self.end > self.begin else 0
 
     def _first_at(self, physical_offset: int) -> int:
-        queue = range(self.begin, self.end)
-        return self.begin + bisect_left(queue, physical_offset, key=lambda offset: self.entry(offset)[0])
+        return self._first_past(self.begin, self.end, lambda found: found["physical_offset"] >= physical_offset)
+
+    def _first_past(self, low: int, high: int, is_past: IsPast) -> int:
+        return _Search(self._files, self.dtype).first_past(low, high, is_past)
 
     def _bounds(self, expected_end: int) -> tuple[int, int]:
         if not self._files:
@@ -147,7 +204,7 @@ class ConsumeQueue:
         near = self._end_near(expected_end)
         end = self._searched_end() if near is None else near
         if end > begin and self.entry(begin)[1] == PRE_BLANK_SIZE:
-            begin += bisect_left(range(begin, end), True, key=lambda at: self.entry(at)[1] != PRE_BLANK_SIZE)
+            begin = self._first_past(begin, end, lambda found: found["size"] != PRE_BLANK_SIZE)
         return begin, end
 
     def _end_near(self, expected: int) -> int | None:
@@ -162,9 +219,9 @@ class ConsumeQueue:
 
     def _searched_end(self) -> int:
         for file in reversed(self._files):
-            written = bisect_left(range(file.count), True, key=lambda index: self.entry(file.first + index)[1] <= 0)
-            if written:
-                return file.first + written
+            end = self._first_past(file.first, file.first + file.count, lambda found: found["size"] <= 0)
+            if end > file.first:
+                return end
         return self._files[0].first
 
 

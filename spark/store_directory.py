@@ -15,7 +15,7 @@ from typing import Final
 
 from remoting.message_record import BLANK_MIN_BYTES
 from spark.confirm_limit import confirm_limit
-from spark.consume_queue import open_queues, topics_of
+from spark.consume_queue import ConsumeQueue, open_queues, topics_of
 from spark.log_copies import check_copies
 from spark.segment import RESYNC_BYTES, Segment, segment_paths
 from sprocket.common.errors import ConfigError, CorruptRecord
@@ -72,12 +72,14 @@ class StoreDirectory:
     def _segments(self, drop_malformed: bool) -> list[SegmentFile]:
         # In this order: what is promised now is in the log when it is looked at.
         limit = confirm_limit(self.root)
-        promised = max(self._queued_end(), FlushedMark(RealDisk(), self.root).read())
+        asked = self._some_queues()
+        queued_end = max((queue.dispatched for queues in asked for queue in queues), default=0)
+        promised = max(queued_end, FlushedMark(RealDisk(), self.root).read())
         paths = self._segment_paths()
         for index in range(len(paths) - 1, -1, -1):
             start, path = paths[index]
             with Segment(path, start) as segment:
-                end = start + last_whole_record_end(segment, drop_malformed, self._late_record(segment))
+                end = start + last_whole_record_end(segment, drop_malformed, _late_record(segment, asked))
                 whole_end = segment.file_end if end > start and segment.is_blank(end - start) else end
             if end > start:
                 sealed = [SegmentFile(path, start, start + path.stat().st_size) for start, path in paths[:index]]
@@ -98,14 +100,9 @@ class StoreDirectory:
                     return record is not None and record.size == size
         return False
 
-    def _queued_end(self) -> int:
-        """End of the last record that a few ConsumeQueues know of."""
-        ends = [
-            queue.dispatched
-            for topic in topics_of(self.root)[:_QUEUES_ASKED]
-            for queue in open_queues(self.root, topic)
-        ]
-        return max(ends, default=0)
+    def _some_queues(self) -> list[list[ConsumeQueue]]:
+        """The ConsumeQueues of a few topics."""
+        return [open_queues(self.root, topic) for topic in topics_of(self.root)[:_QUEUES_ASKED]]
 
     @staticmethod
     def _check_end(end: int, promised: int, path: Path, drop_malformed: bool) -> None:
@@ -121,20 +118,6 @@ class StoreDirectory:
             "`sprocket store check`; option mode=DROPMALFORMED reads what there is",
         )
 
-    def _late_record(self, segment: Segment) -> int:
-        """Position of a record near the end of `segment`, from a few ConsumeQueues; 0 if they know none.
-
-        From there the end is found without walking the whole segment.
-        """
-        latest = 0
-        for topic in topics_of(self.root)[:_QUEUES_ASKED]:
-            for queue in open_queues(self.root, topic)[:1]:
-                past = queue.range_of(0, segment.start + segment.size)[1]
-                position = queue.entry(past - 1)[0] - segment.start if past > queue.begin else 0
-                if position > latest and segment.span(position) is not None:
-                    latest = position
-        return latest
-
     def _segment_paths(self) -> list[tuple[int, Path]]:
         directory = self.root / COMMIT_LOG
         try:
@@ -145,6 +128,20 @@ class StoreDirectory:
         if not paths:
             raise ConfigError(f"{directory} has no segment: files there are named by 20 digits")
         return paths
+
+
+def _late_record(segment: Segment, asked: list[list[ConsumeQueue]]) -> int:
+    """Position of a record near the end of `segment`, from the first queue of each topic; 0 if they know none.
+
+    From there the end is found without walking the whole segment.
+    """
+    latest = 0
+    for queue in (queue for queues in asked for queue in queues[:1]):
+        past = queue.range_of(0, segment.start + segment.size)[1]
+        position = queue.entry(past - 1)[0] - segment.start if past > queue.begin else 0
+        if position > latest and segment.span(position) is not None:
+            latest = position
+    return latest
 
 
 def last_whole_record_end(segment: Segment, drop_malformed: bool = False, begin: int = 0) -> int:
