@@ -76,6 +76,7 @@ class SlaveSession(SlaveLink):
         self._state = _State.GREETING
         self._search = CommonPrefix(0, 0)
         self._common_end = 0
+        self._compared_to = 0  # the master's log ended here when it was compared
         self._flushed_reported = -1
         self.epoch = -1  # of the master, once it has said so
         self.counts_flushed = False  # the master wants what it sends to be flushed at once
@@ -163,7 +164,8 @@ class SlaveSession(SlaveLink):
             case FrameType.FETCH_TAIL, _State.SURPLUS:
                 return self._give_tail(one)
             case FrameType.CUT, _State.SURPLUS:
-                return self._cut(now)
+                # The master may have got meanwhile, from another slave, what was a surplus when it said its end.
+                return self._range(now) if one.offset > self._compared_to else self._cut(now)
             case FrameType.REFUSAL, _:
                 raise ProtocolError("ha_refused", f"the master refuses: {str(one.body, 'utf-8', 'replace')}")
         raise ProtocolError("ha_frame", f"{one.type.name} in the state {self._state.name.lower()}")
@@ -184,7 +186,7 @@ class SlaveSession(SlaveLink):
             return self._range(now)  # the master's log has changed meanwhile
         if self._state is not _State.RANGING:
             raise ProtocolError("ha_frame", f"STATE in the state {self._state.name.lower()}")
-        log = self._session_log
+        log, self._compared_to = self._session_log, one.offset
         if not log.end_offset or log.end_offset < min_offset:
             return self._resume(now)  # an empty one; or one whose place is gone, which the master refuses with a reason
         self._search = CommonPrefix(max(min_offset, log.min_offset), min(one.offset, log.end_offset))

@@ -222,6 +222,22 @@ def test_a_second_slave_waits_for_the_first_and_is_compared_again() -> None:
     assert second.slave_log.content == CONTENT[:1500]
 
 
+def test_what_a_master_got_while_a_slave_compared_is_not_cut() -> None:
+    log, replica = SessionMemoryLog(CONTENT[:700]), SessionMemoryLog(CONTENT[:1500] + OTHER[:500])
+    ends = Ends(log, replica)
+    slave, master = ends.slave, ends.master
+    master.received(ends.to_master, 0.0)
+    to_master = slave.received(ends.to_slave(), 0.0)  # PROOF, RANGE
+    while to_master[0] != FrameType.SURPLUS:
+        master.received(to_master, 0.0)
+        to_master = slave.received(ends.to_slave(), 0.0)
+    # Another slave gave it while this one's word was on its way.
+    log.content += CONTENT[700:1500]
+    ends.to_master = to_master
+    ends.talk()
+    assert replica.cuts == [OTHER[:500]]
+
+
 def test_a_giver_that_leaves_is_forgotten() -> None:
     log = SessionMemoryLog(CONTENT[:700])
     tail = TailRecovery(log)

@@ -50,6 +50,9 @@ class SimServer:
         if self._network.servers.get((self.process.ip, self.port)) is self:
             del self._network.servers[self.process.ip, self.port]
 
+    async def start_serving(self) -> None:
+        """It does from the beginning."""
+
     async def wait_closed(self) -> None:
         """Nothing is left to wait for."""
 
