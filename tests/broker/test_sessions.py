@@ -152,16 +152,28 @@ def secret(tmp_path: Path) -> Path:
     return file
 
 
-async def follows(tmp_path: Path, master: dict[str, Any], slave: dict[str, Any]) -> bool:
-    """Whether a slave follows; not if the master has ended the first connection, or was not asked for one."""
+@asynccontextmanager
+async def two_ends(
+    tmp_path: Path, master: dict[str, Any], slave: dict[str, Any]
+) -> AsyncIterator[tuple[Broker, Broker]]:
+    """A master that has a message, and one that is to be its slave."""
     async with running_broker(tmp_path / "m", store=STORE | master) as (broker, client):
         await client.send(b"x" * 100)
         async with slave_of(tmp_path / "s", broker, **slave) as copy:
-            assert copy.following is not None
-            ended = asyncio.create_task(_ended(copy))
-            await until(lambda: copy.store.wrote_offset == broker.store.wrote_offset or ended.done())
-            ended.cancel()
-            return copy.store.wrote_offset > 0
+            yield broker, copy
+
+
+async def meet(tmp_path: Path, master: dict[str, Any], slave: dict[str, Any]) -> None:
+    """Wait until the slave has what the master has."""
+    async with two_ends(tmp_path, master, slave) as (broker, copy):
+        await until(lambda: copy.store.wrote_offset == broker.store.wrote_offset)
+
+
+async def part(tmp_path: Path, master: dict[str, Any], slave: dict[str, Any]) -> bool:
+    """Whether the slave has nothing when the master has ended the first connection, or was not asked for one."""
+    async with two_ends(tmp_path, master, slave) as (_, copy):
+        await _ended(copy)
+        return copy.store.wrote_offset == 0
 
 
 async def _ended(slave: Broker) -> None:
@@ -179,13 +191,13 @@ async def test_ends_with_the_same_secret_meet_and_others_do_not(tmp_path: Path, 
     other = tmp_path / "other"
     other.write_text("something else")
     known, wrong, plain = {"ha_secret_file": str(secret)}, {"ha_secret_file": str(other)}, {"ha_session_enable": False}
-    assert await follows(tmp_path / "same", known, known)
-    assert not await follows(tmp_path / "wrong", known, wrong)
-    assert not await follows(tmp_path / "master", known, {})
-    assert not await follows(tmp_path / "slave", {}, known)
-    assert not await follows(tmp_path / "plain slave", known, plain)
-    assert await follows(tmp_path / "admitted", known | {"ha_allow_plain_peers": True}, plain)
-    assert await follows(tmp_path / "plain", plain, plain)
+    await meet(tmp_path / "same", known, known)
+    assert await part(tmp_path / "wrong", known, wrong)
+    assert await part(tmp_path / "master", known, {})
+    assert await part(tmp_path / "slave", {}, known)
+    assert await part(tmp_path / "plain slave", known, plain)
+    await meet(tmp_path / "admitted", known | {"ha_allow_plain_peers": True}, plain)
+    await meet(tmp_path / "plain", plain, plain)
 
 
 def test_a_secret_is_checked(tmp_path: Path, secret: Path, caplog: pytest.LogCaptureFixture) -> None:

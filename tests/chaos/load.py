@@ -272,7 +272,7 @@ class Load:
                     found.append(f"queue {queue}: committed offset {shown}, the last that was asked for is {offset}")
         return found
 
-    async def await_delayed(self, address: str, limit_s: float = 10.0) -> list[str]:
+    async def await_delayed(self, address: str, limit_s: float = 60.0) -> list[str]:
         """Delayed messages that were acknowledged and are not delivered within `limit_s`."""
         client = RemotingClient()
         missing: set[str] = set()

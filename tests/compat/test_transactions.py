@@ -43,6 +43,9 @@ async def prepare(cluster: Cluster, name: str) -> None:
             local = outcome(outcomes.get(kind, UNKNOWN))
             await producer.send_in_transaction(Message(TOPIC, f"{name}-{kind}".encode()), local)
     await asyncio.sleep(_SETTLED_S)
+    async with asyncio.timeout(_WAIT_S):
+        while await unresolved(cluster) > 3:
+            await asyncio.sleep(0.2)
     assert await unresolved(cluster) == 3
 
 
