@@ -144,8 +144,8 @@ class Group:
         is_heard = broker.machine.scheduler.now < broker.began_at + TAIL_WAIT_S
         if self.is_tail_awaited and not (is_heard and all(self._is_reachable(slave) for slave in self.slaves)):
             self.bound = min(self.bound, self.tail_bound)
-        self.is_tail_awaited, self.tail_bound = False, NO_BOUND
         self._master_opened(broker.end_offset)
+        self.is_tail_awaited, self.tail_bound = False, NO_BOUND
         if is_heard and not self.profile.is_plain:
             self.shown_end = 0
 
@@ -208,12 +208,14 @@ class Group:
                 self.problem(f"SEND_OK was said for {acked.body[:20]!r}, the log ends at {end}, bound {self.bound}")
         self.excused += len(lost)
         self.acked = [acked for acked in self.acked if not self._is_lost(acked, end, tail)]
+        # While no slave is in sync, what has no copy is shown, and not SEND_OK.
+        comes_from_slave = self.is_failing_over or self.is_tail_awaited
         for key, seen in list(self.seen.items()):
             if self._is_lost(seen, end, tail):
                 del self.seen[key]
                 if seen.from_slave:
                     self.lost_by_slave_readers += 1
-                elif seen.end_offset <= self.bound and (seen.has_copy or not self.is_failing_over):
+                elif seen.end_offset <= self.bound and (seen.has_copy or not comes_from_slave):
                     self.problem(f"a consumer has seen {seen.body[:20]!r}, the log ends at {end}, bound {self.bound}")
         furthest = max(node.reached() for node in self.nodes)
         if furthest > end:
