@@ -7,6 +7,7 @@ segment that the broker writes is read instead of mapped: who shortens a mapped 
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -45,8 +46,9 @@ def read_span(span: Span, columns: Sequence[str], rows: RowFilter, options: Deco
         yield from reader.scanned() if span.topics is None else reader.indexed()
 
 
+@cache
 def _keep_freed_memory() -> None:
-    """Let windows and what is decoded from them find their memory where that of the ones before them was.
+    """Let windows and what is decoded from them find their memory where that of the ones before them was; once will do.
 
     The C library of Linux (glibc) gives freed memory back to the system, where page faults cost more than decoding
     does, unless as large a piece has been freed before (`mallopt(3)`, M_MMAP_THRESHOLD).  Others do without.
