@@ -43,6 +43,14 @@ def apache_classpath() -> str:
     return f"{target / 'lib'}/*"
 
 
+def spark_classpath() -> str:
+    """Apache Spark with the readers of Delta Lake and Apache Iceberg that are made for it."""
+    target = BUILD / "spark-tables"
+    pom = JAVA_SOURCES / "tables" / "pom.xml"
+    _build(pom, target, [pom])
+    return f"{target / 'lib'}/*"
+
+
 def old_tools_classpath() -> str:
     """mqadmin of 4.9.8, which has ACL 1.0's commands."""
     target = BUILD / "tools-4.9.8"
