@@ -247,6 +247,8 @@ class BrokerParts:
             idle_s=config.server_channel_max_idle_time_seconds,
             on_bug=self._fail,
             tls=self.server_tls,
+            receive_buffer_bytes=config.server_socket_rcv_buf_size,
+            send_buffer_bytes=config.server_socket_snd_buf_size,
         )
         server.on_close.append(self._channel_closed)
         return server

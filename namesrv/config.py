@@ -8,7 +8,7 @@ from pathlib import Path
 
 from acl.auth_settings import AuthSettings
 from acl.gate_settings import GateSettings
-from sprocket.common.setting_fields import bool_setting, text_setting
+from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,22 @@ class NamesrvConfig(AuthSettings, GateSettings):
             "minimum": 1,
             "unit": "s",
         },
+    )
+    server_socket_rcv_buf_size: int = int_setting(
+        "serverSocketRcvBufSize",
+        0,
+        "Receive buffer of a connection (SO_RCVBUF); 0 leaves it to the system.",
+        minimum=0,
+        unit="bytes",
+        maximum=2**30,
+    )
+    server_socket_snd_buf_size: int = int_setting(
+        "serverSocketSndBufSize",
+        0,
+        "Send buffer of a connection (SO_SNDBUF); 0 leaves it to the system.",
+        minimum=0,
+        unit="bytes",
+        maximum=2**30,
     )
     kv_config_path: Path = field(
         default_factory=lambda: Path.home() / "namesrv" / "kvConfig.json",

@@ -74,6 +74,8 @@ class NameServer:
             idle_s=config.server_channel_max_idle_time_seconds,
             on_bug=on_bug,
             tls=ServerTls(tls or TlsSettings()),
+            receive_buffer_bytes=config.server_socket_rcv_buf_size,
+            send_buffer_bytes=config.server_socket_snd_buf_size,
         )
         self._server.on_close.append(self._channel_closed)
 

@@ -7,6 +7,7 @@ back, and only then: who is far away needs a large window.
 
 import contextlib
 import socket
+from collections.abc import Iterable
 from typing import Final
 
 # Enough for what is read at once.
@@ -20,6 +21,17 @@ _CLAMP: Final = getattr(socket, "TCP_WINDOW_CLAMP", None)  # Linux has it
 # Linux 5.14; Python has no name for them.  Whether a buffer's size was set, and so does not change by itself.
 _SO_BUF_LOCK: Final = 72
 _RCVBUF_LOCK: Final = 2
+
+
+def set_buffers(sockets: Iterable[socket.socket], receive_bytes: int, send_bytes: int) -> None:
+    """Give connections that are accepted on `sockets` buffers of a set size; 0 leaves them to the system.
+
+    The system doubles what is said, and holds it to its own limits.
+    """
+    for listening in sockets:
+        for option, size_bytes in ((socket.SO_RCVBUF, receive_bytes), (socket.SO_SNDBUF, send_bytes)):
+            if size_bytes > 0:
+                listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)
 
 
 class ReceiveWindow:

@@ -9,6 +9,7 @@ from typing import Any
 from remoting.channel import RemotingChannel
 from remoting.channel_counters import ChannelCounters
 from remoting.entrance import Entrance
+from remoting.receive_window import set_buffers
 from remoting.routes import RouteTable
 from remoting.tls_watch import ServerTls
 from remoting.turn import Turn
@@ -27,6 +28,7 @@ class RemotingServer:
 
     `on_close` callbacks get every channel that ends.  Idle channels, peers that stop reading and peers
     that leave a frame unfinished are closed by a sweep; others are unharmed.  With `tls` connections may be TLS.
+    Buffers of 0 bytes are left to the system.
     """
 
     def __init__(
@@ -40,6 +42,8 @@ class RemotingServer:
         on_bug: Callable[[InvariantError], None] | None = None,
         tls: ServerTls | None = None,
         backlog: int = 1024,
+        receive_buffer_bytes: int = 0,
+        send_buffer_bytes: int = 0,
     ) -> None:
         self._table = table
         self._host = host
@@ -49,6 +53,7 @@ class RemotingServer:
         self._on_bug = on_bug
         self._tls = tls
         self._backlog = backlog
+        self._buffer_bytes = receive_buffer_bytes, send_buffer_bytes
         self._server: asyncio.Server | None = None
         self._others: list[asyncio.Server] = []
         self._turn: Turn | None = None
@@ -82,9 +87,22 @@ class RemotingServer:
         self._sweep_task = loop.create_task(self._sweep_forever())
 
     async def _bound(self, port: int) -> asyncio.Server:
-        return await asyncio.get_running_loop().create_server(
-            self._entrance.visitor, self._host, port, backlog=self._backlog, reuse_address=True
+        server = await asyncio.get_running_loop().create_server(
+            self._entrance.visitor,
+            self._host,
+            port,
+            backlog=self._backlog,
+            reuse_address=True,
+            start_serving=False,
         )
+        try:
+            # Connections have the options of the socket that they came to.
+            set_buffers(server.sockets, *self._buffer_bytes)
+            await server.start_serving()
+        except OSError:
+            server.close()
+            raise
+        return server
 
     async def listen_also(self, port: int) -> str:
         """Serve the same at another port of the host; why it cannot be had, or the empty text."""

@@ -7,7 +7,7 @@ time from one of which only digits change, and of answers nothing is read but co
 """
 
 import asyncio
-import json
+import os
 import re
 import sys
 import time
@@ -168,4 +168,7 @@ class Load:
 
 if __name__ == "__main__":
     result = uvloop.run(Load(msgspec.json.decode(sys.argv[1], type=Plan)).run())
-    print(json.dumps(msgspec.to_builtins(result)))
+    text = msgspec.json.encode(result)
+    os.set_blocking(sys.stdout.fileno(), True)
+    while text:
+        text = text[os.write(sys.stdout.fileno(), text) :]

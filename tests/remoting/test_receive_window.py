@@ -1,11 +1,15 @@
 """How a peer is held back that sends more than is served, and let go: with a socket that only remembers its options."""
 
+import asyncio
 import socket
 from typing import cast
 
 import pytest
 
+from remoting.frames import encode_request
 from remoting.receive_window import NARROW_BYTES, ReceiveWindow
+from remoting.routes import RouteTable
+from remoting.server import RemotingServer
 
 CLAMP = (socket.IPPROTO_TCP, 10)
 SIZE = (socket.SOL_SOCKET, socket.SO_RCVBUF)
@@ -89,3 +93,22 @@ def test_a_size_that_the_operator_set_is_kept() -> None:
         held.narrow(0, float(step))
     assert not held.is_narrow and options.values == set_already
     ReceiveWindow(None).narrow(0, 1.0)
+
+
+@pytest.mark.parametrize("option", [socket.SO_RCVBUF, socket.SO_SNDBUF])
+async def test_buffers_that_the_operator_sets_are_those_of_connections(option: int) -> None:
+    # What the system makes of a size is its own affair.
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, option, 40_000)
+        expected = one.getsockopt(socket.SOL_SOCKET, option)
+    sizes = (40_000, 0) if option == socket.SO_RCVBUF else (0, 40_000)
+    server = RemotingServer(RouteTable([]), host="127.0.0.1", receive_buffer_bytes=sizes[0], send_buffer_bytes=sizes[1])
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(encode_request(34, 1))
+    assert await asyncio.wait_for(reader.readexactly(4), 60)
+    (channel,) = server.channels.values()
+    assert channel._transport is not None
+    assert channel._transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, option) == expected
+    writer.close()
+    await server.stop()
