@@ -8,7 +8,7 @@ entries.  Source: RocketMQ 5.3.3, `BatchConsumeQueue`.
 from bisect import bisect_left
 from pathlib import Path
 
-from spark.consume_queue import BATCH, BATCH_DIRECTORY, DIRECTORY, PLAIN, ConsumeQueue, Entries
+from spark.consume_queue import BATCH, BATCH_DIRECTORY, DIRECTORY, PLAIN, ConsumeQueue, Entries, Kind
 from spark.positions import QueueId
 from sprocket.common.errors import ConfigError
 
@@ -71,15 +71,13 @@ def open_queue(store: Path, queue: QueueId, expected_end: int = 0) -> OffsetQueu
 
     Raises FileNotFoundError if the store has none of either kind.
     """
-    topic, number = queue.topic, queue.queue_id
-    batched = _directory(store, queue, BATCH_DIRECTORY)
     try:
-        plain = ConsumeQueue(topic, number, _directory(store, queue, DIRECTORY), expected_end, PLAIN)
+        plain = _opened(store, queue, expected_end, PLAIN)
     except FileNotFoundError:
-        return OffsetQueue(ConsumeQueue(topic, number, batched, expected_end, BATCH))
-    if plain.has_files or not batched.is_dir():
+        return OffsetQueue(_opened(store, queue, expected_end, BATCH))
+    if plain.has_files or not _directory(store, queue, BATCH_DIRECTORY).is_dir():
         return OffsetQueue(plain)
-    return OffsetQueue(ConsumeQueue(topic, number, batched, expected_end, BATCH))
+    return OffsetQueue(_opened(store, queue, expected_end, BATCH))
 
 
 def check_kind(store: Path, queue: QueueId) -> None:
@@ -92,5 +90,9 @@ def check_kind(store: Path, queue: QueueId) -> None:
         )
 
 
+def _opened(store: Path, queue: QueueId, expected_end: int, kind: Kind) -> ConsumeQueue:
+    return ConsumeQueue(queue.topic, queue.queue_id, _directory(store, queue, kind[1]), expected_end, kind)
+
+
 def _directory(store: Path, queue: QueueId, kind: str) -> Path:
-    return store / kind / queue.topic / str(queue.queue_id)
+    return store.joinpath(kind, queue.topic, str(queue.queue_id))

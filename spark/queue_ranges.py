@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spark.confirm_limit import confirm_limit
-from spark.consume_queue import BATCH_DIRECTORY, DIRECTORY, topics_of
+from spark.consume_queue import BATCH_DIRECTORY, DIRECTORY
 from spark.offset_queue import OffsetQueue, check_kind, open_queue
 from spark.positions import QueueId
 from spark.queue_tail import QueueTail
@@ -149,17 +149,17 @@ class StoreQueues:
             return int(log.starts[max(index, 0)])
 
     def _queues(self) -> Iterator[QueueId]:
-        batched = {topic for topic in topics_of(self.store.root, BATCH_DIRECTORY) if self.selection.wants_topic(topic)}
-        named = self.selection.named_topics
-        for topic in sorted({*topics_of(self.store.root), *batched}) if named is None else sorted(named):
-            if not self.selection.wants_topic(topic):
-                continue
+        selection = self.selection
+        batched = set(filter(selection.wants_topic, _directories(self.store, BATCH_DIRECTORY)))
+        named = selection.named_topics
+        plain = _directories(self.store, DIRECTORY) if named is None else named
+        for topic in sorted({*filter(selection.wants_topic, plain), *batched}):
             numbers = set(_queue_ids(self.store, DIRECTORY, topic))
             if topic in batched:
                 numbers.update(_queue_ids(self.store, BATCH_DIRECTORY, topic))
             for number in sorted(numbers):
                 queue = QueueId(self.store.broker_name, topic, number)
-                if self.selection.wants(queue):
+                if selection.assigned is None or number in selection.assigned[topic]:
                     if topic in batched:
                         check_kind(self.store.root, queue)
                     yield queue
@@ -246,6 +246,15 @@ class OpenLog(ExitStack):
         index = int(np.searchsorted(self.starts, physical_offset, "right")) - 1
         segment = self.segment(index) if index >= 0 else None
         return segment if segment is not None and physical_offset < segment.start + segment.size else None
+
+
+def _directories(store: StoreDirectory, kind: str) -> list[str]:
+    """Topics that have a queue directory of this kind."""
+    try:
+        with os.scandir(store.root / kind) as entries:
+            return [entry.name for entry in entries if entry.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _queue_ids(store: StoreDirectory, kind: str, topic: str) -> list[int]:
