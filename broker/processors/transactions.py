@@ -16,7 +16,7 @@ from broker.confirm_waits import ConfirmWaits
 from broker.live_config import LiveConfig
 from broker.message_id import decode_offset_message_id
 from broker.names import TRANS_CHECK_MAX_TIME_TOPIC
-from broker.transaction.check_rules import CheckRules
+from broker.transaction.check_rules import is_too_late
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, HalfMessage
 from broker.transaction.transactions import Ending, Transactions
 from remoting.codes import RequestCode, ResponseCode
@@ -84,7 +84,7 @@ class TransactionProcessor:
             return None
         if outcome not in (COMMIT, _ROLLBACK):
             raise RequestError(ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
-        half = self._transactions.half_at(header.commit_log_offset)
+        half = self._transactions.half_in_queue(header.tran_state_table_offset, header.commit_log_offset)
         if half is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
         if half.target is not None:
@@ -98,8 +98,8 @@ class TransactionProcessor:
         return Ending(half, open_at, outcome == COMMIT)
 
     def _check(self, header: EndTransactionRequestHeader, half: HalfMessage) -> None:
-        rules = CheckRules(self._config.broker.transaction_time_out, 0, 0)
-        if not header.from_transaction_check and rules.is_too_late(half, self._clock.wall_ms()):
+        timeout_ms = self._config.broker.transaction_time_out
+        if not header.from_transaction_check and is_too_late(half, timeout_ms, self._clock.wall_ms()):
             remark = "the time that CHECK_IMMUNITY_TIME_IN_SECONDS gives is over: the broker asks"
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, remark)
         if half.producer_group != header.producer_group:

@@ -44,7 +44,11 @@ class CheckRules:
         # Born in the future: a clock has stepped, so the age says nothing.
         return Verdict.WAIT if 0 <= age_ms < self.timeout_ms else Verdict.CHECK
 
-    def is_too_late(self, half: HalfMessage, now_ms: int) -> bool:
-        """Whether its producer may end it no more unasked: the immunity that it asked for is over."""
-        immunity_ms = half.immunity_ms(self.timeout_ms)
-        return immunity_ms is not None and now_ms - half.record.born_timestamp > max(immunity_ms, self.timeout_ms)
+
+def is_too_late(half: HalfMessage, timeout_ms: int, now_ms: int) -> bool:
+    """Whether its producer may end it no more unasked: the immunity that it asked for is over.
+
+    `timeout_ms` is transactionTimeOut.
+    """
+    immunity_ms = half.immunity_ms(timeout_ms)
+    return immunity_ms is not None and now_ms - half.record.born_timestamp > max(immunity_ms, timeout_ms)

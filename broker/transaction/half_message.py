@@ -15,6 +15,7 @@ from remoting import message_properties as names
 from remoting.headers.client import CheckTransactionStateRequestHeader
 from remoting.java_hash import java_hash_code
 from remoting.message_record import SysFlag, record_size
+from store.checksum import SEAL_BYTES, SEAL_NAME
 from store.record import IPV6_HOST_BYTES, Appended, PendingMessage, Record, TagsCodes, encode_head, topic_field
 
 # RocketMQ has one queue of each, too.
@@ -38,11 +39,15 @@ Identity: TypeAlias = tuple[str, int, bytes, int]
 class HalfMessage:
     """A record of the half topic with its properties read."""
 
-    __slots__ = ("properties", "record", "target")
+    __slots__ = ("_plain", "properties", "record", "target")
 
     def __init__(self, record: Record) -> None:
         self.record = record
-        self.properties = names.parse(str(record.properties, "utf-8", "replace"))
+        encoded = bytes(record.properties)
+        self.properties = names.parse(encoded.decode("utf-8", "replace"))
+        # What all properties but the seal are if none stands twice or is empty; else they are encoded anew.
+        is_plain = len(self.properties) == encoded.count(b"\x02") and encoded.startswith(SEAL_NAME, -SEAL_BYTES)
+        self._plain = encoded[:-SEAL_BYTES] if is_plain else None
         # The next record gets one of its own.
         self.properties.pop(_CRC, None)
         # Topic and queue that the message is for; None if it does not say.
@@ -97,7 +102,7 @@ class HalfMessage:
 
     def real(self, topic: str, queue_id: int, tags_codes: TagsCodes) -> PendingMessage:
         """The message as its consumers get it; RocketMQ leaves REAL_TOPIC, REAL_QID and TRAN_MSG in it."""
-        record, properties = self.record, names.encode(self.properties).encode()
+        record, properties = self.record, self._plain or names.encode(self.properties).encode()
         return PendingMessage(
             topic, queue_id, record.body, properties, tags_codes.of("", properties, 0), record.flag,
             record.sys_flag & ~TRANSACTION_MASK | COMMIT, record.born_timestamp, record.born_host,

@@ -21,6 +21,7 @@ from broker.transaction.recovery import recovered
 from remoting.codes import ResponseCode
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, RequestError, StoreBusy
+from store.consume_queue import BLANK_SIZE
 from store.message_store import MessageStore, PendingMessage
 from store.record import Appended, Record, TagsCodes, decode
 
@@ -71,12 +72,20 @@ class Transactions:
 
     def half_at(self, physical_offset: int, topic: str = TRANS_HALF_TOPIC) -> HalfMessage | None:
         """The half message at an offset of the log; None if there is none.  Raises `CorruptRecord`."""
-        view = self._store.record_at(physical_offset) if physical_offset >= 0 else None
-        # The store has checked it: such a place may be anybody's guess.
-        record = None if view is None else decode(view, check_crc=False)
-        if not isinstance(record, Record) or record.topic != topic or record.queue_id != QUEUE_ID:
-            return None
-        return HalfMessage(record)
+        # The store checks what lies there: such a place may be anybody's guess.
+        return _half(self._store.record_at(physical_offset) if physical_offset >= 0 else None, topic)
+
+    def half_in_queue(self, queue_offset: int, physical_offset: int) -> HalfMessage | None:
+        """The half message at an offset of the log, which is sure to be one if it is at that offset of its queue.
+
+        None if there is none.  Raises `CorruptRecord`.
+        """
+        if 0 <= queue_offset < self._store.max_offset(TRANS_HALF_TOPIC, QUEUE_ID):
+            entries = self._store.entries(TRANS_HALF_TOPIC, QUEUE_ID, queue_offset, queue_offset + 1)
+            places: list[tuple[int, int, int]] = entries.tolist()
+            if places and places[0][0] == physical_offset and places[0][1] != BLANK_SIZE:
+                return _half(self._store.record_at(physical_offset, places[0][1]), TRANS_HALF_TOPIC)
+        return self.half_at(physical_offset)
 
     def given_up_at(self, physical_offset: int) -> HalfMessage | None:
         """The message at an offset of the log that was given up; None if there is none.  Raises `CorruptRecord`."""
@@ -146,3 +155,10 @@ class Transactions:
             _, half_offset, op_offset = reached
             self._offsets.commit(TRANS_GROUP, TRANS_HALF_TOPIC, QUEUE_ID, half_offset)
             self._offsets.commit(TRANS_GROUP, TRANS_OP_HALF_TOPIC, QUEUE_ID, op_offset)
+
+
+def _half(view: memoryview | None, topic: str) -> HalfMessage | None:
+    record = None if view is None else decode(view, check_crc=False)
+    if not isinstance(record, Record) or record.topic != topic or record.queue_id != QUEUE_ID:
+        return None
+    return HalfMessage(record)
