@@ -42,7 +42,8 @@ class SessionConfig:
         "haTailRecoveryWait",
         10_000,
         "SYNC_MASTER, after a stop that was not clean: how long nothing is taken, until a slave has told whether it "
-        "has more of the log; 0 for not at all.",
+        "has more of the log; with minInSyncReplicas above 1 after each stop, until a slave has all of the log. 0 for "
+        "not at all.",
         0,
         "ms",
         _MAX_INT,
