@@ -8,6 +8,7 @@ Source: Apache Iceberg table specification, version 2; pyiceberg 0.12.
 
 import hashlib
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from spark.tables.data_file import DataFile, leftovers
 from spark.tables.optional_package import optional_package
 from spark.tables.place import BrokerPlace, PlaceMoved, Places, as_json, from_json
 from spark.tables.table import check_places
+from spark.tables.write_trouble import trouble
 from sprocket.common.errors import ConfigError, StoreError
 
 _TOPIC: Final = "rocketmq.topic"
@@ -63,6 +65,8 @@ def open_iceberg(
         table = catalog.load_table(name)
     except (errors.NoSuchNamespaceError, errors.TableAlreadyExistsError, ValueError, OSError) as error:
         raise ConfigError(f"Iceberg table {'.'.join(name)}: {error}") from error
+    except _sql_errors() as error:
+        raise _of_sql(error, directory) from error
     if table.location().removeprefix(_FILE) != str(directory.absolute()):
         raise ConfigError(f"Iceberg table {'.'.join(name)} lies at {table.location()}, not at {directory.absolute()}")
     return IcebergTable(table, directory)
@@ -76,7 +80,24 @@ def open_catalog(directory: Path, properties: Sequence[tuple[str, str]] = ()) ->
         "uri": f"sqlite:///{directory.absolute()}/catalog.db",
         "warehouse": f"{_FILE}{directory.absolute()}",
     }
-    return package.load_catalog(given.pop("name", _CATALOG), **given)
+    try:
+        return package.load_catalog(given.pop("name", _CATALOG), **given)
+    except _sql_errors() as error:
+        raise _of_sql(error, directory) from error
+
+
+def _sql_errors() -> tuple[type[Exception], ...]:
+    """What a catalogue in a database raises."""
+    try:
+        package = import_module("sqlalchemy.exc")
+    except ModuleNotFoundError:  # nor can there be such a catalogue
+        return ()
+    return (package.SQLAlchemyError,)
+
+
+def _of_sql(error: Exception, directory: Path) -> StoreError:
+    """What the database said, without the statement."""
+    return StoreError(trouble(getattr(error, "orig", None) or error, directory))
 
 
 def only_identifier(directory: Path, properties: Sequence[tuple[str, str]]) -> str:
@@ -216,6 +237,8 @@ class IcebergTable:
             raise PlaceMoved(f"{self._directory}: {error}") from error
         except (errors.ValidationException, errors.CommitStateUnknownException) as error:
             raise StoreError(f"{self._directory}: {error}") from error
+        except _sql_errors() as error:
+            raise _of_sql(error, self._directory) from error
 
     def _compaction_attempt(self) -> str:
         """What a compaction that follows the current snapshot names its files by."""

@@ -21,8 +21,9 @@ from spark.tables.place import BrokerPlace, Places, attempt_of
 from spark.tables.schema_change import new_columns, written_schema
 from spark.tables.store_lease import StoreLease
 from spark.tables.table import Table, only_writer, open_table
-from spark.tables.workers import Workers
+from spark.tables.workers import TaskFailed, Workers
 from spark.tables.write_task import WriteTask, Written
+from spark.tables.write_trouble import writing_to
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import ConfigError
 
@@ -59,7 +60,7 @@ class TableJob:
 
     def __enter__(self) -> Self:
         self.declaration.check()
-        with ExitStack() as stack:
+        with writing_to(self.declaration.directory), ExitStack() as stack:
             stack.enter_context(only_writer(self.declaration.directory))
             self._table = self._opened()
             stack.enter_context(only_writer(self.declaration.dead_letter_directory))
@@ -82,13 +83,21 @@ class TableJob:
     def run_batch(self) -> bool:
         """Take one batch into the table.  False if there is nothing new.
 
-        Raises DataLost, CorruptRecord, TaskFailed, PlaceMoved, OSError; the table is then as it was before.
+        Raises DataLost, CorruptRecord, TaskFailed, PlaceMoved, StoreError; the table is then as it was before.
         """
+        with writing_to(self.declaration.directory):
+            return self._run_batch()
+
+    def _run_batch(self) -> bool:
         ranges = self._ranges()
         self._is_behind = any(each.leaves_some for each in ranges)
         if not ranges:
             return False
-        written = self.workers.run(self._tasks(ranges))
+        try:
+            written = self.workers.run(self._tasks(ranges))
+        except TaskFailed:
+            self._settle()  # what the other tasks wrote is to leave a disk that is full
+            raise
         after = {each.store.broker_name: self._after(each, written) for each in ranges}
         if written.dead_files:
             self._bury(written, after)
@@ -111,7 +120,8 @@ class TableJob:
         while not should_stop() and self.run_batch():
             pass
         if self._places != self._committed:
-            self._commit(Written())
+            with writing_to(self.declaration.directory):
+                self._commit(Written())
         return self.totals
 
     def compact(self, least_files: int | None = None) -> int:
@@ -120,7 +130,8 @@ class TableJob:
         least = self.declaration.compact_files if least_files is None else least_files
         if not least:
             return 0
-        gone = self._table.compact(target, least) + self._dead.compact(target, least)
+        with writing_to(self.declaration.directory):
+            gone = self._table.compact(target, least) + self._dead.compact(target, least)
         if gone:
             logger.info("event=table_compacted table=%s files=%d", self.declaration.directory, gone)
         self.totals.compacted_files += gone

@@ -170,7 +170,7 @@ def only_writer(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(f"another process writes to the table at {directory}") from None
+            raise ConfigError(f"another process writes to the table at {directory}; one at a time does") from None
         yield
     finally:
         os.close(descriptor)

@@ -95,7 +95,7 @@ class SparkWorkers:
 
 def gathered(outcomes: Sequence[Written | Failed]) -> Written:
     """What all tasks wrote together.  Raises TaskFailed if one has failed; the files of the others stay without a
-    commit and are removed by the next try."""
+    commit; `TableJob` removes them."""
     total = Written()
     for outcome in outcomes:
         if isinstance(outcome, Failed):

@@ -22,6 +22,7 @@ from spark.plan import Span
 from spark.tables.bodies import BodyDecoder, Failure, Rows
 from spark.tables.data_file import HOUR_MS, DataFile, DataWriter
 from spark.tables.declaration import DEAD_LETTER_SCHEMA, TableDeclaration
+from spark.tables.write_trouble import trouble
 from sprocket.common.errors import SprocketError
 from sprocket.common.limits import MAX_INFLATED_BYTES
 
@@ -89,9 +90,12 @@ def run_task(task: WriteTask) -> Written | Failed:
         for span in task.spans:
             writing.write(span)
         return writing.close()
-    except (SprocketError, OSError) as error:
+    except SprocketError as error:
         writing.discard()
         return Failed(f"{type(error).__name__}: {error}")
+    except OSError as error:
+        writing.discard()
+        return Failed(trouble(error, task.root))
     except BaseException:
         writing.discard()
         raise

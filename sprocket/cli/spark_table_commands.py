@@ -26,6 +26,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 _stores = click.argument("stores", metavar="STORE...", nargs=-1, required=True)
+# Topics that a message lists.
+_MOST_NAMED = 20
+
 _processes = click.option(
     "--processes", type=click.IntRange(1), help="That decode and write side by side.  [default: processors]"
 )
@@ -107,9 +110,11 @@ def backfill(
             from spark.store_directory import find_stores
             from spark.tables.job import TableJob
 
-            with TableJob(declaration, find_stores(stores), workers) as job:
+            found = find_stores(stores)
+            with TableJob(declaration, found, workers) as job:
                 totals = job.run_to_end(stopping.is_set)
                 job.compact()
+        _doubt_topic(declaration.topic, found)
     _say(declaration, totals, as_json)
 
 
@@ -151,8 +156,9 @@ def compact(
     """Make one file of the small ones of each hour of the table in DIRECTORY, which nobody may be writing to."""
     with _errors():
         from spark.tables.table import existing_table, only_writer
+        from spark.tables.write_trouble import writing_to
 
-        with only_writer(directory):
+        with writing_to(directory), only_writer(directory):
             table = existing_table(directory, _pairs(catalog), identifier)
             gone = table.compact(target_file_bytes, least_files)
             left = len(table.files())
@@ -160,6 +166,19 @@ def compact(
         print_json({"compacted": gone, "files": left})
     else:
         click.echo(f"{gone} files compacted; {left} files now")
+
+
+def _doubt_topic(topic: str, stores: "Sequence[StoreDirectory]") -> None:
+    """Say so on standard error if none of `stores` has a queue of `topic`: it may be misspelt."""
+    from spark.columns import nearest
+    from spark.consume_queue import topics_of
+
+    topics = sorted({each for store in stores for each in topics_of(store.root)})
+    if topics and topic not in topics:
+        named = ", ".join(topics[:_MOST_NAMED]) + (", ..." if len(topics) > _MOST_NAMED else "")
+        click.echo(
+            f"Warning: no store has a queue of topic {topic!r}{nearest(topic, topics)}; there are {named}", err=True
+        )
 
 
 def _declaration(given: dict[str, Any], interval: float | None) -> "TableDeclaration":
