@@ -43,6 +43,7 @@ def store_config(root: Path, **changes: Any) -> StoreConfig:
         mapped_file_size_consume_queue=20 * 1000,
         disk_space_warning_level_ratio=100,  # however full the machine's disk is
         clean_file_forcibly_enable=False,
+        os_page_cache_busy_time_out_mills=600_000,  # and however slow
         max_hash_slot_num=1000,
         max_index_num=4000,
     )

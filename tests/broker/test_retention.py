@@ -74,6 +74,7 @@ async def served(root: Path) -> AsyncIterator[Served]:
     config = store_config(
         root, mapped_file_size_commit_log=SEGMENT_BYTES, flush_interval_commit_log=5, flush_commit_log_least_pages=0,
         delete_commit_log_files_interval=1, delete_consume_queue_files_interval=1,
+        os_page_cache_busy_time_out_mills=1_000,
         delete_when=f"{(hour(clock) + 12) % 24:02}", disk_space_warning_level_ratio=90, clean_file_forcibly_enable=True,
         max_flush_time=10**12,  # the clock jumps by hours while a flush may be running
     )  # fmt: skip

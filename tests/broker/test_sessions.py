@@ -289,12 +289,10 @@ async def test_a_synchronous_master_takes_back_what_it_lost_before_it_takes_mess
         assert master.replication.runtime_info()["haTailRecovery"] == "true"
         async with slave_of(tmp_path / "slave", master) as slave:
             await until(lambda: session_of(slave) and master.role.serves_group)
+            # The slave that gave the tail back comes once more, as a slave.
+            await until(lambda: master.replication.runtime_info()["haSessions"] == "1")
             status = master.replication.runtime_info()
-            assert (status["haTailRecovery"], status["haSessions"], status["haAuthentication"]) == (
-                "false",
-                "1",
-                "none",
-            )
+            assert (status["haTailRecovery"], status["haAuthentication"]) == ("false", "none")
             assert bodies(master) == [b"%d" % number for number in range(10)]
             await client.send(b"x" * 20)
             await until(lambda: in_step(master, slave))
