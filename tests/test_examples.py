@@ -51,7 +51,7 @@ def output_of(name: str, *arguments: str) -> str:
         [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr

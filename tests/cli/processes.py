@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 COMMAND = (sys.executable, "-I", "-m", "sprocket.cli")
-STOP_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 60
 
 
 class ServerProcess:
@@ -65,7 +65,7 @@ def run(
     command = [str(Path(sys.executable).with_name(program)), *arguments]
     environment = {"HOME": str(folder), "PATH": os.environ["PATH"]}
     return subprocess.run(
-        command, input=text, capture_output=True, text=True, cwd=folder, env=environment, timeout=60, check=False
+        command, input=text, capture_output=True, text=True, cwd=folder, env=environment, timeout=120, check=False
     )
 
 

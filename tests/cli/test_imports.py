@@ -16,10 +16,10 @@ import sprocket.cli.{module}
 loaded = sorted(set({HEAVY!r}) & set(sys.modules))
 assert not loaded, loaded
 """
-    subprocess.run([sys.executable, "-I", "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-I", "-c", program], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("module", ["sprocket.cli.client_session", "sprocket.client.admin"])
 def test_client_commands_load_no_store(module: str) -> None:
     program = f"import sys, {module}; assert 'store' not in sys.modules and 'broker' not in sys.modules"
-    subprocess.run([sys.executable, "-I", "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-I", "-c", program], check=True, timeout=120)

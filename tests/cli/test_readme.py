@@ -14,7 +14,7 @@ def test_example_sends_and_receives(cluster: Cluster) -> None:
     [example] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     program = example.replace("127.0.0.1:9876", cluster.namesrv)
     ended = subprocess.run(
-        [sys.executable, "-I", "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, timeout=120, check=False
     )
     assert ended.returncode == 0, ended.stderr
     sent, received = ended.stdout.splitlines()

@@ -32,7 +32,7 @@ tables:
 
 
 def until(condition: Callable[[], bool], said: Callable[[], str] = lambda: "") -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline, said()
         time.sleep(0.05)

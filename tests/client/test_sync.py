@@ -188,7 +188,7 @@ print("done")
 
 def test_forked_process_opens_a_client_of_its_own(shared_broker: Broker, topic: str) -> None:
     command = [sys.executable, "-c", FORKING, shared_broker.namesrv, topic]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.stdout.splitlines() == ["ClientError", "sent", "done"], ended.stderr
     with consumer_of(shared_broker, topic) as consumer:
         bodies = set()

@@ -109,7 +109,7 @@ def test_a_server_refuses_a_point_that_is_not_there(server: str, tmp_path: "os.P
     environment = {**os.environ, failpoints.VARIABLE: "disk.sink=kill", "HOME": os.fspath(tmp_path)}
     program = f"from sprocket.cli.{server} import main; main(['--set', 'listenPort=0'])"
     command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, check=False, capture_output=True, env=environment, timeout=60)
+    ended = subprocess.run(command, check=False, capture_output=True, env=environment, timeout=120)
     assert ended.returncode == 2
     assert b"there is no failpoint 'disk.sink'" in ended.stderr
     if server == "mqbroker":

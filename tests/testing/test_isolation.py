@@ -42,7 +42,7 @@ def project(directory: Path) -> Path:
 
 def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=200, check=False)
 
 
 def test_project_with_packages_of_the_same_names(tmp_path: Path) -> None:
