@@ -35,12 +35,8 @@ from spark.leased_plan import leased_plan
 from spark.log_reader import read_span
 from spark.options import SourceOptions, read_options
 from spark.plan import LIGHT_PREFIX, Span
-from spark.queue_scan import FilteringQueueBatchReader, QueueBatchReader
 from spark.row_batches import checked_columns, record_batch, spark_schema
 from spark.segment_lease import LeaseKeeper, SegmentLease
-from spark.sink import MessageStreamWriter, MessageWriter
-from spark.sink_options import read_sink_options
-from spark.stream import QueueStreamReader
 from sprocket.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -55,7 +51,10 @@ class LogPartition(InputPartition):
 
 
 class RocketMQDataSource(DataSource):
-    """The data source that ``spark.read.format("rocketmq")`` names."""
+    """The data source that ``spark.read.format("rocketmq")`` names.
+
+    What only some reads and writes need is imported by them: each Python process of Spark imports this file.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -67,16 +66,26 @@ class RocketMQDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
         if options.queues.are_given or options.wire is not None:
+            from spark.queue_scan import FilteringQueueBatchReader, QueueBatchReader
+
             return (FilteringQueueBatchReader if options.filter_pushdown else QueueBatchReader)(options, schema)
         return (FilteringLogReader if options.filter_pushdown else LogReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        from spark.stream import QueueStreamReader
+
         return QueueStreamReader(read_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from spark.sink import MessageWriter
+        from spark.sink_options import read_sink_options
+
         return MessageWriter(read_sink_options(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  # Spark's name
+        from spark.sink import MessageStreamWriter
+        from spark.sink_options import read_sink_options
+
         return MessageStreamWriter(read_sink_options(self.options), schema, overwrite)
 
 
