@@ -293,7 +293,7 @@ async def test_as_many_as_are_in_sync_may_be_enough(tmp_path: Path) -> None:
 
 
 async def test_a_slave_that_stands_still_leaves_the_set_and_comes_back(tmp_path: Path) -> None:
-    times: dict[str, Any] = {"ha_max_time_slave_not_catchup": 300, "slave_timeout": 60_000}
+    times: dict[str, Any] = {"ha_max_time_slave_not_catchup": 2_000, "slave_timeout": 60_000}
     async with master(tmp_path, **times) as it, fake_slave(it.port) as slave:
         await it.in_sync(1)
         slave.may_read.clear()

@@ -81,7 +81,7 @@ async def test_a_cluster_that_demands_tls_of_everybody(files: Files, tmp_path: P
         master.offsets.commit(GROUP, TOPIC, 0, 7)
         async with running(tmp_path / "slave", member(files, "slave"), broker_id=1, namesrv=address) as slave:
             # It has heard of its master from the name server.
-            await until(lambda: session_of(slave) and in_step(master, slave), 30)
+            await until(lambda: session_of(slave) and in_step(master, slave))
             await client.send(b"later")
             await until(lambda: in_step(master, slave))
             info = master.replication.runtime_info()
