@@ -20,7 +20,8 @@ from spark.tables.log_range import LogRange, next_range
 from spark.tables.place import BrokerPlace, Places, attempt_of
 from spark.tables.schema_change import new_columns, written_schema
 from spark.tables.store_lease import StoreLease
-from spark.tables.table import Table, only_writer, open_table
+from spark.tables.table import Table
+from spark.tables.table_place import only_writer, open_table
 from spark.tables.workers import TaskFailed, Workers
 from spark.tables.write_task import WriteTask, Written
 from spark.tables.write_trouble import writing_to

@@ -155,7 +155,7 @@ def compact(
 ) -> None:
     """Make one file of the small ones of each hour of the table in DIRECTORY, which nobody may be writing to."""
     with _errors():
-        from spark.tables.table import existing_table, only_writer
+        from spark.tables.table_place import existing_table, only_writer
         from spark.tables.write_trouble import writing_to
 
         with writing_to(directory), only_writer(directory):

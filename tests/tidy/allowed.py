@@ -51,7 +51,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("spark/tables/data_file.py", "randomness"): "edge: names that no other task takes",
     ("spark/tables/declaration.py", "disk"): "edge: reads the files in which tables and schemas are declared",
     ("spark/tables/parquet_table.py", "disk"): "edge: reads the manifest of a table",
-    ("spark/tables/table.py", "disk"): "edge: the lock of a table",
+    ("spark/tables/table_place.py", "disk"): "edge: the lock of a table",
     # sprocket.processes
     ("sprocket/processes/child_process.py", "disk"): "edge: reads the log of the process that it started",
     ("sprocket/processes/supervised_process.py", "sleep"): "edge: looks at a process again and again",

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from spark.tables.declaration import TableFormat
-from spark.tables.table import existing_table
+from spark.tables.table_place import existing_table
 from tests.spark.store_builder import StoreBuilder
 from tests.spark.tables.kept_table import declaration
 from tests.spark.tables.orders import orders

@@ -12,7 +12,7 @@ from spark.tables.compaction import merges, write_merged
 from spark.tables.data_file import DataFile, DataWriter
 from spark.tables.declaration import BodyType, TableDeclaration, TableFormat, declaration_of
 from spark.tables.parquet_settings import Compression
-from spark.tables.table import existing_table
+from spark.tables.table_place import existing_table
 from sprocket.common.errors import ConfigError
 from tests.spark.store_builder import Row, StoreBuilder
 from tests.spark.tables.test_job import run, store_of
