@@ -23,14 +23,15 @@ _EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 class Exposure:
     """What is looked at.
 
-    `secrets` are the names and secret keys of accounts; `ha_secret_file` is None of a server without a port for slaves.
+    `secrets` are the names and secret keys of accounts; `has_replica_secret` is whether slaves have to prove something
+    at the port for them, None of a server without one.
     """
 
     bind_address: str
     auth: AuthSettings
     tls: TlsSettings
     acl_enable: bool = False
-    ha_secret_file: str | None = None
+    has_replica_secret: bool | None = None
     secrets: Iterable[tuple[str, str]] = ()
 
 
@@ -64,7 +65,7 @@ def _reachable(of: Exposure) -> Iterator[tuple[str, str]]:
         yield "tls.server.mode", "what is sent can be read and changed on its way"
     elif tls.server_mode != ENFORCING:
         yield "tls.server.mode", "plain connections are taken as well: what they send can be read and changed"
-    if of.ha_secret_file is not None and not of.ha_secret_file.strip():
+    if of.has_replica_secret is False:
         who = "reaches the port for slaves"
         if tls.server_mode == ENFORCING and tls.server_need_client_auth == REQUIRE:
             who = "has a certificate, a client's will do, and " + who

@@ -74,7 +74,7 @@ class AccessControl(Service):
         warn_of(
             Exposure(
                 self._config.bind_address, self._config, self._tls, self._config.acl_enable,
-                str(self._store.ha_secret_file), [*named, *accounts],
+                self._is_replication_guarded, [*named, *accounts],
             )
         )  # fmt: skip
 
@@ -91,6 +91,16 @@ class AccessControl(Service):
     def plain_files(self) -> PlainFiles | None:
         """The accounts of aclEnable."""
         return self._files
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether nobody is let in unsigned."""
+        return self._is_guarded
+
+    @property
+    def _is_replication_guarded(self) -> bool:
+        store = self._store
+        return (bool(store.ha_secret_file.strip()) or self._is_guarded) and not store.ha_allow_plain_peers
 
     def accounts_changed(self) -> None:
         """Go by what the files say now."""

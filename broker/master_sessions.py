@@ -7,6 +7,7 @@ request, and is then spoken to in its own protocol.
 import logging
 from typing import Final
 
+from broker.access_control import AccessControl
 from broker.config import BrokerRole
 from broker.confirm_waits import Timer
 from broker.core import BrokerCore
@@ -23,7 +24,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
 from remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
 from remoting.routes import Action, Resource, Route
-from sprocket.common.errors import RequestError
+from sprocket.common.errors import ConfigError, RequestError
 from store.replica_log import ReplicaLog
 
 logger = logging.getLogger(__name__)
@@ -38,8 +39,11 @@ class MasterSessions(Service):
     epochFileCheckpoint; nobody here asks for more than that two differ.
     """
 
-    def __init__(self, core: BrokerCore, replication: Replication, tables: ReplicatedTables) -> None:
+    def __init__(
+        self, core: BrokerCore, replication: Replication, tables: ReplicatedTables, access: AccessControl | None = None
+    ) -> None:
         self._core = core
+        self._access = access
         self._listener = replication.listener
         self._least_replicas = replication.replicas.rules.min_in_sync_replicas
         self._sender = TableSender(core, replication.listener, tables)
@@ -63,10 +67,13 @@ class MasterSessions(Service):
     def load(self) -> None:
         """Read the secret; begin to wait for the tail of the log, if it may be missing, or to be had by nobody else.
 
-        Raises ConfigError for haSecretFile.
+        Raises ConfigError for haSecretFile, and where slaves have to prove what they cannot.
         """
         core, store = self._core, self._core.config.store
-        if core.role.is_slave or not store.ha_session_enable:
+        if core.role.is_slave:
+            return
+        if not store.ha_session_enable:
+            self._check_open()
             return
         may_wait = core.role.kind is BrokerRole.SYNC_MASTER and store.ha_tail_recovery_wait
         if may_wait and (self._may_lack_tail() or self._may_show_too_much()):
@@ -74,11 +81,22 @@ class MasterSessions(Service):
             self._log.recover_tail()
             self.tail = TailRecovery(self._log, self._recovered, needs_copy=self._may_show_too_much())
             core.role.recover(True, hides_log=self._may_show_too_much())
-        own = credentials(core)
+        own = credentials(core, self._access)
         self._listener.session_rules = SessionRules(
             own, core.clock.wall_ms(), store.ha_ack_flushed_offset, self.tail, store.sync_from_last_file
         )
         logger.info("event=ha_sessions authentication=%s identity=%r", bool(own.secret), str(own.identity))
+
+    def _check_open(self) -> None:
+        """Without sessions whoever reaches the port gets the log."""
+        store = self._core.config.store
+        is_asked_for = bool(store.ha_secret_file) or (self._access is not None and self._access.is_guarded)
+        if is_asked_for and not store.ha_allow_plain_peers:
+            raise ConfigError(
+                "haSessionEnable = false: slaves can then prove nothing, which haSecretFile and access control ask "
+                "for; set haSessionEnable = true, or haAllowPlainPeers = true if whoever reaches haListenPort may have "
+                "the log"
+            )
 
     def _may_lack_tail(self) -> bool:
         report = self._core.store.recovery

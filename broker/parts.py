@@ -211,7 +211,7 @@ class BrokerParts:
             IdleOffsets(self._core),
             self.traffic,
             self.replication,
-            MasterSessions(self._core, self.replication, self.tables),
+            MasterSessions(self._core, self.replication, self.tables, self.access),
             *(self._slave_services() if self.role.is_slave else []),
             *self._presence_services(),
             TableSaving(self._core, self.schedule.offsets),  # last: the others commit offsets when they save
@@ -222,7 +222,8 @@ class BrokerParts:
         self.pulls.slave = SlaveReads(self.config, self.role, self.clock, following.is_master_online, self.held)
         self.replication.slave_status = following.status
         self.synchronize = polling = SlaveSynchronize(self._core, following, self.tables)
-        return [following, SlaveSessions(self._core, following, self.tables, polling), self.pulls.slave, polling]
+        sessions = SlaveSessions(self._core, following, self.tables, polling, self.access)
+        return [following, sessions, self.pulls.slave, polling]
 
     def _presence_services(self) -> list[Service]:
         self.presence = GroupPresence.of(self._core, self.registration, self.following, self.revive)

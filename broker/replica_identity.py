@@ -1,9 +1,12 @@
 """Who a broker is to the other replicas of its group, and the secret by which they know each other.
 
-The secret stands in a file, never in the configuration, which operators can read over the wire.  The id of a store is
-random, made once, and kept in ``config/haStore.json``.
+The secret stands in a file, never in the configuration, which operators can read over the wire; without one, brokers
+that let nobody in unsigned make it of the account with which they sign.  The id of a store is random, made once, and
+kept in ``config/haStore.json``.
 """
 
+import hashlib
+import hmac
 import logging
 import secrets
 import stat
@@ -13,17 +16,22 @@ from typing import Final
 
 import msgspec
 
+from broker.access_control import AccessControl
 from broker.config_file import ConfigFile, pretty
 from broker.core import BrokerCore
 from ha.greeting import Credentials
 from ha.hello import Identity
+from remoting.credentials import Credentials as Account
 from sprocket.common.atomic_file import read_whole
 from sprocket.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
 _STORE_ID_BYTES: Final = 16
+_SECRET_BYTES: Final = 32
 _MOST_SECRET_BYTES: Final = 64 * 1024
+# What the key of an account is used for here; it signs requests as well.
+_PURPOSE: Final = b"sprocket replication 1"
 
 
 class HaStore(msgspec.Struct, rename="camel"):
@@ -32,8 +40,13 @@ class HaStore(msgspec.Struct, rename="camel"):
     store_id: str = ""
 
 
-def credentials(core: BrokerCore, random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> Credentials:
-    """Of this broker, as its configuration says.  Raises ConfigError for haSecretFile, or `StoreError`."""
+def credentials(
+    core: BrokerCore, access: AccessControl | None = None, random_bytes: Callable[[int], bytes] = secrets.token_bytes
+) -> Credentials:
+    """Of this broker, as its configuration says; where haSecretFile names no secret, it is that of `access`.
+
+    Raises ConfigError for haSecretFile, or `StoreError`.
+    """
     broker, store = core.config.broker, core.config.store
     file = ConfigFile(store.store_path_root_dir / "config" / "haStore.json", HaStore)
     content = file.load() or HaStore()
@@ -41,8 +54,23 @@ def credentials(core: BrokerCore, random_bytes: Callable[[int], bytes] = secrets
         content.store_id = random_bytes(_STORE_ID_BYTES).hex()
         file.write(pretty(content))
     identity = Identity(broker.broker_cluster_name, broker.broker_name, broker.broker_id, content.store_id)
-    secret = read_secret(Path(store.ha_secret_file)) if store.ha_secret_file else b""
+    if store.ha_secret_file:
+        secret = read_secret(Path(store.ha_secret_file))
+    else:
+        secret = _secret_of(access, random_bytes) if access is not None and access.is_guarded else b""
     return Credentials(identity, random_bytes, secret, allow_plain=store.ha_allow_plain_peers)
+
+
+def _secret_of(access: AccessControl, random_bytes: Callable[[int], bytes]) -> bytes:
+    """Of a broker that lets nobody in unsigned.  One that signs nothing itself has it in common with nobody."""
+    account = access.credentials
+    return random_bytes(_SECRET_BYTES) if account is None else secret_of(account)
+
+
+def secret_of(account: Account) -> bytes:
+    """What only brokers that sign as `account` know.  32 bytes."""
+    purpose = _PURPOSE + b"\0" + account.access_key.encode()
+    return hmac.digest(account.secret_key.encode(), purpose, hashlib.sha256)
 
 
 def read_secret(path: Path) -> bytes:

@@ -4,6 +4,7 @@ import logging
 import ssl
 from typing import Final
 
+from broker.access_control import AccessControl
 from broker.core import BrokerCore
 from broker.following import Following, slave_rules
 from broker.replica_identity import credentials
@@ -29,9 +30,15 @@ class SlaveSessions(Service):
     """Lives in the event loop's thread.  `polling` stands back while a session brings the tables."""
 
     def __init__(
-        self, core: BrokerCore, following: Following, tables: ReplicatedTables, polling: SlaveSynchronize
+        self,
+        core: BrokerCore,
+        following: Following,
+        tables: ReplicatedTables,
+        polling: SlaveSynchronize,
+        access: AccessControl | None = None,
     ) -> None:
         self._core = core
+        self._access = access
         self._following = following
         self._receiver = TableReceiver(core, tables, self._begin_anew)
         self._credentials: Credentials | None = None
@@ -48,7 +55,7 @@ class SlaveSessions(Service):
 
     def load(self) -> None:
         """Read the secret.  Raises ConfigError for haSecretFile."""
-        self._credentials = credentials(self._core)
+        self._credentials = credentials(self._core, self._access)
 
     @property
     def is_delivering(self) -> bool:
@@ -74,7 +81,7 @@ class SlaveSessions(Service):
         if speaks is None:
             return None
         if not own.admits_plain:
-            self._say(f"the master at {address} proves nothing, and haSecretFile is set; haAllowPlainPeers admits it")
+            self._say(f"the master at {address} proves nothing, which is asked for here; haAllowPlainPeers admits it")
             return None
         self._say(f"the master at {address} speaks the plain protocol")
         return SlaveLink(rules, self._following.log, follower.now())

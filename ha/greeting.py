@@ -6,6 +6,7 @@ no stranger, and would not notice that nobody asks.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ha.hello import (
     NONCE_BYTES,
@@ -23,6 +24,10 @@ from ha.hello import (
     slave_proof,
 )
 from sprocket.common.errors import ProtocolError
+
+_SECRET: Final = "haSecretFile or, without it, the account with which brokers sign"
+_SAME: Final = f"{_SECRET}, the same at both ends"
+_DIFFER: Final = f"the two ends have different secrets ({_SECRET})"
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ class MasterGreeting:
         assert hello is not None and welcome is not None
         expected = slave_proof(secret, hello, welcome) if secret else bytes(PROOF_BYTES)
         if not is_proof(expected, body):
-            self.refusal = "the slave's proof is wrong: the two ends' haSecretFile hold different secrets"
+            self.refusal = f"the slave's proof is wrong: {_DIFFER}"
         self.is_done = not self.refusal
 
 
@@ -155,13 +160,13 @@ class SlaveGreeting:
             return f"that is the master of {other.cluster}/{other.broker_name}"
         reason = _one_sided(bool(secret), welcome.has_secret, "master")
         if not reason and secret and not is_proof(master_proof(secret, self._hello, welcome), welcome.proof):
-            reason = "the master's proof is wrong: the two ends' haSecretFile hold different secrets"
+            reason = f"the master's proof is wrong: {_DIFFER}"
         return reason
 
 
 def _one_sided(here: bool, there: bool, other: str) -> str:
     if here and not there:
-        return f"the {other} shows no secret; haSecretFile is set here, set it there as well"
+        return f"the {other} shows no secret, and one is asked for here: {_SAME}"
     if there and not here:
-        return f"the {other} demands a secret; haSecretFile is set there, set it here as well"
+        return f"the {other} demands a secret: {_SAME}"
     return ""

@@ -104,7 +104,7 @@ class SlaveConnection(asyncio.Protocol):
         if session is not None:
             self.link = session
         elif not self._listener.admits_plain:
-            self.close("it proves nothing, and haSecretFile is set; haAllowPlainPeers would admit it")
+            self.close("it proves nothing, which is asked for here; haAllowPlainPeers would admit it")
             return False
         return True
 

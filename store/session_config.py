@@ -24,13 +24,15 @@ class SessionConfig:
     ha_secret_file: str = text_setting(
         "haSecretFile",
         "",
-        "File with the secret by which master and slave know each other, the same at both; empty: nobody proves "
-        "anything.",
+        "File with the secret by which master and slave know each other, the same at both; empty: with access control "
+        "the account with which brokers sign (innerClientAuthenticationCredentials, conf/tools.yml), else nobody "
+        "proves anything.",
     )
     ha_allow_plain_peers: bool = bool_setting(
         "haAllowPlainPeers",
         False,
-        "With haSecretFile: masters and slaves that speak RocketMQ's two messages, which prove nothing, are welcome.",
+        "With haSecretFile or access control: masters and slaves that speak RocketMQ's two messages, which prove "
+        "nothing, are welcome.",
     )
     ha_allow_cleartext: bool = bool_setting(
         "haAllowCleartext",

@@ -84,6 +84,10 @@ the HMAC-SHA256, keyed with the file's content without white space around it, of
 slave's with the master's proof as well), each preceded by its length (u32). Use 32 random bytes or more: whoever sees a
 greeting can try guesses.
 
+Without the file, brokers with access control (`aclEnable`, `authenticationEnabled`) take for secret the HMAC-SHA256,
+keyed with the secret key of the account with which they sign, of `sprocket replication 1`, a zero and the account's
+name; one that signs nothing takes random bytes, which nobody else knows. So at both ends it has to be the same account.
+
 | Master | Slave | What happens |
 |---|---|---|
 | no secret | no secret | no authentication; the log says `authentication=False` |
@@ -124,7 +128,7 @@ halves. What is common ends with the last whole record of it.
   takes nothing for at most `haTailRecoveryWait` (sends are answered SERVICE_NOT_AVAILABLE), and fetches that tail with
   FETCH_TAIL and TAIL; then it begins. One that lost power before anything was synced has nothing left, and takes all
   that the slave keeps. It waits for one slave: of several that may have more, the first that comes decides, and without
-  `haSecretFile` that may be anybody. With `minInSyncReplicas` of 2 or more a SYNC_MASTER waits, however its last run
+  a secret that may be anybody. With `minInSyncReplicas` of 2 or more a SYNC_MASTER waits, however its last run
   ended, until a slave has all of its log, and consumers see nothing meanwhile. Any other master answers CUT.
 - They differ: the slave keeps what lies behind the common part in `cut/` of its store, writes down durably that its log
   is to end there, and begins anew; the start cuts log, queues and index (see [format.md](format.md), `truncate`).

@@ -14,12 +14,12 @@ from namesrv.server import NameServer
 from remoting.tls_settings import DISABLED, ENFORCING, TlsSettings
 from tests.broker.rig import running_broker
 
-OPEN = Exposure("0.0.0.0", AuthSettings(), TlsSettings(), ha_secret_file="")
+OPEN = Exposure("0.0.0.0", AuthSettings(), TlsSettings(), has_replica_secret=False)
 SAFE = Exposure(
     "10.0.0.5",
     AuthSettings(authentication_enabled=True, authorization_enabled=True),
     TlsSettings(server_mode=ENFORCING),
-    ha_secret_file="/etc/secret",
+    has_replica_secret=True,
     secrets=[("app", "a-long-secret-of-app")],
 )
 
@@ -46,7 +46,7 @@ def test_nothing_is_said_of_what_is_safe_or_out_of_reach() -> None:
         ({"auth": AuthSettings(authentication_enabled=True)}, "authorizationEnabled"),
         ({"tls": TlsSettings()}, "tls.server.mode"),
         ({"tls": TlsSettings(server_mode=DISABLED)}, "tls.server.mode"),
-        ({"ha_secret_file": " "}, "haSecretFile"),
+        ({"has_replica_secret": False}, "haSecretFile"),
         (
             {"auth": AuthSettings(authorization_enabled=True, auth_secrets_in_clear=True)},
             "authSecretsInClear",
@@ -72,7 +72,7 @@ async def test_servers_say_it_once_and_show_no_secret(tmp_path: Path, caplog: py
         "init_authentication_user": user,
     }
     async with running_broker(tmp_path, **changes):
-        assert said(caplog) == ["bindAddress", "authorizationEnabled", "tls.server.mode", "haSecretFile", "secretKey"]
+        assert said(caplog) == ["bindAddress", "authorizationEnabled", "tls.server.mode", "secretKey"]
     caplog.clear()
     server = NameServer(
         NamesrvConfig(

@@ -39,17 +39,21 @@ READS = AclInfo("User:alice", [PolicyInfo(None, _ENTRIES)])
 
 
 @asynccontextmanager
-async def guarded(root: Path, **changes: Any) -> AsyncIterator[tuple[Broker, TestClient]]:
+async def guarded(
+    root: Path, store: dict[str, Any] = STORE, **changes: Any
+) -> AsyncIterator[tuple[Broker, TestClient]]:
     """A broker, and who may everything there."""
-    async with running_broker(root, store=STORE, **GUARDED | changes) as (broker, client):
+    async with running_broker(root, store=store, **GUARDED | changes) as (broker, client):
         client.remoting = RemotingClient(credentials=INNER)
         yield broker, client
         await client.close()
 
 
 @asynccontextmanager
-async def follower(root: Path, master: Broker, **changes: Any) -> AsyncIterator[tuple[Broker, TestClient]]:
-    async with guarded(root, **SLAVE, **changes) as (slave, client):
+async def follower(
+    root: Path, master: Broker, store: dict[str, Any] = STORE, **changes: Any
+) -> AsyncIterator[tuple[Broker, TestClient]]:
+    async with guarded(root, store, **SLAVE, **changes) as (slave, client):
         assert slave.following is not None
         slave.following.found(master.address, f"127.0.0.1:{master.config.broker.ha_listen_port}")
         yield slave, client
@@ -160,9 +164,12 @@ async def test_with_another_secret_the_log_follows_and_users_do_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     own = '{"username":"inner","password":"secret of inner"}'
+    secret = tmp_path / "secret"
+    secret.write_text("of both")
+    store = STORE | {"ha_secret_file": str(secret)}
     async with (
-        running_broker(tmp_path / "master", store=STORE, **GUARDED) as (master, _),
-        follower(tmp_path / "slave", master, init_authentication_user=own, **OTHER_INNER) as (slave, _),
+        running_broker(tmp_path / "master", store=store, **GUARDED) as (master, _),
+        follower(tmp_path / "slave", master, store, init_authentication_user=own, **OTHER_INNER) as (slave, _),
     ):
         # It signs as the master wants it, which no configuration of it does.
         slave.client._credentials = INNER
