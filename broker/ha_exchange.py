@@ -36,8 +36,8 @@ class HaExchange(Service):
         self._initial_offset = 0
         # How far the master says that it had flushed when it started; -1 until it says so.
         self.master_flush_offset = -1
-        # Hear of a master that is about to come online, at this HA address.
-        self.on_master: list[Callable[[str], None]] = []
+        # Hear of a master that is about to come online: its address, empty if it does not say, and its HA address.
+        self.on_master: list[Callable[[str, str], None]] = []
 
     def load(self) -> None:
         """Note where the log ends."""
@@ -61,7 +61,7 @@ class HaExchange(Service):
                 "event=master_comes address=%s ha_address=%s", header.master_address, header.master_ha_address
             )  # fmt: skip
             for listener in self.on_master:
-                listener(header.master_ha_address)
+                listener(header.master_address or "", header.master_ha_address)
         return Response(header=ExchangeHAInfoResponseHeader())
 
     def _own_info(self) -> ExchangeHAInfoResponseHeader:

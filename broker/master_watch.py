@@ -44,13 +44,16 @@ class MasterWatch(Service):
         if self._finding is not None:
             self._finding.cancel()
 
-    def master_comes(self, ha_address: str) -> None:
-        """The master is about to come online and takes over what was done for it; its log is followed already."""
+    def master_comes(self, address: str, ha_address: str) -> None:
+        """The master is about to come online and takes over what was done for it; its log is followed already.
+
+        Not before it is asked what it speaks: only a session shows logs that parted, or what the master lacks.
+        """
         self._coming_until = self._core.clock.monotonic() + _COMING_S
         # What was done is to be told now: nothing of it may wait for the disk.
         self._core.store.flush()
         self._core.role.hand_over()
-        self._following.follower.follow(ha_address)
+        self._following.found(address, ha_address)
 
     def members_known(self, members: Members) -> None:
         """Name servers know these members of the group."""
@@ -60,13 +63,14 @@ class MasterWatch(Service):
             if is_announced:
                 self._core.role.act(False)
             self._coming_until = 0.0
-            self._master_online(members[MASTER_ID])
+            self._master_online(members[MASTER_ID], is_new=is_announced)
         elif not is_announced:
             self._following.lost()
             self._core.role.act(own_id <= min(members))
 
-    def _master_online(self, address: str) -> None:
-        if self._finding is None and (self._core.role.is_acting or not self._following.knows(address)):
+    def _master_online(self, address: str, *, is_new: bool) -> None:
+        is_known = not is_new and not self._core.role.is_acting and self._following.knows(address)
+        if self._finding is None and not is_known:
             self._finding = asyncio.get_running_loop().create_task(self._find(address))
 
     async def _find(self, address: str) -> None:
