@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from broker.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from broker.server import Broker
 from remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
@@ -57,7 +59,10 @@ async def unlock(client: TestClient, client_id: str, *queue_ids: int) -> None:
     await client.ask_well(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), body)
 
 
-async def test_consumers_go_on_at_the_slave_and_no_offset_goes_back_when_the_master_returns(tmp_path: Path) -> None:
+async def test_consumers_go_on_at_the_slave_and_no_offset_goes_back_when_the_master_returns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "broker.slave_sessions")
     async with cluster(tmp_path) as it:
         master, slave, client = await start_pair(it)
         for number in range(10):
@@ -86,6 +91,8 @@ async def test_consumers_go_on_at_the_slave_and_no_offset_goes_back_when_the_mas
         await in_step(again, slave)
         assert bodies(slave, TOPIC) == bodies(again, TOPIC)
         assert slave.offsets.query(GROUP, TOPIC, 0) == 8
+    # Nor while the master was about to come: the plain one proves nothing and compares no logs.
+    assert "speaks the plain protocol" not in caplog.text
 
 
 async def test_what_is_due_goes_through_another_master_once(tmp_path: Path) -> None:
