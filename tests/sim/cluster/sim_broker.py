@@ -191,7 +191,7 @@ class SimBroker:
         place = broker.broker_cluster_name, broker.broker_name, broker.broker_id
         own = Credentials(Identity(*place, self.machine.store_id), self.machine.scheduler.rng.randbytes)
         names = "broker.master_sessions.credentials", "broker.slave_sessions.credentials"
-        with patch(names[0], lambda core: own), patch(names[1], lambda core: own):
+        with patch(names[0], lambda core, access: own), patch(names[1], lambda core, access: own):
             yield
 
     def _lead_or_wait(self) -> None:
