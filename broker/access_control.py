@@ -74,7 +74,7 @@ class AccessControl(Service):
         warn_of(
             Exposure(
                 self._config.bind_address, self._config, self._tls, self._config.acl_enable,
-                self._is_replication_guarded, [*named, *accounts],
+                self.is_replication_guarded, [*named, *accounts],
             )
         )  # fmt: skip
 
@@ -98,9 +98,10 @@ class AccessControl(Service):
         return self._is_guarded
 
     @property
-    def _is_replication_guarded(self) -> bool:
+    def is_replication_guarded(self) -> bool:
+        """Whether a slave has to prove something before it gets the log."""
         store = self._store
-        return (bool(store.ha_secret_file.strip()) or self._is_guarded) and not store.ha_allow_plain_peers
+        return (bool(store.ha_secret_file) or self._is_guarded) and not store.ha_allow_plain_peers
 
     def accounts_changed(self) -> None:
         """Go by what the files say now."""

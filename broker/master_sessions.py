@@ -89,9 +89,7 @@ class MasterSessions(Service):
 
     def _check_open(self) -> None:
         """Without sessions whoever reaches the port gets the log."""
-        store = self._core.config.store
-        is_asked_for = bool(store.ha_secret_file) or (self._access is not None and self._access.is_guarded)
-        if is_asked_for and not store.ha_allow_plain_peers:
+        if self._access is not None and self._access.is_replication_guarded:
             raise ConfigError(
                 "haSessionEnable = false: slaves can then prove nothing, which haSecretFile and access control ask "
                 "for; set haSessionEnable = true, or haAllowPlainPeers = true if whoever reaches haListenPort may have "
