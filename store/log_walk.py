@@ -3,12 +3,12 @@
 A segment is a chain: each record says its size, and the next begins behind it.  Following the chain one by one
 costs a round trip through the interpreter per record.  Here many cursors follow it in lock-step, one gather a
 step.  Their start points are found by magic number and own physical offset, and what they give counts only as
-far as each position is where the one before it ends: bytes of a body that imitate a record are never taken for one.
+far as each begins where the one before it ends: bytes of a body that imitate a record are never taken for one.
 """
 
-import re
 import struct
 from array import array
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -22,25 +22,23 @@ Positions = npt.NDArray[np.int64]
 
 _MAGIC_AT: Final = 4
 _PHYSICAL_OFFSET_AT: Final = 28
-# The two differ in their last byte.  A literal in front is what makes the search fast.
-_MAGIC_BYTES: Final = [struct.pack(">i", magic) for magic in (MAGIC_V1, MAGIC_V2)]
-_MAGIC: Final = re.compile(
-    re.escape(_MAGIC_BYTES[0][:3]) + b"[" + re.escape(_MAGIC_BYTES[0][3:] + _MAGIC_BYTES[1][3:]) + b"]"
-)
-_PHYSICAL_OFFSET: Final = struct.Struct(">q")
-_SIZE: Final = struct.Struct(">I")
-# One cursor for each part.  A start point is looked for in a part's front only: with records so large that
-# it is often missed, few of them lie between two start points.
-_PART_BYTES: Final = 64 * 1024
-_SEARCH_BYTES: Final = 4 * 1024
-# Cursors are looked after once in so many steps.
-_STEPS: Final = 16
-# Stretches of few records are followed by one cursor in the interpreter, longer ones by the places of magic numbers:
-# many cursors, of which each has a part, are worth their steps only where the parts are many.
-_FEW_RECORDS: Final = 1500
-# Bytes that are searched at once: what is made of them does not grow with the stretch.
-_BLOCK_BYTES: Final = 1024 * 1024
-_FEW_PARTS: Final = 32
+_MAGIC_FIRST: Final = struct.pack(">i", MAGIC_V1)[0]
+assert struct.pack(">i", MAGIC_V2)[0] == _MAGIC_FIRST
+_SIZE_AND_MAGIC: Final = struct.Struct(">Ii")
+# So many records are followed one by one before it is decided how to go on: they tell how large records are.
+_SAMPLE_RECORDS: Final = 32
+# Fewer than that are cheaper to follow one by one than to find start points for.
+_FEW_RECORDS: Final = 600
+# A cursor for so many records: more make more steps, fewer make more start points to be found.
+_RECORDS_A_CURSOR: Final = 28
+_MOST_CURSORS: Final = 2048
+# A start point is looked for in a part's front, of so many records' length.  Where none begins in it, the cursor
+# before goes on through the part.
+_FRONT_RECORDS: Final = 1.5
+# After that many steps of all cursors those that are not at their end are looked at.
+_STEPS: Final = 4
+# So few cursors are not worth steps of their own: what is left of their parts is followed one by one.
+_FEW_CURSORS: Final = 16
 
 
 def walk(segment: memoryview, base: int, end: int) -> Positions:
@@ -49,100 +47,121 @@ def walk(segment: memoryview, base: int, end: int) -> Positions:
     `base` is the physical offset of byte 0.  The last positions may be none of records: only sizes are followed,
     the caller checks the records.  Reads nothing outside `segment`; takes O(`end`) memory whatever the bytes are.
     """
-    last = len(segment) - BLANK_MIN_BYTES
-    end = min(end, last + 1)
-    if end <= 0:
-        return np.empty(0, np.int64)
-    if end <= _FEW_RECORDS * max(_SIZE.unpack_from(segment)[0], MIN_RECORD_BYTES) or len(segment) < HEAD.size:
-        return _follow_one(segment, end)
-    if end <= _FEW_PARTS * _PART_BYTES:
-        return _by_magic(segment, base, end)
-    # Unsigned, so that no cursor runs backwards.
-    sizes = np.ndarray((last + 1,), ">u4", segment, 0, (1,))
-    magics = np.ndarray((last + 1,), ">i4", segment, _MAGIC_AT, (1,))
-    starts = np.array(_start_points(segment, base, end), np.int64)
-    positions = _follow(sizes, magics, starts, np.append(starts[1:], end))
-    # The cursors' ranges do not overlap: sorted, their positions are one chain if all start points are in it.
-    positions.sort()
-    breaks = np.flatnonzero(positions[:-1] + sizes[positions[:-1]] != positions[1:])
-    return positions[: breaks[0] + 1] if breaks.size else positions
+    end = min(end, len(segment) - BLANK_MIN_BYTES + 1)
+    pieces = []
+    at, most = 0, _SAMPLE_RECORDS
+    while 0 <= at < end:
+        piece, following = _one_by_one(segment, at, end, most)
+        pieces.append(piece)
+        record_bytes = max((following - at) // piece.size, MIN_RECORD_BYTES)
+        at, most = following, _FEW_RECORDS
+        if 0 <= at < end - _FEW_RECORDS * record_bytes:
+            pieces.append(_in_lock_step(segment, base, at, end, record_bytes))
+            break
+    return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
 
 
-def _follow_one(segment: memoryview, end: int) -> Positions:
-    """Follow the chain from 0 to before `end`, or to the first size that is none of a record."""
-    size_at = _SIZE.unpack_from
+def _one_by_one(
+    segment: memoryview, at: int, end: int, most: int, stops: Collection[int] = ()
+) -> tuple[Positions, int]:
+    """`most` positions of the chain from `at` to before `end`, or those before one of `stops`, and what follows them:
+    -1 behind the first that is none of a record."""
+    size_and_magic_at = _SIZE_AND_MAGIC.unpack_from
     positions = array("q")
     add = positions.append
-    at = 0
-    while at < end:
+    for _ in range(most):
+        if at >= end or at in stops:
+            break
         add(at)
-        (size,) = size_at(segment, at)
-        if size < MIN_RECORD_BYTES:
+        size, magic = size_and_magic_at(segment, at)
+        if size < MIN_RECORD_BYTES or (magic != MAGIC_V1 and magic != MAGIC_V2):
+            at = -1
             break
         at += size
-    return np.frombuffer(positions, np.int64)
+    return np.array(positions, np.int64), at
 
 
-def _by_magic(segment: memoryview, base: int, end: int) -> Positions:
-    """The chain from 0 to before `end`, as far as it goes through places that begin like a record.
+def _in_lock_step(segment: memoryview, base: int, begin: int, end: int, record_bytes: int) -> Positions:
+    """The chain from `begin` to before `end`, of many records of about `record_bytes`."""
+    starts = _start_points(segment, base, begin, end, record_bytes)
+    sizes = np.ndarray((len(segment) - 3,), ">u4", segment, 0, (1,))
+    stops = np.append(starts[1:], end)
+    rows = _follow(sizes, starts, stops)
+    held = rows < stops[:, None]
+    positions: Positions = rows[held]
+    pasts = np.cumsum(np.count_nonzero(held, axis=1))
+    lasts = positions[pasts - 1]
+    ends: Positions = lasts + sizes[lasts]
+    breaks = np.append(np.flatnonzero(ends[:-1] != starts[1:]), starts.size - 1)
+    if breaks.size == 1 and ends[-1] >= end:
+        return positions
+    return _joined(segment, positions, starts, pasts, ends, end, breaks)
 
-    A body that imitates a record, with the physical offset it would have there, ends the chain before it.
-    """
-    last = len(segment) - BLANK_MIN_BYTES
-    octets = np.frombuffer(segment, np.uint8, min(end, last + 1), _MAGIC_AT)
-    blocks = range(0, octets.size, _BLOCK_BYTES)
-    found = [np.flatnonzero(octets[at : at + _BLOCK_BYTES] == _MAGIC_BYTES[0][0]) + at for at in blocks]
-    positions: Positions = np.concatenate(found)
+
+def _start_points(segment: memoryview, base: int, begin: int, end: int, record_bytes: int) -> Positions:
+    """`begin`, and in each further part of [`begin`, `end`) the first record, if there is one in the part's front."""
+    count = min((end - begin) // (record_bytes * _RECORDS_A_CURSOR), _MOST_CURSORS)
+    part_bytes = (end - begin) // max(count, 1)
+    front_bytes = min(int(record_bytes * _FRONT_RECORDS), part_bytes - HEAD.size)
+    if count < 2 or front_bytes <= 0:
+        return np.array([begin], np.int64)
+    shape, first = (count - 1, front_bytes), begin + part_bytes
+    fronts = np.ndarray(shape, np.uint8, segment, first + _MAGIC_AT, (part_bytes, 1))
+    places = np.flatnonzero(fronts == _MAGIC_FIRST)
+    parts = places // front_bytes
+    positions = first + places + parts * (part_bytes - front_bytes)
+    last = len(segment) - HEAD.size
     magics = np.ndarray((last + 1,), ">i4", segment, _MAGIC_AT, (1,))[positions]
-    positions = positions[(magics == MAGIC_V1) | (magics == MAGIC_V2)]
-    positions = positions[positions <= len(segment) - HEAD.size]
-    own = np.ndarray((len(segment) - HEAD.size + 1,), ">i8", segment, _PHYSICAL_OFFSET_AT, (1,))[positions]
-    positions = positions[own == positions + base]
-    if not positions.size or positions[0]:
-        return np.zeros(1, np.int64)
-    sizes = np.ndarray((last + 1,), ">u4", segment, 0, (1,))
-    breaks = np.flatnonzero(positions[:-1] + sizes[positions[:-1]] != positions[1:])
-    return positions[: breaks[0] + 1] if breaks.size else positions
+    offsets = np.ndarray((last + 1,), ">i8", segment, _PHYSICAL_OFFSET_AT, (1,))[positions]
+    is_record = ((magics == MAGIC_V1) | (magics == MAGIC_V2)) & (offsets == positions + base)
+    positions, parts = positions[is_record], parts[is_record]
+    return np.append(begin, positions[np.diff(parts, prepend=-1) > 0])
 
 
-def _start_points(segment: memoryview, base: int, end: int) -> list[int]:
-    """0, and in each further part of `segment` the first record, if there is one near the part's front."""
-    starts = [0]
-    search, physical_offset_of = _MAGIC.search, _PHYSICAL_OFFSET.unpack_from
-    limit = len(segment) - HEAD.size
-    empty_parts = 0
-    for part in range(_PART_BYTES, min(end, limit), _PART_BYTES):
-        stop = min(part + _SEARCH_BYTES, end, limit) + _MAGIC_AT
-        found = search(segment, part + _MAGIC_AT, stop)
-        while found is not None:
-            position = found.start() - _MAGIC_AT
-            if physical_offset_of(segment, position + _PHYSICAL_OFFSET_AT)[0] == base + position:
-                starts.append(position)
-                empty_parts = -1
-                break
-            found = search(segment, position + _MAGIC_AT + 1, stop)
-        empty_parts += 1
-        if empty_parts > 1 and not any(segment[part : part + HEAD.size]):
-            break  # most likely the zeros behind the log's end; if not, the last cursor walks on through it
-    return starts
-
-
-def _follow(
-    sizes: npt.NDArray[np.uint32], magics: npt.NDArray[np.int32], starts: Positions, stops: Positions
-) -> Positions:
-    """Follow the chain from each start to before its stop; the positions of all, in no order."""
-    last = sizes.size - 1
-    cursors = starts
-    pieces: list[Positions] = []
-    while cursors.size:
-        block = np.empty((_STEPS, cursors.size), np.int64)
+def _follow(sizes: npt.NDArray[np.uint32], starts: Positions, stops: Positions) -> Positions:
+    """A row for each of `starts`: it and what follows it, step by step, in the end its stop if it has come so far."""
+    most_left = max(_FEW_CURSORS, starts.size // _FEW_CURSORS)
+    blocks = [starts[None, :]]
+    cursors, steps = starts, _RECORDS_A_CURSOR
+    going = starts.size
+    while going > most_left:
+        block = np.empty((steps, starts.size), np.int64)
+        before = cursors
         for row in block:
-            row[:] = cursors
-            cursors = cursors + sizes[np.minimum(cursors, last)]
-        pieces.append(block[block < stops])
-        magic = magics[np.minimum(cursors, last)]
-        # A cursor that came upon bytes of no record would go on through them for long.
-        going = (cursors < stops) & (cursors > block[-1]) & ((magic == MAGIC_V1) | (magic == MAGIC_V2))
-        if not going.all():
-            cursors, stops = cursors[going], stops[going]
-    return np.concatenate(pieces)
+            np.add(cursors, sizes[cursors], out=row)
+            cursors = np.minimum(row, stops, out=row)
+        blocks.append(block)
+        # One among bytes of no record may go on through them for long, or for ever.
+        going = np.count_nonzero((cursors < stops) & (cursors - before >= steps * MIN_RECORD_BYTES))
+        steps = _STEPS
+    return np.concatenate([block.T for block in blocks], axis=1)
+
+
+def _joined(
+    segment: memoryview,
+    positions: Positions,
+    starts: Positions,
+    pasts: Positions,
+    ends: Positions,
+    end: int,
+    breaks: Positions,
+) -> Positions:
+    """The one chain in what the cursors found.
+
+    Cursor i found the `positions` before `pasts`[i] and behind those of the one before; the next is at `ends`[i].
+    Where that is not the start of the following cursor (`breaks`, and always the last cursor) the chain is followed one
+    by one until it comes upon a start; what those in between found is no part of it.
+    """
+    places = {start: cursor for cursor, start in enumerate(starts.tolist())}
+    pieces = []
+    cursor = 0
+    while True:
+        broken = int(breaks[np.searchsorted(breaks, cursor)])
+        pieces.append(positions[pasts[cursor - 1] if cursor else 0 : pasts[broken]])
+        if ends[broken] - pieces[-1][-1] < MIN_RECORD_BYTES:
+            return np.concatenate(pieces)
+        piece, at = _one_by_one(segment, int(ends[broken]), end, end, places)
+        pieces.append(piece)
+        if at not in places:
+            return np.concatenate(pieces)
+        cursor = places[at]

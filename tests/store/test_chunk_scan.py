@@ -146,8 +146,10 @@ def recovered(config: StoreConfig, *, clean: bool, check_crc: bool, by_record: b
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts, walks and batches so small that a log of a few KiB has many of each."""
-    monkeypatch.setattr(log_walk, "_PART_BYTES", 2048)
-    monkeypatch.setattr(log_walk, "_SEARCH_BYTES", 1024)
+    monkeypatch.setattr(log_walk, "_SAMPLE_RECORDS", 4)
+    monkeypatch.setattr(log_walk, "_FEW_RECORDS", 0)
+    monkeypatch.setattr(log_walk, "_RECORDS_A_CURSOR", 4)
+    monkeypatch.setattr(log_walk, "_FEW_CURSORS", 2)
     monkeypatch.setattr(chunk_scan, "MIN_WALK_BYTES", 4096)
     monkeypatch.setattr(chunk_scan, "MAX_BATCH_RECORDS", 50)
     monkeypatch.setattr(tags_scan, "_BLOCK_BYTES", 700)
@@ -160,10 +162,9 @@ def test_recovery_in_arrays_equals_recovery_record_by_record(
     stores: Stores, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(seed)
-    # Each of the three ways to follow the chain.
+    # Each of the ways to follow the chain: one by one, in lock-step to the end, in lock-step and then one by one.
     monkeypatch.setattr(log_walk, "_FEW_RECORDS", (1 << 20, 0, 0)[seed % 3])
-    monkeypatch.setattr(log_walk, "_BLOCK_BYTES", 700)
-    monkeypatch.setattr(log_walk, "_FEW_PARTS", (0, 1 << 20, 0)[seed % 3])
+    monkeypatch.setattr(log_walk, "_FEW_CURSORS", (2, 1, 10)[seed % 3])
     stores.fields["mapped_file_size_commit_log"] = rng.choice((16 * 1024, 64 * 1024, 512 * 1024))
     stores.fields["enabled_append_prop_crc"] = rng.random() < 0.6
     store = stores.open()
