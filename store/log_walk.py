@@ -132,7 +132,7 @@ def _follow(sizes: npt.NDArray[np.uint32], starts: Positions, stops: Positions) 
             cursors = np.minimum(row, stops, out=row)
         blocks.append(block)
         # One among bytes of no record may go on through them for long, or for ever.
-        going = np.count_nonzero((cursors < stops) & (cursors - before >= steps * MIN_RECORD_BYTES))
+        going = int(np.count_nonzero((cursors < stops) & (cursors - before >= steps * MIN_RECORD_BYTES)))
         steps = _STEPS
     return np.concatenate([block.T for block in blocks], axis=1)
 
