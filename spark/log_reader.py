@@ -18,7 +18,7 @@ from spark.decode import CHUNK_ROWS, Chunk, DecodeOptions
 from spark.filters import RowFilter
 from spark.plan import Span
 from spark.queue_index import IndexedRecords, IndexMisfit, indexed_records
-from spark.segment import Positions, Segment
+from spark.segment import Segment
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +67,8 @@ class SpanReader:
         self._descriptor = descriptor
         self._columns = columns
         self._rows = rows
+        # Of what is read through queues the topics are known.
+        self._rows_of_topics = replace(rows, topics=None, topic_pattern=None)
         self._options = options
         # Physical offset up to which a scan has come.
         self._at = span.begin
@@ -96,7 +98,7 @@ class SpanReader:
                 with self._window(begin, end - begin) as window:
                     part = records.part(first, past)
                     part.check(window)
-                    yield from self._rows_at(window, part.offsets - window.start)
+                    yield from self._rows_at(window, part)
                 first = past
                 self._at = end
         except IndexMisfit as misfit:
@@ -117,9 +119,13 @@ class SpanReader:
             span = replace(span, begins_at_record=True)
         return SpanReader(span, self._descriptor, self._columns, self._rows, self._options).scanned()
 
-    def _rows_at(self, window: Segment, positions: Positions) -> Iterator[Rows]:
-        for at in range(0, positions.size, CHUNK_ROWS):
-            yield from self._rows_of(Chunk(window, positions[at : at + CHUNK_ROWS], self._options))
+    def _rows_at(self, window: Segment, records: IndexedRecords) -> Iterator[Rows]:
+        for at in range(0, len(records), CHUNK_ROWS):
+            piece = records.part(at, at + CHUNK_ROWS)
+            chunk = Chunk(window, piece.offsets - window.start, self._options)
+            piece.check_topics(chunk)
+            yield from chunk_rows(chunk, self._columns, self._rows_of_topics, self._options)
+            self._at = piece.end_of(len(piece) - 1)
 
     # -- by a scan ---------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from spark.consume_queue import PRE_BLANK_SIZE, Entries
 from spark.damage import Damage
@@ -53,6 +54,22 @@ class QueueEntries:
         """Whether each is of a light queue."""
         light = np.array([each.queue.topic.startswith(LIGHT_PREFIX) for each in self.ranges], np.bool_)
         return light[self.owners]
+
+    @cached_property
+    def queue_ids(self) -> Integers:
+        """The queue that each is of."""
+        return np.array([each.queue.queue_id for each in self.ranges], np.int64)[self.owners]
+
+    @cached_property
+    def topics(self) -> pa.Array:
+        """The topics of the ranges, each once."""
+        return pa.array(sorted({each.queue.topic for each in self.ranges}), pa.string())
+
+    @cached_property
+    def topic_numbers(self) -> Integers:
+        """The topic that each is of, by its number in `topics`."""
+        numbers = {topic: number for number, topic in enumerate(self.topics.to_pylist())}
+        return np.array([numbers[each.queue.topic] for each in self.ranges], np.int64)[self.owners]
 
     @cached_property
     def are_batches(self) -> bool:

@@ -7,9 +7,12 @@ says is compared with the records themselves, and where it does not fit the log 
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from remoting.message_record import FIXED_IPV4
 from spark.consume_queue import BATCH, PLAIN, PRE_BLANK_SIZE, ConsumeQueue, Entries, open_queues
+from spark.decode import Chunk
 from spark.plan import Span
 from spark.segment import MIN_RECORD_BYTES, Positions, Segment
 from store.layout import RECORD_FIXED_DTYPE
@@ -21,12 +24,15 @@ class IndexMisfit(Exception):
 
 @dataclass(frozen=True)
 class IndexedRecords:
-    """Records in the order of the log: physical offset, bytes, and the place in their topic that the index says."""
+    """Records in the order of the log: physical offset, bytes, and the place that the index says: a queue of one of
+    `topics`, given by its number there, and the offset in it."""
 
+    topics: pa.Array
     offsets: Positions
     sizes: Positions
     queue_ids: Positions
     queue_offsets: Positions
+    topic_numbers: Positions
 
     def __len__(self) -> int:
         return int(self.offsets.size)
@@ -38,7 +44,12 @@ class IndexedRecords:
     def part(self, first: int, past: int) -> "IndexedRecords":
         chosen = slice(first, past)
         return IndexedRecords(
-            self.offsets[chosen], self.sizes[chosen], self.queue_ids[chosen], self.queue_offsets[chosen]
+            self.topics,
+            self.offsets[chosen],
+            self.sizes[chosen],
+            self.queue_ids[chosen],
+            self.queue_offsets[chosen],
+            self.topic_numbers[chosen],
         )
 
     def check(self, window: Segment) -> None:
@@ -59,22 +70,40 @@ class IndexedRecords:
             at = int(self.offsets[np.argmin(fits)])
             raise IndexMisfit(f"a ConsumeQueue points at physical offset {at} for another record than is there")
 
+    def check_topics(self, chunk: Chunk) -> None:
+        """Raises IndexMisfit unless the records of `chunk`, some of these, bear the topics of their queues."""
+        offsets = chunk.positions + chunk.segment.start
+        named = self.topic_numbers[np.searchsorted(self.offsets, offsets)]
+        found = pc.fill_null(pc.index_in(chunk.column("topic"), value_set=self.topics), -1).to_numpy()
+        is_other = found != named
+        if is_other.any():
+            topic = self.topics[named[np.argmax(is_other)]]
+            at = offsets[np.argmax(is_other)]
+            raise IndexMisfit(f"a ConsumeQueue of {topic} points at physical offset {at} for a record of another topic")
+
 
 def indexed_records(span: Span) -> IndexedRecords:
     """What the ConsumeQueues of the span's topics say of it.  Raises IndexMisfit for a queue that cannot be right."""
     topics = sorted(span.topics or ())
     queues = [
-        queue for topic in topics for kind in (PLAIN, BATCH) for queue in open_queues(span.store.root, topic, kind)
+        (number, queue)
+        for number, topic in enumerate(topics)
+        for kind in (PLAIN, BATCH)
+        for queue in open_queues(span.store.root, topic, kind)
     ]
-    parts = [_of_queue(queue, span.begin, span.end) for queue in queues]
+    named = pa.array(topics, pa.string())
+    parts = [_of_queue(queue, number, span.begin, span.end) for number, queue in queues]
     if not parts:
-        return IndexedRecords(*[np.empty(0, np.int64)] * 4)
+        return IndexedRecords(named, *[np.empty(0, np.int64)] * 5)
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = np.argsort(columns[0], kind="stable")
-    return IndexedRecords(*[column[order] for column in columns])
+    records = IndexedRecords(named, *[column[order] for column in columns])
+    if (np.diff(records.offsets) == 0).any():
+        raise IndexMisfit("two ConsumeQueues point at the same record")
+    return records
 
 
-def _of_queue(queue: ConsumeQueue, begin: int, end: int) -> tuple[Positions, Positions, Positions, Positions]:
+def _of_queue(queue: ConsumeQueue, topic_number: int, begin: int, end: int) -> tuple[Positions, ...]:
     first, past = queue.range_of(begin, end)
     entries = queue.entries(max(first - 1, queue.begin), min(past + 1, queue.end))
     offsets = entries["physical_offset"].astype(np.int64)
@@ -93,7 +122,8 @@ def _of_queue(queue: ConsumeQueue, begin: int, end: int) -> tuple[Positions, Pos
     sizes = entries["size"].astype(np.int64)
     if ((sizes < MIN_RECORD_BYTES) | (sizes == PRE_BLANK_SIZE)).any():
         raise IndexMisfit(f"{queue.directory} has an entry of an impossible size")
-    return offsets[chosen], sizes, np.full(sizes.size, queue.queue_id), _queue_offsets(queue, entries, first)
+    queue_ids, topic_numbers = np.full(sizes.size, queue.queue_id), np.full(sizes.size, topic_number)
+    return offsets[chosen], sizes, queue_ids, _queue_offsets(queue, entries, first), topic_numbers
 
 
 def _queue_offsets(queue: ConsumeQueue, entries: Entries, first: int) -> Positions:

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 from spark.chunk_rows import Rows, chunk_rows
 from spark.damage import Damage
@@ -86,6 +87,7 @@ def _read(
                 chunk = Chunk(segment, entries.physical_offsets[chosen][some] - segment.start, options)
                 chunk.damage += damage
                 damage = []
+                _leave_out_foreign(chunk, entries, some + chosen.start, options)
                 if entries.are_batches:
                     _leave_out_unwanted(chunk, entries, some + chosen.start, options)
                 yield from chunk_rows(chunk, columns, rows, options)
@@ -99,6 +101,23 @@ def _chunks(entries: QueueEntries, first: int, past: int) -> Iterator[slice]:
         following = max(at + 1, first + int(np.searchsorted(ends, before + CHUNK_ROWS, "right")))
         yield slice(at, following)
         at, before = following, int(ends[following - 1 - first])
+
+
+def _leave_out_foreign(chunk: Chunk, entries: QueueEntries, indexes: Positions, options: DecodeOptions) -> None:
+    """Leave out, or raise for, records that bear another topic than their queue; those of light queues do."""
+    at = indexes[np.searchsorted(entries.physical_offsets[indexes] - chunk.segment.start, chunk.positions)]
+    borne = pc.fill_null(pc.index_in(chunk.column("topic"), value_set=entries.topics), -1).to_numpy()
+    is_other = (borne != entries.topic_numbers[at]) & ~entries.are_light[at]
+    if not is_other.any():
+        return
+    found = [
+        entries.misfit(index, chunk.segment, "the record there bears another topic")
+        for index in np.unique(at[is_other]).tolist()
+    ]
+    if not options.drop_malformed:
+        raise found[0].error()
+    chunk.damage += found
+    chunk.filter(~is_other)
 
 
 def _leave_out_unwanted(chunk: Chunk, entries: QueueEntries, indexes: Positions, options: DecodeOptions) -> None:
@@ -135,18 +154,18 @@ def _checked(
     segment: Segment, entries: QueueEntries, chosen: slice, options: DecodeOptions
 ) -> tuple[Positions, list[Damage]]:
     """Which of `chosen` point at records, counted from its first, and the places where none is.  Each entry must point
-    at a record of its size and its queue offset; a wrong place that looks like a record is not enough."""
+    at a record of its size and its place in its queue; a wrong place that looks like a record is not enough."""
     positions: Positions = entries.physical_offsets[chosen] - segment.start
     last = segment.size - RECORD_FIXED_DTYPE.itemsize
     every = np.ndarray((last + 1,), f"V{RECORD_FIXED_DTYPE.itemsize}", segment.data, 0, (1,))
     heads = every[np.minimum(positions, last)].view(RECORD_FIXED_DTYPE)
-    # A record in a light queue bears the offset of the queue that it was sent to.
-    is_own = heads["queue_offset"] == entries.queue_offsets[chosen]
+    # A record in a light queue bears the place in the queue that it was sent to.
+    is_own = (heads["queue_offset"] == entries.queue_offsets[chosen]) & (heads["queue_id"] == entries.queue_ids[chosen])
     fits: npt.NDArray[np.bool_] = (heads["total_size"] == entries.sizes[chosen]) & (is_own | entries.are_light[chosen])
     if fits.all():
         return np.arange(positions.size), []
     wrong = np.flatnonzero(~fits) + chosen.start
-    why = "no record of its size and queue offset begins"
+    why = "no record of its size, queue and queue offset begins"
     damage = [entries.misfit(index, segment, why) for index in wrong.tolist()]
     if not options.drop_malformed:
         raise damage[0].error()
