@@ -3,6 +3,7 @@
 Source: RocketMQ 5.3.3, `MessageDecoder.decode`; see `store.checksum` for the CRC of whole records.
 """
 
+from array import array
 from typing import Final
 
 import numpy as np
@@ -22,26 +23,36 @@ def crc_holds(
     bodies: tuple[Positions, Positions],
     properties: Positions,
     ends: Positions,
-    body_crcs: npt.NDArray[np.int32],
+    body_crcs: npt.NDArray[np.int32] | npt.NDArray[np.int64],
 ) -> npt.NDArray[np.bool_]:
     """For each record [`begins`, `ends`) of `data`; `properties` is where its properties begin.
 
     A body without bytes matches whatever its CRC says, as in the store.
     """
-    from_at, to_at = bodies
-    claims = np.where(to_at > from_at, body_crcs.astype(np.int64), 0)
     seals = _seals(data, properties, ends)
     is_sealed = seals >= 0
-    if is_sealed.any():
-        from_at = np.where(is_sealed, begins, from_at)
-        to_at = np.where(is_sealed, ends - SEAL_BYTES, to_at)
-        claims = np.where(is_sealed, seals, claims)
+    if is_sealed.all():
+        from_at, to_at, claims = begins, ends - SEAL_BYTES, seals
+    else:
+        from_at, to_at = bodies
+        claims = np.where(to_at > from_at, body_crcs, 0)
+        if is_sealed.any():
+            from_at = np.where(is_sealed, begins, from_at)
+            to_at = np.where(is_sealed, ends - SEAL_BYTES, to_at)
+            claims = np.where(is_sealed, seals, claims)
+    holds: npt.NDArray[np.bool_] = (_crcs(data, from_at, to_at) == claims & CRC_MASK) & (seals != DAMAGED_SEAL)
+    return holds
+
+
+def _crcs(data: memoryview, begins: Positions, ends: Positions) -> npt.NDArray[np.uint32]:
+    """The CRC, without its top bit, of each [`begins`, `ends`)."""
     # A slice and a call for each record: no vector of CRCs is faster.  In a comprehension the interpreter makes each
     # slice of the memory of the last one; `map` makes them of new memory.
-    crcs = [crc32(data[begin:end]) for begin, end in zip(from_at.tolist(), to_at.tolist(), strict=True)]
-    computed = np.array(crcs, np.uint32)
-    holds: npt.NDArray[np.bool_] = (computed & CRC_MASK == claims & CRC_MASK) & (seals != DAMAGED_SEAL)
-    return holds
+    crcs = [crc32(data[begin:end]) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+    # `array` takes a list in a third of the time that numpy takes.
+    computed = np.frombuffer(array("I", crcs), np.uintc).astype(np.uint32)
+    computed &= CRC_MASK
+    return computed
 
 
 def _seals(data: memoryview, properties: Positions, ends: Positions) -> npt.NDArray[np.int64]:
@@ -52,7 +63,8 @@ def _seals(data: memoryview, properties: Positions, ends: Positions) -> npt.NDAr
     tails = every[ends - SEAL_BYTES].view(np.uint8).reshape(-1, SEAL_BYTES)
     has_room = ends - properties >= SEAL_BYTES
     if tails[0].tobytes().startswith(SEAL_NAME):  # then most likely all have one
-        return np.where(has_room, sealed_crcs(tails), NO_SEAL)
+        crcs = sealed_crcs(tails)
+        return crcs if has_room.all() else np.where(has_room, crcs, NO_SEAL)
     is_unlike = np.ones(ends.size, np.bool_)
     for place in _TELLING_PLACES:
         is_unlike &= (tails[:, place] != SEAL_NAME[place]) & (tails[:, place] != 0)

@@ -66,10 +66,12 @@ class Chunk(RecordParts):
         self._options = options
         self.damage: list[Damage] = []
         self._inflated: pa.Array | None = None
-        is_malformed = ~self._well_formed()
+        holds = self._well_formed()
         # Positions of records whose lengths, magic or own offset do not hold.
-        self.malformed = positions[is_malformed]
-        self._leave_out(is_malformed, "the record's lengths, magic or own offset do not hold")
+        self.malformed = positions[:0]
+        if not holds.all():
+            self.malformed = positions[~holds]
+            self._leave_out(~holds, "the record's lengths, magic or own offset do not hold")
         if not options.read_uncommitted:
             self._leave_out_uncommitted()
         self._unwrap_batches()
@@ -87,8 +89,8 @@ class Chunk(RecordParts):
             self.positions[first],
             (begins[first], ends[first]),
             self.stored_properties_bounds[0][first],
-            self.positions[first] + self.fixed["total_size"][first],
-            self.fixed["body_crc"][first],
+            self.ends[first],
+            self.integers("body_crc")[first],
         )
         if not holds.all():
             self._leave_out(~holds[of_row], "the CRC does not hold")
@@ -123,9 +125,8 @@ class Chunk(RecordParts):
     # -- which records count -----------------------------------------------------------------------------
 
     def _leave_out(self, bad: npt.NDArray[np.bool_], reason: str) -> None:
-        if bad.any():
-            self._note(np.flatnonzero(bad), reason)
-            self.filter(~bad)
+        self._note(np.flatnonzero(bad), reason)
+        self.filter(~bad)
 
     def _note(self, rows: Positions, reason: str) -> None:
         """Rows that are damage.  Raises CorruptRecord unless the read goes on."""
@@ -140,18 +141,29 @@ class Chunk(RecordParts):
         self.damage += found
 
     def _leave_out_uncommitted(self) -> None:
-        state = self.sys_flags & SysFlag.TRANSACTION_ROLLBACK
-        keep = (state == 0) | (state == SysFlag.TRANSACTION_COMMIT)
-        begins, ends = self.topic_bounds
-        alike = np.flatnonzero(ends - begins == len(HALF_TOPIC))
-        if alike.size:
-            kind = f"S{len(HALF_TOPIC)}"
-            every = np.ndarray((self.segment.size - len(HALF_TOPIC) + 1,), kind, self.segment.data, 0, (1,))
-            keep[alike[every[begins[alike]] == HALF_TOPIC]] = False
-        if not keep.all():
+        left_out = self._halves()
+        if self.all_flags & SysFlag.TRANSACTION_ROLLBACK:
+            state = self.sys_flags & SysFlag.TRANSACTION_ROLLBACK
+            left_out = np.union1d(left_out, np.flatnonzero((state != 0) & (state != SysFlag.TRANSACTION_COMMIT)))
+        if left_out.size:
+            keep = np.ones(len(self), np.bool_)
+            keep[left_out] = False
             self.filter(keep)
 
+    def _halves(self) -> Positions:
+        """Rows of the topic of halves."""
+        begins, ends = self.topic_bounds
+        alike = np.flatnonzero(ends - begins == len(HALF_TOPIC))
+        if not alike.size:
+            return alike
+        kind = f"S{len(HALF_TOPIC)}"
+        every = np.ndarray((self.segment.size - len(HALF_TOPIC) + 1,), kind, self.segment.data, 0, (1,))
+        is_half: npt.NDArray[np.bool_] = every[begins[alike]] == HALF_TOPIC
+        return alike[is_half]
+
     def _unwrap_batches(self) -> None:
+        if not inner_batches.may_hold(self.all_flags):
+            return
         is_batch = inner_batches.batches(self.sys_flags)
         if not is_batch.any():
             return
@@ -162,18 +174,16 @@ class Chunk(RecordParts):
         self.take(self.positions[found.records], self.fixed[found.records])
 
     def _well_formed(self) -> npt.NDArray[np.bool_]:
-        fixed, positions = self.fixed, self.positions
-        ends = positions + fixed["total_size"]
-        body, topic, properties = self.stored_body_bounds, self.topic_bounds, self.stored_properties_bounds
-        return (  # type: ignore[no-any-return]  # numpy's & of comparisons is Any
-            ((fixed["magic"] == MAGIC_V1) | (fixed["magic"] == MAGIC_V2))
-            & (fixed["physical_offset"] == positions + self.segment.start)
-            & (body[1] >= body[0])
-            & (topic[1] >= topic[0])
-            & (properties[1] >= properties[0])
-            & (properties[1] == ends)
-            & (ends <= self.segment.size)
-        )
+        magics, ends = self.integers("magic"), self.ends
+        topic, properties = self.topic_bounds, self.stored_properties_bounds
+        holds: npt.NDArray[np.bool_] = properties[1] == ends
+        holds &= self.integers("physical_offset") == self.positions + self.segment.start
+        holds &= self.integers("body_length") >= 0
+        holds &= topic[1] >= topic[0]
+        holds &= properties[1] >= properties[0]
+        holds &= ends <= self.segment.size
+        holds &= (magics == MAGIC_V1) | (magics == MAGIC_V2)
+        return holds
 
     # -- columns -----------------------------------------------------------------------------------------
 
@@ -247,8 +257,12 @@ class Chunk(RecordParts):
     def timestamps(self, field: str) -> pa.Array:
         """Milliseconds of `field` as timestamps; null where they are no date (a producer may send anything)."""
         milliseconds = self.integers(field)
-        valid = (milliseconds >= 0) & (milliseconds <= _MAX_TIMESTAMP_MS)
-        return pa.array(milliseconds * 1000, pa.int64(), mask=None if valid.all() else ~valid).cast(TIMESTAMP)
+        validity = None
+        if milliseconds.size and not 0 <= int(milliseconds.min()) <= int(milliseconds.max()) <= _MAX_TIMESTAMP_MS:
+            valid = (milliseconds >= 0) & (milliseconds <= _MAX_TIMESTAMP_MS)
+            validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+        microseconds = pa.py_buffer(milliseconds * 1000)
+        return pa.Array.from_buffers(TIMESTAMP, milliseconds.size, [validity, microseconds])
 
     def sizes(self) -> pa.Array:
         begins, ends = self.body_bounds

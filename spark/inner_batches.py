@@ -32,6 +32,11 @@ class InnerMessages(NamedTuple):
     broken: Positions
 
 
+def may_hold(all_flags: int) -> bool:
+    """Whether a record can hold a batch, if `all_flags` are all those that any record has."""
+    return all_flags & _FLAGS == _FLAGS
+
+
 def batches(sys_flags: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     """Which records hold a batch that is to be unwrapped; a compressed one is left as it is."""
     held: npt.NDArray[np.bool_] = sys_flags & (_FLAGS | SysFlag.COMPRESSED) == _FLAGS

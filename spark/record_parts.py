@@ -21,6 +21,8 @@ from store.layout import MAGIC_V2, RECORD_FIXED_DTYPE
 IPV4_HOST_BYTES: Final = 8
 IPV6_HOST_BYTES: Final = 20
 
+Integers = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+
 # What stands before the body when both hosts are IPv4.
 _RECORD_IPV4_DTYPE: Final = np.dtype(
     [
@@ -35,9 +37,15 @@ _RECORD_IPV4_DTYPE: Final = np.dtype(
 )
 assert _RECORD_IPV4_DTYPE.itemsize == FIXED_IPV4.size <= MIN_RECORD_BYTES
 
+# Of each field: how it is stored, where, and its native type.
+_FIELDS: Final = {
+    name: (kind, int(at), kind.newbyteorder("="))
+    for name, (kind, at, *_) in _RECORD_IPV4_DTYPE.fields.items()  # type: ignore[union-attr]  # numpy types it as optional
+}
 
 # What is found once for all columns, until rows are left out.
 _SHARED: Final = (
+    "ends",
     "properties",
     "topic_bounds",
     "properties_bounds",
@@ -82,20 +90,31 @@ class RecordParts:
             self.__dict__.pop(name, None)
         self.positions = positions
         self.fixed = fixed
-        self.sys_flags: npt.NDArray[np.int32] = fixed["sys_flag"].astype(np.int32)
+        self._integers: dict[str, Integers] = {}
+        self.sys_flags: npt.NDArray[np.int32] = self.integers("sys_flag").astype(np.int32, copy=False)
+        # Those that any of the records has: what none has needs no look at each.
+        self.all_flags = int(np.bitwise_or.reduce(self.sys_flags))
         self.born_shift = self._host_shift(SysFlag.BORN_HOST_V6)
         self.store_shift = self.born_shift + self._host_shift(SysFlag.STORE_HOST_V6)
 
     def _host_shift(self, flag: SysFlag) -> Positions | int:
         """How many bytes later the fields after a host stand, for each record; plain 0 if all are IPv4."""
-        is_ipv6 = self.sys_flags & flag != 0
-        return is_ipv6 * (IPV6_HOST_BYTES - IPV4_HOST_BYTES) if is_ipv6.any() else 0
+        if not self.all_flags & flag:
+            return 0
+        shift: Positions = (self.sys_flags & flag != 0) * (IPV6_HOST_BYTES - IPV4_HOST_BYTES)
+        return shift
 
-    def integers(self, field: str) -> npt.NDArray[np.int64] | npt.NDArray[np.int32]:
-        """A fixed field in native byte order, wherever the hosts' sizes put it."""
-        kind, at = _RECORD_IPV4_DTYPE.fields[field][:2]  # type: ignore[index]  # numpy types it as optional
+    def integers(self, field: str) -> Integers:
+        """A fixed field in native byte order, wherever the hosts' sizes put it.  Shared: not to be written to."""
+        values = self._integers.get(field)
+        if values is None:
+            values = self._integers[field] = self._native(field)
+        return values
+
+    def _native(self, field: str) -> Integers:
+        kind, at, native = _FIELDS[field]
         after_born = at > RECORD_FIXED_DTYPE.itemsize
-        after_store = at > _RECORD_IPV4_DTYPE.fields["store_host"][1]  # type: ignore[index]
+        after_store = at > _FIELDS["store_host"][1]
         shift = self.store_shift if after_store else self.born_shift if after_born else 0
         values = self.fixed[field]
         if not isinstance(shift, int):
@@ -103,9 +122,14 @@ class RecordParts:
             at_most = self.segment.size - kind.itemsize
             every = np.ndarray((at_most + 1,), kind, self.segment.data, 0, (1,))
             values = every[np.minimum(self.positions + at + shift, at_most)]
-        return values.astype(kind.newbyteorder("="))
+        return values.astype(native)
 
     # -- variable parts ----------------------------------------------------------------------------------
+
+    @cached_property
+    def ends(self) -> Positions:
+        """Of the records, by their sizes."""
+        return self.positions + self.integers("total_size")
 
     @cached_property
     def stored_body_bounds(self) -> tuple[Positions, Positions]:
@@ -116,14 +140,13 @@ class RecordParts:
     @cached_property
     def topic_bounds(self) -> tuple[Positions, Positions]:
         ends = self.stored_body_bounds[1]
-        is_v2 = self.fixed["magic"] == MAGIC_V2
+        is_v2 = self.integers("magic") == MAGIC_V2
         if is_v2.any():
             two_bytes = self._pairs_at(ends)
             begins = ends + np.where(is_v2, 2, 1)
             return begins, begins + np.where(is_v2, two_bytes, (two_bytes >> 8) & 0xFF)
-        octets = np.frombuffer(self.segment.data, np.uint8)
         begins = ends + 1
-        return begins, begins + octets[_within(ends, octets.size - 1)]
+        return begins, begins + self._octets_at(ends)
 
     @cached_property
     def stored_properties_bounds(self) -> tuple[Positions, Positions]:
@@ -156,10 +179,16 @@ class RecordParts:
     def buffer(self) -> pa.Buffer:
         return pa.py_buffer(self.segment.data)
 
+    def _octets_at(self, positions: Positions) -> npt.NDArray[np.uint8]:
+        """The byte at each position; positions outside the file read some other place."""
+        return np.frombuffer(self.segment.data, np.uint8).take(positions, mode="clip")
+
     def _pairs_at(self, positions: Positions) -> npt.NDArray[np.int64]:
         """The signed 16-bit integer at each position; positions outside the file read some other place."""
-        every = np.ndarray((self.segment.size - 1,), ">i2", self.segment.data, 0, (1,))
-        return every[_within(positions, self.segment.size - 2)].astype(np.int64)
+        # Two gathers of bytes cost less than one of integers that are not aligned.
+        pairs = np.empty((positions.size, 2), np.uint8)
+        pairs[:, 0], pairs[:, 1] = self._octets_at(positions), self._octets_at(positions + 1)
+        return pairs.view(">i2")[:, 0].astype(np.int64)
 
     def parts(self, bounds: tuple[Positions, Positions]) -> pa.Array:
         """Parts of records: those of one record are the same in each of its rows."""
@@ -175,10 +204,3 @@ class RecordParts:
             return rows, rows
         is_first = np.diff(self.positions, prepend=-1) != 0
         return np.flatnonzero(is_first), np.cumsum(is_first) - 1
-
-
-def _within(positions: Positions, last: int) -> Positions:
-    """`positions`, those outside of 0 to `last` moved into it: rare, and a look costs less than the move."""
-    if positions.size and (int(positions.min()) < 0 or int(positions.max()) > last):
-        return np.clip(positions, 0, last)
-    return positions

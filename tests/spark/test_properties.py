@@ -1,6 +1,7 @@
 """Properties that are found for many records at once are those that a reader of one text finds."""
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,17 @@ def parsed(text: str) -> dict[str, str]:
     return found
 
 
+def table_of(texts: list[bytes], gap: bytes = b"", ends_with_the_log: bool = False) -> PropertyTable:
+    content, begins, ends = b"", [], []
+    for text in texts:
+        content += gap
+        begins.append(len(content))
+        content += text
+        ends.append(len(content))
+    content += b"" if ends_with_the_log else gap
+    return PropertyTable(pa.py_buffer(content), *(pa.array(each, pa.int64()).to_numpy() for each in (begins, ends)))
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     texts=st.one_of(st.lists(_WHOLE_TEXTS, max_size=8), st.lists(_ODD_TEXTS, max_size=8)),
@@ -30,16 +42,61 @@ def parsed(text: str) -> dict[str, str]:
     ends_with_the_log=st.booleans(),
 )
 def test_every_text_by_itself(texts: list[str], gap: str, ends_with_the_log: bool) -> None:
-    content, begins, ends = b"", [], []
-    for text in texts:
-        content += gap.encode()
-        begins.append(len(content))
-        content += text.encode()
-        ends.append(len(content))
-    content += b"" if ends_with_the_log else gap.encode()
-    positions = [pa.array(each, pa.int64()).to_numpy() for each in (begins, ends)]
-    table = PropertyTable(pa.py_buffer(content), *positions)
+    table = table_of([text.encode() for text in texts], gap.encode(), ends_with_the_log)
     expected = [parsed(text) for text in texts]
     for name in ("TAGS", "KEYS", "UNIQ_KEY", "a", "xy", "absent"):
         assert table.find(name.encode()).to_pylist() == [each.get(name) for each in expected]
     assert [dict(each) for each in table.maps().to_pylist()] == expected
+
+
+def text_of(number: int) -> str:
+    """What one producer sends: the same names in the same order."""
+    return f"UNIQ_KEY\x017F{number:030X}\x02KEYS\x01key-{number}\x02TAGS\x01tag-{number % 3}\x02W\x011\x02"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        text_of(3),
+        "TAGS\x01t\x02" + text_of(3).replace("TAGS\x01tag-0\x02", ""),
+        text_of(3).replace("tag-0", "t\x01ag"),
+        text_of(3).replace("tag-0", "t\x02ag"),
+        text_of(3).replace("tag-0", "Grüße"),
+        text_of(3).replace("W\x011\x02", "TAGS\x01later\x02"),
+        text_of(3).replace("W\x011\x02", "KEYS\x01later"),
+        text_of(3).replace("TAGS\x01tag-0\x02", ""),
+        text_of(3).replace("TAGS\x01tag-0\x02", "TAGS\x02"),
+        text_of(3)[:-1],
+        text_of(3) + "more\x01" + "x" * 900 + "\x02",
+        "",
+    ],
+    ids=[
+        "alike",
+        "another order",
+        "0x01 in a value",
+        "0x02 in a value",
+        "not ASCII",
+        "a name twice",
+        "twice, not ended",
+        "one less",
+        "no value",
+        "not ended",
+        "long",
+        "empty",
+    ],
+)
+@pytest.mark.parametrize("at", [0, 7, 19])
+def test_one_text_among_others_that_are_alike(odd: str, at: int) -> None:
+    texts = [text_of(number) for number in range(20)]
+    texts[at] = odd
+    table = table_of([text.encode() for text in texts], b"\x02TAGS\x01no\x02")
+    expected = [parsed(text) for text in texts]
+    for name in ("TAGS", "KEYS", "UNIQ_KEY", "W", "absent", "more"):
+        assert table.find(name.encode()).to_pylist() == [each.get(name) for each in expected]
+    assert [dict(each) for each in table.maps().to_pylist()] == expected
+
+
+def test_bytes_that_are_not_utf_8_are_replaced() -> None:
+    texts = [text_of(number).encode() for number in range(4)]
+    texts[2] = texts[2].replace(b"tag-2", b"\xfft\xc3")
+    assert table_of(texts).find(b"TAGS").to_pylist() == ["tag-0", "tag-1", "\ufffdt\ufffd", "tag-0"]
