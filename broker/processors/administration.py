@@ -38,7 +38,8 @@ _PREFIXES = "KMGTPE"
 # Source of the names: `Stats`.
 _TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 _GROUP_GET_NUMS = "GROUP_GET_NUMS"
-# Lanes have no queue in front of them: a request is served in the turn in which it is read.
+# Lanes have no queue in front of them, so none has a size or a capacity: a request is served in the turn in which it is
+# read.  All three figures are there nevertheless, because monitors stop at a name that is missing (rocketmq-exporter).
 _NO_QUEUES = ("send", "pull", "litePull", "query", "ack")
 
 
@@ -133,7 +134,9 @@ class AdministrationProcessor:
         }
         for lane in _NO_QUEUES:
             info[f"{lane}ThreadPoolQueueSize"] = "0"
+            info[f"{lane}ThreadPoolQueueCapacity"] = "0"
             info[f"{lane}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        info |= {"EndTransactionQueueSize": "0", "EndTransactionThreadPoolQueueCapacity": "0"}
         return Response(body=dumps(KVTable(info)))
 
     def stats_data(self, request: Request[ViewBrokerStatsDataRequestHeader]) -> Response:

@@ -67,6 +67,36 @@ async def test_runtime_info(pair: Pair) -> None:
     assert info["commitLogDirCapacity"].startswith("Total : ")
 
 
+async def test_monitors_find_every_figure_that_they_parse(pair: Pair) -> None:
+    """rocketmq-exporter 0.0.3 drops all figures of a broker when one of these is no number or is not there."""
+    response = await pair[1].ask_well(RequestCode.GET_BROKER_RUNTIME_INFO)
+    info = loads(response.body, KVTable).table
+    lanes = ("send", "pull", "litePull", "query", "ack")
+    figures = [f"{lane}ThreadPoolQueue{of}" for lane in lanes for of in ("Size", "Capacity", "HeadWaitTimeMills")]
+    figures += ["EndTransactionQueueSize", "EndTransactionThreadPoolQueueCapacity"]
+    figures += [
+        f"msg{of}Total{day}" for of in ("Put", "Get") for day in ("TodayNow", "TodayMorning", "YesterdayMorning")
+    ]
+    figures += ["bootTimestamp", "commitLogMinOffset", "commitLogMaxOffset", "dispatchMaxBuffer", "dispatchBehindBytes"]
+    figures += ["pageCacheLockTimeMills", "getMessageEntireTimeMax", "putMessageEntireTimeMax", "putMessageTimesTotal"]
+    figures += ["putMessageFailedTimes", "putMessageSizeTotal", "earliestMessageTimeStamp", "brokerVersion"]
+    figures += ["startAcceptSendRequestTimeStamp", "remainTransientStoreBufferNumbs"]
+    figures += ["timerReadBehind", "timerOffsetBehind", "timerCongestNum"]
+    assert {name: info.get(name) for name in figures} == {name: str(int(info.get(name, "0"))) for name in figures}
+    for name in (
+        "putMessageAverageSize",
+        "commitLogDiskRatio",
+        "consumeQueueDiskRatio",
+        "putLatency99",
+        "putLatency999",
+    ):
+        float(info[name])
+    for name in ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps"):
+        assert len([float(rate) for rate in info[name].split(" ")]) == 3
+    assert float(info["remainHowManyDataToFlush"].split(" ")[0]) >= 0
+    assert info["runtime"].startswith("[ 0 days, ")
+
+
 async def test_message_by_its_place_in_the_log(pair: Pair) -> None:
     broker, client = pair
     await client.send(b"payload")
