@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from spark.tables.bodies import Decoded, decode_each, decode_runs
+from spark.tables.json_lists import NumberLists, Positions
 from sprocket.common.errors import ConfigError
 
 _RUN_BYTES: Final = 32 * 1024 * 1024
@@ -33,6 +34,7 @@ class Json:
         # Dates are read as text and then converted: the reader takes numbers for them.
         self._read = pa.schema([(each.name, _read_as(each.type)) for each in fields])
         self._by_columns = not any(_has_map(each.type) for each in fields)
+        self._lists = NumberLists(fields)
         self._options = pj.ParseOptions(
             explicit_schema=self._read, newlines_in_values=False, unexpected_field_behavior="ignore"
         )
@@ -53,15 +55,33 @@ class Json:
         text = bodies.cast(pa.string())  # JSON is UTF-8
         bodies = _outer_bytes_are_braces(text)
         joined = pc.binary_join(pa.ListArray.from_arrays([0, len(bodies)], bodies), "\n")[0].as_buffer()
-        options = pj.ReadOptions(use_threads=False, block_size=len(joined) + 2)
-        table = pj.read_json(pa.BufferReader(joined), options, self._options)
-        if table.num_rows != len(bodies):
+        return self._without_lists(bodies, joined) or self._columns(joined, len(bodies))
+
+    def _columns(self, text: pa.Buffer, count: int) -> list[pa.Array]:
+        """What `count` bodies say.  Raises ArrowInvalid."""
+        options = pj.ReadOptions(use_threads=False, block_size=text.size + 2)
+        table = pj.read_json(pa.BufferReader(text), options, self._options)
+        if table.num_rows != count:
             raise pa.ArrowInvalid("more than one JSON value in a body")
         columns = (table.column(each.name).combine_chunks() for each in self.fields)
         return [
             column if column.type == each.type else column.cast(each.type)
             for column, each in zip(columns, self.fields, strict=True)
         ]
+
+    def _without_lists(self, bodies: pa.Array, text: pa.Buffer) -> list[pa.Array] | None:
+        """The same where lists of numbers are most of the text; None if that is not so, or anything is wrong."""
+        taken = self._lists.take_out(text, _begins_joined(bodies))
+        if taken is None:
+            return None
+        try:
+            columns = self._columns(taken.rest, len(bodies))
+            for index, field in enumerate(self.fields):
+                if field.name in taken.rows:
+                    columns[index] = taken.column(field, columns[index])
+        except pa.ArrowInvalid:
+            return None  # the whole text is read once more, and says what is wrong
+        return None if any(column is None for column in columns) else columns
 
     def _one(self, body: bytes) -> object:
         found = json.loads(body.decode())
@@ -80,6 +100,13 @@ def _outer_bytes_are_braces(bodies: pa.Array) -> pa.Array:
         if (ends - begins >= 2).all() and (data[begins] == _OPEN).all() and (data[ends - 1] == _CLOSE).all():
             return found
     raise pa.ArrowInvalid("a JSON object is expected: { ... }")
+
+
+def _begins_joined(bodies: pa.Array) -> Positions:
+    """Where each body begins in the text that is made of them with a byte between any two."""
+    offsets = np.frombuffer(bodies.buffers()[1], np.int32)[bodies.offset : bodies.offset + len(bodies)]
+    begins: Positions = offsets.astype(np.int64) - offsets[0] + np.arange(len(bodies))
+    return begins
 
 
 def _check_type(name: str, kind: pa.DataType) -> None:
