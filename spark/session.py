@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from pyspark import SparkContext, SparkFiles
+from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.sql import SparkSession
 
 from spark.java_home import find_java_home
@@ -29,6 +29,12 @@ SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# What SETTINGS say for one machine, and not for a cluster.
+_OF_ONE_MACHINE: Final = frozenset({"spark.sql.shuffle.partitions", "spark.ui.enabled"})
+# By default Spark makes its Unix sockets in Java's temporary directory.  That of a YARN container has a path which is
+# longer than the name of a socket can be ("AF_UNIX path too long").
+_SOCKETS: Final = {"spark.python.unix.domain.socket.dir": "/tmp"}
+
 # spark-submit sets it for the Python that it starts: there is a JVM, and it knows its master and its workers' Python.
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 # How long a JVM may take to end before it is killed.
@@ -41,7 +47,8 @@ def session(
     """A session with the source ``rocketmq`` registered; an active one is used as it is.
 
     `master` is by default what started this process says (spark-submit, or SPARK_REMOTE), else all processors of this
-    machine.  `settings` go over `SETTINGS`.  Raises ConfigError if no Java 17 or newer is found.
+    machine.  `settings` go over what spark-submit was told, and that over `SETTINGS`.  Raises ConfigError if no Java
+    17 or newer is found.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -56,13 +63,22 @@ def session(
             master = os.environ.get("MASTER", "local[*]")
     if master is not None:
         builder = builder.master(master)
-    for name, value in {**SETTINGS, **(settings or {})}.items():
+    defaults = _submitted_settings() if _SUBMITTED in os.environ else SETTINGS
+    for name, value in {**defaults, **(settings or {})}.items():
         builder = builder.config(name, value)
     with installed_pyspark(master):
         spark = builder.getOrCreate()
     _hand_out_wheels(spark)
     register(spark)
     return spark
+
+
+def _submitted_settings() -> dict[str, str]:
+    """What of `SETTINGS` is for a cluster, and spark-submit was not told otherwise."""
+    SparkContext._ensure_initialized()  # the JVM, which has read them
+    said = dict(SparkConf().getAll())
+    ours = {name: value for name, value in SETTINGS.items() if name not in _OF_ONE_MACHINE}
+    return {name: value for name, value in {**ours, **_SOCKETS}.items() if name not in said}
 
 
 def _hand_out_wheels(spark: SparkSession) -> None:

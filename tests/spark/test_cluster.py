@@ -30,3 +30,4 @@ def test_executors_need_only_the_wheel(tmp_path: Path) -> None:
     assert result["rows"] == data.message_count
     assert result["wheels"] == [wheel.with_suffix(".zip").name]
     assert result["executors"] == 2
+    assert result["partitions"] == "2"  # spark-submit was told so
