@@ -1,4 +1,4 @@
-"""What operators see of a broker's traffic: rates by topic, group and kind of pop, and the totals of the days.
+"""What operators see of a broker's traffic: rates by topic, group and kind of pop, its own, and the totals of the days.
 
 Source: RocketMQ 5.3.3, `BrokerStats`, `BrokerStatsManager`.
 """
@@ -17,14 +17,26 @@ class Traffic(Service):
 
     def __init__(self, core: BrokerCore, pulls: PullProcessor, pop: PopService) -> None:
         clock, store = core.clock, core.store
+        cluster = core.config.broker.broker_cluster_name
         self._store = store
-        self.totals = DailyTotals(
-            clock, lambda: store.statistics.put_messages, lambda: pulls.pulled_messages + pop.pops.popped_messages
-        )
+
+        def put() -> int:
+            return store.statistics.put_messages
+
+        def got() -> int:
+            return pulls.pulled_messages + pop.pops.popped_messages
+
+        self.totals = DailyTotals(clock, put, got)
         self.put_rates = RateWindow(clock, self.puts_by_topic)
         self.consume_rates = RateWindow(clock, core.offsets.totals)
         # By the names of `PopCounters`.
         self.pop_rates = {name: RateWindow(clock, counts) for name, counts in pop.counters.by_name().items()}
+
+        # Of the broker as a whole, under its cluster's name.
+        self.broker_rates = {
+            "BROKER_PUT_NUMS": RateWindow(clock, lambda: {cluster: put()}),
+            "BROKER_GET_NUMS": RateWindow(clock, lambda: {cluster: got()}),
+        }
 
     def periodic(self) -> list[Periodic]:
         """Read the counters."""
@@ -40,6 +52,6 @@ class Traffic(Service):
 
     def sample(self) -> None:
         """Read the counters, and notice that a new day has begun."""
-        for rates in (self.put_rates, self.consume_rates, *self.pop_rates.values()):
+        for rates in (self.put_rates, self.consume_rates, *self.pop_rates.values(), *self.broker_rates.values()):
             rates.sample()
         self.totals.sample()

@@ -64,7 +64,7 @@ class AdministrationProcessor:
         totals: DailyTotals,
         put_rates: RateWindow,
         consume_rates: RateWindow,
-        pop_rates: Mapping[str, RateWindow],
+        more_rates: Mapping[str, RateWindow],
         clock: Clock,
         part_info: Callable[[], dict[str, str]],
         space: DiskSpace = disk_space,
@@ -74,7 +74,7 @@ class AdministrationProcessor:
         self._topics = topics
         self._schedule = schedule
         self._totals = totals
-        self._rates = {_TOPIC_PUT_NUMS: put_rates, _GROUP_GET_NUMS: consume_rates, **pop_rates}
+        self._rates = {_TOPIC_PUT_NUMS: put_rates, _GROUP_GET_NUMS: consume_rates, **more_rates}
         self._clock = clock
         self._part_info = part_info
         self._space = space
@@ -142,6 +142,7 @@ class AdministrationProcessor:
     def stats_data(self, request: Request[ViewBrokerStatsDataRequestHeader]) -> Response:
         """What a topic took in (TOPIC_PUT_NUMS), or a group consumed (GROUP_GET_NUMS, ``topic@group``), lately.
 
+        BROKER_PUT_NUMS and BROKER_GET_NUMS are the whole broker's, asked for by its cluster's name.
         Of other statistics the remark is RocketMQ's for what it does not have.
         """
         header = request.header

@@ -89,7 +89,7 @@ def admin_routes(
             traffic.totals,
             put_rates,
             consume_rates,
-            traffic.pop_rates,
+            traffic.pop_rates | traffic.broker_rates,
             clock,
             part_info,
         ).routes(),

@@ -141,3 +141,21 @@ async def test_what_a_topic_took_and_a_group_consumed(tmp_path: Path) -> None:
             response = await client.ask_well(RequestCode.VIEW_BROKER_STATS_DATA, header)
             minute = loads(response.body, BrokerStatsData).stats_minute
             assert (minute.sum, minute.tps) == (grown, grown / 20)
+
+
+async def test_what_a_whole_broker_took_and_gave(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running_broker(tmp_path, clock=clock) as (broker, client):
+        broker.traffic.sample()
+        for _ in range(3):
+            await client.send()
+        assert (await client.pull()).code == ResponseCode.SUCCESS
+        clock.advance(10)
+        broker.traffic.sample()
+        for name, grown in (("BROKER_PUT_NUMS", 3), ("BROKER_GET_NUMS", 3)):
+            header = ViewBrokerStatsDataRequestHeader(
+                stats_name=name, stats_key=broker.config.broker.broker_cluster_name
+            )
+            response = await client.ask_well(RequestCode.VIEW_BROKER_STATS_DATA, header)
+            minute = loads(response.body, BrokerStatsData).stats_minute
+            assert (minute.sum, minute.tps) == (grown, grown / 10)
