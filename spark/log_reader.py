@@ -18,7 +18,7 @@ from spark.decode import CHUNK_ROWS, Chunk, DecodeOptions
 from spark.filters import RowFilter
 from spark.plan import Span
 from spark.queue_index import IndexedRecords, IndexMisfit, indexed_records
-from spark.segment import Segment
+from spark.segment import PAGE_BYTES, Segment, WindowMemory
 
 logger = logging.getLogger(__name__)
 
@@ -70,13 +70,14 @@ class SpanReader:
         # Of what is read through queues the topics are known.
         self._rows_of_topics = replace(rows, topics=None, topic_pattern=None)
         self._options = options
+        self._memory = WindowMemory(WINDOW_BYTES + _LAST_RECORD_BYTES + PAGE_BYTES)
         # Physical offset up to which a scan has come.
         self._at = span.begin
 
-    def _window(self, begin: int, size_bytes: int) -> Segment:
+    def _window(self, begin: int, size_bytes: int, *, is_mapped: bool = False) -> Segment:
         segment = self._segment
         return Segment.window(
-            segment.path, self._descriptor, segment.start, begin, size_bytes, is_copy=not segment.is_sealed
+            segment.path, self._descriptor, segment.start, begin, size_bytes, None if is_mapped else self._memory
         )
 
     def _rows_of(self, chunk: Chunk) -> Iterator[Rows]:
@@ -95,7 +96,7 @@ class SpanReader:
             while first < len(records):
                 past = self._past(records, first)
                 begin, end = int(records.offsets[first]), records.end_of(past - 1)
-                with self._window(begin, end - begin) as window:
+                with self._window(begin, end - begin, is_mapped=self._segment.is_sealed) as window:
                     part = records.part(first, past)
                     part.check(window)
                     yield from self._rows_at(window, part)
@@ -183,8 +184,6 @@ class SpanReader:
     def _next_record(self, begin: int) -> int | None:
         """Physical offset of the first record of the span from `begin` on."""
         # Mapped: it may be far away, and is not worth reading what is in between.
-        segment = self._segment
-        size = segment.end - begin
-        with Segment.window(segment.path, self._descriptor, segment.start, begin, size, is_copy=False) as rest:
+        with self._window(begin, self._segment.end - begin, is_mapped=True) as rest:
             found = rest.resync(begin - rest.start, self._span.end - rest.start)
             return None if found is None else rest.start + found

@@ -1,4 +1,4 @@
-"""A CommitLog segment as a reader sees it: a read-only mapping, the walk of its records, and resynchronisation.
+"""A CommitLog segment as a reader sees it: its bytes, the walk of its records, and resynchronisation.
 
 A segment is a chain of records (`remoting.message_record`), each at the byte where the one before it ends,
 closed by a blank record or, in the file that is being written, by zeros.  A record is taken for one only if
@@ -9,10 +9,10 @@ The walk itself is the store's (`store.log_walk`): bytes of a body that imitate 
 
 import mmap
 import os
+import re
 import struct
 import zlib
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -31,6 +31,10 @@ _MAGIC_AT: Final = 4
 # What the two magics share: one search finds both.
 _MAGIC_PREFIX: Final = struct.pack(">i", MAGIC_V1)[:3]
 assert struct.pack(">i", MAGIC_V2).startswith(_MAGIC_PREFIX)
+_MAGIC: Final = re.compile(re.escape(_MAGIC_PREFIX))
+# Both as a little-endian processor reads them: nothing has to be turned round to compare.
+_MAGIC_NUMBERS: Final = [int.from_bytes(struct.pack(">i", magic), "little") for magic in (MAGIC_V1, MAGIC_V2)]
+PAGE_BYTES: Final = mmap.ALLOCATIONGRANULARITY
 # A size above this is damage: it is not what anything is allocated by.
 MAX_RECORD_BYTES: Final = 256 * 1024 * 1024
 # How far past a broken place of the last segment a later record is looked for.
@@ -55,6 +59,34 @@ class RecordSpan:
     properties: slice
 
 
+class WindowMemory:
+    """Memory for the windows of one reader, one after the other: each is read over the one before.
+
+    What is read into memory that is in the processor's cache, and goes on from there, costs a third of what a mapping
+    costs, whose every page is a fault, and a mapping of a file that becomes shorter kills who touches it.
+    """
+
+    def __init__(self, size_bytes: int) -> None:
+        # A mapping begins with a page, as the bytes that are read do: from one page to another the system copies
+        # several times as fast.  What is never used of it costs nothing.
+        self._memory = mmap.mmap(-1, size_bytes)
+
+    def read(self, descriptor: int, begin: int, size_bytes: int) -> memoryview:
+        """`size_bytes` of the file from `begin` on, or what there is of them; good until the next call.
+
+        More than the memory holds gets memory of its own.
+        """
+        fits = size_bytes <= len(self._memory)
+        view = memoryview(self._memory if fits else mmap.mmap(-1, size_bytes))[:size_bytes]
+        held = 0
+        while held < size_bytes:  # one call reads 2 GiB at most, and less where the file has become shorter
+            count = os.preadv(descriptor, [view[held:]], begin + held)
+            if not count:
+                break
+            held += count
+        return view[:held]
+
+
 class Segment:
     """One segment, or a window of it.  Positions are bytes from the begin of `data`, whose physical offset is `start`.
 
@@ -68,25 +100,25 @@ class Segment:
         self.start = start
         with path.open("rb") as file:
             self.file_end = start + os.fstat(file.fileno()).st_size
-            self.data: mmap.mmap | bytes = _mapped(file.fileno(), 0, self.file_end - start)
+            self.data: mmap.mmap | memoryview | bytes = _mapped(file.fileno(), 0, self.file_end - start)
         self.size = len(self.data)
 
     @classmethod
     def window(
-        cls, path: Path, descriptor: int, file_start: int, begin: int, size_bytes: int, *, is_copy: bool
+        cls, path: Path, descriptor: int, file_start: int, begin: int, size_bytes: int, memory: WindowMemory | None
     ) -> Self:
         """About `size_bytes` of an open file from physical offset `begin` on, or what there is of them.
 
-        It may begin up to a page before.  With `is_copy` the bytes are read, not mapped: a mapping of a file that
-        becomes shorter kills the process that touches it.
+        It may begin up to a page before.  The bytes are read into `memory`, and are good until the next window is;
+        without, they are mapped.
         """
         window = cls.__new__(cls)
         window.path = path
         window.file_end = file_start + os.fstat(descriptor).st_size
-        skip = (begin - file_start) // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        skip = (begin - file_start) // PAGE_BYTES * PAGE_BYTES
         window.start = file_start + skip
         size = max(0, min(begin + size_bytes, window.file_end) - window.start)
-        window.data = _read(descriptor, skip, size) if is_copy else _mapped(descriptor, skip, size)
+        window.data = _mapped(descriptor, skip, size) if memory is None else memory.read(descriptor, skip, size)
         window.size = len(window.data)
         return window
 
@@ -98,17 +130,11 @@ class Segment:
 
     def close(self) -> None:
         """Give the mapping back once no view of it is left; before that, it goes with the last view."""
-        self.__dict__.pop("magics", None)
         if isinstance(self.data, mmap.mmap):
             try:
                 self.data.close()
             except BufferError:
                 self.data = b""
-
-    @cached_property
-    def magics(self) -> npt.NDArray[np.int32]:
-        """`magic` of a record that would begin at each position."""
-        return np.ndarray((self.size - 3 - _MAGIC_AT,), ">i4", self.data, _MAGIC_AT, (1,))
 
     def header(self, position: int) -> tuple[int, int, int]:
         """(total_size, magic, physical_offset) at `position`; zeros where the file ends before."""
@@ -158,14 +184,13 @@ class Segment:
 
     def resync(self, position: int, end: int) -> int | None:
         """The first position in [`position`, `end`) where a record begins, found by its magic."""
-        if not self.size:
-            return None
         limit = min(end + _MAGIC_AT + len(_MAGIC_PREFIX), self.size)
-        found = self.data.find(_MAGIC_PREFIX, position + _MAGIC_AT, limit)
-        while found >= 0:
-            if self.span(found - _MAGIC_AT) is not None:
-                return found - _MAGIC_AT
-            found = self.data.find(_MAGIC_PREFIX, found + 1, limit)
+        found = _MAGIC.search(self.data, position + _MAGIC_AT, limit)
+        while found is not None:
+            at = found.start() - _MAGIC_AT
+            if self.span(at) is not None:
+                return at
+            found = _MAGIC.search(self.data, found.start() + 1, limit)
         return None
 
     def reaches_beyond(self, position: int) -> int:
@@ -193,25 +218,21 @@ class Segment:
     def walk(self, begin: int, end: int) -> Walk:
         """All records that begin in [`begin`, `end`); one must begin at `begin`."""
         end = min(end, self.size - BLANK_MIN_BYTES + 1)
-        pieces = []
-        at = begin
-        # One turn, unless a body imitates a record where a cursor was set: the chain is then followed from there on.
-        while at < end:
-            positions = follow_chain(memoryview(self.data)[at:], self.start + at, end - at) + at
-            magics = self.magics[positions]
-            is_record = (magics == MAGIC_V1) | (magics == MAGIC_V2)
-            # Each position is where the record before it ends, so only the last size has to be read.
-            last_end = int(positions[-1]) + int.from_bytes(self.data[positions[-1] : positions[-1] + 4], "big")
-            is_record &= np.diff(positions, append=last_end) >= MIN_RECORD_BYTES
-            is_record[-1] &= last_end <= self.size
-            broken = np.flatnonzero(~is_record)
-            if broken.size:
-                pieces.append(positions[: broken[0]])
-                at = int(positions[broken[0]])
-                break
-            pieces.append(positions)
-            at = last_end
-        return Walk(np.concatenate(pieces) if pieces else np.empty(0, np.int64), at)
+        if begin >= end:
+            return Walk(np.empty(0, np.int64), begin)
+        positions = follow_chain(memoryview(self.data)[begin:], self.start + begin, end - begin)
+        positions += begin
+        magics = np.ndarray((self.size - 3 - _MAGIC_AT,), "<u4", self.data, _MAGIC_AT, (1,))[positions]
+        is_record = (magics == _MAGIC_NUMBERS[0]) | (magics == _MAGIC_NUMBERS[1])
+        # Each position is where the record before it ends, so only the last size has to be read.
+        last = int(positions[-1])
+        last_end = last + int.from_bytes(self.data[last : last + 4], "big")
+        is_record[:-1] &= np.diff(positions) >= MIN_RECORD_BYTES
+        is_record[-1] &= MIN_RECORD_BYTES <= last_end - last <= self.size - last
+        if is_record.all():
+            return Walk(positions, last_end)
+        broken = int(np.argmin(is_record))
+        return Walk(positions[:broken], int(positions[broken]))
 
     def _integer(self, position: int, size: int) -> int:
         return int.from_bytes(self.data[position : position + size], "big", signed=True)
@@ -219,16 +240,6 @@ class Segment:
 
 def _mapped(descriptor: int, skip: int, size: int) -> mmap.mmap | bytes:
     return mmap.mmap(descriptor, size, prot=mmap.PROT_READ, offset=skip) if size else b""
-
-
-def _read(descriptor: int, skip: int, size: int) -> bytes:
-    content = os.pread(descriptor, size, skip)
-    while len(content) < size:  # one call reads 2 GiB at most, and less where the file has become shorter
-        more = os.pread(descriptor, size - len(content), skip + len(content))
-        if not more:
-            break
-        content += more
-    return content
 
 
 def segment_paths(directory: Path) -> list[tuple[int, Path]]:

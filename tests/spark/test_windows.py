@@ -1,0 +1,140 @@
+"""A log is read in windows that share one memory: nothing that a read gives may be lost or changed by the next."""
+
+import os
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from remoting.message_record import SysFlag
+from spark import log_reader
+from spark.columns import COLUMN_TYPES, DEFAULT_COLUMNS
+from spark.decode import DecodeOptions
+from spark.filters import RowFilter
+from spark.log_reader import read_span
+from spark.options import SourceOptions
+from spark.plan import Span, plan
+from spark.segment import Segment, WindowMemory
+from sprocket.common.errors import CorruptRecord
+from tests.spark.conftest import read_rows
+from tests.spark.naive_reader import default_columns
+from tests.spark.store_builder import Row, StoreBuilder
+from tests.spark.test_log_reader import mixed_rows
+
+SMALL = 16 * 1024
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows so small that a log of some hundred KiB has many, and records that are larger than one."""
+    monkeypatch.setattr(log_reader, "WINDOW_BYTES", SMALL)
+    monkeypatch.setattr(log_reader, "_LAST_RECORD_BYTES", 1024)
+
+
+def written(root: Path, rows: list[Row], **shape: int) -> StoreBuilder:
+    builder = StoreBuilder(root, **shape)
+    builder.extend(rows)
+    builder.write()
+    return builder
+
+
+def spans_of(root: Path, **options: object) -> list[Span]:
+    chosen = SourceOptions(paths=(str(root),), **options)  # type: ignore[arg-type]
+    return [span for task in plan(chosen, RowFilter(chosen.topics)) for span in task]
+
+
+def with_compressed_bodies(rows: list[Row]) -> list[Row]:
+    compressed = SysFlag.COMPRESSED | 3 << 8  # zlib
+    return [
+        replace(row, body=zlib.compress(row.body), sys_flag=int(compressed)) if index % 5 == 0 else row
+        for index, row in enumerate(rows)
+    ]
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("inflates", [False, True])
+@pytest.mark.parametrize("topics", [None, frozenset({"Flights"})])
+def test_what_was_read_stays_while_later_windows_are_read(
+    tmp_path: Path, inflates: bool, topics: frozenset[str] | None
+) -> None:
+    written(tmp_path, with_compressed_bodies(mixed_rows(900)), segment_bytes=1 << 18)
+    columns = list(COLUMN_TYPES)
+    rows, options = RowFilter(topics), DecodeOptions(inflate_bodies=inflates)
+    arrays, values = [], []
+    for span in spans_of(tmp_path, topics=topics):
+        for batch, _ in read_span(span, columns, rows, options):
+            arrays.append(batch)
+            values.append([array.to_pylist() for array in batch])
+    assert len(arrays) > (8 if topics is None else 4)
+    assert [[array.to_pylist() for array in batch] for batch in arrays] == values
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("version", [1, 2])
+def test_records_at_the_ends_of_windows_and_larger_than_one(tmp_path: Path, version: int) -> None:
+    sizes = [0, 1, 90, 700, SMALL - 200, SMALL, 3 * SMALL, 5, 5, SMALL // 2] * 12
+    rows = [
+        replace(row, version=version, body=bytes([index % 251]) * size)
+        for index, (row, size) in enumerate(zip(mixed_rows(len(sizes)), sizes, strict=True))
+    ]
+    builder = written(tmp_path, rows, segment_bytes=1 << 18)
+    assert len(list((tmp_path / "commitlog").iterdir())) > 3  # blanks, too
+    assert read_rows(tmp_path) == [default_columns(row) for row in builder.rows]
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("index", [0, -1], ids=["sealed", "being written"])
+@pytest.mark.parametrize("left", [0, 10_000, 3 * SMALL + 77])
+def test_a_segment_that_becomes_shorter_while_it_is_read(tmp_path: Path, index: int, left: int) -> None:
+    """The rows so far were right, what follows is an error; the process lives."""
+    builder = written(tmp_path, [replace(row, body=b"x" * 600) for row in mixed_rows(600)], segment_bytes=1 << 18)
+    span = spans_of(tmp_path)[index]
+    reading = read_span(span, DEFAULT_COLUMNS, RowFilter(), DecodeOptions())
+    arrays, count = next(reading)
+    os.truncate(span.segment.path, left)
+    with pytest.raises(CorruptRecord, match=r"record begins here|file ends here"):
+        for _, more in reading:
+            count += more
+    first = [row for row in builder.rows if row.physical_offset >= span.begin]
+    assert 0 < count < len(first)
+    assert arrays[3].to_pylist() == [row.physical_offset for row in first[: len(arrays[3])]]
+
+
+def test_a_window_is_what_there_is_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}"
+    content = os.urandom(50_000)
+    path.write_bytes(content)
+    memory = WindowMemory(16_384)
+    with path.open("rb") as file:
+        for begin, size in ((0, 16_384), (4_096, 0), (45_056, 16_384), (65_536, 100), (0, 40_000), (0, 90_000)):
+            assert bytes(memory.read(file.fileno(), begin, size)) == content[begin : begin + size]
+
+
+def test_a_file_that_is_shorter_than_it_just_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It became shorter after its size was asked for, or was read in several pieces."""
+    path = tmp_path / f"{0:020d}"
+    path.write_bytes(os.urandom(20_000))
+    real = os.preadv
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        os.truncate(path, 9_000)
+        monkeypatch.setattr(os, "fstat", lambda _: status)
+        monkeypatch.setattr(os, "preadv", lambda fd, buffers, at: real(fd, [buffers[0][:1_000]], at))
+        with Segment.window(path, file.fileno(), 0, 5_000, 12_000, WindowMemory(1 << 16)) as window:
+            assert (window.start, window.size, window.file_end) == (4_096, 9_000 - 4_096, 20_000)
+            assert bytes(window.data) == path.read_bytes()[4_096:]
+            assert window.walk(0, window.size).positions.size == 0
+
+
+def test_windows_of_one_memory_take_turns_and_larger_ones_their_own(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}"
+    path.write_bytes(b"a" * 8_192 + b"b" * 8_192)
+    memory = WindowMemory(8_192)
+    with path.open("rb") as file:
+        large = memory.read(file.fileno(), 0, 16_384)
+        first = memory.read(file.fileno(), 0, 8_192)
+        assert bytes(first) == b"a" * 8_192
+        memory.read(file.fileno(), 8_192, 8_192)
+        assert bytes(first) == b"b" * 8_192
+        assert bytes(large) == path.read_bytes()
