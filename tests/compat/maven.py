@@ -51,12 +51,28 @@ def spark_classpath() -> str:
     return f"{target / 'lib'}/*"
 
 
+def yarn_classpath() -> str:
+    """Apache Hadoop YARN's servers."""
+    target = BUILD / "yarn"
+    pom = JAVA_SOURCES / "yarn" / "pom.xml"
+    _build(pom, target, [pom])
+    return f"{target / 'lib'}/*"
+
+
 def old_tools_classpath() -> str:
     """mqadmin of 4.9.8, which has ACL 1.0's commands."""
     target = BUILD / "tools-4.9.8"
     pom = JAVA_SOURCES / "tools" / "pom.xml"
     _build(pom, target, [pom])
     return f"{target / 'lib'}/*"
+
+
+def suite_classpath() -> str:
+    """RocketMQ's own integration tests, the last that are published, with what starts Sprocket's servers for them."""
+    target = BUILD / "suite"
+    pom = JAVA_SOURCES / "suite" / "pom.xml"
+    _build(pom, target, [pom, *sorted((JAVA_SOURCES / "suite" / "src").rglob("*.java"))])
+    return f"{target / 'classes'}:{target / 'lib'}/*"
 
 
 def _build(pom: Path, target: Path, sources: list[Path], *arguments: str) -> None:

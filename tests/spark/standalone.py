@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -14,9 +14,9 @@ import pyspark
 
 from spark.java_home import find_java_home
 
-_SPARK_HOME: Final = Path(pyspark.__file__).parent
+SPARK_HOME: Final = Path(pyspark.__file__).parent
 _ROOT: Final = Path(__file__).resolve().parents[2]
-_LIMIT_S: Final = 300.0
+LIMIT_S: Final = 300.0
 _END_LIMIT_S: Final = 30.0
 
 
@@ -27,13 +27,13 @@ class ClusterError(Exception):
 def build_wheel(directory: Path) -> Path:
     """The project's wheel, as executors get it."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--wheel-dir", str(directory), str(_ROOT)], check=True, timeout=_LIMIT_S)
+    subprocess.run([*command, "--wheel-dir", str(directory), str(_ROOT)], check=True, timeout=LIMIT_S)
     return next(directory.glob("*.whl"))
 
 
 def bare_python(directory: Path) -> Path:
     """A Python with all that the project depends on, and without the project."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True, timeout=_LIMIT_S)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True, timeout=LIMIT_S)
     (packages,) = directory.glob("lib/python*/site-packages")
     # What stands in this folder is found; its .pth files, which name the project's folder, are not read.
     (packages / "dependencies.pth").write_text(f"{Path(pyspark.__file__).parents[1]}\n")
@@ -44,17 +44,17 @@ def bare_python(directory: Path) -> Path:
 def standalone_cluster(directory: Path, python: Path) -> Iterator[str]:
     """The master's URL.  Raises ClusterError."""
     processes: list[subprocess.Popen[bytes]] = []
-    environment = _environment(python)
+    environment = spark_environment(python)
 
     def start(name: str, said: str, *arguments: str) -> str:
         log = directory / f"{name}.log"
-        command = [str(_SPARK_HOME / "bin" / "spark-class"), *arguments]
+        command = [str(SPARK_HOME / "bin" / "spark-class"), *arguments]
         with log.open("wb") as output:
             process = subprocess.Popen(
                 command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=environment, cwd=directory
             )
         processes.append(process)
-        return _await(process, log, said)
+        return await_line(process, log, said)
 
     try:
         address = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
@@ -67,14 +67,19 @@ def standalone_cluster(directory: Path, python: Path) -> Iterator[str]:
             )
         yield url
     finally:
-        for process in reversed(processes):
-            process.terminate()
-        for process in processes:
-            try:
-                process.wait(_END_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        stop(processes)
+
+
+def stop(processes: "Sequence[subprocess.Popen[bytes]]") -> None:
+    """End them, the last one first."""
+    for process in reversed(processes):
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(_END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def submit(url: str, wheel: Path, python: Path, application: Path, arguments: Sequence[str]) -> str:
@@ -91,10 +96,15 @@ def submit(url: str, wheel: Path, python: Path, application: Path, arguments: Se
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
     }
     pairs = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-    command = [str(_SPARK_HOME / "bin" / "spark-submit"), "--master", url, "--py-files", str(wheel), *pairs]
+    command = ["--master", url, "--py-files", str(wheel), *pairs, str(application), *arguments]
+    return run_submit(command, spark_environment(python), wheel.parent)
+
+
+def run_submit(arguments: Sequence[str], environment: Mapping[str, str], directory: Path) -> str:
+    """What spark-submit prints.  Raises ClusterError."""
     done = subprocess.run(
-        [*command, str(application), *arguments],
-        capture_output=True, text=True, timeout=_LIMIT_S, check=False, env=_environment(python), cwd=wheel.parent,
+        [str(SPARK_HOME / "bin" / "spark-submit"), *arguments],
+        capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment, cwd=directory,
     )  # fmt: skip
     if done.returncode != 0:
         errors = "\n".join(line for line in done.stderr.splitlines() if " INFO " not in line)
@@ -102,20 +112,22 @@ def submit(url: str, wheel: Path, python: Path, application: Path, arguments: Se
     return done.stdout
 
 
-def _environment(python: Path) -> dict[str, str]:
+def spark_environment(python: Path) -> dict[str, str]:
+    """For a process of Spark whose Python is `python`."""
     left_out = ("PYTHONPATH", "MASTER", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
     return {
         **{name: value for name, value in os.environ.items() if name not in left_out},
         "JAVA_HOME": str(find_java_home()),
-        "SPARK_HOME": str(_SPARK_HOME),
+        "SPARK_HOME": str(SPARK_HOME),
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": str(python),
     }
 
 
-def _await(process: "subprocess.Popen[bytes]", log: Path, said: str) -> str:
-    deadline = time.monotonic() + _LIMIT_S
+def await_line(process: "subprocess.Popen[bytes]", log: Path, said: str) -> str:
+    """The group of `said` where it stands in `log`, once it does.  Raises ClusterError."""
+    deadline = time.monotonic() + LIMIT_S
     while True:
         found = re.search(said, log.read_text(errors="replace"))
         if found is not None:
