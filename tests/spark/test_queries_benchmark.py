@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.spark.data import MEBIBYTE, Data, write_store
 from benchmarks.spark.queries import QUERIES, Query
-from benchmarks.spark.run import write_parquet
+from benchmarks.spark.run import NoRoom, Times, check_room, growth_table, write_parquet
 
 pytestmark = pytest.mark.timeout(400)
 # The rows of both; the queries read them at their own columns.
@@ -29,3 +29,18 @@ def test_log_and_parquet_say_the_same(spark_session: Any, both: Both, query: Que
     assert from_log == query.over_parquet(spark_session, str(parquet))
     if query.name == "count of everything":
         assert from_log[0]["count"] == data.message_count
+
+
+def test_growth_is_a_line_for_each_query() -> None:
+    measured = [Times(1.0, 6, {"count": (1.5, 0.5)}), Times(4.0, 100, {"count": (4.0, 2.0)})]
+    assert growth_table(measured).splitlines() == [
+        "| s per GB (times Parquet) | 1 GB, 6 topics | 4 GB, 100 topics |",
+        "|---|---|---|",
+        "| count | 1.50 (3.00) | 1.00 (2.00) |",
+    ]
+
+
+def test_what_does_not_fit_on_the_disk_is_not_begun(tmp_path: Path) -> None:
+    check_room(tmp_path, 1)
+    with pytest.raises(NoRoom, match="GB are missing"):
+        check_room(tmp_path, 1 << 60)
