@@ -4,7 +4,8 @@ Spark puts its ``python/lib/pyspark.zip`` ahead of everything in PYTHONPATH (Spa
 Python compiles what it imports from an archive anew in every process: that takes 0.9 to 1.2 s of processor time, of a
 worker as of the reader of a stream.  Spark waits 10 s for the latter to connect, and nothing changes that
 (`PythonWorkerFactory.createSimpleWorker`): on a busy machine a stream then fails with "Python worker failed to connect
-back".  Where PySpark is installed, which is the same one, its modules are compiled already.
+back".  Where PySpark is installed, which is the same one, its modules are compiled already; and the reader of a stream
+connects before it imports them (`spark.stream_worker`).
 """
 
 import os
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from pyspark.find_spark_home import _find_spark_home
+
+from spark import stream_worker
 
 _VARIABLE: Final = "PYSPARK_PYTHON"
 _ARCHIVES: Final = ("pyspark.zip", "py4j-*-src.zip")
@@ -57,9 +60,9 @@ def _launcher() -> Path | None:
     directory = tempfile.TemporaryDirectory(prefix="sprocket-spark-")
     path = Path(directory.name) / "python"
     without = [f'PYTHONPATH="${{PYTHONPATH#{shlex.quote(archive)}:}}"' for archive in archives]
-    path.write_text(
-        "\n".join(["#!/bin/sh", *without, "export PYTHONPATH", f'exec {shlex.quote(sys.executable)} "$@"\n'])
-    )
+    python = shlex.quote(sys.executable)
+    connected = f'[ "$*" = "-m {stream_worker.MODULE}" ] && exec {python} {shlex.quote(stream_worker.__file__)}'
+    path.write_text("\n".join(["#!/bin/sh", *without, "export PYTHONPATH", connected, f'exec {python} "$@"\n']))
     path.chmod(0o700)
     if not os.access(path, os.X_OK):  # a file system without programs
         directory.cleanup()
