@@ -4,6 +4,7 @@ A decoder gets the bodies of a run of messages and says which rows it could read
 not.  A row that fails costs its neighbours nothing but time.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -15,8 +16,7 @@ import pyarrow as pa
 Rows = npt.NDArray[np.int64]
 NO_BODY: Final = "the message has no body"
 _MAX_REASON_CHARACTERS: Final = 300
-# Runs of so few rows are tried one by one where one of them fails.
-_ONE_BY_ONE: Final = 8
+_ROW: Final = re.compile(r" in row (\d{1,9})$")
 
 
 @dataclass(frozen=True)
@@ -71,30 +71,30 @@ class Text:
 def decode_runs(bodies: pa.Array, run: Callable[[pa.Array], list[pa.Array]], types: Iterable[pa.DataType]) -> Decoded:
     """Decode by `run`, which takes rows together and raises ArrowInvalid if any of them is bad.
 
-    The bad ones are found by halving, so that the rest still goes by columns.
+    It is given as many rows as went well last time, twice over; where one is bad, those before it, if the error says
+    which one, else half of them.  So the rest still goes by columns, and is hardly read more than twice.
     """
     pieces: list[list[pa.Array]] = []
     kept: list[Rows] = []
     failures: list[Failure] = []
-
-    def work(begin: int, count: int) -> None:
+    at, size, went_well, suspect = 0, len(bodies), 1, -1
+    while at < len(bodies):
+        count = 1 if at == suspect else min(size, len(bodies) - at)
         try:
-            columns = run(bodies.slice(begin, count))
+            columns = run(bodies.slice(at, count))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
-            if count == 1:
-                failures.append(Failure(begin, reason_of(error)))
-            elif count <= _ONE_BY_ONE:
-                for row in range(begin, begin + count):
-                    work(row, 1)
-            else:
-                work(begin, count // 2)
-                work(begin + count // 2, count - count // 2)
+            if count > 1:
+                bad = _bad_row(error)
+                suspect = -1 if bad is None else at + bad
+                size = bad if bad is not None and 0 < bad < count else count // 2
+                continue
+            failures.append(Failure(at, reason_of(error)))
+            size = 2 * went_well
         else:
             pieces.append(columns)
-            kept.append(np.arange(begin, begin + count))
-
-    if len(bodies):
-        work(0, len(bodies))
+            kept.append(np.arange(at, at + count))
+            went_well, size = count, 2 * count
+        at += count
     if not failures and len(pieces) == 1:
         return Decoded(pieces[0], None)
     columns = [
@@ -102,6 +102,12 @@ def decode_runs(bodies: pa.Array, run: Callable[[pa.Array], list[pa.Array]], typ
         for index, kind in enumerate(types)
     ]
     return Decoded(columns, np.concatenate(kept) if kept else np.empty(0, np.int64), tuple(failures))
+
+
+def _bad_row(error: Exception) -> int | None:
+    """Which row of a run an error is about, if it says so.  It is a hint: a body may make two rows."""
+    found = _ROW.search(str(error))
+    return int(found[1]) if found else None
 
 
 def decode_each(

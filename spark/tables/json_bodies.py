@@ -80,6 +80,8 @@ class Json:
                 if field.name in taken.rows:
                     columns[index] = taken.column(field, columns[index])
         except pa.ArrowInvalid:
+            if len(bodies) > 1:
+                raise  # which row it is; that one is tried by itself
             return None  # the whole text is read once more, and says what is wrong
         return None if any(column is None for column in columns) else columns
 
@@ -97,9 +99,13 @@ def _outer_bytes_are_braces(bodies: pa.Array) -> pa.Array:
         offsets = np.frombuffer(found.buffers()[1], np.int32)[found.offset : found.offset + len(found) + 1]
         data = np.frombuffer(found.buffers()[2] or b"", np.uint8)
         begins, ends = offsets[:-1], offsets[1:]
-        if (ends - begins >= 2).all() and (data[begins] == _OPEN).all() and (data[ends - 1] == _CLOSE).all():
+        long = ends - begins >= 2
+        if not long.all():
+            begins, ends = np.where(long, begins, 0), np.where(long, ends, 0)
+        are_objects = long & (data[begins] == _OPEN) & (data[ends - 1] == _CLOSE) if data.size else long
+        if are_objects.all():
             return found
-    raise pa.ArrowInvalid("a JSON object is expected: { ... }")
+    raise pa.ArrowInvalid(f"a JSON object is expected: {{ ... }} in row {int(np.argmin(are_objects))}")
 
 
 def _begins_joined(bodies: pa.Array) -> Positions:
