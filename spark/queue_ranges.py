@@ -85,6 +85,8 @@ class StoreQueues:
     # Last entry that was found to point at a whole record: (its number, physical offset).
     _stood: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
     _tails: dict[QueueId, "_Tail"] = field(default_factory=dict)
+    # Queues whose last entries were there at the last look, and not yet for consumers to see.
+    held_back: set[QueueId] = field(default_factory=set)
 
     def ranges(self) -> dict[QueueId, tuple[int, int]]:
         """[begin, end) of every queue, as of now.
@@ -92,6 +94,7 @@ class StoreQueues:
         Raises ConfigError for a queue with files of both kinds, or if there is no log to be read.
         """
         ranges: dict[QueueId, tuple[int, int]] = {}
+        self.held_back.clear()
         with OpenLog(self.store) as log:
             for queue in self._queues():
                 known = self._tails.get(queue)
@@ -108,6 +111,8 @@ class StoreQueues:
         self._tails.pop(name, None)
         queue = self._open(name)
         begin, end = self._readable(name, queue, log)
+        if end < queue.end and log.is_limited:
+            self.held_back.add(name)
         bounds = queue.bounds(begin, end)
         tail = QueueTail.of(queue.directory, queue.end, queue.unit_bytes) if end == queue.end > begin else None
         if tail is not None:
@@ -216,6 +221,11 @@ class OpenLog(ExitStack):
         self.begin = self._paths[0][0]
         self.starts = np.array([start for start, _ in self._paths], np.int64)
         self._open: dict[int, Segment | None] = {}
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the broker shows consumers the log up to some place only."""
+        return self._limit is not None
 
     def segment(self, index: int) -> Segment | None:
         """The segment at `index` in `starts`; None if it has been deleted."""

@@ -30,7 +30,7 @@ _TASK_MESSAGES: Final = 4096
 class Snapshot:
     """What there was to read at one moment: [begin, end) of each queue, and the brokers that were asked.
 
-    `behind` are queues whose end was told by a slave: their master may have more.
+    `behind` are queues that may have had more: a slave told their end, or their broker does not yet show what follows.
     """
 
     broker_names: tuple[str, ...] = ()
@@ -104,9 +104,11 @@ class DirectoryQueues:
             store.broker_name: self._known(store) or StoreQueues(store, self._selection) for store in stores
         }
         ranges: dict[QueueId, tuple[int, int]] = {}
+        behind: set[QueueId] = set()
         for queues in self._stores.values():
             ranges.update(queues.ranges())
-        return Snapshot(tuple(sorted(self._stores)), ranges)
+            behind |= queues.held_back
+        return Snapshot(tuple(sorted(self._stores)), ranges, frozenset(behind))
 
     def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int) -> int:
         return self._stores[queue.broker_name].at_time(queue, milliseconds, step_back_ms)

@@ -54,9 +54,8 @@ def next_step(start: Positions, now: Snapshot, max_messages: int | None) -> Step
         if at is None:
             ends[queue] = begin
         elif at > end and queue not in now.behind:
-            lost.append(
-                LostRange(queue, at, at, f"is past the queue's end {end}: the topic was deleted and made again")
-            )
+            why = "the topic was deleted and made again, or the log was cut short"
+            lost.append(LostRange(queue, at, at, f"is past the queue's end {end}: {why}"))
             ends[queue] = begin
         else:
             if at < begin:

@@ -7,7 +7,8 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,11 @@ from spark.data_loss import MessagesLost
 from spark.options import read_options
 from spark.row_batches import spark_schema
 from spark.stream import QueueStreamReader
+from sprocket.common.clock import SystemClock
 from sprocket.common.errors import ConfigError
+from store.confirm_mark import CONFIRM_MARK, ConfirmMark
+from store.confirmation import Confirmation
+from store.disk import RealDisk
 from tests.spark.store_builder import Row, StoreBuilder
 from tests.spark.test_log_reader import mixed_rows
 
@@ -244,6 +249,39 @@ def test_a_topic_made_again_is_noticed(builder: StoreBuilder, caplog: pytest.Log
     with caplog.at_level(logging.WARNING):
         assert lenient.drain() == [("T", 0, at) for at in range(4)]
     assert "made again" in caplog.text
+
+
+def test_a_log_that_was_cut_short_is_noticed(builder: StoreBuilder) -> None:
+    builder.extend(Row() for _ in range(9))
+    builder.write()
+    stream = Stream(builder.root)
+    stream.drain()
+    shutil.rmtree(builder.root)
+    shorter = StoreBuilder(builder.root)
+    shorter.extend(Row() for _ in range(5))
+    shorter.write()
+    stream.restart()
+    with pytest.raises(MessagesLost, match=r"broker-a/T/0 \[9, 9\) is past the queue's end 5: .* cut short"):
+        stream.batch()
+
+
+def test_what_a_broker_shows_later_is_not_lost(builder: StoreBuilder) -> None:
+    """A killed broker's mark limits nothing after a minute; that of its next run may lie before what was read since."""
+    builder.extend(Row() for _ in range(9))
+    builder.write()
+    for fail in ("true", "false"):
+        stream = Stream(builder.root, failOnDataLoss=fail)
+        stream.drain()
+        confirmed = SimpleNamespace(is_limited=True, confirm_offset=stream.rows[4]["physicalOffset"])
+        ConfirmMark(RealDisk(), SystemClock(), builder.root, cast(Confirmation, confirmed)).write()
+        stream.restart()
+        assert not stream.batch()
+        (builder.root / CONFIRM_MARK).unlink()
+        stream.rows.clear()
+        assert stream.drain() == []
+    builder.extend(Row() for _ in range(2))
+    builder.write()
+    assert stream.drain() == [("T", 0, 9), ("T", 0, 10)]
 
 
 def test_a_broker_that_is_away_keeps_its_place(tmp_path: Path, builder: StoreBuilder) -> None:
