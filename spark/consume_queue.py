@@ -187,6 +187,11 @@ class ConsumeQueue:
         return True
 
     @property
+    def ends_in_full_file(self) -> bool:
+        """Whether the last file has no room left: a following one is made with the next message."""
+        return bool(self._files) and self.end == self._files[-1].first + self._files[-1].count
+
+    @property
     def dispatched(self) -> int:
         """End, in the CommitLog, of the last record in this queue; 0 if it is empty."""
         return sum(self.entry(self.end - 1)) if self.end > self.begin else 0

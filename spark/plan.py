@@ -33,7 +33,7 @@ class Span:
 
     `topics` is set where they are read through these topics' ConsumeQueues.  `weight` is about how many bytes
     are read.  `begins_at_record` and `ends_at_record`: `begin` and `end` are where records begin or the log ends, so
-    nothing may be missing next to them.
+    nothing may be missing next to them.  `follows_index`: before `begin` another span reads through ConsumeQueues.
     """
 
     store: StoreDirectory
@@ -44,6 +44,7 @@ class Span:
     topics: frozenset[str] | None = None
     begins_at_record: bool = True
     ends_at_record: bool = True
+    follows_index: bool = False
 
 
 def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
@@ -68,7 +69,7 @@ def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
             continue
         every = list(_every_queue(store))
         if _are_sound(store, queues, every, blocks):
-            spans += _indexed(blocks, queues, dispatched_to(store, segments, every))
+            spans += _indexed(blocks, queues, _known(queues, segments, dispatched_to(store, segments, every)))
         else:
             logger.warning("event=index_not_trusted store=%s action=scan", store.root)
             spans += blocks
@@ -197,19 +198,37 @@ def _every_queue(store: StoreDirectory) -> Iterator[ConsumeQueue]:
             yield from open_queues(store.root, topic, kind)
 
 
-def _indexed(blocks: Iterable[Span], queues: list[ConsumeQueue], dispatched: int) -> Iterator[Span]:
-    """`blocks` as they are read through `queues`: without those that have no entry, and as they are where the
-    log is not dispatched yet."""
+def _known(queues: Iterable[ConsumeQueue], segments: list[SegmentFile], dispatched: int) -> tuple[int, int]:
+    """Physical offsets [from, to) in which `queues` are sure to know every record of theirs.
+
+    A queue that begins with a later file lacks entries, unless what they pointed at has expired; one that ends with
+    its last file, which is full, may lack the next.  Neither happens by itself but once in as many messages as a
+    file has entries.
+    """
+    begin, end = 0, dispatched
+    for queue in queues:
+        first = queue.entry(queue.begin)[0] if queue.begin < queue.end else 0
+        if queue.begin > 0 and segments and first > segments[0].start:
+            begin = max(begin, first)
+        if queue.ends_in_full_file:
+            end = min(end, queue.dispatched)
+    return begin, max(begin, end)
+
+
+def _indexed(blocks: Iterable[Span], queues: list[ConsumeQueue], known: tuple[int, int]) -> Iterator[Span]:
+    """`blocks` as they are read through `queues`: without those that have no entry, and as they are outside of what
+    is `known`."""
     topics = frozenset(queue.topic for queue in queues)
     for block in blocks:
-        end = min(block.end, dispatched)
-        if block.begin < end:
-            weight = sum(_bytes_in(queue, block.begin, end) for queue in queues)
+        begin, end = (min(max(place, block.begin), block.end) for place in known)
+        if block.begin < begin:
+            yield replace(block, end=begin, weight=begin - block.begin)
+        if begin < end:
+            weight = sum(_bytes_in(queue, begin, end) for queue in queues)
             if weight:
-                yield replace(block, end=end, weight=weight, topics=topics)
-        if block.end > dispatched:
-            begin = max(block.begin, dispatched)
-            yield replace(block, begin=begin, weight=block.end - begin)
+                yield replace(block, begin=begin, end=end, weight=weight, topics=topics)
+        if end < block.end:
+            yield replace(block, begin=end, weight=block.end - end, follows_index=end == known[1])
 
 
 def _bytes_in(queue: ConsumeQueue, begin: int, end: int) -> int:
@@ -272,7 +291,7 @@ def _at_records(
     cuts: dict[tuple[SegmentFile, int], int],
 ) -> Span:
     segment = span.segment
-    if span.begin != segment.start:
+    if span.begin != segment.start and not span.follows_index:
         if (segment, span.begin) in ends:
             span = replace(span, begin=_cut_at(span.store, segment, span.begin, cuts))
         else:

@@ -1,4 +1,4 @@
-"""ConsumeQueues that are whole and in order, but not those of this topic and log: no row is lost, doubled or wrong."""
+"""ConsumeQueues that are in order, but not those of this topic, or lack a file: no row is lost, doubled or wrong."""
 
 import json
 import shutil
@@ -55,7 +55,29 @@ def queues_exchanged(store: Path) -> None:
     (store / "aside").rename(second)
 
 
-@pytest.mark.parametrize("damage", [one_copied_over_another, topics_exchanged, queues_exchanged])
+def oldest_file_gone(store: Path) -> None:
+    min(queue(store, "Starting", 0).iterdir()).unlink()
+
+
+def second_file_gone(store: Path) -> None:
+    sorted(queue(store, "Starting", 0).iterdir())[1].unlink()
+
+
+def newest_file_gone(store: Path) -> None:
+    max(queue(store, "Starting", 0).iterdir()).unlink()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        one_copied_over_another,
+        topics_exchanged,
+        queues_exchanged,
+        oldest_file_gone,
+        second_file_gone,
+        newest_file_gone,
+    ],
+)
 @pytest.mark.parametrize("wanted", [("Starting",), ("Arrivals", "Starting")])
 def test_no_row_is_lost(builder: StoreBuilder, damage: Callable[[Path], None], wanted: tuple[str, ...]) -> None:
     damage(builder.root)
