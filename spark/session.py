@@ -35,6 +35,15 @@ _OF_ONE_MACHINE: Final = frozenset({"spark.sql.shuffle.partitions", "spark.ui.en
 # longer than the name of a socket can be ("AF_UNIX path too long").
 _SOCKETS: Final = {"spark.python.unix.domain.socket.dir": "/tmp"}
 
+# Spark writes two small files of a stream's checkpoint for each micro-batch.  By `FileContext`, its choice, Hadoop's
+# local file system starts ten processes (chmod, readlink) for each of them, by `FileSystem` two.  Both look whether the
+# file is there and then rename to it, so a checkpoint on a local disk is as safe as before.
+LOCAL_SETTINGS: Final = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
 # spark-submit sets it for the Python that it starts: there is a JVM, and it knows its master and its workers' Python.
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 # How long a JVM may take to end before it is killed.
@@ -47,8 +56,8 @@ def session(
     """A session with the source ``rocketmq`` registered; an active one is used as it is.
 
     `master` is by default what started this process says (spark-submit, or SPARK_REMOTE), else all processors of this
-    machine.  `settings` go over what spark-submit was told, and that over `SETTINGS`.  Raises ConfigError if no Java
-    17 or newer is found.
+    machine.  `settings` go over what spark-submit was told, and that over `SETTINGS`; where the workers are of this
+    machine, over `LOCAL_SETTINGS`, too.  Raises ConfigError if no Java 17 or newer is found.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -64,7 +73,8 @@ def session(
     if master is not None:
         builder = builder.master(master)
     defaults = _submitted_settings() if _SUBMITTED in os.environ else SETTINGS
-    for name, value in {**defaults, **(settings or {})}.items():
+    local = LOCAL_SETTINGS if (master or "").startswith("local") else {}
+    for name, value in {**defaults, **local, **(settings or {})}.items():
         builder = builder.config(name, value)
     with installed_pyspark(master):
         spark = builder.getOrCreate()
