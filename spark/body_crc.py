@@ -21,15 +21,14 @@ def crc_holds(
     data: memoryview,
     begins: Positions,
     bodies: tuple[Positions, Positions],
-    properties: Positions,
     ends: Positions,
     body_crcs: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    seals: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.bool_]:
-    """For each record [`begins`, `ends`) of `data`; `properties` is where its properties begin.
+    """For each record [`begins`, `ends`) of `data`; `seals` are what `seals` says of them.
 
     A body without bytes matches whatever its CRC says, as in the store.
     """
-    seals = _seals(data, properties, ends)
     is_sealed = seals >= 0
     if is_sealed.all():
         from_at, to_at, claims = begins, ends - SEAL_BYTES, seals
@@ -55,12 +54,18 @@ def _crcs(data: memoryview, begins: Positions, ends: Positions) -> npt.NDArray[n
     return computed
 
 
-def _seals(data: memoryview, properties: Positions, ends: Positions) -> npt.NDArray[np.int64]:
-    seals = np.full(ends.size, NO_SEAL, np.int64)
-    if len(data) < SEAL_BYTES or not ends.size:
-        return seals
-    every = np.ndarray((len(data) - SEAL_BYTES + 1,), f"V{SEAL_BYTES}", data, 0, (1,))
-    tails = every[ends - SEAL_BYTES].view(np.uint8).reshape(-1, SEAL_BYTES)
+def seals(
+    octets: npt.NDArray[np.uint8], properties: Positions, ends: Positions, places: Positions
+) -> npt.NDArray[np.int64]:
+    """The CRC in the seal of each record, NO_SEAL, or DAMAGED_SEAL.
+
+    Its properties are [`properties`, `ends`) of the segment, and end at one of `places` in `octets`.
+    """
+    found = np.full(ends.size, NO_SEAL, np.int64)
+    if octets.size < SEAL_BYTES or not ends.size:
+        return found
+    every = np.ndarray((octets.size - SEAL_BYTES + 1,), f"V{SEAL_BYTES}", octets, 0, (1,))
+    tails = every[places - SEAL_BYTES].view(np.uint8).reshape(-1, SEAL_BYTES)
     has_room = ends - properties >= SEAL_BYTES
     if tails[0].tobytes().startswith(SEAL_NAME):  # then most likely all have one
         crcs = sealed_crcs(tails)
@@ -70,5 +75,5 @@ def _seals(data: memoryview, properties: Positions, ends: Positions) -> npt.NDAr
         is_unlike &= (tails[:, place] != SEAL_NAME[place]) & (tails[:, place] != 0)
     is_like = has_room & ~is_unlike
     if is_like.any():
-        seals[is_like] = sealed_crcs(tails[is_like])
-    return seals
+        found[is_like] = sealed_crcs(tails[is_like])
+    return found

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from remoting.message_record import SysFlag
 from spark import inner_batches
 from spark.binary_array import as_text, gather
-from spark.body_crc import crc_holds
+from spark.body_crc import crc_holds, seals
 from spark.columns import COLUMN_TYPES, TIMESTAMP
 from spark.damage import Damage
 from spark.inflate import compression_names, inflate_bodies
@@ -41,7 +41,7 @@ class DecodeOptions:
     """What a query wants beside its columns.
 
     `drop_malformed` is set where a read goes on after damage; `corrupt_column` besides where damage becomes rows.
-    `check_crc` None: where bodies are read.
+    `check_crc` None: where bodies are read.  `reads_tails` is for speed alone: whether topics or properties are read.
     """
 
     broker_name: str = ""
@@ -51,6 +51,7 @@ class DecodeOptions:
     corrupt_column: str | None = None
     read_uncommitted: bool = False
     check_crc: bool | None = None
+    reads_tails: bool = True
 
 
 class Chunk(RecordParts):
@@ -62,7 +63,7 @@ class Chunk(RecordParts):
     """
 
     def __init__(self, segment: Segment, positions: Positions, options: DecodeOptions) -> None:
-        super().__init__(segment, positions)
+        super().__init__(segment, positions, options.reads_tails)
         self._options = options
         self.damage: list[Damage] = []
         self._inflated: pa.Array | None = None
@@ -84,13 +85,15 @@ class Chunk(RecordParts):
         """Leave out, or raise for, records whose CRC says that they are not what was written."""
         first, of_row = self.records() if self.inner is not None else (slice(None), slice(None))
         begins, ends = self.stored_body_bounds
+        octets, shift, _ = self.tails
+        tail_ends = self.ends + shift
         holds = crc_holds(
             memoryview(self.segment.data),
             self.positions[first],
             (begins[first], ends[first]),
-            self.stored_properties_bounds[0][first],
             self.ends[first],
             self.integers("body_crc")[first],
+            seals(octets, self.stored_properties_bounds[0][first], self.ends[first], tail_ends[first]),
         )
         if not holds.all():
             self._leave_out(~holds[of_row], "the CRC does not hold")
@@ -274,7 +277,7 @@ def _fixed(field: str) -> Callable[[Chunk], pa.Array]:
 
 
 _COLUMNS: Final[dict[str, Callable[[Chunk], pa.Array]]] = {
-    "topic": lambda chunk: as_text(chunk.parts(chunk.topic_bounds)),
+    "topic": lambda chunk: as_text(chunk.topics()),
     "queueId": _fixed("queue_id"),
     "queueOffset": Chunk.queue_offsets,
     "physicalOffset": _fixed("physical_offset"),

@@ -15,7 +15,8 @@ import pyarrow as pa
 from remoting.message_record import NAME_VALUE_SEPARATOR
 from spark.binary_array import Positions, as_text, gather
 from spark.entry_columns import ABSENT, Entries, EntryColumns
-from spark.property_texts import PADDING, PropertyTexts
+from spark.property_texts import PropertyTexts
+from spark.text_rows import PADDING
 
 _NAME_END: Final = NAME_VALUE_SEPARATOR[0]
 _MANY_NAMES: Final = 64
@@ -24,14 +25,11 @@ _MOST_COLUMNS: Final = 32
 
 
 class PropertyTable:
-    """The properties of a run of records.
+    """The properties of a run of records, of which `texts` holds the texts."""
 
-    `data` holds the records' property texts; text i is [`begins`[i], `ends`[i]), in order.
-    """
-
-    def __init__(self, data: pa.Buffer, begins: Positions, ends: Positions) -> None:
-        self._texts = PropertyTexts(data, begins, ends)
-        self._text = self._texts.octets
+    def __init__(self, texts: PropertyTexts) -> None:
+        self._texts = texts
+        self._text = texts.octets
         count = self._texts.entries_per_text
         self._columns = None if count is None or count > _MOST_COLUMNS else EntryColumns(self._texts, count)
 
@@ -102,7 +100,7 @@ class PropertyTable:
         Returns the first of them of each row, and their number.
         """
         begins, ends = self._entries.begins, self._entries.ends
-        found = np.flatnonzero(self._text == _NAME_END)
+        found = self._texts.places_of(_NAME_END)
         if found.size != ends.size or not ((found >= begins).all() and (found < ends).all()):
             # Some entry has none, or several: a 0x01 inside a value ends no name.
             first = np.searchsorted(found, begins)

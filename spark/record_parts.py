@@ -5,7 +5,7 @@ it.
 """
 
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,9 @@ from remoting.message_record import FIXED_IPV4, SysFlag
 from spark import inner_batches
 from spark.binary_array import gather
 from spark.properties import PropertyTable
+from spark.property_texts import PropertyTexts
 from spark.segment import MIN_RECORD_BYTES, Positions, Segment
+from spark.text_rows import TextRows
 from store.layout import MAGIC_V2, RECORD_FIXED_DTYPE
 
 IPV4_HOST_BYTES: Final = 8
@@ -46,6 +48,7 @@ _FIELDS: Final = {
 # What is found once for all columns, until rows are left out.
 _SHARED: Final = (
     "ends",
+    "tails",
     "properties",
     "topic_bounds",
     "properties_bounds",
@@ -55,15 +58,30 @@ _SHARED: Final = (
 )
 
 
+class Tails(NamedTuple):
+    """What follows the bodies of records: lengths, topics and properties.
+
+    A byte of record i at position p of the segment is at p + `shift`[i] of `octets`.  `rows` is None where they have
+    not been copied: `octets` is then the segment.
+    """
+
+    octets: npt.NDArray[np.uint8]
+    shift: Positions | int
+    rows: TextRows | None
+
+
 class RecordParts:
     """Records of `segment` at `positions` (in order), or the messages inside them.
+
+    With `reads_tails` what follows the bodies is copied first: reads of topics or properties touch it many times.
 
     `inner` is where an inner message begins, -1 for a record that is one message, and `places` its place in its
     batch; both are None while no record is a batch.
     """
 
-    def __init__(self, segment: Segment, positions: Positions) -> None:
+    def __init__(self, segment: Segment, positions: Positions, reads_tails: bool = True) -> None:
         self.segment = segment
+        self._reads_tails = reads_tails
         self.inner: Positions | None = None
         self.places: Positions | None = None
         self.take(positions, self._gather(positions))
@@ -138,20 +156,30 @@ class RecordParts:
         return begins, np.add(begins, self.integers("body_length"), dtype=np.int64)
 
     @cached_property
+    def tails(self) -> Tails:
+        """Copied where they are alike, and asked for."""
+        begins = self.stored_body_bounds[1]
+        rows = TextRows.of(self.buffer, begins, self.ends) if self._reads_tails else None
+        if rows is None:
+            return Tails(np.frombuffer(self.segment.data, np.uint8), 0, None)
+        return Tails(rows.octets, rows.begins - begins, rows)
+
+    @cached_property
     def topic_bounds(self) -> tuple[Positions, Positions]:
         ends = self.stored_body_bounds[1]
         is_v2 = self.integers("magic") == MAGIC_V2
+        octets, shift, _ = self.tails
         if is_v2.any():
-            two_bytes = self._pairs_at(ends)
+            two_bytes = _pairs_at(octets, ends + shift)
             begins = ends + np.where(is_v2, 2, 1)
             return begins, begins + np.where(is_v2, two_bytes, (two_bytes >> 8) & 0xFF)
         begins = ends + 1
-        return begins, begins + self._octets_at(ends)
+        return begins, begins + octets.take(ends + shift, mode="clip")
 
     @cached_property
     def stored_properties_bounds(self) -> tuple[Positions, Positions]:
-        ends = self.topic_bounds[1]
-        return ends + 2, ends + 2 + self._pairs_at(ends)
+        begins = self.topic_bounds[1] + 2
+        return begins, begins + _pairs_at(self.tails.octets, self.topic_bounds[1] + self.tails.shift)
 
     @cached_property
     def body_bounds(self) -> tuple[Positions, Positions]:
@@ -169,26 +197,27 @@ class RecordParts:
         if self.inner is None:
             return self.stored_properties_bounds
         begins = np.where(self.inner >= 0, self.body_bounds[1], self.topic_bounds[1])
-        return begins + 2, begins + 2 + self._pairs_at(begins)
+        return begins + 2, begins + 2 + _pairs_at(np.frombuffer(self.segment.data, np.uint8), begins)
 
     @cached_property
     def properties(self) -> PropertyTable:
-        return PropertyTable(self.buffer, *self.properties_bounds)
+        begins, ends = self.properties_bounds
+        octets, shift, rows = self.tails
+        if rows is None or self.inner is not None:
+            return PropertyTable(PropertyTexts.copied(self.buffer, begins, ends))
+        return PropertyTable(PropertyTexts(octets, begins + shift, ends - begins, rows))
 
     @property
     def buffer(self) -> pa.Buffer:
         return pa.py_buffer(self.segment.data)
 
-    def _octets_at(self, positions: Positions) -> npt.NDArray[np.uint8]:
-        """The byte at each position; positions outside the file read some other place."""
-        return np.frombuffer(self.segment.data, np.uint8).take(positions, mode="clip")
-
-    def _pairs_at(self, positions: Positions) -> npt.NDArray[np.int64]:
-        """The signed 16-bit integer at each position; positions outside the file read some other place."""
-        # Two gathers of bytes cost less than one of integers that are not aligned.
-        pairs = np.empty((positions.size, 2), np.uint8)
-        pairs[:, 0], pairs[:, 1] = self._octets_at(positions), self._octets_at(positions + 1)
-        return pairs.view(">i2")[:, 0].astype(np.int64)
+    def topics(self) -> pa.Array:
+        """As bytes."""
+        begins, ends = self.topic_bounds
+        octets, shift, rows = self.tails
+        if rows is None or self.inner is not None:
+            return self.parts((begins, ends))
+        return gather(pa.py_buffer(octets), begins + shift, ends + shift)
 
     def parts(self, bounds: tuple[Positions, Positions]) -> pa.Array:
         """Parts of records: those of one record are the same in each of its rows."""
@@ -204,3 +233,11 @@ class RecordParts:
             return rows, rows
         is_first = np.diff(self.positions, prepend=-1) != 0
         return np.flatnonzero(is_first), np.cumsum(is_first) - 1
+
+
+def _pairs_at(octets: npt.NDArray[np.uint8], positions: Positions) -> npt.NDArray[np.int64]:
+    """The signed 16-bit integer at each position; positions outside of `octets` read some other place."""
+    # Two gathers of bytes cost less than one of integers that are not aligned.
+    pairs = np.empty((positions.size, 2), np.uint8)
+    pairs[:, 0], pairs[:, 1] = octets.take(positions, mode="clip"), octets.take(positions + 1, mode="clip")
+    return pairs.view(">i2")[:, 0].astype(np.int64)

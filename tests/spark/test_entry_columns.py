@@ -13,7 +13,7 @@ ALIKE = [b"KEYS\x01k1\x02TAGS\x01a\x02REAL_TOPIC\x01T\x02", b"KEYS\x01k22\x02TAG
 def columns_of(texts: list[bytes]) -> EntryColumns:
     ends = np.cumsum([len(text) for text in texts])
     begins = ends - [len(text) for text in texts]
-    held = PropertyTexts(pa.py_buffer(b"".join(texts)), begins, ends)
+    held = PropertyTexts.copied(pa.py_buffer(b"".join(texts)), begins, ends)
     assert held.entries_per_text is not None
     return EntryColumns(held, held.entries_per_text)
 

@@ -1,11 +1,13 @@
 """Properties that are found for many records at once are those that a reader of one text finds."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark.properties import PropertyTable
+from spark.property_texts import PropertyTexts
 
 # Pieces of texts: whole entries, and what is none.
 _ENTRIES = st.sampled_from(["TAGS\x01a\x02", "KEYS\x01k1 k2\x02", "UNIQ_KEY\x010123\x02", "a\x01\x02", "xy\x01z\x02"])
@@ -32,7 +34,8 @@ def table_of(texts: list[bytes], gap: bytes = b"", ends_with_the_log: bool = Fal
         content += text
         ends.append(len(content))
     content += b"" if ends_with_the_log else gap
-    return PropertyTable(pa.py_buffer(content), *(pa.array(each, pa.int64()).to_numpy() for each in (begins, ends)))
+    positions = (np.array(each, np.int64) for each in (begins, ends))
+    return PropertyTable(PropertyTexts.copied(pa.py_buffer(content), *positions))
 
 
 @settings(max_examples=60, deadline=None)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.property_texts import PADDING, PropertyTexts
+from spark.property_texts import PropertyTexts
+from spark.text_rows import PADDING
 
 _PIECES = st.sampled_from([b"TAGS\x01a\x02", b"a\x01\x02", b"\x02", b"\x01", b"x" * 9, b"y" * 70, b"KEYS\x01k\x02"])
 _TEXTS = st.lists(_PIECES, max_size=4).map(b"".join)
@@ -22,7 +23,7 @@ def copied(texts: list[bytes], gap: bytes = GAP, tail: bytes = b"") -> PropertyT
         content += text
         ends.append(len(content))
     positions = [np.array(each, np.int64) for each in (begins, ends)]
-    return PropertyTexts(pa.py_buffer(content + tail), *positions)
+    return PropertyTexts.copied(pa.py_buffer(content + tail), *positions)
 
 
 def held(texts: PropertyTexts) -> list[bytes]:
@@ -40,7 +41,7 @@ def ended(text: bytes) -> bytes:
 def test_texts_and_their_separators(texts: list[bytes], tail: bytes) -> None:
     found = copied(texts, tail=tail)
     assert held(found) == [ended(text) for text in texts]
-    assert found.entry_ends.tolist() == np.flatnonzero(found.octets == 2).tolist()
+    assert found.entry_ends.tolist() == found.places_of(2).tolist()
     counts = [ended(text).count(b"\x02") for text in texts]
     assert found.entry_ends.size == sum(counts)
     assert found.entries_per_text == (counts[0] if len(set(counts)) == 1 else None)
