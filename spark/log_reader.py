@@ -1,11 +1,13 @@
 """Reading one span of a log: windows of its segment, the records in them, and their rows in chunks.
 
-A window is mapped for as long as its rows are made, so the memory of a task does not grow with what it reads.  The
-segment that the broker writes is read instead of mapped: who shortens a mapped file kills the process that reads it.
+A scan reads each window into the memory of the one before, so the memory of a task does not grow with what it reads.
+Through an index few of the pages may be needed: sealed segments are mapped for that.  The one that the broker writes is
+not: who shortens a mapped file kills the process that reads it.
 """
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import Final
@@ -22,16 +24,19 @@ from spark.segment import PAGE_BYTES, Segment, WindowMemory
 
 logger = logging.getLogger(__name__)
 
-# So little that what is read is still in the processor's cache when it is decoded, and its memory is used again.
-WINDOW_BYTES: Final = 4 * 1024 * 1024
+# So little that what is read is still in the processor's cache when it is decoded, so much that what a window costs
+# whatever is in it does not count.
+WINDOW_BYTES: Final = 8 * 1024 * 1024
 # Through an index a mapped window may be that many times as large: only the pages with records are touched.
-_MAPPED_WINDOWS: Final = 8
+_MAPPED_WINDOWS: Final = 4
 # Behind a span's end: room for most records that begin before it.
 _LAST_RECORD_BYTES: Final = 64 * 1024
 # Freed at once, it tells the C library what to keep of freed memory from then on.
 _KEPT_BYTES: Final = 31 * 1024 * 1024
 # Of a file that is read, not mapped, what lies between records further apart than this is left out.
 _MAX_GAP_BYTES: Final = 256 * 1024
+# Of the reader that was done last.
+_spare_memory: Final[list[WindowMemory]] = []
 
 
 def read_span(span: Span, columns: Sequence[str], rows: RowFilter, options: DecodeOptions) -> Iterator[Rows]:
@@ -41,8 +46,8 @@ def read_span(span: Span, columns: Sequence[str], rows: RowFilter, options: Deco
     has deleted the segment since the query was planned.  One that it deletes now stays readable.
     """
     _keep_freed_memory()
-    with span.segment.path.open("rb") as file:
-        reader = SpanReader(span, file.fileno(), columns, rows, options)
+    with span.segment.path.open("rb") as file, _window_memory() as memory:
+        reader = SpanReader(span, file.fileno(), columns, rows, options, memory)
         yield from reader.scanned() if span.topics is None else reader.indexed()
 
 
@@ -56,11 +61,33 @@ def _keep_freed_memory() -> None:
     bytes(_KEPT_BYTES)  # zeros that nobody looks at: no page of it is touched
 
 
+@contextmanager
+def _window_memory() -> Iterator[WindowMemory]:
+    """Memory for the windows of one reader.
+
+    The next one takes it over: new pages cost more than what is read into them.
+    """
+    try:
+        memory = _spare_memory.pop()
+    except IndexError:
+        memory = WindowMemory(WINDOW_BYTES + _LAST_RECORD_BYTES + PAGE_BYTES)
+    try:
+        yield memory
+    finally:
+        _spare_memory[:] = [memory]
+
+
 class SpanReader:
-    """The rows of one span, from its open segment."""
+    """The rows of one span, from its open segment; `memory` is for its windows."""
 
     def __init__(
-        self, span: Span, descriptor: int, columns: Sequence[str], rows: RowFilter, options: DecodeOptions
+        self,
+        span: Span,
+        descriptor: int,
+        columns: Sequence[str],
+        rows: RowFilter,
+        options: DecodeOptions,
+        memory: WindowMemory,
     ) -> None:
         self._span = span
         self._segment = span.segment
@@ -70,7 +97,7 @@ class SpanReader:
         # Of what is read through queues the topics are known.
         self._rows_of_topics = replace(rows, topics=None, topic_pattern=None)
         self._options = options
-        self._memory = WindowMemory(WINDOW_BYTES + _LAST_RECORD_BYTES + PAGE_BYTES)
+        self._memory = memory
         # Physical offset up to which a scan has come.
         self._at = span.begin
 
@@ -118,7 +145,7 @@ class SpanReader:
         span = replace(self._span, topics=None, begin=self._at, begins_at_record=self._at != self._span.begin)
         if span.begin == self._segment.start:
             span = replace(span, begins_at_record=True)
-        return SpanReader(span, self._descriptor, self._columns, self._rows, self._options).scanned()
+        return SpanReader(span, self._descriptor, self._columns, self._rows, self._options, self._memory).scanned()
 
     def _rows_at(self, window: Segment, records: IndexedRecords) -> Iterator[Rows]:
         for at in range(0, len(records), CHUNK_ROWS):

@@ -12,6 +12,7 @@ import os
 import re
 import struct
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -68,8 +69,10 @@ class WindowMemory:
 
     def __init__(self, size_bytes: int) -> None:
         # A mapping begins with a page, as the bytes that are read do: from one page to another the system copies
-        # several times as fast.  What is never used of it costs nothing.
-        self._memory = mmap.mmap(-1, size_bytes)
+        # several times as fast.  Private: a process that is forked has its own.
+        self._memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with suppress(OSError):  # a system without large pages
+            self._memory.madvise(mmap.MADV_HUGEPAGE)
 
     def read(self, descriptor: int, begin: int, size_bytes: int) -> memoryview:
         """`size_bytes` of the file from `begin` on, or what there is of them; good until the next call.

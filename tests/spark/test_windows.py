@@ -138,3 +138,34 @@ def test_windows_of_one_memory_take_turns_and_larger_ones_their_own(tmp_path: Pa
         memory.read(file.fileno(), 8_192, 8_192)
         assert bytes(first) == b"b" * 8_192
         assert bytes(large) == path.read_bytes()
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_two_reads_at_once_have_memory_of_their_own(tmp_path: Path) -> None:
+    """One that has begun while another is under way, and one that takes over the memory of one that is done."""
+    builder = written(tmp_path, mixed_rows(600), segment_bytes=1 << 20)
+    [span] = spans_of(tmp_path, min_partitions=1)
+    expected = [row.body for row in builder.rows]
+    for _ in range(2):
+        readings = [read_span(span, ["body"], RowFilter(), DecodeOptions()) for _ in range(3)]
+        bodies: list[list[bytes]] = [[] for _ in readings]
+        for batches in zip(*readings, strict=True):
+            for found, (arrays, _) in zip(bodies, batches, strict=True):
+                found += arrays[0].to_pylist()
+        assert bodies == [expected] * 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_has_windows_of_its_own(tmp_path: Path) -> None:
+    """Spark forks its Python processes: what one reads must not show in another."""
+    path = tmp_path / f"{0:020d}"
+    path.write_bytes(b"a" * 4_096 + b"b" * 4_096)
+    memory = WindowMemory(4_096)
+    with path.open("rb") as file:
+        window = memory.read(file.fileno(), 0, 4_096)
+        child = os.fork()
+        if child == 0:
+            memory.read(file.fileno(), 4_096, 4_096)
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert bytes(window) == b"a" * 4_096
