@@ -1,16 +1,17 @@
 """How fast one process reads a CommitLog, beside memcpy and beside Parquet of the same rows.
 
 ``python -m benchmarks.spark.read --megabytes 256`` writes a store with the broker's own writer, the same rows as
-Parquet, and prints a table.  The store has four segments: three that are mapped, and the one that is written, which is
-read.  Everything is in the page cache; each figure is the best of `--rounds`, of the reader and Parquet in turn.
-Planning has a row of its own and is part of no other.
+Parquet, and prints a table.  The store has four segments.  Everything is in the page cache; each figure is the best of
+`--rounds`, of the reader and Parquet in turn.  Planning has a row of its own and is part of no other.
+
+Reads that check the CRCs of records stand beside Parquet twice: as pyarrow reads it by default, which checks nothing,
+and written with checksums of pages that are verified.
 """
 
 import argparse
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,12 +25,13 @@ from benchmarks.spark.data import MEBIBYTE, write_store
 from spark.columns import DEFAULT_COLUMNS
 from spark.decode import DecodeOptions
 from spark.filters import RowFilter
-from spark.log_reader import read_span
+from spark.log_reader import WINDOW_BYTES, read_span
 from spark.options import SourceOptions
 from spark.plan import Span, plan
-from spark.segment import Segment, segment_paths
+from spark.segment import PAGE_BYTES, Segment, WindowMemory, segment_paths
 
 FIXED = ("queueId", "queueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp", "sysFlag")
+_AGAINST: Final = "against pyarrow Parquet, one thread"
 _CRC: Final = DecodeOptions()
 _NO_CRC: Final = DecodeOptions(check_crc=False)
 READS: Final[dict[str, tuple[Sequence[str], DecodeOptions]]] = {
@@ -55,15 +57,32 @@ def read_columns(spans: Sequence[Span], columns: Sequence[str], decoding: Decode
     return sum(count for span in spans for _, count in read_span(span, columns, rows, decoding))
 
 
-def write_parquet(root: Path, path: Path) -> None:
-    """The default columns of the store as Parquet, as pyarrow writes it by default (snappy)."""
+def walk_segments(root: Path) -> int:
+    """Walk the chain of records of each segment, window by window as a reader does; returns the records."""
+    memory = WindowMemory(WINDOW_BYTES + PAGE_BYTES)
+    count = 0
+    for start, path in segment_paths(root / "commitlog"):
+        with path.open("rb") as file:
+            at, before = start, -1
+            while at != before:
+                window = Segment.window(path, file.fileno(), start, at, WINDOW_BYTES, memory)
+                walk = window.walk(at - window.start, window.size)
+                count += walk.positions.size
+                before, at = at, window.start + walk.stop
+    return count
+
+
+def write_parquet(root: Path, path: Path, checked_path: Path) -> None:
+    """The default columns of the store as Parquet, as pyarrow writes it by default (snappy), and with checksums."""
     columns = [*DEFAULT_COLUMNS, "sysFlag"]
     batches = [
         pa.RecordBatch.from_arrays(arrays, names=columns)
         for span in planned(root)
         for arrays, _ in read_span(span, columns, RowFilter(), DecodeOptions())
     ]
-    pq.write_table(pa.Table.from_batches(batches), path)
+    table = pa.Table.from_batches(batches)
+    pq.write_table(table, path)
+    pq.write_table(table, checked_path, write_page_checksum=True)
 
 
 @dataclass(frozen=True)
@@ -93,32 +112,43 @@ def main() -> None:
     options = parser.parse_args()
     watch = Stopwatch(options.rounds, time.process_time if options.cpu else time.perf_counter)
     with tempfile.TemporaryDirectory(prefix="spark-read-") as directory:
-        root, parquet = Path(directory) / "store", Path(directory) / "rows.parquet"
+        root, parquet, checked = (Path(directory) / name for name in ("store", "rows.parquet", "checked.parquet"))
         count = write_store(root, options.megabytes * MEBIBYTE).message_count
-        write_parquet(root, parquet)
-        _measure(root, parquet, count, watch)
+        write_parquet(root, parquet, checked)
+        _measure(root, parquet, checked, count, watch)
 
 
-def _measure(root: Path, parquet: Path, count: int, watch: Stopwatch) -> None:
+def _measure(root: Path, parquet: Path, checked: Path, count: int, watch: Stopwatch) -> None:
     spans = planned(root)
     size = sum(span.end - span.begin for span in spans)
-    with ExitStack() as stack:
-        segments = [stack.enter_context(Segment(path, start)) for start, path in segment_paths(root / "commitlog")]
-        copied = _copy_time(segments[0], watch) * size / segments[0].size
-        (walked,) = watch.best(lambda: [segment.walk(0, segment.size) for segment in segments])
-    print(f"{count:,} records, {size / 1e6:,.0f} MB of log, {parquet.stat().st_size / 1e6:,.0f} MB of Parquet\n")
-    print("| what is read | ms | GB/s of log | against memcpy | against pyarrow Parquet, one thread |")
-    print("|---|---|---|---|---|")
-    _row("memcpy", size, copied, copied, None)
-    _row("walk of the records", size, walked, copied, None)
+    assert walk_segments(root) == count
+    (start, path), *_ = segment_paths(root / "commitlog")
+    with Segment(path, start) as segment:
+        copied = _copy_time(segment, watch) * size / segment.size
+    (walked,) = watch.best(lambda: walk_segments(root))
+    print(
+        f"{count:,} records of {size / count:,.0f} bytes, {size / 1e6:,.0f} MB of log, "
+        f"{parquet.stat().st_size / 1e6:,.0f} MB of Parquet\n"
+    )
+    print(f"| what is read | ms | GB/s of log | against memcpy | {_AGAINST} | with page checksums |")
+    print("|---|---|---|---|---|---|")
+    _row("memcpy", size, copied, copied)
+    _row("windows and the walk of their records", size, walked, copied)
     (took,) = watch.best(lambda: planned(root))
-    print(f"| planning | {took * 1e3:.0f} |  |  |  |")
+    print(f"| planning | {took * 1e3:.0f} |  |  |  |  |")
     for name, (columns, decoding) in READS.items():
-        took, compared = watch.best(
+        checks = decoding.check_crc is None and "body" in columns
+        took, *compared = watch.best(
             partial(read_columns, spans, columns, decoding),
             partial(pq.read_table, parquet, columns=list(columns), use_threads=False),
+            *[
+                partial(
+                    pq.read_table, checked, columns=list(columns), use_threads=False, page_checksum_verification=True
+                )
+            ]
+            * checks,
         )
-        _row(name, size, took, copied, compared)
+        _row(name, size, took, copied, *compared)
 
 
 def _copy_time(segment: Segment, watch: Stopwatch) -> float:
@@ -127,9 +157,12 @@ def _copy_time(segment: Segment, watch: Stopwatch) -> float:
     return watch.best(lambda: np.copyto(target, source))[0]
 
 
-def _row(name: str, size: int, took: float, copied: float, compared: float | None) -> None:
-    against = "" if compared is None else f"{compared / took:.2f}x"
-    print(f"| {name} | {took * 1e3:.0f} | {size / took / 1e9:.2f} | {copied / took:.2f} | {against} |", flush=True)
+def _row(
+    name: str, size: int, took: float, copied: float, parquet: float | None = None, checked: float | None = None
+) -> None:
+    against, against_checked = ("" if other is None else f"{other / took:.2f}x" for other in (parquet, checked))
+    speed = f"{took * 1e3:.0f} | {size / took / 1e9:.2f} | {copied / took:.2f}"
+    print(f"| {name} | {speed} | {against} | {against_checked} |", flush=True)
 
 
 if __name__ == "__main__":
