@@ -10,10 +10,11 @@ Source: RocketMQ 5.3.3, `ConsumeQueue`.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 import numpy as np
@@ -75,20 +76,31 @@ class _Search:
         self._descriptors: dict[int, int] = {}  # by the number of the file's first entry
         self._stack = ExitStack()
 
+    def __enter__(self) -> "_Search":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+        self._descriptors.clear()
+
     def first_past(self, low: int, high: int, is_past: IsPast) -> int:
         """The first of the entries [`low`, `high`) that is past the place; `high` if none is.
 
         Among entries that are not in order it ends where one is not past and the next one is.
         """
-        with self._stack:
-            while high - low > _AT_ONCE:
-                middle = (low + high) // 2
-                if is_past(self._entries(middle, middle + 1))[0]:
-                    high = middle
-                else:
-                    low = middle + 1
-            past = np.flatnonzero(is_past(self._entries(low, high)))
-            return low + int(past[0]) if past.size else high
+        while high - low > _AT_ONCE:
+            middle = (low + high) // 2
+            if is_past(self._entries(middle, middle + 1))[0]:
+                high = middle
+            else:
+                low = middle + 1
+        past = np.flatnonzero(is_past(self._entries(low, high)))
+        return low + int(past[0]) if past.size else high
+
+    def is_written(self, number: int) -> bool:
+        """Whether there is anything at this entry."""
+        found = self._entries(number, number + 1)
+        return bool(found["physical_offset"][0] or found["size"][0])
 
     def _entries(self, begin: int, end: int) -> Entries:
         """Entries [`begin`, `end`), zeros where there are none."""
@@ -147,6 +159,29 @@ class ConsumeQueue:
             return parts[0]
         return np.concatenate(parts) if parts else np.empty(0, self.dtype)
 
+    def numbers_at(self, physical_offsets: Sequence[int]) -> list[int]:
+        """For each of these rising offsets the number of the first entry that does not begin before it; `end` if none.
+
+        Together they cost a fraction of as many searches.
+        """
+        if not physical_offsets:
+            return []
+        numbers = [0] * len(physical_offsets)
+        with _Search(self._files, self.dtype) as search:
+            # Runs of offsets, and the entries among which they lie.
+            runs = [(0, len(physical_offsets), self.begin, self.end)]
+            while runs:
+                first, past, low, high = runs.pop()
+                middle = (first + past) // 2
+                wanted = physical_offsets[middle]
+                found = search.first_past(low, high, lambda entries: entries["physical_offset"] >= wanted)  # noqa: B023
+                numbers[middle] = found
+                if first < middle:
+                    runs.append((first, middle, low, found))
+                if middle + 1 < past:
+                    runs.append((middle + 1, past, found, high))
+        return numbers
+
     def range_of(self, physical_begin: int, physical_end: int) -> tuple[int, int]:
         """Queue offsets [from, to) of the records that begin in this range of the CommitLog."""
         first = self._first_at(physical_begin)
@@ -168,22 +203,23 @@ class ConsumeQueue:
         A search among damaged entries ends next to one.
         """
         first, past = max(self.begin, number - _AROUND), min(self.end, number + _AROUND)
-        found = self.entries(first, past)
-        sizes, offsets = found["size"], found["physical_offset"].astype(np.int64)
-        are_written = (sizes > 0) & (sizes < PRE_BLANK_SIZE)
-        return found.size == past - first and bool(are_written.all() and (offsets[1:] > offsets[:-1]).all())
+        return _in_order(self.entries(first, past), past - first)
+
+    def are_sound_at(self, numbers: Iterable[int], entries: Entries | None = None) -> bool:
+        """`is_sound_at` of each; `entries` are those of the whole queue, if the caller has them."""
+        is_whole = entries is not None and _in_order(entries, self.end - self.begin)
+        return is_whole or all(self.is_sound_at(number) for number in numbers)
 
     def ends_in_zeros(self) -> bool:
         """Whether nothing is written behind the end, where it is looked at: at 1, 2, 4 ... entries behind it and in
         every later file.  A hole in the queue, zeros where entries were, looks like its end."""
-        for file in self._files:
-            if self.end >= file.first + file.count:
-                continue
-            distance, at = 1, max(self.end, file.first)
-            while at < file.first + file.count:
-                if self.entry(at) != (0, 0):
-                    return False
-                at, distance = at + distance, 2 * distance
+        with _Search(self._files, self.dtype) as search:
+            for file in self._files:
+                distance, at = 1, max(self.end, file.first)
+                while at < file.first + file.count:
+                    if search.is_written(at):
+                        return False
+                    at, distance = at + distance, 2 * distance
         return True
 
     @property
@@ -200,7 +236,8 @@ class ConsumeQueue:
         return self._first_past(self.begin, self.end, lambda found: found["physical_offset"] >= physical_offset)
 
     def _first_past(self, low: int, high: int, is_past: IsPast) -> int:
-        return _Search(self._files, self.dtype).first_past(low, high, is_past)
+        with _Search(self._files, self.dtype) as search:
+            return search.first_past(low, high, is_past)
 
     def _bounds(self, expected_end: int) -> tuple[int, int]:
         if not self._files:
@@ -230,6 +267,13 @@ class ConsumeQueue:
         return self._files[0].first
 
 
+def _in_order(entries: Entries, count: int) -> bool:
+    """Whether these are `count` entries, all of them written, with rising offsets."""
+    sizes, offsets = entries["size"], entries["physical_offset"].astype(np.int64)
+    are_written = (sizes > 0) & (sizes < PRE_BLANK_SIZE)
+    return entries.size == count and bool(are_written.all() and (offsets[1:] > offsets[:-1]).all())
+
+
 def open_queues(store: Path, topic: str, kind: Kind = PLAIN) -> list[ConsumeQueue]:
     """Every ConsumeQueue of `topic` under the store directory `store`; empty if it has none."""
     directory = store / kind[1] / topic
@@ -239,7 +283,16 @@ def open_queues(store: Path, topic: str, kind: Kind = PLAIN) -> list[ConsumeQueu
     return [ConsumeQueue(topic, queue_id, directory / str(queue_id), kind=kind) for queue_id in numbered]
 
 
+def open_queue(store: Path, topic: str, queue_id: int, kind: Kind = PLAIN) -> ConsumeQueue | None:
+    """One ConsumeQueue of `topic`, without a look at the others; None if there is none."""
+    directory = store / kind[1] / topic / str(queue_id)
+    return ConsumeQueue(topic, queue_id, directory, kind=kind) if directory.is_dir() else None
+
+
 def topics_of(store: Path, kind: str = DIRECTORY) -> list[str]:
     """Topics that have a queue directory of this kind."""
-    directory = store / kind
-    return sorted(child.name for child in directory.iterdir() if child.is_dir()) if directory.is_dir() else []
+    try:
+        with os.scandir(store / kind) as children:
+            return sorted(child.name for child in children if child.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -7,15 +7,17 @@ is left out.  A time range leaves out what cannot hold it; what is left is filte
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark.consume_queue import BATCH, BATCH_DIRECTORY, PLAIN, ConsumeQueue, open_queues, topics_of
+from spark.consume_queue import BATCH, BATCH_DIRECTORY, ConsumeQueue, open_queues, topics_of
 from spark.filters import RowFilter, TimeRange
 from spark.options import MEBIBYTE, SourceOptions
+from spark.queue_places import QueuePlaces
 from spark.segment import Segment
 from spark.store_directory import SegmentFile, StoreDirectory, find_stores
+from spark.store_queues import StoreQueues, usual_file_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -23,8 +25,6 @@ logger = logging.getLogger(__name__)
 LIGHT_PREFIX: Final = "%LMQ%"
 _MAX_BLOCK_BYTES: Final = 64 * MEBIBYTE
 _MIN_BLOCK_BYTES: Final = 4 * MEBIBYTE
-# Queues that are asked for a record near a cut; each gives a true one, more give a nearer one.
-_CUT_QUEUES: Final = 4
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Span:
 
     `topics` is set where they are read through these topics' ConsumeQueues.  `weight` is about how many bytes
     are read.  `begins_at_record` and `ends_at_record`: `begin` and `end` are where records begin or the log ends, so
-    nothing may be missing next to them.  `follows_index`: before `begin` another span reads through ConsumeQueues.
+    nothing may be missing next to them.
     """
 
     store: StoreDirectory
@@ -44,7 +44,6 @@ class Span:
     topics: frozenset[str] | None = None
     begins_at_record: bool = True
     ends_at_record: bool = True
-    follows_index: bool = False
 
 
 def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
@@ -55,28 +54,24 @@ def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
         return []
     logs = [(store, store.segments(options.drop_malformed)) for store in stores]
     total = sum(segment.end - segment.start for _, segments in logs for segment in segments)
-    block_bytes = min(_MAX_BLOCK_BYTES, max(_MIN_BLOCK_BYTES, total // (4 * options.min_partitions)))
+    block_bytes = min(_MAX_BLOCK_BYTES, max(_MIN_BLOCK_BYTES, total // (8 * options.min_partitions)))
     spans: list[Span] = []
+    fixed: set[tuple[StoreDirectory, int]] = set()
     for store, segments in logs:
         blocks = _blocks(store, segments, block_bytes)
         if times.is_bounded:
             blocks = within(blocks, times, options.max_clock_step_back_ms)
         # What was never committed is in no ConsumeQueue.
-        is_scan = options.reading.read_uncommitted
-        queues = None if is_scan else _queues_to_read(store, topics, rows.topic_pattern)
-        if queues is None:
+        is_scan = options.reading.read_uncommitted or (topics is None and rows.topic_pattern is None)
+        if is_scan:
             spans += blocks
             continue
-        every = list(_every_queue(store))
-        if _are_sound(store, queues, every, blocks):
-            spans += _indexed(blocks, queues, _known(queues, segments, dispatched_to(store, segments, every)))
-        else:
-            logger.warning("event=index_not_trusted store=%s action=scan", store.root)
-            spans += blocks
+        through, dispatched = _through_queues(store, segments, blocks, rows)
+        spans += through
+        fixed.add((store, dispatched))
     weight = sum(span.weight for span in spans)
-    target = min(options.max_partition_bytes, max(block_bytes, -(-weight // options.min_partitions)))
-    tasks = [_merged(task) for task in _dealt(spans, target)]
-    return [task for task in cut_at_records(tasks) if task]
+    tasks = [_merged(task) for task in _dealt(spans, weight, _task_count(weight, block_bytes, options))]
+    return [task for task in cut_at_records(tasks, fixed) if task]
 
 
 def _blocks(store: StoreDirectory, segments: Iterable[SegmentFile], block_bytes: int) -> list[Span]:
@@ -121,13 +116,30 @@ def _first_timestamp(block: Span) -> int | None:
         return None if position is None else segment.store_timestamp(position)
 
 
-def _queues_to_read(
-    store: StoreDirectory, topics: frozenset[str] | None, pattern: str | None
-) -> list[ConsumeQueue] | None:
-    """The queues of the topics asked for; None if the log must be scanned, because every topic is asked for or
-    one of them has no ConsumeQueue."""
-    if topics is None and pattern is None:
-        return None
+def _through_queues(
+    store: StoreDirectory, segments: list[SegmentFile], blocks: list[Span], rows: RowFilter
+) -> tuple[Iterable[Span], int]:
+    """`blocks` as they are read through the ConsumeQueues of the topics asked for, and the offset up to which those are
+    used: 0 and the blocks as they are if they cannot be."""
+    known = StoreQueues(store)
+    # Before the queues are opened: they have all that was dispatched then.
+    dispatched = known.dispatched_to(segments)
+    queues = _queues_to_read(store, rows)
+    if queues is None:
+        return blocks, 0
+    between = _known(queues, segments, dispatched)
+    offsets = {each for block in blocks for each in (block.begin, block.end, *_clipped(between, block))}
+    places = [QueuePlaces(queue, offsets) for queue in queues]
+    usual = usual_file_bytes([*known.sample(), *queues])
+    if _are_sound(store, places, usual, max((block.end for block in blocks), default=0)):
+        return _indexed(blocks, places, between), between[1]
+    logger.warning("event=index_not_trusted store=%s action=scan", store.root)
+    return blocks, 0
+
+
+def _queues_to_read(store: StoreDirectory, rows: RowFilter) -> list[ConsumeQueue] | None:
+    """The queues of the topics asked for; None if the log must be scanned, because one of them has no ConsumeQueue."""
+    topics, pattern = rows.topics_to_read(), rows.topic_pattern
     wanted = set(topics or ())
     if pattern is not None:
         matching = re.compile(pattern).fullmatch
@@ -144,58 +156,18 @@ def _queues_to_read(
     return queues
 
 
-def dispatched_to(
-    store: StoreDirectory, segments: list[SegmentFile], queues: Iterable[ConsumeQueue] | None = None
-) -> int:
-    """Physical offset up to which the ConsumeQueues of `store` point at the log; 0 if they cannot be trusted.
-
-    The broker dispatches in log order, so this is the end of the last record that any queue knows.
-    """
-    if not segments:
-        return 0
-    begin, end = segments[0].start, segments[-1].end
-    last = (0, 0)
-    for queue in _every_queue(store) if queues is None else queues:
-        past = queue.range_of(begin, end)[1]
-        if past > queue.begin:
-            last = max(last, queue.entry(past - 1))
-    at, size = last
-    for found in segments:
-        if found.start <= at < found.end:
-            with Segment(found.path, found.start) as segment:
-                record = segment.span(at - found.start)
-            if record is not None and record.size == size:
-                return at + size
-    logger.warning("ConsumeQueue does not fit the log store=%s last_entry=%d scan=all", store.root, at)
-    return 0
-
-
-def _are_sound(
-    store: StoreDirectory, queues: Iterable[ConsumeQueue], every: Iterable[ConsumeQueue], blocks: list[Span]
-) -> bool:
+def _are_sound(store: StoreDirectory, places: list[QueuePlaces], usual: dict[int, int], log_end: int) -> bool:
     """Whether the queues are in order wherever they were searched: a wrong place would leave a block out in silence.
 
-    `every` queue of the store has files of one size, for each kind: a shorter one is cut off.
+    `usual` is the size of a queue's files by that of its entries: a shorter one is cut off.
     """
-    usual: dict[int, int] = {}
-    for queue in every:
-        unit = queue.dtype.itemsize
-        usual[unit] = max(usual.get(unit, 0), *queue.file_bytes, 0)
-    places = {place for block in blocks for place in (block.begin, block.end)}
-    log_end = max(places, default=0)
     return all(
-        queue.file_bytes == {usual.get(queue.dtype.itemsize)}
-        and queue.ends_in_zeros()
-        and (queue.dispatched <= log_end or store.has_record(*queue.entry(queue.end - 1)))
-        and all(queue.is_sound_at(queue.range_of(place, place)[0]) for place in places)
-        for queue in queues
+        each.queue.file_bytes == {usual.get(each.queue.dtype.itemsize)}
+        and each.queue.ends_in_zeros()
+        and (each.queue.dispatched <= log_end or store.has_record(*each.queue.entry(each.queue.end - 1)))
+        and each.are_sound()
+        for each in places
     )
-
-
-def _every_queue(store: StoreDirectory) -> Iterator[ConsumeQueue]:
-    for kind in (PLAIN, BATCH):
-        for topic in topics_of(store.root, kind[1]):
-            yield from open_queues(store.root, topic, kind)
 
 
 def _known(queues: Iterable[ConsumeQueue], segments: list[SegmentFile], dispatched: int) -> tuple[int, int]:
@@ -215,37 +187,46 @@ def _known(queues: Iterable[ConsumeQueue], segments: list[SegmentFile], dispatch
     return begin, max(begin, end)
 
 
-def _indexed(blocks: Iterable[Span], queues: list[ConsumeQueue], known: tuple[int, int]) -> Iterator[Span]:
+def _clipped(between: tuple[int, int], block: Span) -> tuple[int, int]:
+    begin, end = (min(max(place, block.begin), block.end) for place in between)
+    return begin, end
+
+
+def _indexed(blocks: Iterable[Span], queues: list[QueuePlaces], known: tuple[int, int]) -> Iterator[Span]:
     """`blocks` as they are read through `queues`: without those that have no entry, and as they are outside of what
     is `known`."""
-    topics = frozenset(queue.topic for queue in queues)
+    topics = frozenset(each.queue.topic for each in queues)
     for block in blocks:
-        begin, end = (min(max(place, block.begin), block.end) for place in known)
+        begin, end = _clipped(known, block)
         if block.begin < begin:
             yield replace(block, end=begin, weight=begin - block.begin)
         if begin < end:
-            weight = sum(_bytes_in(queue, begin, end) for queue in queues)
+            weight = sum(each.bytes_between(begin, end) for each in queues)
             if weight:
                 yield replace(block, begin=begin, end=end, weight=weight, topics=topics)
         if end < block.end:
-            yield replace(block, begin=end, weight=block.end - end, follows_index=end == known[1])
+            yield replace(block, begin=end, weight=block.end - end)
 
 
-def _bytes_in(queue: ConsumeQueue, begin: int, end: int) -> int:
-    first, past = queue.range_of(begin, end)
-    return (past - first) * queue.entry(first)[1] if past > first else 0
+def _task_count(weight: int, block_bytes: int, options: SourceOptions) -> int:
+    """A multiple of the processors, so that they end together, of which none reads more than it may; fewer where tasks
+    would be smaller than a block."""
+    turns = -(-weight // (options.min_partitions * options.max_partition_bytes))
+    return max(1, min(turns * options.min_partitions, -(-weight // min(block_bytes, options.max_partition_bytes))))
 
 
-def _dealt(spans: Iterable[Span], target_bytes: int) -> Iterator[list[Span]]:
-    """Runs of spans of about `target_bytes` each."""
+def _dealt(spans: Iterable[Span], weight: int, count: int) -> Iterator[list[Span]]:
+    """`spans`, of the total `weight`, as about `count` runs of the same weight."""
     task: list[Span] = []
-    weight = 0
+    number = done = 0
     for span in spans:
-        if task and weight + span.weight / 2 > target_bytes:
+        falls_in = (2 * done + span.weight) * count // (2 * weight)
+        if task and falls_in != number:
             yield task
-            task, weight = [], 0
+            task = []
         task.append(span)
-        weight += span.weight
+        number = falls_in
+        done += span.weight
     if task:
         yield task
 
@@ -267,75 +248,70 @@ def _merged(task: list[Span]) -> list[Span]:
     return merged
 
 
-def cut_at_records(tasks: list[list[Span]]) -> list[tuple[Span, ...]]:
-    """Move each begin and end of a scan inside a segment to where a record begins.
+def cut_at_records(
+    tasks: list[list[Span]], fixed: Collection[tuple[StoreDirectory, int]] = ()
+) -> list[tuple[Span, ...]]:
+    """Move each begin and end of a scan inside a segment to where a record begins, except those that are `fixed`: there
+    a record begins.
 
     A cut between two tasks moves forward, for both of them, to where a ConsumeQueue says that a record begins.  What
     begins after blocks that were left out begins a bit earlier.  A task that begins in mid-segment finds its first
     record by magic otherwise, and a body could hold bytes that imitate one.
     """
-    ends = {(span.segment, span.end) for task in tasks for span in task if span.topics is None}
-    begins = {(span.segment, span.begin) for task in tasks for span in task if span.topics is None}
-    cuts: dict[tuple[SegmentFile, int], int] = {}
+    cuts = _Cuts((span for task in tasks for span in task if span.topics is None), fixed)
     moved = []
     for task in tasks:
-        spans = (_at_records(span, ends, begins, cuts) if span.topics is None else span for span in task)
+        spans = (cuts.at_records(span) if span.topics is None else span for span in task)
         moved.append(tuple(span for span in spans if span.begin < span.end))
     return moved
 
 
-def _at_records(
-    span: Span,
-    ends: set[tuple[SegmentFile, int]],
-    begins: set[tuple[SegmentFile, int]],
-    cuts: dict[tuple[SegmentFile, int], int],
-) -> Span:
-    segment = span.segment
-    if span.begin != segment.start and not span.follows_index:
-        if (segment, span.begin) in ends:
-            span = replace(span, begin=_cut_at(span.store, segment, span.begin, cuts))
-        else:
-            before = _record_before(span.store, segment, span.begin)
-            span = replace(span, begin=before or span.begin, begins_at_record=before is not None)
-    if span.end != segment.end:
-        if (segment, span.end) in begins:
-            span = replace(span, end=_cut_at(span.store, segment, span.end, cuts))
-        else:
-            span = replace(span, ends_at_record=False)
-    return span
+class _Cuts:
+    """The begins and ends of some spans that are scanned."""
 
+    def __init__(self, spans: Iterable[Span], fixed: Collection[tuple[StoreDirectory, int]]) -> None:
+        scanned = list(spans)
+        self._fixed = fixed
+        self._ends = {(span.segment, span.end) for span in scanned}
+        self._begins = {(span.segment, span.begin) for span in scanned}
+        self._found: dict[tuple[SegmentFile, int], int] = {}
+        self._queues = {store: StoreQueues(store) for store in {span.store for span in scanned}}
 
-def _cut_at(store: StoreDirectory, segment: SegmentFile, at: int, cuts: dict[tuple[SegmentFile, int], int]) -> int:
-    """Where a record begins, not before `at`; the segment's end if none is known to."""
-    found = cuts.get((segment, at))
-    if found is None:
-        near = [queue.record_at_or_after(at) for queue in _queues_near(store, at)]
-        known = min((each for each in near if each is not None), default=None)
-        if known is None or known >= segment.end:
-            with Segment(segment.path, segment.start) as opened:
-                resync = opened.resync(at - segment.start, segment.end - segment.start)
-            known = segment.end if resync is None else segment.start + resync
-        found = cuts[segment, at] = known
-    return found
+    def at_records(self, span: Span) -> Span:
+        """`span` from and to where records begin."""
+        segment = span.segment
+        if span.begin != segment.start and (span.store, span.begin) not in self._fixed:
+            if (segment, span.begin) in self._ends:
+                span = replace(span, begin=self._cut_at(span.store, segment, span.begin))
+            else:
+                before = self._record_before(span.store, segment, span.begin)
+                span = replace(span, begin=before or span.begin, begins_at_record=before is not None)
+        if span.end != segment.end:
+            if (segment, span.end) in self._begins:
+                span = replace(span, end=self._cut_at(span.store, segment, span.end))
+            else:
+                span = replace(span, ends_at_record=False)
+        return span
 
+    def _cut_at(self, store: StoreDirectory, segment: SegmentFile, at: int) -> int:
+        """Where a record begins, not before `at`; the segment's end if none is known to."""
+        found = self._found.get((segment, at))
+        if found is None:
+            near = [queue.record_at_or_after(at) for queue in self._queues[store].near(at)]
+            known = min((each for each in near if each is not None), default=None)
+            if known is None or known >= segment.end:
+                with Segment(segment.path, segment.start) as opened:
+                    resync = opened.resync(at - segment.start, segment.end - segment.start)
+                known = segment.end if resync is None else segment.start + resync
+            found = self._found[segment, at] = known
+        return found
 
-def _record_before(store: StoreDirectory, segment: SegmentFile, at: int) -> int | None:
-    """Where the last record begins, before `at`, that some ConsumeQueues know of in this segment."""
-    latest = None
-    for queue in _queues_near(store, at):
-        past = queue.range_of(0, at)[1]
-        begin = queue.entry(past - 1)[0] if past > queue.begin else -1
-        if begin >= segment.start and (latest is None or begin > latest):
-            latest = begin
-    return latest
-
-
-def _queues_near(store: StoreDirectory, at: int) -> list[ConsumeQueue]:
-    """A few queues that reach beyond the physical offset `at`."""
-    near = []
-    for queue in _every_queue(store):
-        if queue.dispatched > at:
-            near.append(queue)
-        if len(near) == _CUT_QUEUES:
-            break
-    return near
+    def _record_before(self, store: StoreDirectory, segment: SegmentFile, at: int) -> int | None:
+        """Where the last record begins, before `at`, that some ConsumeQueues know of in this segment."""
+        latest = None
+        for queue in self._queues[store].near(at):
+            past = queue.range_of(0, at)[1]
+            begin = queue.entry(past - 1)[0] if past > queue.begin else -1
+            if begin >= segment.start and (latest is None or begin > latest):
+                latest = begin
+        return latest

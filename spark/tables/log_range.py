@@ -7,9 +7,10 @@ from itertools import pairwise
 from typing import Final
 
 from spark.consume_queue import open_queues
-from spark.plan import Span, cut_at_records, dispatched_to
+from spark.plan import Span, cut_at_records
 from spark.segment import Segment, segment_paths
 from spark.store_directory import COMMIT_LOG, SegmentFile, StoreDirectory
+from spark.store_queues import dispatched_to
 from spark.tables.place import BrokerPlace
 from sprocket.common.errors import StoreError
 
@@ -74,7 +75,7 @@ def next_range(
         return None
     end = chosen[-1].end
     spans = _spans(store, topic, begin, chosen, segments)
-    wanted = max(_LEAST_TASK_BYTES, min(_TASK_BYTES, -(-(end - begin) // processes)))
+    wanted = _task_bytes(end - begin, processes)
     # These begin where a record does: moved, they would be read twice.
     fixed = {span.begin for span in spans}
     pieces = [piece for span in spans for piece in _pieces(span, wanted)]
@@ -130,6 +131,12 @@ def is_same_log(place: BrokerPlace, store: StoreDirectory) -> bool:
         if at >= segment.size or segment.span(at) is None:
             return False
         return place.last_timestamp in (-1, segment.store_timestamp(at))
+
+
+def _task_bytes(size_bytes: int, processes: int) -> int:
+    """Of the log in a task: so many that no process is without one while others have their last."""
+    rounds = -(-size_bytes // (processes * _TASK_BYTES))
+    return max(_LEAST_TASK_BYTES, -(-size_bytes // (processes * rounds)))
 
 
 def _spans(
