@@ -82,7 +82,7 @@ that starts servers. What they look up in objects inside a broker is asked over 
 | `StaticTopicIT`, `CreateAndUpdateTopicIT.testStaticTopicNotAffected` | not supported: static topics |
 | `PopPriorityIT` of 5.5.0 | not supported: priorities came after 5.3.3 |
 | gRPC, DLedger, controller, broker container | not run: these servers are not there |
-| rocketmq-e2e, Java, remoting client 4.9.3, with one broker as it expects | passes, `PushConsumerRetryTest` not always |
+| rocketmq-e2e, Java, remoting client 4.9.3, with one broker | passes, `PushConsumerRetryTest` not always |
 | rocketmq-exporter 0.0.3 | works; TOPIC_PUT_SIZE and GROUP_GET_SIZE (bytes by topic and group) are not kept |
 | rocketmq-dashboard 2.1.1 | clusters, topics, groups, clients, messages, resets, dead letters, settings: works |
 
