@@ -6,13 +6,12 @@ import java.io.Writer;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.file.Files;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.common.MixAll;
 
-/** One of Sprocket's servers as a process: {@code sprocket.python -I -m sprocket.cli <kind> -c <file>}. */
+/** One of Sprocket's servers as a process: {@code sprocket <kind> -c <file>}. */
 public final class ServerProcess {
     private static final long START_LIMIT_MS = 120_000;
     private static final long STOP_LIMIT_S = 60;
@@ -25,8 +24,9 @@ public final class ServerProcess {
                 writer.write(key + "=" + properties.getProperty(key) + "\n");
             }
         }
-        List<String> command = new ArrayList<>(List.of(System.getProperty("sprocket.python"), "-I", "-m",
-            "sprocket.cli", kind, "-c", file.getPath()));
+        // It ends with this process, also when that is killed.
+        List<String> command = List.of(System.getProperty("sprocket.python"), "-I", "-m", "sprocket.processes.bound",
+            String.valueOf(ProcessHandle.current().pid()), "sprocket.cli", kind, "-c", file.getPath());
         process = new ProcessBuilder(command).redirectErrorStream(true)
             .redirectOutput(ProcessBuilder.Redirect.appendTo(new File(directory.getPath() + ".log"))).start();
         Runtime.getRuntime().addShutdownHook(new Thread(process::destroy));
