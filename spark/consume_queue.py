@@ -35,6 +35,7 @@ BATCH_DIRECTORY: Final = "batchconsumequeue"
 _AROUND: Final = 3
 # A search reads so few entries at once instead of one after the other.
 _AT_ONCE: Final = 1024
+_FILE_NAME_BYTES: Final = 255
 # How many entries after the expected end of a queue are looked at.
 _NEAR_ENTRIES: Final = 1024
 
@@ -277,7 +278,7 @@ def _in_order(entries: Entries, count: int) -> bool:
 def open_queues(store: Path, topic: str, kind: Kind = PLAIN) -> list[ConsumeQueue]:
     """Every ConsumeQueue of `topic` under the store directory `store`; empty if it has none."""
     directory = store / kind[1] / topic
-    if not directory.is_dir():
+    if not _can_be_file_name(topic) or not directory.is_dir():
         return []
     numbered = sorted(int(child.name) for child in directory.iterdir() if child.name.isdecimal())
     return [ConsumeQueue(topic, queue_id, directory / str(queue_id), kind=kind) for queue_id in numbered]
@@ -287,6 +288,11 @@ def open_queue(store: Path, topic: str, queue_id: int, kind: Kind = PLAIN) -> Co
     """One ConsumeQueue of `topic`, without a look at the others; None if there is none."""
     directory = store / kind[1] / topic / str(queue_id)
     return ConsumeQueue(topic, queue_id, directory, kind=kind) if directory.is_dir() else None
+
+
+def _can_be_file_name(topic: str) -> bool:
+    """A query may ask for anything, also for a path."""
+    return topic not in ("", ".", "..") and "/" not in topic and len(topic.encode()) <= _FILE_NAME_BYTES
 
 
 def topics_of(store: Path, kind: str = DIRECTORY) -> list[str]:

@@ -214,7 +214,10 @@ def find_stores(paths: Sequence[str]) -> list[StoreDirectory]:
             raise ConfigError(
                 f"path {text!r}: {found}; it must be a store directory (storePathRootDir) or a glob of some"
             )
-        named.update({root: name or named.get(root, "") for root in roots})
+        for root in roots:
+            if name and named.get(root, name) not in (name, ""):
+                raise ConfigError(f"{root} is named twice in path, as {named[root]!r} and as {name!r}")
+            named[root] = name or named.get(root, "")
     names = _telling_parts(list(named))
     stores = [StoreDirectory(root, name or names[root]) for root, name in named.items()]
     taken: dict[str, Path] = {}
@@ -231,7 +234,10 @@ def find_stores(paths: Sequence[str]) -> list[StoreDirectory]:
 
 def split_paths(path: str | None, paths: str | None) -> list[str]:
     """Spark's `path` (one, or several with commas) and `paths` (a JSON list, from ``load([..])``)."""
-    listed: list[str] = json.loads(paths) if paths else []
+    try:
+        listed: list[str] = json.loads(paths) if paths else []
+    except ValueError as error:
+        raise ConfigError(f"option 'paths' is what load([...]) sets, not {paths!r}: give 'path'") from error
     return [part.strip() for text in ([path] if path else []) + listed for part in text.split(",") if part.strip()]
 
 
