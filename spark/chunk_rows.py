@@ -1,6 +1,7 @@
 """A chunk of records as the rows that a query returns: filtered, checked, inflated, with rows for damage."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -11,6 +12,7 @@ from spark.inflate import InflatesTooMuch
 
 Rows = tuple[list[pa.Array], int]
 _BODY_COLUMNS = frozenset({"body", "bodyString"})
+_TAIL_COLUMNS = frozenset({"topic", "tags", "keys", "properties", "msgId", "realTopic", "realQueueId"})
 
 
 def chunk_rows(chunk: Chunk, columns: Sequence[str], rows: RowFilter, options: DecodeOptions) -> Iterator[Rows]:
@@ -21,13 +23,22 @@ def chunk_rows(chunk: Chunk, columns: Sequence[str], rows: RowFilter, options: D
     """
     rows.apply(chunk)
     reads_bodies = not _BODY_COLUMNS.isdisjoint(columns)
-    if len(chunk) and (reads_bodies if options.check_crc is None else options.check_crc):
+    if len(chunk) and _checks_crc(columns, options):
         chunk.check_crc()
     yield from _batches(chunk, columns, options, reads_bodies)
     if chunk.damage:
         log_damage(chunk.damage)
         if options.corrupt_column is not None and rows.passes_nulls():
             yield damage_rows(chunk.damage, columns, options.corrupt_column), len(chunk.damage)
+
+
+def options_for(columns: Sequence[str], options: DecodeOptions) -> DecodeOptions:
+    """`options` as they are quickest for chunks of which `columns` are read."""
+    return replace(options, reads_tails=_checks_crc(columns, options) or not _TAIL_COLUMNS.isdisjoint(columns))
+
+
+def _checks_crc(columns: Sequence[str], options: DecodeOptions) -> bool:
+    return not _BODY_COLUMNS.isdisjoint(columns) if options.check_crc is None else options.check_crc
 
 
 def _batches(chunk: Chunk, columns: Sequence[str], options: DecodeOptions, reads_bodies: bool) -> Iterator[Rows]:

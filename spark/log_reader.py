@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from spark.chunk_rows import Rows, chunk_rows
+from spark.chunk_rows import Rows, chunk_rows, options_for
 from spark.damage import Damage, damage_rows, log_damage
 from spark.decode import CHUNK_ROWS, Chunk, DecodeOptions
 from spark.filters import RowFilter
@@ -96,7 +96,7 @@ class SpanReader:
         self._rows = rows
         # Of what is read through queues the topics are known.
         self._rows_of_topics = replace(rows, topics=None, topic_pattern=None)
-        self._options = options
+        self._options = options_for(columns, options)
         self._memory = memory
         # Physical offset up to which a scan has come.
         self._at = span.begin
