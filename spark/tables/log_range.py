@@ -75,7 +75,7 @@ def next_range(
         return None
     end = chosen[-1].end
     spans = _spans(store, topic, begin, chosen, segments)
-    wanted = _task_bytes(end - begin, processes)
+    wanted = task_bytes(end - begin, processes)
     # These begin where a record does: moved, they would be read twice.
     fixed = {span.begin for span in spans}
     pieces = [piece for span in spans for piece in _pieces(span, wanted)]
@@ -133,7 +133,7 @@ def is_same_log(place: BrokerPlace, store: StoreDirectory) -> bool:
         return place.last_timestamp in (-1, segment.store_timestamp(at))
 
 
-def _task_bytes(size_bytes: int, processes: int) -> int:
+def task_bytes(size_bytes: int, processes: int) -> int:
     """Of the log in a task: so many that no process is without one while others have their last."""
     rounds = -(-size_bytes // (processes * _TASK_BYTES))
     return max(_LEAST_TASK_BYTES, -(-size_bytes // (processes * rounds)))
