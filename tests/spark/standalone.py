@@ -18,6 +18,8 @@ SPARK_HOME: Final = Path(pyspark.__file__).parent
 _ROOT: Final = Path(__file__).resolve().parents[2]
 LIMIT_S: Final = 300.0
 _END_LIMIT_S: Final = 30.0
+# Of an application: nothing but a hanging one takes that long.
+_RUN_LIMIT_S: Final = 900.0
 
 
 class ClusterError(Exception):
@@ -104,7 +106,7 @@ def run_submit(arguments: Sequence[str], environment: Mapping[str, str], directo
     """What spark-submit prints.  Raises ClusterError."""
     done = subprocess.run(
         [str(SPARK_HOME / "bin" / "spark-submit"), *arguments],
-        capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment, cwd=directory,
+        capture_output=True, text=True, timeout=_RUN_LIMIT_S, check=False, env=environment, cwd=directory,
     )  # fmt: skip
     if done.returncode != 0:
         errors = "\n".join(line for line in done.stderr.splitlines() if " INFO " not in line)
