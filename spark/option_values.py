@@ -1,13 +1,18 @@
-"""Values of options that reads, streams and writes have in common: whole numbers, an account, TLS."""
+"""Values of options that reads, streams and writes have in common: whole numbers, an account, TLS.
+
+What only connections need is imported for them: each Python process of Spark imports this file.
+"""
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from remoting.credentials import Credentials
-from remoting.tls_settings import TlsSettings
 from sprocket.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from remoting.credentials import Credentials
+    from remoting.tls_settings import TlsSettings
 
 _TLS_FILES: Final = ("tlsTrustCertPath", "tlsClientCertPath", "tlsClientKeyPath")
 
@@ -20,15 +25,19 @@ def whole_number(given: Mapping[str, str], name: str, default: int, least: int, 
     return int(text)
 
 
-def credentials(given: Mapping[str, str]) -> Credentials | None:
+def credentials(given: Mapping[str, str]) -> "Credentials | None":
     """`accessKey` and `secretKey`; None without them.  Raises ConfigError for one alone."""
     access, secret = given.get("accessKey"), given.get("secretKey")
     if bool(access) != bool(secret):
         raise ConfigError("options 'accessKey' and 'secretKey' belong together: give both or none")
-    return Credentials(access, secret) if access and secret else None
+    if not access or not secret:
+        return None
+    from remoting.credentials import Credentials
+
+    return Credentials(access, secret)
 
 
-def tls(given: Mapping[str, str]) -> TlsSettings | None:
+def tls(given: Mapping[str, str]) -> "TlsSettings | None":
     """`useTLS` and its files; None for plain connections.  Raises ConfigError."""
     text = given.get("useTLS", "false").lower()
     if text not in ("true", "false"):
@@ -40,5 +49,7 @@ def tls(given: Mapping[str, str]) -> TlsSettings | None:
                 f"option {next(iter(files))!r} needs 'useTLS' to be true: certificates go with useTLS=true"
             )
         return None
+    from remoting.tls_settings import TlsSettings
+
     trust, certificate, key = (files.get(name) for name in _TLS_FILES)
     return TlsSettings.for_client(trust, certificate, key)

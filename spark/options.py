@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark.columns import DEFAULT_COLUMNS, column_names, nearest
 from spark.decode import HALF_TOPIC, DecodeOptions
@@ -14,11 +14,13 @@ from spark.option_values import whole_number
 from spark.queue_options import QUEUE_OPTIONS, QueueOptions, read_queue_options
 from spark.reading_options import READING_OPTIONS, ReadingOptions, read_reading_options
 from spark.store_directory import split_paths
-from spark.wire_cluster import WireSettings
 from spark.wire_options import WIRE_OPTIONS, read_subscription, read_wire_settings
-from spark.wire_pull import Subscription
 from sprocket.common.errors import ConfigError
 from sprocket.common.limits import MAX_INFLATED_BYTES
+
+if TYPE_CHECKING:
+    from spark.wire_cluster import WireSettings
+    from spark.wire_pull import Subscription
 
 MEBIBYTE: Final = 1024 * 1024
 # Of numbers of bytes and milliseconds.
@@ -62,8 +64,9 @@ class SourceOptions:
     max_partition_bytes: int = 256 * MEBIBYTE
     max_clock_step_back_ms: int = 2 * 3_600_000
     queues: QueueOptions = field(default_factory=QueueOptions)
-    wire: WireSettings | None = None
-    subscription: Subscription = field(default_factory=Subscription)
+    wire: "WireSettings | None" = None
+    # What brokers leave out; None: nothing.
+    subscription: "Subscription | None" = None
 
     @property
     def drop_malformed(self) -> bool:
@@ -121,7 +124,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         ),
         queues=read_queue_options(given),
         wire=wire,
-        subscription=read_subscription(given),
+        subscription=None if wire is None else read_subscription(given),
     )
 
 

@@ -17,6 +17,7 @@ from spark.queue_ranges import QueueRange, QueueSelection
 from spark.queue_source import DirectoryQueues, QueueSource, ReadTask, packed, read_task
 from spark.row_batches import checked_columns, record_batch
 from spark.stream_positions import query_ranges
+from spark.wire_pull import Subscription
 from spark.wire_source import WireQueues
 
 
@@ -41,7 +42,7 @@ class QueueScan:
         options = self.options
         selection = QueueSelection(options.topics, options.topic_pattern, options.queues.assigned)
         if options.wire is not None:
-            return WireQueues(options.wire, selection, options.subscription)
+            return WireQueues(options.wire, selection, options.subscription or Subscription())
         return DirectoryQueues(options.paths, selection, options.reading.lease_ms)
 
     def partitions(self, source: QueueSource, ranges: Sequence[QueueRange]) -> list[QueuePartition]:

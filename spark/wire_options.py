@@ -1,14 +1,18 @@
-"""Options of reads over the wire."""
+"""Options of reads over the wire.
+
+What only these reads need is imported for them: each Python process of Spark imports this file.
+"""
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from remoting.client import split_address
 from spark.option_values import credentials, tls, whole_number
-from spark.wire_cluster import WireSettings
-from spark.wire_pull import Subscription
 from sprocket.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from spark.wire_cluster import WireSettings
+    from spark.wire_pull import Subscription
 
 WIRE_OPTIONS: Final = (
     "namesrvAddr",  # host:port of name servers, several separated by ;
@@ -27,7 +31,7 @@ WIRE_OPTIONS: Final = (
 _KINDS: Final = ("TAG", "SQL92")
 
 
-def read_wire_settings(given: Mapping[str, str]) -> WireSettings | None:
+def read_wire_settings(given: Mapping[str, str]) -> "WireSettings | None":
     """The options of `WIRE_OPTIONS` in `given`; None without namesrvAddr.  Raises ConfigError."""
     if "namesrvAddr" not in given:
         astray = [name for name in WIRE_OPTIONS if name in given]
@@ -38,6 +42,8 @@ def read_wire_settings(given: Mapping[str, str]) -> WireSettings | None:
         return None
     if "path" in given or "paths" in given:
         raise ConfigError("options 'path' and 'namesrvAddr' exclude each other: read files, or over the wire")
+    from spark.wire_cluster import WireSettings
+
     return WireSettings(
         name_servers=_addresses(given["namesrvAddr"]),
         timeout_ms=whole_number(given, "mqClientApiTimeout", WireSettings.timeout_ms, 1),
@@ -48,17 +54,21 @@ def read_wire_settings(given: Mapping[str, str]) -> WireSettings | None:
     )
 
 
-def read_subscription(given: Mapping[str, str]) -> Subscription:
+def read_subscription(given: Mapping[str, str]) -> "Subscription":
     """Raises ConfigError for an expressionType that RocketMQ does not have."""
     kind = given.get("expressionType", "TAG").upper()
     if kind not in _KINDS:
         raise ConfigError(f"option 'expressionType': {given['expressionType']!r} is not one of {', '.join(_KINDS)}")
     if kind != "TAG" and "subExpression" not in given:
         raise ConfigError("option 'subExpression' is missing: an expressionType needs one")
+    from spark.wire_pull import Subscription
+
     return Subscription(given.get("subExpression", "*"), kind)
 
 
 def _addresses(text: str) -> tuple[str, ...]:
+    from remoting.client import split_address
+
     addresses = tuple(part.strip() for part in re.split("[;,]", text) if part.strip())
     try:
         for address in addresses:

@@ -14,13 +14,15 @@ Content of the sealed file, big-endian: the offset, i64; when it was written, wa
 import logging
 import struct
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
-from store.confirmation import Confirmation
 from store.disk import Disk, DiskFile
 from store.recovery.sealed_file import seal, unseal
+
+if TYPE_CHECKING:  # who only reads the mark does without the store
+    from store.confirmation import Confirmation
 
 _log = logging.getLogger(__name__)
 CONFIRM_MARK: Final = "confirm"
@@ -33,7 +35,7 @@ _REFRESH_MS: Final = 10_000
 class ConfirmMark:
     """The mark of one store.  All in one thread, after `open`."""
 
-    def __init__(self, disk: Disk, clock: Clock, root: Path, confirmation: Confirmation) -> None:
+    def __init__(self, disk: Disk, clock: Clock, root: Path, confirmation: "Confirmation") -> None:
         self._disk = disk
         self._clock = clock
         self._confirmation = confirmation
