@@ -42,6 +42,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("spark/consume_queue.py", "disk"): "edge: opens the files of a store that it reads",
     ("spark/queue_tail.py", "disk"): "edge: reads the last entry of a queue",
     ("spark/worker_python.py", "disk"): "edge: writes a launcher script for Spark's workers",
+    ("spark/stream_worker.py", "network"): "edge: connects to Spark before PySpark is imported",
     ("spark/wire_connection.py", "network"): "edge: the blocking connection of a task",
     ("spark/wire_connection.py", "clock"): "edge: waits before a request is tried again",
     ("spark/report.py", "disk"): "edge: writes the page and the charts of a report",
