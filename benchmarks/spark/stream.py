@@ -10,7 +10,8 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +56,34 @@ def _message(number: int, topics: int, queues: int) -> PendingMessage:
     return PendingMessage(topic, queue_id, BODY, properties, 0, 0, 0, 1_700_000_000_000 + number, HOST)
 
 
-def look_ms(root: Path, rounds: int) -> tuple[float, float]:
-    """The first look at all queues, and the median of the later ones."""
+def look_ms(root: Path, rounds: int, more: Callable[[], None] | None = None) -> tuple[float, float, float]:
+    """The first look at all queues, the median of the later ones, and a look after `more` was written (0: nothing)."""
     options = read_options({"path": str(root), "startingOffsets": "earliest"})
     reader = QueueStreamReader(options, spark_schema(options.columns))
-    times = []
-    for _ in range(rounds + 1):
+
+    def look() -> float:
         begun = time.perf_counter()
         reader.latestOffset({}, reader.getDefaultReadLimit())
-        times.append((time.perf_counter() - begun) * 1000)
-    return times[0], statistics.median(times[1:])
+        return (time.perf_counter() - begun) * 1000
+
+    first, idle = look(), statistics.median(look() for _ in range(rounds))
+    if more is None:
+        return first, idle, 0.0
+    more()
+    return first, idle, look()
+
+
+def growth(directory: Path) -> dict[str, float]:
+    """Looks at the queues of 10, 100 and 1,000 topics: the first, one that finds nothing new, and one after 300 new
+    messages, which lie in as many queues as there are."""
+    figures: dict[str, float] = {}
+    for topics in (10, 100, 1000):
+        root = directory / f"of-{topics}" / "store"
+        write_store(root, 20_000, topics, 4)
+        looks = look_ms(root, 10, partial(write_store, root, SMALL, topics, 4))
+        for kind, took in zip(("first_look", "idle_look", "busy_look"), looks, strict=True):
+            figures[f"{kind}_{topics * 4}_queues_ms"] = took
+    return figures
 
 
 def stream_ms(spark: Any, root: Path, rows: int) -> list[dict[str, int]]:
@@ -90,10 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures: dict[str, float] = {}
     spark = session(given.master, "benchmark", {"spark.sql.streaming.numRecentProgressUpdates": "10000"})
     with tempfile.TemporaryDirectory() as directory:
-        few, small, many = (Path(directory) / name / "store" for name in ("few", "small", "many"))
+        few, small = (Path(directory) / name / "store" for name in ("few", "small"))
         write_store(few, given.rows * (given.batches + WARM), 6, -(-given.queues // 6))
         write_store(small, SMALL * 30, 6, -(-given.queues // 6))
-        write_store(many, 20_000, 1000, 4)
         batches = [each for each in stream_ms(spark, few, given.rows) if each["rows"] == given.rows][WARM:]
         figures["batch_ms"] = statistics.median(each["triggerExecution"] for each in batches)
         figures["batch_ms_worst"] = max(each["triggerExecution"] for each in batches)
@@ -101,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         batches = [each for each in stream_ms(spark, small, SMALL) if each["rows"]][WARM:]
         figures["small_batch_ms"] = statistics.median(each["triggerExecution"] for each in batches)
         figures["look_38_queues_ms"] = look_ms(few, 50)[1]
-        figures["first_look_4000_queues_ms"], figures["look_4000_queues_ms"] = look_ms(many, 10)
+        figures.update(growth(Path(directory)))
     close(spark)
     for name, value in figures.items():
         print(f"{name:28} {value:10.1f}")
