@@ -19,6 +19,7 @@ from spark.queue_ranges import QueueRange, QueueSelection, StoreQueues
 from spark.queue_reader import read_ranges
 from spark.segment_lease import LeaseKeeper, SegmentLease, wants_lease
 from spark.store_directory import StoreDirectory, find_stores
+from spark.store_rights import store_rights
 
 logger = logging.getLogger(__name__)
 
@@ -83,9 +84,10 @@ class DirectoryTask:
         keeper = LeaseKeeper(self.leases)
         for broker_name, group in groupby(self.ranges, key=lambda each: each.queue.broker_name):
             options = replace(decode, broker_name=broker_name)
-            for found in read_ranges(stores[broker_name], list(group), columns, rows, options, on_loss):
-                keeper.keep()
-                yield found
+            with store_rights():
+                for found in read_ranges(stores[broker_name], list(group), columns, rows, options, on_loss):
+                    keeper.keep()
+                    yield found
 
 
 class DirectoryQueues:
@@ -98,6 +100,7 @@ class DirectoryQueues:
         self._lease_ms = lease_ms
         self._stores: dict[str, StoreQueues] = {}
 
+    @store_rights()
     def snapshot(self, strict: bool = True) -> Snapshot:
         stores = find_stores(self._paths)
         self._stores = {

@@ -37,6 +37,7 @@ from spark.options import SourceOptions, read_options
 from spark.plan import LIGHT_PREFIX, Span
 from spark.row_batches import checked_columns, record_batch, spark_schema
 from spark.segment_lease import LeaseKeeper, SegmentLease
+from spark.store_rights import store_rights
 from sprocket.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -101,7 +102,8 @@ class LogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         # Spark turns an empty list into one partition without a value, and reads that.
-        tasks, leases = leased_plan(self._options, self._rows)
+        with store_rights():
+            tasks, leases = leased_plan(self._options, self._rows)
         return [LogPartition(spans, leases) for spans in tasks] or [LogPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -111,9 +113,10 @@ class LogReader(DataSourceReader):
         for span in partition.spans:
             keeper.keep()
             try:
-                for arrays, count in read_span(span, self._columns, self._rows, self._decoding(span)):
-                    yield record_batch(arrays, count, schema)
-                    keeper.keep()
+                with store_rights():
+                    for arrays, count in read_span(span, self._columns, self._rows, self._decoding(span)):
+                        yield record_batch(arrays, count, schema)
+                        keeper.keep()
             except FileNotFoundError as error:
                 lost = SegmentLost.of(span.segment.path, span.begin, span.end)
                 if self._options.queues.fail_on_data_loss:
