@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark.damage import ADVICE
 from spark.decode import DecodeOptions
 from spark.filters import RowFilter
 from spark.inflate import InflatesTooMuch, inflate_bodies
@@ -29,6 +30,7 @@ from sprocket.common.limits import MAX_INFLATED_BYTES
 logger = logging.getLogger(__name__)
 
 _US_PER_HOUR: Final = HOUR_MS * 1000
+_ADVICE: Final = "--drop-malformed, or dropMalformed: true in a file of tables, reads on"
 NO_TIME: Final = "the store timestamp is no date"
 
 
@@ -92,7 +94,8 @@ def run_task(task: WriteTask) -> Written | Failed:
         return writing.close()
     except SprocketError as error:
         writing.discard()
-        return Failed(f"{type(error).__name__}: {error}")
+        # A table has no modes, but an option of its own.
+        return Failed(f"{type(error).__name__}: {error}".replace(ADVICE, _ADVICE))
     except OSError as error:
         writing.discard()
         return Failed(trouble(error, task.root))
