@@ -105,7 +105,8 @@ def test_suite(suite: str, classpath: str, tmp_path: Path) -> None:
     assert passed, "nothing ran"
     if failed:
         # A new group asks for its offset and then for the end of the queue; a test that sends in between loses what it
-        # sent, with RocketMQ's own brokers as well.  No test does so twice.
+        # sent, with RocketMQ's own brokers as well.
+        # One that does so in both runs fails here.
         classes = [name for name in _SUITES[suite] if any(test.startswith(_simple(name) + ".") for test in failed)]
         again, still_failed = _run(classpath, classes, tmp_path / "second")
         failed = {test: why for test, why in failed.items() if test in still_failed or test not in again}
