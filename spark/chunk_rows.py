@@ -8,7 +8,7 @@ import pyarrow as pa
 from spark.damage import damage_rows, log_damage
 from spark.decode import Chunk, DecodeOptions
 from spark.filters import RowFilter
-from spark.inflate import InflatesTooMuch
+from spark.records.inflate import InflatesTooMuch
 
 Rows = tuple[list[pa.Array], int]
 _BODY_COLUMNS = frozenset({"body", "bodyString"})

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from remoting.message_record import SysFlag
-from spark import inner_batches
-from spark.binary_array import as_text, gather
-from spark.body_crc import crc_holds, seals
 from spark.columns import COLUMN_TYPES, TIMESTAMP
 from spark.damage import Damage
-from spark.inflate import compression_names, inflate_bodies
-from spark.record_parts import IPV4_HOST_BYTES, IPV6_HOST_BYTES, RecordParts
+from spark.records import inner_batches
+from spark.records.binary_array import as_text, gather
+from spark.records.body_crc import crc_holds, seals
+from spark.records.inflate import compression_names, inflate_bodies
+from spark.records.record_parts import IPV4_HOST_BYTES, IPV6_HOST_BYTES, RecordParts
 from spark.segment import Positions, Segment
 from sprocket.common.limits import MAX_INFLATED_BYTES
 from store.layout import MAGIC_V1, MAGIC_V2, RECORD_FIXED_DTYPE, STORE_TIMESTAMP

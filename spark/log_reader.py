@@ -19,7 +19,7 @@ from spark.damage import Damage, damage_rows, log_damage
 from spark.decode import CHUNK_ROWS, Chunk, DecodeOptions
 from spark.filters import RowFilter
 from spark.plan import Span
-from spark.queue_index import IndexedRecords, IndexMisfit, indexed_records
+from spark.queues.index import IndexedRecords, IndexMisfit, indexed_records
 from spark.segment import PAGE_BYTES, Segment, WindowMemory
 
 logger = logging.getLogger(__name__)

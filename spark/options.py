@@ -11,16 +11,16 @@ from spark.columns import DEFAULT_COLUMNS, column_names, nearest
 from spark.decode import HALF_TOPIC, DecodeOptions
 from spark.filters import TimeRange
 from spark.option_values import whole_number
-from spark.queue_options import QUEUE_OPTIONS, QueueOptions, read_queue_options
+from spark.queues.options import QUEUE_OPTIONS, QueueOptions, read_queue_options
 from spark.reading_options import READING_OPTIONS, ReadingOptions, read_reading_options
 from spark.store_directory import split_paths
-from spark.wire_options import WIRE_OPTIONS, read_subscription, read_wire_settings
+from spark.wire.options import WIRE_OPTIONS, read_subscription, read_wire_settings
 from sprocket.common.errors import ConfigError
 from sprocket.common.limits import MAX_INFLATED_BYTES
 
 if TYPE_CHECKING:
-    from spark.wire_cluster import WireSettings
-    from spark.wire_pull import Subscription
+    from spark.wire.cluster import WireSettings
+    from spark.wire.pull import Subscription
 
 MEBIBYTE: Final = 1024 * 1024
 # Of numbers of bytes and milliseconds.

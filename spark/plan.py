@@ -14,10 +14,10 @@ from typing import Final
 from spark.consume_queue import BATCH, BATCH_DIRECTORY, ConsumeQueue, open_queues, topics_of
 from spark.filters import RowFilter, TimeRange
 from spark.options import MEBIBYTE, SourceOptions
-from spark.queue_places import QueuePlaces
+from spark.queues.places import QueuePlaces
+from spark.queues.store_queues import StoreQueues, usual_file_bytes
 from spark.segment import Segment
 from spark.store_directory import SegmentFile, StoreDirectory, find_stores
-from spark.store_queues import StoreQueues, usual_file_bytes
 
 logger = logging.getLogger(__name__)
 

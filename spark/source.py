@@ -67,7 +67,7 @@ class RocketMQDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
         if options.queues.are_given or options.wire is not None:
-            from spark.queue_scan import FilteringQueueBatchReader, QueueBatchReader
+            from spark.queues.scan import FilteringQueueBatchReader, QueueBatchReader
 
             return (FilteringQueueBatchReader if options.filter_pushdown else QueueBatchReader)(options, schema)
         return (FilteringLogReader if options.filter_pushdown else LogReader)(options, schema)

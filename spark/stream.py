@@ -20,8 +20,8 @@ from spark.data_loss import report_loss
 from spark.filters import RowFilter, TimeRange
 from spark.options import SourceOptions
 from spark.positions import LATEST, OffsetsOption, Positions, QueueId, from_queues, positions_object, positions_of
-from spark.queue_scan import QueueScan
-from spark.queue_source import QueueSource, Snapshot
+from spark.queues.scan import QueueScan
+from spark.queues.source import QueueSource, Snapshot
 from spark.stream_positions import batch_ranges, first_positions, next_step
 from sprocket.common.errors import ConfigError
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from spark.data_loss import LostRange
 from spark.positions import LATEST, OffsetsOption, Positions, QueueId, from_queues, queues_of
-from spark.queue_ranges import QueueRange
-from spark.queue_source import Snapshot
+from spark.queues.ranges import QueueRange
+from spark.queues.source import Snapshot
 from sprocket.common.errors import ConfigError
 
 

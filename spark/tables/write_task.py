@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from spark.damage import ADVICE
 from spark.decode import DecodeOptions
 from spark.filters import RowFilter
-from spark.inflate import InflatesTooMuch, inflate_bodies
 from spark.log_reader import read_span
 from spark.plan import Span
+from spark.records.inflate import InflatesTooMuch, inflate_bodies
 from spark.tables.bodies import BodyDecoder, Failure, Rows
 from spark.tables.data_file import HOUR_MS, DataFile, DataWriter
 from spark.tables.declaration import DEAD_LETTER_SCHEMA, TableDeclaration

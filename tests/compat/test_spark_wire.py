@@ -9,7 +9,7 @@ import pytest
 
 from remoting.credentials import Credentials
 from spark.options import read_options
-from spark.queue_scan import QueueBatchReader
+from spark.queues.scan import QueueBatchReader
 from spark.row_batches import spark_schema
 from sprocket.client.client_instance import ClientSettings
 from sprocket.client.errors import BrokerRefused

@@ -23,7 +23,7 @@ from remoting.bodies.registration import RegisterBrokerBody, inflate
 from remoting.fastjson import loads
 from remoting.framing import FrameDecoder
 from remoting.message_record import SysFlag
-from spark.inflate import inflate_bodies
+from spark.records.inflate import inflate_bodies
 from sprocket.client.compression import Compression, decompress
 from sprocket.client.errors import BodyUnreadable
 from sprocket.client.message import MessageQueue

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-NOT_NEEDED = ("remoting.client", "remoting.tls_settings", "spark.wire_cluster", "spark.stream", "store.commit_log")
+NOT_NEEDED = ("remoting.client", "remoting.tls_settings", "spark.wire.cluster", "spark.stream", "store.commit_log")
 
 
 def test_a_read_of_files_imports_neither_connections_nor_the_store_that_writes() -> None:

@@ -11,9 +11,9 @@ from spark.consume_queue import open_queues
 from spark.filters import RowFilter
 from spark.options import MEBIBYTE, SourceOptions
 from spark.plan import plan
-from spark.queue_places import QueuePlaces
+from spark.queues.places import QueuePlaces
+from spark.queues.store_queues import StoreQueues, dispatched_to
 from spark.store_directory import find_stores
-from spark.store_queues import StoreQueues, dispatched_to
 from tests.spark.conftest import read_rows
 from tests.spark.store_builder import Row, StoreBuilder
 
@@ -88,7 +88,7 @@ def test_a_queue_reaches_beyond_an_offset_even_if_it_is_the_last_of_all(tmp_path
 
 @pytest.mark.parametrize("whole", [0, 1 << 20])
 def test_places_are_those_of_single_searches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: int) -> None:
-    monkeypatch.setattr("spark.queue_places._WHOLE_ENTRIES", whole)
+    monkeypatch.setattr("spark.queues.places._WHOLE_ENTRIES", whole)
     builder = store_of(tmp_path, rows=3000)
     end = builder.rows[-1].physical_offset + 1
     offsets = [*range(0, end, 997), end]

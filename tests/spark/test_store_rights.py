@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.datasource import DataSourceReader
 
 from spark.options import read_options
-from spark.queue_scan import QueueBatchReader
+from spark.queues.scan import QueueBatchReader
 from spark.row_batches import spark_schema
 from spark.source import LogReader
 from sprocket.common.errors import ConfigError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.text_rows import PADDING, TextRows
+from spark.records.text_rows import PADDING, TextRows
 
 
 def placed(sizes: list[int], gap: int, tail: int) -> tuple[bytes, np.ndarray, np.ndarray]:

@@ -14,9 +14,9 @@ from spark.data_loss import LostRange, report_loss
 from spark.decode import DecodeOptions
 from spark.filters import RowFilter
 from spark.positions import QueueId
-from spark.queue_entries import OnLoss
-from spark.queue_ranges import QueueRange, QueueSelection, StoreQueues
-from spark.queue_reader import read_ranges
+from spark.queues.entries import OnLoss
+from spark.queues.ranges import QueueRange, QueueSelection, StoreQueues
+from spark.queues.reader import read_ranges
 from spark.segment_lease import LeaseKeeper, SegmentLease, wants_lease
 from spark.store_directory import StoreDirectory, find_stores
 from spark.store_rights import store_rights

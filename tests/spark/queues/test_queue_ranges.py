@@ -15,8 +15,8 @@ from spark.data_loss import MessagesLost
 from spark.decode import DecodeOptions
 from spark.filters import RowFilter
 from spark.positions import QueueId
-from spark.queue_ranges import QueueRange, QueueSelection, StoreQueues
-from spark.queue_source import DirectoryQueues, packed, read_task
+from spark.queues.ranges import QueueRange, QueueSelection, StoreQueues
+from spark.queues.source import DirectoryQueues, packed, read_task
 from spark.store_directory import StoreDirectory
 from sprocket.common.errors import CorruptRecord
 from tests.spark.naive_reader import default_columns

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark.properties import PropertyTable
-from spark.property_texts import PropertyTexts
+from spark.records.properties import PropertyTable
+from spark.records.property_texts import PropertyTexts
 
 # Pieces of texts: whole entries, and what is none.
 _ENTRIES = st.sampled_from(["TAGS\x01a\x02", "KEYS\x01k1 k2\x02", "UNIQ_KEY\x010123\x02", "a\x01\x02", "xy\x01z\x02"])

@@ -12,8 +12,8 @@ import pyarrow as pa
 from spark.consume_queue import PRE_BLANK_SIZE, Entries
 from spark.damage import Damage
 from spark.data_loss import LostRange
-from spark.offset_queue import OffsetQueue, open_queue
-from spark.queue_ranges import QueueRange
+from spark.queues.offset_queue import OffsetQueue, open_queue
+from spark.queues.ranges import QueueRange
 from spark.segment import Segment
 from spark.store_directory import StoreDirectory
 from sprocket.common.errors import CorruptRecord

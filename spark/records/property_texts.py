@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from remoting.message_record import PROPERTY_SEPARATOR
-from spark.binary_array import Positions, gather
-from spark.text_rows import PADDING, TextRows
+from spark.records.binary_array import Positions, gather
+from spark.records.text_rows import PADDING, TextRows
 
 ENTRY_END: Final = PROPERTY_SEPARATOR[0]
 _WORD: Final = 8

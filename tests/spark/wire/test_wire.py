@@ -14,7 +14,7 @@ import pytest
 from remoting.codes import ResponseCode
 from spark.columns import COLUMN_TYPES
 from spark.options import SourceOptions, read_options
-from spark.queue_scan import QueueBatchReader
+from spark.queues.scan import QueueBatchReader
 from spark.row_batches import spark_schema
 from spark.stream import QueueStreamReader
 from sprocket.client.errors import BrokerRefused, ClientError, NameServerUnreachable, TopicNotFound

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark.options import read_options
-from spark.queue_scan import QueueBatchReader
+from spark.queues.scan import QueueBatchReader
 from spark.row_batches import spark_schema
 from sprocket.common.errors import CorruptRecord
 from tests.spark.conftest import read_rows

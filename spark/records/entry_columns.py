@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from spark.binary_array import Positions
-from spark.property_texts import PropertyTexts
+from spark.records.binary_array import Positions
+from spark.records.property_texts import PropertyTexts
 
 # No text has the name.
 ABSENT: Final = -1

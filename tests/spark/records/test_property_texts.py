@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.property_texts import PropertyTexts
-from spark.text_rows import PADDING
+from spark.records.property_texts import PropertyTexts
+from spark.records.text_rows import PADDING
 
 _PIECES = st.sampled_from([b"TAGS\x01a\x02", b"a\x01\x02", b"\x02", b"\x01", b"x" * 9, b"y" * 70, b"KEYS\x01k\x02"])
 _TEXTS = st.lists(_PIECES, max_size=4).map(b"".join)

@@ -26,14 +26,14 @@ from spark.data_loss import LostRange
 from spark.decode import CHUNK_ROWS, DecodeOptions
 from spark.filters import RowFilter
 from spark.positions import QueueId
-from spark.queue_entries import OnLoss
-from spark.queue_ranges import QueueRange, QueueSelection
-from spark.queue_source import Snapshot
+from spark.queues.entries import OnLoss
+from spark.queues.ranges import QueueRange, QueueSelection
+from spark.queues.source import Snapshot
 from spark.segment import Positions
-from spark.wire_cluster import Answer, WireCluster, WireSettings
-from spark.wire_connection import Asked
-from spark.wire_pull import Pulled, Puller, Subscription
-from spark.wire_records import PulledChunk, PulledSegment
+from spark.wire.cluster import Answer, WireCluster, WireSettings
+from spark.wire.connection import Asked
+from spark.wire.pull import Pulled, Puller, Subscription
+from spark.wire.records import PulledChunk, PulledSegment
 from sprocket.client.errors import BrokerRefused, ClientError, TopicNotFound
 from sprocket.common.errors import ConfigError
 from store.consume_queue_table import LIGHT_PREFIX

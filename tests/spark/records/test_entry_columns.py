@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark.entry_columns import ABSENT, EntryColumns
-from spark.property_texts import PropertyTexts
+from spark.records.entry_columns import ABSENT, EntryColumns
+from spark.records.property_texts import PropertyTexts
 
 ALIKE = [b"KEYS\x01k1\x02TAGS\x01a\x02REAL_TOPIC\x01T\x02", b"KEYS\x01k22\x02TAGS\x01\x02REAL_TOPIC\x01Topic\x02"]
 

@@ -13,12 +13,12 @@ from spark.data_loss import report_loss
 from spark.filters import RowFilter, TimeRange
 from spark.options import SourceOptions
 from spark.positions import EARLIEST, LATEST, OffsetsOption
-from spark.queue_ranges import QueueRange, QueueSelection
-from spark.queue_source import DirectoryQueues, QueueSource, ReadTask, packed, read_task
+from spark.queues.ranges import QueueRange, QueueSelection
+from spark.queues.source import DirectoryQueues, QueueSource, ReadTask, packed, read_task
 from spark.row_batches import checked_columns, record_batch
 from spark.stream_positions import query_ranges
-from spark.wire_pull import Subscription
-from spark.wire_source import WireQueues
+from spark.wire.pull import Subscription
+from spark.wire.source import WireQueues
 
 
 @dataclass

@@ -11,10 +11,10 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse
 from remoting.pending import RemotingTimeout
 from spark.positions import QueueId
-from spark.queue_ranges import QueueRange
-from spark.wire_cluster import Answer, WireCluster, WireSettings
-from spark.wire_connection import Asked, ConnectionSettings, WireConnection
-from spark.wire_pull import Puller, Subscription
+from spark.queues.ranges import QueueRange
+from spark.wire.cluster import Answer, WireCluster, WireSettings
+from spark.wire.connection import Asked, ConnectionSettings, WireConnection
+from spark.wire.pull import Puller, Subscription
 from sprocket.client.errors import BrokerRefused
 
 WANTED = QueueRange(QueueId("broker-a", "Flights", 3), 10, 90)

@@ -11,8 +11,8 @@ from spark.option_values import credentials, tls, whole_number
 from sprocket.common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from spark.wire_cluster import WireSettings
-    from spark.wire_pull import Subscription
+    from spark.wire.cluster import WireSettings
+    from spark.wire.pull import Subscription
 
 WIRE_OPTIONS: Final = (
     "namesrvAddr",  # host:port of name servers, several separated by ;
@@ -42,7 +42,7 @@ def read_wire_settings(given: Mapping[str, str]) -> "WireSettings | None":
         return None
     if "path" in given or "paths" in given:
         raise ConfigError("options 'path' and 'namesrvAddr' exclude each other: read files, or over the wire")
-    from spark.wire_cluster import WireSettings
+    from spark.wire.cluster import WireSettings
 
     return WireSettings(
         name_servers=_addresses(given["namesrvAddr"]),
@@ -61,7 +61,7 @@ def read_subscription(given: Mapping[str, str]) -> "Subscription":
         raise ConfigError(f"option 'expressionType': {given['expressionType']!r} is not one of {', '.join(_KINDS)}")
     if kind != "TAG" and "subExpression" not in given:
         raise ConfigError("option 'subExpression' is missing: an expressionType needs one")
-    from spark.wire_pull import Subscription
+    from spark.wire.pull import Subscription
 
     return Subscription(given.get("subExpression", "*"), kind)
 

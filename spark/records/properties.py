@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from remoting.message_record import NAME_VALUE_SEPARATOR
-from spark.binary_array import Positions, as_text, gather
-from spark.entry_columns import ABSENT, Entries, EntryColumns
-from spark.property_texts import PropertyTexts
-from spark.text_rows import PADDING
+from spark.records.binary_array import Positions, as_text, gather
+from spark.records.entry_columns import ABSENT, Entries, EntryColumns
+from spark.records.property_texts import PropertyTexts
+from spark.records.text_rows import PADDING
 
 _NAME_END: Final = NAME_VALUE_SEPARATOR[0]
 _MANY_NAMES: Final = 64

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from remoting.message_record import SysFlag
-from spark import queue_reader
 from spark.data_loss import MessagesLost
 from spark.options import read_options
 from spark.positions import QueueId
-from spark.queue_ranges import QueueRange, QueueSelection, StoreQueues
-from spark.queue_scan import QueueBatchReader
-from spark.queue_source import packed
+from spark.queues import reader
+from spark.queues.ranges import QueueRange, QueueSelection, StoreQueues
+from spark.queues.scan import QueueBatchReader
+from spark.queues.source import packed
 from spark.row_batches import spark_schema
 from spark.store_directory import StoreDirectory
 from sprocket.common.clock import ManualClock
@@ -23,9 +23,9 @@ from store.config import StoreConfig
 from store.logic_queue import QueueType
 from store.message_store import MessageStore
 from tests.spark.naive_reader import default_columns
+from tests.spark.queues.test_queue_ranges import ranges_of, read
+from tests.spark.records.test_record_kinds import BATCH, inner
 from tests.spark.store_builder import Row, StoreBuilder
-from tests.spark.test_queue_ranges import ranges_of, read
-from tests.spark.test_record_kinds import BATCH, inner
 from tests.spark.test_stream import Stream
 from tests.store.rig import message
 
@@ -114,7 +114,7 @@ def test_any_range_is_what_was_sent(tmp_path: Path, seed: int) -> None:
 
 
 def test_records_of_more_messages_than_a_chunk(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_reader, "CHUNK_ROWS", 16)
+    monkeypatch.setattr(reader, "CHUNK_ROWS", 16)
     for count in (3, 20, 9, 9, 2, 7, 5, 4, 40):
         writer.batch(0, count)
     writer.builder.write()

@@ -16,8 +16,8 @@ from spark.chunk_rows import Rows, chunk_rows
 from spark.damage import Damage
 from spark.decode import CHUNK_ROWS, Chunk, DecodeOptions
 from spark.filters import RowFilter
-from spark.queue_entries import OnLoss, QueueEntries
-from spark.queue_ranges import OpenLog, QueueRange
+from spark.queues.entries import OnLoss, QueueEntries
+from spark.queues.ranges import OpenLog, QueueRange
 from spark.segment import Positions, Segment
 from spark.store_directory import StoreDirectory
 from store.layout import RECORD_FIXED_DTYPE

@@ -16,9 +16,9 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from spark.data_loss import LostRange
 from spark.positions import QueueId
-from spark.queue_ranges import QueueRange
-from spark.wire_cluster import Answer, WireCluster
-from spark.wire_connection import Asked
+from spark.queues.ranges import QueueRange
+from spark.wire.cluster import Answer, WireCluster
+from spark.wire.connection import Asked
 from sprocket.client.errors import BrokerRefused
 
 logger = logging.getLogger(__name__)

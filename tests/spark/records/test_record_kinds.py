@@ -8,8 +8,8 @@ import pytest
 
 from remoting.message_record import SysFlag
 from spark.decode import DecodeOptions
-from spark.inflate import MOST_AT_ONCE
 from spark.options import read_options
+from spark.records.inflate import MOST_AT_ONCE
 from spark.row_batches import spark_schema
 from spark.source import LogReader
 from sprocket.common.errors import ConfigError, CorruptRecord

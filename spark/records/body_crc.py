@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remoting.message_record import CRC_MASK
-from spark.binary_array import Positions
+from spark.records.binary_array import Positions
 from store.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, SEAL_NAME, crc32, sealed_crcs
 
 # Three bytes that are unlike those of a seal, and not zero, make it none.

@@ -21,7 +21,7 @@ from remoting.headers.namesrv import GetRouteInfoRequestHeader
 from remoting.pending import ConnectionLost
 from remoting.tls_settings import TlsSettings
 from remoting.tls_watch import ClientTls
-from spark.wire_connection import Asked, ConnectionSettings, WireConnection, pause
+from spark.wire.connection import Asked, ConnectionSettings, WireConnection, pause
 from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientError, NameServerUnreachable
 from sprocket.common.errors import ProtocolError
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark.binary_array import Positions
+from spark.records.binary_array import Positions
 
 # Behind the rows, so that a comparison may read past the last text.
 PADDING: Final = 64

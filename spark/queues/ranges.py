@@ -2,8 +2,8 @@
 
 A queue's range [begin, end) begins with the first entry whose record still stands in the log, although older
 entries may still be there, and ends with the last entry whose record has been written whole.  Offsets come from
-the names of the queue's files, or from its entries (`spark.offset_queue`), so they hold although older files have
-expired.
+the names of the queue's files, or from its entries (`spark.queues.offset_queue`), so they hold although older
+files have expired.
 """
 
 import logging
@@ -18,9 +18,9 @@ import numpy as np
 
 from spark.confirm_limit import confirm_limit
 from spark.consume_queue import BATCH_DIRECTORY, DIRECTORY
-from spark.offset_queue import OffsetQueue, check_kind, open_queue
 from spark.positions import QueueId
-from spark.queue_tail import QueueTail
+from spark.queues.offset_queue import OffsetQueue, check_kind, open_queue
+from spark.queues.tail import QueueTail
 from spark.segment import Segment, segment_paths
 from spark.store_directory import COMMIT_LOG, StoreDirectory
 from sprocket.common.errors import ConfigError

@@ -12,12 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from remoting.message_record import FIXED_IPV4, SysFlag
-from spark import inner_batches
-from spark.binary_array import gather
-from spark.properties import PropertyTable
-from spark.property_texts import PropertyTexts
+from spark.records import inner_batches
+from spark.records.binary_array import gather
+from spark.records.properties import PropertyTable
+from spark.records.property_texts import PropertyTexts
+from spark.records.text_rows import TextRows
 from spark.segment import MIN_RECORD_BYTES, Positions, Segment
-from spark.text_rows import TextRows
 from store.layout import MAGIC_V2, RECORD_FIXED_DTYPE
 
 IPV4_HOST_BYTES: Final = 8
