@@ -60,6 +60,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._last = now = self._target or self._look(strict=not start)
         if not start:
+            self._scan.warn_of_absent(now.ranges)
             return _object(self._beginning(now))
         positions = positions_of(start, _OFFSET)
         step = next_step(positions, now, limit.max_rows if isinstance(limit, ReadMaxRows) else None)

@@ -61,6 +61,16 @@ class QueueSelection:
         """The topics, where they are named; None where they have to be looked for."""
         return frozenset(self.assigned) if self.assigned is not None else self.topics
 
+    def absent(self, queues: Iterable[QueueId]) -> list[str]:
+        """Topics, and queues as ``topic/queueId``, that are named and not among `queues`."""
+        held = {(queue.topic, queue.queue_id) for queue in queues}
+        topics = {topic for topic, _ in held}
+        names = [topic for topic in self.named_topics or () if topic not in topics]
+        for topic, numbers in (self.assigned or {}).items():
+            if topic in topics:
+                names += [f"{topic}/{number}" for number in numbers if (topic, number) not in held]
+        return sorted(names)
+
 
 @dataclass(frozen=True)
 class QueueRange:

@@ -1,6 +1,7 @@
 """Reads by queue offset as Spark sees them: the ranges of a batch query, and the rows of one task."""
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -12,13 +13,15 @@ from pyspark.sql.types import StructType
 from spark.data_loss import report_loss
 from spark.filters import RowFilter, TimeRange
 from spark.options import SourceOptions
-from spark.positions import EARLIEST, LATEST, OffsetsOption
+from spark.positions import EARLIEST, LATEST, OffsetsOption, QueueId
 from spark.queues.ranges import QueueRange, QueueSelection
 from spark.queues.source import DirectoryQueues, QueueSource, ReadTask, packed, read_task
 from spark.row_batches import checked_columns, record_batch
 from spark.stream_positions import query_ranges
 from spark.wire.pull import Subscription
 from spark.wire.source import WireQueues
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -35,15 +38,21 @@ class QueueScan:
         self.options = options
         self.rows = rows
         self._schema = schema
+        self._selection = QueueSelection(options.topics, options.topic_pattern, options.queues.assigned)
         self._columns = checked_columns(schema, options.reading.corrupt_column)
 
     def source(self) -> QueueSource:
         """The queues that the options name."""
         options = self.options
-        selection = QueueSelection(options.topics, options.topic_pattern, options.queues.assigned)
         if options.wire is not None:
-            return WireQueues(options.wire, selection, options.subscription or Subscription())
-        return DirectoryQueues(options.paths, selection, options.reading.lease_ms)
+            return WireQueues(options.wire, self._selection, options.subscription or Subscription())
+        return DirectoryQueues(options.paths, self._selection, options.reading.lease_ms)
+
+    def warn_of_absent(self, queues: Iterable[QueueId]) -> None:
+        """Say in the log which topics and queues are named and not there: a broker makes a queue's files with its first
+        message, so this is no error, but a name may be misspelt."""
+        for name in self._selection.absent(queues):
+            logger.warning("event=nothing_to_read name=%s reason='no queue of that name has a message'", name)
 
     def partitions(self, source: QueueSource, ranges: Sequence[QueueRange]) -> list[QueuePartition]:
         """`ranges` dealt out to tasks; one that reads nothing if there is nothing to read."""
@@ -77,6 +86,7 @@ class QueueBatchReader(DataSourceReader):
         source = self._scan.source()
         try:
             now = source.snapshot()
+            self._scan.warn_of_absent(now.ranges)
             starting = options.queues.starting or OffsetsOption("startingOffsets", EARLIEST)
             ending = options.queues.ending or OffsetsOption("endingOffsets", LATEST)
             ranges, lost = query_ranges(now, starting, ending)

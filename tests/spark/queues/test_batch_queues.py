@@ -195,6 +195,20 @@ def test_assign_and_offsets_as_options(writer: Writer) -> None:
     assert [row["queueOffset"] for row in rows] == list(range(5_000_000_005, 5_000_000_017))
 
 
+@pytest.mark.parametrize("assign, absent", [("[1, 77]", f"{TOPIC}/77"), ("[1]", "")])
+def test_an_assigned_queue_that_is_not_there_is_named(
+    writer: Writer, caplog: pytest.LogCaptureFixture, assign: str, absent: str
+) -> None:
+    writer.write(30)
+    options = read_options({"path": str(writer.builder.root), "assign": f'{{"{TOPIC}": {assign}}}'})
+    assert QueueBatchReader(options, spark_schema(options.columns)).partitions()
+    stream = Stream(writer.builder.root, assign=f'{{"{TOPIC}": {assign}}}')
+    stream.batch()
+    said = [record.getMessage() for record in caplog.records if "nothing_to_read" in record.msg]
+    assert len(said) == (2 if absent else 0)
+    assert all(f"name={absent} " in each for each in said)
+
+
 def test_a_stream_cuts_batches_where_its_limit_says(writer: Writer) -> None:
     writer.write(20)
     stream = Stream(writer.builder.root, maxOffsetsPerTrigger="7")

@@ -168,6 +168,10 @@ def test_selections(tmp_path: Path) -> None:
     assert {topic for topic, _ in chosen(topics=frozenset({"A", "None"}))} == {"A"}
     assert {topic for topic, _ in chosen(topic_pattern="A.*")} == {"A", "AB"}
     assert chosen(assigned={"B": frozenset({0, 2}), "A": frozenset({9})}) == [("B", 0), ("B", 2)]
+    held = [QueueId("b", "A", 0), QueueId("b", "B", 0)]
+    assert QueueSelection(assigned={"B": frozenset({0, 2}), "C": frozenset({1})}).absent(held) == ["B/2", "C"]
+    assert QueueSelection(topics=frozenset({"A", "None"})).absent(held) == ["None"]
+    assert QueueSelection(topic_pattern="X.*").absent(held) == QueueSelection().absent([]) == []
 
 
 def test_time_search_with_a_clock_that_steps_back(tmp_path: Path) -> None:
