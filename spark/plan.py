@@ -14,8 +14,8 @@ from typing import Final
 from spark.consume_queue import BATCH, BATCH_DIRECTORY, ConsumeQueue, open_queues, topics_of
 from spark.filters import RowFilter, TimeRange
 from spark.options import MEBIBYTE, SourceOptions
+from spark.queues.known_queues import KnownQueues, usual_file_bytes
 from spark.queues.places import QueuePlaces
-from spark.queues.store_queues import StoreQueues, usual_file_bytes
 from spark.segment import Segment
 from spark.store_directory import SegmentFile, StoreDirectory, find_stores
 
@@ -121,7 +121,7 @@ def _through_queues(
 ) -> tuple[Iterable[Span], int]:
     """`blocks` as they are read through the ConsumeQueues of the topics asked for, and the offset up to which those are
     used: 0 and the blocks as they are if they cannot be."""
-    known = StoreQueues(store)
+    known = KnownQueues(store)
     # Before the queues are opened: they have all that was dispatched then.
     dispatched = known.dispatched_to(segments)
     queues = _queues_to_read(store, rows)
@@ -275,7 +275,7 @@ class _Cuts:
         self._ends = {(span.segment, span.end) for span in scanned}
         self._begins = {(span.segment, span.begin) for span in scanned}
         self._found: dict[tuple[SegmentFile, int], int] = {}
-        self._queues = {store: StoreQueues(store) for store in {span.store for span in scanned}}
+        self._queues = {store: KnownQueues(store) for store in {span.store for span in scanned}}
 
     def at_records(self, span: Span) -> Span:
         """`span` from and to where records begin."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from spark.consume_queue import open_queues
 from spark.plan import Span, cut_at_records
-from spark.queues.store_queues import dispatched_to
+from spark.queues.known_queues import dispatched_to
 from spark.segment import Segment, segment_paths
 from spark.store_directory import COMMIT_LOG, SegmentFile, StoreDirectory
 from spark.tables.place import BrokerPlace

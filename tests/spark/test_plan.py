@@ -11,8 +11,8 @@ from spark.consume_queue import open_queues
 from spark.filters import RowFilter
 from spark.options import MEBIBYTE, SourceOptions
 from spark.plan import plan
+from spark.queues.known_queues import KnownQueues, dispatched_to
 from spark.queues.places import QueuePlaces
-from spark.queues.store_queues import StoreQueues, dispatched_to
 from spark.store_directory import find_stores
 from tests.spark.conftest import read_rows
 from tests.spark.store_builder import Row, StoreBuilder
@@ -82,8 +82,8 @@ def test_a_queue_reaches_beyond_an_offset_even_if_it_is_the_last_of_all(tmp_path
     builder.write()
     (store,) = find_stores([str(tmp_path)])
     at = builder.rows[-1].physical_offset
-    assert {queue.topic for queue in StoreQueues(store).near(at - 1)} == {"t9"}
-    assert StoreQueues(store).near(store.segments()[-1].end) == []
+    assert {queue.topic for queue in KnownQueues(store).near(at - 1)} == {"t9"}
+    assert KnownQueues(store).near(store.segments()[-1].end) == []
 
 
 @pytest.mark.parametrize("whole", [0, 1 << 20])

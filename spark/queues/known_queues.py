@@ -31,7 +31,7 @@ _TAIL_BYTES: Final = 4 * 1024 * 1024
 _LAST_RECORDS: Final = 16
 
 
-class StoreQueues:
+class KnownQueues:
     """The queues of `store`, each as of its first opening."""
 
     def __init__(self, store: StoreDirectory) -> None:
@@ -135,7 +135,7 @@ class StoreQueues:
 
 def dispatched_to(store: StoreDirectory, segments: list[SegmentFile]) -> int:
     """Physical offset up to which the ConsumeQueues of `store` point at the log; 0 if they cannot be trusted."""
-    return StoreQueues(store).dispatched_to(segments)
+    return KnownQueues(store).dispatched_to(segments)
 
 
 def usual_file_bytes(queues: Iterable[ConsumeQueue]) -> dict[int, int]:
