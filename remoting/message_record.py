@@ -73,3 +73,7 @@ def record_size(sys_flag: int, body_bytes: int, topic_bytes: int, properties_byt
     return (
         HEAD.size + STORE_TIMESTAMP.size + TAIL.size + hosts + body_bytes + version + topic_bytes + 2 + properties_bytes
     )
+
+
+# 91: IPv4 hosts, no body, no topic, no properties.
+MIN_RECORD_BYTES: Final = record_size(0, 0, 0, 0)

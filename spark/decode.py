@@ -81,6 +81,12 @@ class Chunk(RecordParts):
         """The column `name` of `COLUMN_TYPES`; every call decodes it anew, `filter` keeps what is shared."""
         return _COLUMNS[name](self)
 
+    def topic_numbers(self, topics: pa.Array) -> npt.NDArray[np.int32]:
+        """For each row the number in `topics` of the topic that its record bears; -1 if it is none of them."""
+        found = pc.index_in(self.column("topic"), value_set=topics)
+        numbers: npt.NDArray[np.int32] = pc.fill_null(found, -1).to_numpy()
+        return numbers
+
     def check_crc(self) -> None:
         """Leave out, or raise for, records whose CRC says that they are not what was written."""
         first, of_row = self.records() if self.inner is not None else (slice(None), slice(None))

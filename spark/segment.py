@@ -21,13 +21,20 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_V1, MAGIC_V2, SysFlag, record_size
+from remoting.message_record import (
+    BLANK_MIN_BYTES,
+    CRC_MASK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    SysFlag,
+    record_size,
+)
 from store.layout import FILE_NAME_DIGITS, HEAD, MAGIC_BLANK, RECORD_FIXED_DTYPE, STORE_TIMESTAMP, TAIL
 from store.log_walk import walk as follow_chain
 
 Positions = npt.NDArray[np.int64]
 
-MIN_RECORD_BYTES: Final = record_size(0, 0, 0, 0)
 _MAGIC_AT: Final = 4
 # What the two magics share: one search finds both.
 _MAGIC_PREFIX: Final = struct.pack(">i", MAGIC_V1)[:3]

@@ -15,11 +15,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from remoting.message_record import MIN_RECORD_BYTES
 from store.disk import Disk, DiskFile
 from store.inner_batch import message_count
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE, BATCH_CONSUME_QUEUE_UNIT_BYTES
 from store.mapped_file_queue import MappedFileQueue
-from store.record import MIN_RECORD_BYTES, Record, topic_field
+from store.record import Record, topic_field
 
 UNIT: Final = BATCH_CONSUME_QUEUE_UNIT_BYTES
 _UNIT: Final = struct.Struct(">qiqqqhii")

@@ -12,7 +12,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
-from remoting.message_record import CRC_MASK, MAGIC_V1, MAGIC_V2
+from remoting.message_record import CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from sprocket.common.errors import CorruptRecord
 from store.checksum import SEAL_BYTES, crc32, seal, seals
 from store.commit_log import CommitLog
@@ -20,7 +20,7 @@ from store.consume_queue import BLANK_SIZE
 from store.consume_queue_table import is_light
 from store.logic_queue import LogicQueue
 from store.multi_dispatch import places
-from store.record import MIN_RECORD_BYTES, Record, decode
+from store.record import Record, decode
 
 _log = logging.getLogger(__name__)
 # total_size, magic, queue_id, queue_offset, physical_offset

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from remoting.message_record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from remoting.message_record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
 from store.config import StoreConfig
@@ -20,7 +20,7 @@ from store.disk import Disk, DiskFile
 from store.distinct_names import Integers
 from store.file_allocator import FileAllocator
 from store.mapped_file_queue import Detached, MappedFileQueue, zero_quietly
-from store.record import MIN_RECORD_BYTES, Record, decode, store_timestamp_of
+from store.record import Record, decode, store_timestamp_of
 from store.worker import ThreadWorker, Workers
 
 _log = logging.getLogger(__name__)

@@ -14,13 +14,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from remoting.message_record import BLANK_MIN_BYTES, MAGIC_V1, MAGIC_V2, record_size
+from remoting.message_record import BLANK_MIN_BYTES, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from store.layout import HEAD
 
 Positions = npt.NDArray[np.int64]
 
-# Not that of `store.record`: who only reads the log does without the store.
-MIN_RECORD_BYTES: Final = record_size(0, 0, 0, 0)
 _MAGIC_AT: Final = 4
 _PHYSICAL_OFFSET_AT: Final = 28
 _MAGIC_FIRST: Final = struct.pack(">i", MAGIC_V1)[0]

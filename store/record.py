@@ -18,6 +18,7 @@ from remoting.message_record import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
+    MIN_RECORD_BYTES,
     STORE_TIMESTAMP,
     TAIL,
     SysFlag,
@@ -27,8 +28,6 @@ from store.config import parse_delay_levels
 
 MAX_V1_TOPIC_BYTES: Final = 127
 MAX_PROPERTIES_LENGTH: Final = 32767
-# Smallest record: IPv4 hosts, no body, no topic, no properties.
-MIN_RECORD_BYTES: Final = 91
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 IPV4_HOST_BYTES: Final = 8
 IPV6_HOST_BYTES: Final = 20

@@ -9,12 +9,12 @@ import struct
 from typing import Final
 
 from remoting.message_properties import find
-from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_V1, SysFlag
+from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_V1, MIN_RECORD_BYTES, SysFlag
 from store.appender import Batch
 from store.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, crc32, sealed_crc
 from store.commit_log import CommitLog
 from store.consume_queue_table import ConsumeQueueTable
-from store.record import FIXED_IPV4_BYTES, FIXED_IPV4_RAW, MIN_RECORD_BYTES, TagsCodes, topic_name
+from store.record import FIXED_IPV4_BYTES, FIXED_IPV4_RAW, TagsCodes, topic_name
 from store.recovery.redispatch import Redispatch
 
 _UNUSUAL_FLAGS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.TRANSACTION_PREPARED)

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from remoting.message_record import FIXED_IPV4
+from remoting.message_record import FIXED_IPV4, MIN_RECORD_BYTES
 from spark.consume_queue import BATCH, PLAIN, PRE_BLANK_SIZE, ConsumeQueue, Entries, open_queues
 from spark.decode import Chunk
 from spark.plan import Span
-from spark.segment import MIN_RECORD_BYTES, Positions, Segment
+from spark.segment import Positions, Segment
 from store.layout import RECORD_FIXED_DTYPE
 
 
@@ -74,8 +73,7 @@ class IndexedRecords:
         """Raises IndexMisfit unless the records of `chunk`, some of these, bear the topics of their queues."""
         offsets = chunk.positions + chunk.segment.start
         named = self.topic_numbers[np.searchsorted(self.offsets, offsets)]
-        found = pc.fill_null(pc.index_in(chunk.column("topic"), value_set=self.topics), -1).to_numpy()
-        is_other = found != named
+        is_other = chunk.topic_numbers(self.topics) != named
         if is_other.any():
             topic = self.topics[named[np.argmax(is_other)]]
             at = offsets[np.argmax(is_other)]

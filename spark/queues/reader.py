@@ -10,7 +10,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
 from spark.chunk_rows import Rows, chunk_rows
 from spark.damage import Damage
@@ -106,8 +105,7 @@ def _chunks(entries: QueueEntries, first: int, past: int) -> Iterator[slice]:
 def _leave_out_foreign(chunk: Chunk, entries: QueueEntries, indexes: Positions, options: DecodeOptions) -> None:
     """Leave out, or raise for, records that bear another topic than their queue; those of light queues do."""
     at = indexes[np.searchsorted(entries.physical_offsets[indexes] - chunk.segment.start, chunk.positions)]
-    borne = pc.fill_null(pc.index_in(chunk.column("topic"), value_set=entries.topics), -1).to_numpy()
-    is_other = (borne != entries.topic_numbers[at]) & ~entries.are_light[at]
+    is_other = (chunk.topic_numbers(entries.topics) != entries.topic_numbers[at]) & ~entries.are_light[at]
     if not is_other.any():
         return
     found = [

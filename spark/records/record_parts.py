@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from remoting.message_record import FIXED_IPV4, SysFlag
+from remoting.message_record import FIXED_IPV4, MIN_RECORD_BYTES, SysFlag
 from spark.records import inner_batches
 from spark.records.binary_array import gather
 from spark.records.properties import PropertyTable
 from spark.records.property_texts import PropertyTexts
 from spark.records.text_rows import TextRows
-from spark.segment import MIN_RECORD_BYTES, Positions, Segment
+from spark.segment import Positions, Segment
 from store.layout import MAGIC_V2, RECORD_FIXED_DTYPE
 
 IPV4_HOST_BYTES: Final = 8

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from remoting.message_record import SysFlag
+from remoting.message_record import MIN_RECORD_BYTES, SysFlag
 from spark.decode import Chunk, DecodeOptions
-from spark.segment import MIN_RECORD_BYTES, Positions, Segment
+from spark.segment import Positions, Segment
 from sprocket.common.errors import CorruptRecord
 
 _QUEUE_OFFSET_AT = 20

@@ -20,13 +20,21 @@ import numpy as np
 
 from remoting import message_record
 from remoting.java_hash import java_hash_code
-from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, SysFlag
+from remoting.message_record import (
+    BLANK_MIN_BYTES,
+    CRC_MASK,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    SysFlag,
+)
 from store import layout
 from store.checkpoint import Checkpoint
 from store.inspection.filler import FILLER_TOPIC, filler
 from store.inspection.rebuild import IndexRebuild
 from store.inspection.small_files import KNOWN_NAMES
-from store.record import FIXED_IPV4_RAW, MIN_RECORD_BYTES, Record, blank, decode
+from store.record import FIXED_IPV4_RAW, Record, blank, decode
 from store.recovery import sealed_file
 from store.timer.timer_config import SLOTS_TOTAL
 from store.timer.timer_progress import EXTENSION_AT

@@ -10,8 +10,8 @@ import struct
 import zlib
 from typing import Final
 
-from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_BLANK, MAGIC_V1, SysFlag
-from store.record import FIXED_IPV4_RAW, MIN_RECORD_BYTES
+from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_BLANK, MAGIC_V1, MIN_RECORD_BYTES, SysFlag
+from store.record import FIXED_IPV4_RAW
 
 FILLER_TOPIC: Final = b"SPROCKET_REPAIR_FILLER"
 _TEXT: Final = b"This record stands in the place of damaged bytes; sprocket store repair keeps those aside. "

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from remoting.message_record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from remoting.message_record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from sprocket.common.errors import StoreError
 from store.chunk_scan import MAX_BATCH_RECORDS, MAX_WALK_BYTES, MIN_WALK_BYTES
 from store.inspection.file_sequence import FileSequence, PartFile
 from store.log_walk import walk
-from store.record import MIN_RECORD_BYTES, Record, decode
+from store.record import Record, decode
 from store.record_batch import RecordBatch, read_batch
 
 _SIZE_AND_MAGIC: Final = struct.Struct(">ii")

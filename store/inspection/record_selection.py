@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remoting.message_properties import find
+from remoting.message_record import MIN_RECORD_BYTES
 from store.consume_queue import BLANK_SIZE
 from store.index.key_scan import keys_of
 from store.inspection.file_sequence import FileSequence
@@ -16,7 +17,7 @@ from store.inspection.log_inspection import Gap, LogInspection, Progress
 from store.inspection.queue_inspection import UNIT
 from store.inspection.record_fields import store_timestamps
 from store.layout import CONSUME_QUEUE_DTYPE
-from store.record import MIN_RECORD_BYTES, Record, decode, store_timestamp_of
+from store.record import Record, decode, store_timestamp_of
 from store.record_batch import RecordBatch
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from remoting.message_record import MIN_RECORD_BYTES
 from store.checkpoint import Checkpoint
 from store.consume_queue import BLANK_SIZE, ENTRY
 from store.inspection.filler import closing_blank
@@ -26,7 +27,6 @@ from store.inspection.repair_journal import (
 from store.inspection.small_files import json_of, topic_names
 from store.inspection.store_inspection import StoreInspection
 from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES, BATCH_CONSUME_QUEUE_UNITS_PER_FILE
-from store.record import MIN_RECORD_BYTES
 
 _DEFAULT_SLOTS: Final = 5_000_000
 

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from remoting.message_record import MIN_RECORD_BYTES
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
 from store.checkpoint import Checkpoint
@@ -28,7 +29,7 @@ from store.chunk_scan import ChunkScan
 from store.commit_log import CommitLog, LogScan
 from store.consume_queue_table import ConsumeQueueTable
 from store.layout import file_name
-from store.record import MIN_RECORD_BYTES, Record, TagsCodes, decode
+from store.record import Record, TagsCodes, decode
 from store.recovery.deleted_topics import DeletedTopics
 from store.recovery.queue_check import QueueCheck, restore_expired
 from store.recovery.queue_list import QueueList

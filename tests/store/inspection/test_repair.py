@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from remoting.message_record import MIN_RECORD_BYTES
 from sprocket.common.clock import ManualClock
 from store.commit_log import LogScan
 from store.inspection.filler import MAX_FILLER_BYTES, filler, filler_sizes
 from store.inspection.repair import Repair, inspect_and_plan
 from store.inspection.repair_plan import plan
 from store.layout import file_name
-from store.record import MIN_RECORD_BYTES, Record, decode
+from store.record import Record, decode
 from tests.store.inspection.stopped_store import (
     SHAPE,
     change,
