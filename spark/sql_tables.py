@@ -13,6 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark.columns import COLUMN_TYPES, DEFAULT_COLUMNS
 from spark.consume_queue import BATCH_DIRECTORY, topics_of
+from spark.options import read_options
 from spark.store_directory import find_stores
 from sprocket.common.errors import ConfigError
 
@@ -29,7 +30,7 @@ _PRUNING: Final = frozenset({"Project", "Aggregate"})
 class SqlTables:
     """The tables of some stores.  `options` are options of the data source; bodies are inflated unless they say not.
 
-    Raises ConfigError for a path that is no store.
+    Raises ConfigError for a path that is no store, and for options that the data source refuses.
     """
 
     def __init__(self, spark: SparkSession, paths: Sequence[str], options: Mapping[str, str] | None = None) -> None:
@@ -37,6 +38,8 @@ class SqlTables:
         stores = find_stores(paths)
         self._paths = [f"{store.broker_name}={store.root}" for store in stores]
         self._options = {"inflateBodies": "true", **(options or {})}
+        # A query need not read a table; what it is given must be right all the same.
+        read_options({**self._options, "path": str(stores[0].root)})
         self._default_columns = [*DEFAULT_COLUMNS, "bodyString", *(["brokerName"] if len(stores) > 1 else [])]
         topics = {
             topic

@@ -7,6 +7,7 @@ planned; its end is fixed there, so all tasks of a query see the same log althou
 import glob
 import json
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 COMMIT_LOG: Final = "commitlog"
 _QUEUES_ASKED: Final = 8
+# file:/a and file:///a; no host may stand between.
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://(?=/))?(/.*)")
 # Segments may expire while they are listed.
 _TRIES: Final = 10
 
@@ -207,6 +210,7 @@ def find_stores(paths: Sequence[str]) -> list[StoreDirectory]:
         name, equals, pattern = text.partition("=")
         if not equals or "/" in name:
             name, pattern = "", text
+        pattern = _local_path(pattern)
         matches = [Path(match) for match in sorted(glob.glob(pattern))]  # noqa: PTH207  # the pattern may be absolute
         roots = [root for match in matches if (root := _store_root(match)) is not None]
         if not roots:
@@ -230,6 +234,19 @@ def find_stores(paths: Sequence[str]) -> list[StoreDirectory]:
         taken[store.broker_name] = store.root
     check_copies([store.root / COMMIT_LOG for store in stores])
     return stores
+
+
+def _local_path(text: str) -> str:
+    """`text` without the scheme ``file:``, as Hadoop takes it.  Raises ConfigError for any other scheme."""
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return text
+    if scheme[1].lower() != "file":
+        raise ConfigError(
+            f"path {text!r}: a store is read where it is mounted, not by {scheme[1]}; mount or copy it, and name the "
+            "directory. Option namesrvAddr reads over the wire"
+        )
+    return scheme[2]
 
 
 def split_paths(path: str | None, paths: str | None) -> list[str]:

@@ -175,3 +175,9 @@ def test_a_table_that_is_not_there(spark_session: Any, store: StoreBuilder) -> N
 
     with pytest.raises(ConfigError, match="no table 'x'"):
         SqlTables(spark_session, [str(store.root)]).table("x")
+
+
+def test_an_option_that_is_refused_though_nothing_is_read(spark_session: Any, store: StoreBuilder) -> None:
+    result = sql("select 1", store, "-o", "nope=1")
+    assert result.exit_code != 0
+    assert "unknown option 'nope'" in result.output

@@ -35,3 +35,14 @@ def test_one_directory_under_two_names(store: Path) -> None:
 def test_paths_that_are_no_list() -> None:
     with pytest.raises(ConfigError, match="give 'path'"):
         read_options({"paths": "/data/a"})
+
+
+def test_paths_of_the_scheme_file(store: Path) -> None:
+    for path in (f"file:{store}", f"file://{store}", f"FILE://{store.parent}/st*", f"a=file://{store}"):
+        assert [found.root for found in find_stores([path])] == [store]
+
+
+@pytest.mark.parametrize("path", ["hdfs://namenode:8020/store", "s3a://bucket/store", "dbfs:/store", "a=abfss://b@c/d"])
+def test_a_path_of_another_scheme(path: str) -> None:
+    with pytest.raises(ConfigError, match="is read where it is mounted, not by"):
+        find_stores([path])
