@@ -17,6 +17,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from spark.session import close, session
 from tests.spark.conftest import QUICK
@@ -37,7 +39,7 @@ def main() -> None:
     faulthandler.register(signal.SIGUSR1)
     spark = session(MASTER, "exactly-once", {**QUICK, "spark.sql.warehouse.dir": str(given.directory / "warehouse")})
     spark.sparkContext.setLogLevel("OFF")
-    while not _run(spark, given):
+    while not _attempt(spark, given):
         print("restarted", flush=True)
     if given.end:
         for name, table in (("parquet", _parquet(spark, given.directory)), ("delta", _delta(given.directory))):
@@ -47,6 +49,15 @@ def main() -> None:
             ):
                 out.write_table(table)
     close(spark)
+
+
+def _attempt(spark: Any, given: argparse.Namespace) -> bool:
+    """`_run`; false, too, where a query cannot even start: Spark plans it with a process that was killed while idle."""
+    try:
+        return _run(spark, given)
+    except (PySparkException, Py4JJavaError) as error:
+        print(error, file=sys.stderr, flush=True)
+        return False
 
 
 def _run(spark: Any, given: argparse.Namespace) -> bool:
