@@ -4,13 +4,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from spark.java_home import find_java_home
 from spark.source import RocketMQDataSource
@@ -28,6 +30,17 @@ SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+
+# All queries of a session share the environment of the source, a HashMap of Java, and each stream that starts puts
+# these into it (Spark 4.3, `PythonStreamingSourceRunner.init`).  No lock is held: two that start at once can leave the
+# map broken for good, and then every task of every query of the session fails with `java.io.OptionalDataException`.
+# Where the names are there already, values change and nothing else.  Whoever runs Python puts values of its own there.
+_STREAM_VARIABLES: Final = (
+    "SPARK_LOCAL_DIRS",
+    "SPARK_AUTH_SOCKET_TIMEOUT",
+    "SPARK_BUFFER_SIZE",
+    "SPARK_PYTHON_RUNTIME",
+)
 
 # What SETTINGS say for one machine, and not for a cluster.
 _OF_ONE_MACHINE: Final = frozenset({"spark.sql.shuffle.partitions", "spark.ui.enabled"})
@@ -125,4 +138,21 @@ def close(spark: SparkSession) -> None:
 def register(spark: SparkSession) -> None:
     """Make the source known to `spark`, and turn its filter pushdown on (a setting of the Spark session)."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.dataSource.register(RocketMQDataSource)
+    with _variables_of_streams(spark):
+        spark.dataSource.register(RocketMQDataSource)
+
+
+@contextmanager
+def _variables_of_streams(spark: SparkSession) -> Iterator[None]:
+    """While a source is registered, the environment that it gets has the names that streams will put into it."""
+    if is_remote():  # there the server makes the environment
+        yield
+        return
+    environment = spark.sparkContext.environment
+    added = [name for name in _STREAM_VARIABLES if name not in environment]
+    environment.update(dict.fromkeys(added, ""))
+    try:
+        yield
+    finally:
+        for name in added:
+            del environment[name]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
+from spark.session import register
 from tests.spark.store_builder import Row, StoreBuilder
 
 pytestmark = pytest.mark.spark
@@ -99,3 +100,18 @@ def test_no_plan_and_no_error_shows_a_key(spark_session: Any) -> None:
     with pytest.raises(PySparkException, match="no name server answers") as caught:
         frame.count()
     assert "what-nobody-sees" not in shown + str(caught.value)
+
+
+def test_streams_add_nothing_to_what_all_queries_share(
+    spark_session: Any, builder: StoreBuilder, tmp_path: Path
+) -> None:
+    """The environment of the source is a HashMap without a lock: two streams that added to it at once broke it."""
+    before = dict(spark_session.sparkContext.environment)
+    register(spark_session)
+    assert spark_session.sparkContext.environment == before
+    source = spark_session._jsparkSession.sessionState().dataSourceManager().lookupDataSource("rocketmq")
+    shared = source.dataSourceCls().envVars()
+    names = set(shared.keySet().toArray())
+    Sink(spark_session, builder.root, tmp_path / "state", startingOffsets="earliest").run()
+    assert shared["SPARK_PYTHON_RUNTIME"], "the stream put its own value there"
+    assert set(shared.keySet().toArray()) == names
