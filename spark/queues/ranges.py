@@ -17,14 +17,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spark.confirm_limit import confirm_limit
-from spark.consume_queue import BATCH_DIRECTORY, DIRECTORY
+from spark.consume_queue import BATCH_DIRECTORY, DIRECTORY, LIGHT_PREFIX, can_be_file_name, topics_of
 from spark.positions import QueueId
 from spark.queues.offset_queue import OffsetQueue, check_kind, open_queue
 from spark.queues.tail import QueueTail
 from spark.segment import Segment, segment_paths
 from spark.store_directory import COMMIT_LOG, StoreDirectory
 from sprocket.common.errors import ConfigError
-from store.consume_queue_table import LIGHT_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -165,9 +164,9 @@ class StoreQueues:
 
     def _queues(self) -> Iterator[QueueId]:
         selection = self.selection
-        batched = set(filter(selection.wants_topic, _directories(self.store, BATCH_DIRECTORY)))
+        batched = set(filter(selection.wants_topic, topics_of(self.store.root, BATCH_DIRECTORY)))
         named = selection.named_topics
-        plain = _directories(self.store, DIRECTORY) if named is None else named
+        plain = topics_of(self.store.root) if named is None else filter(can_be_file_name, named)
         for topic in sorted({*filter(selection.wants_topic, plain), *batched}):
             numbers = set(_queue_ids(self.store, DIRECTORY, topic))
             if topic in batched:
@@ -266,15 +265,6 @@ class OpenLog(ExitStack):
         index = int(np.searchsorted(self.starts, physical_offset, "right")) - 1
         segment = self.segment(index) if index >= 0 else None
         return segment if segment is not None and physical_offset < segment.start + segment.size else None
-
-
-def _directories(store: StoreDirectory, kind: str) -> list[str]:
-    """Topics that have a queue directory of this kind."""
-    try:
-        with os.scandir(store.root / kind) as entries:
-            return [entry.name for entry in entries if entry.is_dir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def _queue_ids(store: StoreDirectory, kind: str, topic: str) -> list[int]:
