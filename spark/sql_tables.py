@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark.columns import COLUMN_TYPES, DEFAULT_COLUMNS
-from spark.consume_queue import BATCH_DIRECTORY, topics_of
+from spark.consume_queue import every_topic_of
 from spark.options import read_options
 from spark.store_directory import find_stores
 from sprocket.common.errors import ConfigError
@@ -41,12 +41,7 @@ class SqlTables:
         # A query need not read a table; what it is given must be right all the same.
         read_options({**self._options, "path": str(stores[0].root)})
         self._default_columns = [*DEFAULT_COLUMNS, "bodyString", *(["brokerName"] if len(stores) > 1 else [])]
-        topics = {
-            topic
-            for store in stores
-            for kind in ("consumequeue", BATCH_DIRECTORY)
-            for topic in topics_of(store.root, kind)
-        }
+        topics = {topic for store in stores for topic in every_topic_of(store.root)}
         self.names: list[str] = [ALL, *sorted(topics - {ALL})]
 
     def table(self, name: str, columns: Sequence[str] = (), **options: str) -> DataFrame:
@@ -94,7 +89,7 @@ class SqlTables:
         names, columns = self.named_in(text), self.columns_in(text)
         self.register(names, columns)
         frame = self._spark.sql(text)
-        if not _QUERY.match(text):
+        if not _QUERY.match(text) or _is_command(frame):
             return frame
         leaves = list(_leaves(frame))
         used = frozenset[str]().union(*leaves) or frozenset({"queueId"})
@@ -108,6 +103,12 @@ class SqlTables:
         except AnalysisException:  # such as `SELECT * EXCEPT (body)`, which names what it does not read
             pass
         return frame
+
+
+def _is_command(frame: DataFrame) -> bool:
+    """Whether Spark has run what `frame` stands for, as ``WITH ... INSERT INTO``: a second time would do it twice."""
+    plan: Any = frame._jdf.queryExecution().commandExecuted()
+    return bool(plan.nodeName() == "CommandResult")
 
 
 def _is_word(name: str, text: str) -> bool:

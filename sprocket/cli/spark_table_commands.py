@@ -171,9 +171,9 @@ def compact(
 def _doubt_topic(topic: str, stores: "Sequence[StoreDirectory]") -> None:
     """Say so on standard error if none of `stores` has a queue of `topic`: it may be misspelt."""
     from spark.columns import nearest
-    from spark.consume_queue import topics_of
+    from spark.consume_queue import every_topic_of
 
-    topics = sorted({each for store in stores for each in topics_of(store.root)})
+    topics = sorted({each for store in stores for each in every_topic_of(store.root)})
     if topics and topic not in topics:
         named = ", ".join(topics[:_MOST_NAMED]) + (", ..." if len(topics) > _MOST_NAMED else "")
         click.echo(
