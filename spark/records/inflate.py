@@ -17,8 +17,9 @@ from remoting.message_record import COMPRESSION_MASK, SysFlag
 
 # Content of compressed bodies that is held at once, unless it is that of a single one.
 MOST_AT_ONCE: Final = 32 * 1024 * 1024
-# Four bytes can stand for a block of 128 KiB, so this many inflate to no more than 16 MiB at a time.
-_ZSTD_STEP_BYTES: Final = 512
+# Four bytes can stand for a block of 128 KiB: what a byte of zstd inflates to at most, and what is taken at least.
+_ZSTD_RATIO: Final = 32 * 1024
+_ZSTD_STEP_BYTES: Final = 64
 _NAMES: Final = {
     0: "zlib",
     int(SysFlag.COMPRESSION_LZ4): "lz4",
@@ -104,8 +105,11 @@ def _zstd(body: bytes, limit: int) -> bytes:
     pieces: list[bytes] = []
     left = limit
     frame = decompressor.decompressobj()
-    for at in range(0, len(body), _ZSTD_STEP_BYTES):
-        step = body[at : at + _ZSTD_STEP_BYTES]
+    at = 0
+    while at < len(body) and left > 0:
+        # So much that it inflates to no more than what is left, or 2 MiB.
+        step = body[at : at + max(_ZSTD_STEP_BYTES, left // _ZSTD_RATIO)]
+        at += len(step)
         while step and left > 0:
             if frame.eof:
                 frame = decompressor.decompressobj()
