@@ -289,7 +289,8 @@ def open_queues(store: Path, topic: str, kind: Kind = PLAIN) -> list[ConsumeQueu
 def open_queue(store: Path, topic: str, queue_id: int, kind: Kind = PLAIN) -> ConsumeQueue | None:
     """One ConsumeQueue of `topic`, without a look at the others; None if there is none."""
     directory = store / kind[1] / topic / str(queue_id)
-    return ConsumeQueue(topic, queue_id, directory, kind=kind) if directory.is_dir() else None
+    is_there = can_be_file_name(topic) and directory.is_dir()
+    return ConsumeQueue(topic, queue_id, directory, kind=kind) if is_there else None
 
 
 def can_be_file_name(topic: str) -> bool:

@@ -131,6 +131,8 @@ class SpanReader:
                 self._at = end
         except IndexMisfit as misfit:
             logger.warning("event=index_not_trusted reason=%r from=%d action=scan", str(misfit), self._at)
+            if misfit.damage:
+                yield from self._passed_over(misfit.damage)
             yield from self._scanned_from_here()
 
     def _past(self, records: IndexedRecords, first: int) -> int:
@@ -151,7 +153,7 @@ class SpanReader:
         for at in range(0, len(records), CHUNK_ROWS):
             piece = records.part(at, at + CHUNK_ROWS)
             chunk = Chunk(window, piece.offsets - window.start, self._options)
-            piece.check_topics(chunk)
+            piece.check_topics(chunk, self._span.store.root)
             yield from chunk_rows(chunk, self._columns, self._rows_of_topics, self._options)
             self._at = piece.end_of(len(piece) - 1)
 
@@ -201,12 +203,15 @@ class SpanReader:
         begin = self._at
         found = self._next_record(begin + 1)
         self._at = self._span.end if found is None else found
-        damage = [Damage(begin, self._at - begin, reason, self._segment.path)]
+        yield from self._passed_over([Damage(begin, self._at - begin, reason, self._segment.path)])
+
+    def _passed_over(self, damage: list[Damage]) -> Iterator[Rows]:
+        """Raises CorruptRecord for the first, or makes rows of them."""
         if not self._options.drop_malformed:
             raise damage[0].error()
         log_damage(damage)
         if self._options.corrupt_column is not None and self._rows.passes_nulls():
-            yield damage_rows(damage, self._columns, self._options.corrupt_column), 1
+            yield damage_rows(damage, self._columns, self._options.corrupt_column), len(damage)
 
     def _next_record(self, begin: int) -> int | None:
         """Physical offset of the first record of the span from `begin` on."""

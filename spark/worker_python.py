@@ -1,11 +1,12 @@
 """The Python that Spark starts for its workers, which takes PySpark as it is installed and not from Spark's archive.
 
-Spark puts its ``python/lib/pyspark.zip`` ahead of everything in PYTHONPATH (Spark 4.3, `PythonUtils.sparkPythonPath`).
-Python compiles what it imports from an archive anew in every process: that takes 0.9 to 1.2 s of processor time, of a
-worker as of the reader of a stream.  Spark waits 10 s for the latter to connect, and nothing changes that
-(`PythonWorkerFactory.createSimpleWorker`): on a busy machine a stream then fails with "Python worker failed to connect
-back".  Where PySpark is installed, which is the same one, its modules are compiled already; and the reader of a stream
-connects before it imports them (`spark.stream_worker`).
+Spark puts its ``python/lib/pyspark.zip`` into PYTHONPATH (Spark 4.3, `PythonUtils.sparkPythonPath`), ahead of
+everything or, for the process that looks for data sources, behind a jar.  Python compiles what it imports from an
+archive anew in every process: that takes 0.9 to 1.2 s of processor time, of a worker as of the reader of a stream.
+Spark waits 10 s for the latter to connect, and nothing changes that (`PythonWorkerFactory.createSimpleWorker`): on a
+busy machine a stream then fails with "Python worker failed to connect back".  Where PySpark is installed, which is
+the same one, its modules are compiled already; and the reader of a stream connects before it imports them
+(`spark.stream_worker`).
 """
 
 import os
@@ -23,6 +24,14 @@ from spark import stream_worker
 
 _VARIABLE: Final = "PYSPARK_PYTHON"
 _ARCHIVES: Final = ("pyspark.zip", "py4j-*-src.zip")
+# For any shell: `set -f` lets no part of the path stand for files.
+_KEEP_ALL_BUT: Final = """set -f
+IFS=:
+kept=
+for part in $PYTHONPATH; do case $part in {}) ;; *) kept="$kept${{kept:+:}}$part" ;; esac; done
+PYTHONPATH=$kept
+unset IFS
+set +f"""
 
 # Removed when this process ends: until then Spark may start workers.
 _directories: list["tempfile.TemporaryDirectory[str]"] = []
@@ -59,10 +68,10 @@ def _launcher() -> Path | None:
         return None
     directory = tempfile.TemporaryDirectory(prefix="sprocket-spark-")
     path = Path(directory.name) / "python"
-    without = [f'PYTHONPATH="${{PYTHONPATH#{shlex.quote(archive)}:}}"' for archive in archives]
+    without = _KEEP_ALL_BUT.format("|".join(map(shlex.quote, archives)))
     python = shlex.quote(sys.executable)
     connected = f'[ "$*" = "-m {stream_worker.MODULE}" ] && exec {python} {shlex.quote(stream_worker.__file__)}'
-    path.write_text("\n".join(["#!/bin/sh", *without, "export PYTHONPATH", connected, f'exec {python} "$@"\n']))
+    path.write_text("\n".join(["#!/bin/sh", without, "export PYTHONPATH", connected, f'exec {python} "$@"\n']))
     path.chmod(0o700)
     if not os.access(path, os.X_OK):  # a file system without programs
         directory.cleanup()

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_V1, MAGIC_V2, SysFlag
+from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, SysFlag
 from store.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, crc32, sealed_crcs
 from store.distinct_names import Integers, distinct
 from store.layout import RECORD_FIXED_DTYPE
@@ -19,7 +19,6 @@ from store.record import (
     FIXED_IPV4_BYTES,
     IPV4_HOST_BYTES,
     IPV6_HOST_BYTES,
-    MIN_RECORD_BYTES,
     store_timestamp_of,
     topic_name,
 )

@@ -4,13 +4,17 @@ A ConsumeQueue is derived from the log.  One that is damaged is not worth an err
 says is compared with the records themselves, and where it does not fit the log is read instead.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from remoting.message_record import FIXED_IPV4, MIN_RECORD_BYTES
-from spark.consume_queue import BATCH, PLAIN, PRE_BLANK_SIZE, ConsumeQueue, Entries, open_queues
+from spark.consume_queue import BATCH, PLAIN, PRE_BLANK_SIZE, ConsumeQueue, Entries, open_queue, open_queues
+from spark.damage import Damage
 from spark.decode import Chunk
 from spark.plan import Span
 from spark.segment import Positions, Segment
@@ -18,7 +22,14 @@ from store.layout import RECORD_FIXED_DTYPE
 
 
 class IndexMisfit(Exception):
-    """A ConsumeQueue does not fit the log, or itself."""
+    """A ConsumeQueue does not fit the log, or itself.
+
+    `damage` are records that do not fit any ConsumeQueue: of those it is the log that is wrong.
+    """
+
+    def __init__(self, reason: str, damage: Sequence[Damage] = ()) -> None:
+        super().__init__(reason)
+        self.damage = list(damage)
 
 
 @dataclass(frozen=True)
@@ -69,15 +80,52 @@ class IndexedRecords:
             at = int(self.offsets[np.argmin(fits)])
             raise IndexMisfit(f"a ConsumeQueue points at physical offset {at} for another record than is there")
 
-    def check_topics(self, chunk: Chunk) -> None:
-        """Raises IndexMisfit unless the records of `chunk`, some of these, bear the topics of their queues."""
-        offsets = chunk.positions + chunk.segment.start
-        named = self.topic_numbers[np.searchsorted(self.offsets, offsets)]
-        is_other = chunk.topic_numbers(self.topics) != named
+    def check_topics(self, chunk: Chunk, store: Path) -> None:
+        """Raises IndexMisfit unless the records of `chunk`, which are of these, bear the topics of their queues.
+
+        `store` is the directory that the queues are in.
+        """
+        of_row = np.searchsorted(self.offsets, chunk.positions + chunk.segment.start)
+        is_other = chunk.topic_numbers(self.topics) != self.topic_numbers[of_row]
         if is_other.any():
-            topic = self.topics[named[np.argmax(is_other)]]
-            at = offsets[np.argmax(is_other)]
-            raise IndexMisfit(f"a ConsumeQueue of {topic} points at physical offset {at} for a record of another topic")
+            first = of_row[np.argmax(is_other)]
+            raise IndexMisfit(
+                f"a ConsumeQueue of {self.topics[self.topic_numbers[first]]} points at physical offset "
+                f"{self.offsets[first]} for a record of another topic",
+                self._without_queue(chunk, np.flatnonzero(is_other), of_row, store),
+            )
+
+    def _without_queue(self, chunk: Chunk, others: Positions, of_row: Positions, store: Path) -> list[Damage]:
+        """Of the records in the rows `others`, those whose topic is wrong and not the queue that points at them.
+
+        No CRC covers a topic, but in stores with enabledAppendPropCRC: nobody who asks for topics would get such a
+        record, or hear of it.  It is one if the queue of the topic that it bears does not have it, and the queue that
+        does is not that of another topic as a whole.
+        """
+        others = others[np.diff(chunk.positions[others], prepend=-1) > 0]  # a batch is one record
+        queues = self.topic_numbers << 32 | self.queue_ids
+        right = set(queues[np.setdiff1d(of_row, of_row[others])].tolist())
+        single = {queue for queue, count in Counter(queues.tolist()).items() if count == 1}
+        borne = chunk.column("topic").take(pa.array(others)).to_pylist()
+        damage = []
+        for index, topic in zip(of_row[others].tolist(), borne, strict=True):
+            queue, offset = int(queues[index]), int(self.offsets[index])
+            if (queue in right or queue in single) and not _has(store, topic, int(self.queue_ids[index]), offset):
+                named = self.topics[int(self.topic_numbers[index])]
+                why = f"its topic is {topic!r}, whose ConsumeQueue does not have it: that of {named} does"
+                damage.append(Damage(offset, int(self.sizes[index]), why, chunk.segment.path))
+        return damage
+
+
+def _has(store: Path, topic: str, queue_id: int, physical_offset: int) -> bool:
+    """Whether this queue has an entry for the record there."""
+    for kind in (PLAIN, BATCH):
+        queue = open_queue(store, topic, queue_id, kind)
+        if queue is not None:
+            first, past = queue.range_of(physical_offset, physical_offset + 1)
+            if past > first:
+                return True
+    return False
 
 
 def indexed_records(span: Span) -> IndexedRecords:

@@ -10,7 +10,7 @@ from typing import Final
 
 from remoting import message_properties as names
 from remoting.message_properties import find
-from remoting.message_record import SysFlag
+from remoting.message_record import MIN_RECORD_BYTES, SysFlag
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from store.checksum import SEAL_BYTES, SEAL_NAME, without_seal
@@ -18,7 +18,6 @@ from store.message_store import MessageStore
 from store.record import (
     FIXED_IPV4_BYTES,
     FIXED_IPV4_RAW,
-    MIN_RECORD_BYTES,
     PendingMessage,
     Record,
     TagsCodes,

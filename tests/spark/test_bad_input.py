@@ -199,6 +199,23 @@ def test_random_flips(original: StoreBuilder, tmp_path: Path, seed: int) -> None
         overwrite(path, at, content[at : at + 1])
 
 
+def test_a_flip_in_a_topic_is_found_by_the_queue_that_has_the_record(original: StoreBuilder, store: Path) -> None:
+    flights = {row.physical_offset: row for row in original.rows[:240] if row.topic == "Flights"}
+    place = sorted(flights)[len(flights) // 2]
+    path = max(path for path in segments(store) if int(path.name) <= place)
+    at = path.read_bytes().index(b"Flights", place - int(path.name))
+    overwrite(path, at + 6, b"z")
+    with pytest.raises(CorruptRecord, match=f"offset {place}.*its topic is 'Flightz'.*that of Flights does"):
+        read_rows(store, topics=frozenset({"Flights"}))
+    rows = read_rows(store, columns=COLUMNS, topics=frozenset({"Flights"}), **PERMISSIVE)
+    found = [row for row in rows if row["_corrupt_record"] is None]
+    assert [row["physicalOffset"] for row in found] == [
+        row.physical_offset for row in original.rows if row.topic == "Flights" and row.physical_offset != place
+    ]
+    (damaged,) = [row["_corrupt_record"] for row in rows if row["_corrupt_record"] is not None]
+    assert "its topic is 'Flightz'" in damaged
+
+
 def covers(original: StoreBuilder, row: dict[str, object], at: int) -> bool:
     begin = int(str(row["physicalOffset"]))
     start = begin // SEGMENT_BYTES * SEGMENT_BYTES

@@ -26,8 +26,12 @@ def test_archives_are_left_out_and_all_else_is_kept() -> None:
     with installed_pyspark("local[2]"):
         python = os.environ["PYSPARK_PYTHON"]
     assert "PYSPARK_PYTHON" not in os.environ
-    for kept in (["a jar", "/more:/than one"], [ARCHIVES[0] + ".old"]):
-        given = {**os.environ, "PYTHONPATH": ":".join([*ARCHIVES, *kept])}
+    for before, kept in (
+        ([], ["a jar", "/more:/than one", "/*"]),
+        ([], [ARCHIVES[0] + ".old"]),
+        (["/a jar"], ["/a jar", "/a jar"]),
+    ):
+        given = {**os.environ, "PYTHONPATH": ":".join([*before, *ARCHIVES, *kept[len(before) :]])}
         shown = subprocess.run([python, "-c", show, "two words"], env=given, check=True, capture_output=True, text=True)
         assert shown.stdout == f"{':'.join(kept)} {sys.executable} two words\n"
 
@@ -58,3 +62,21 @@ def test_a_worker_imports_what_is_installed(spark_session: Any) -> None:
 
     found = spark_session.sparkContext.parallelize([0], 1).mapPartitions(places).collect()
     assert found == [(pyspark.__file__, sys.executable)]
+
+
+@pytest.mark.spark
+def test_the_process_that_looks_for_data_sources(spark_session: Any) -> None:
+    with pytest.raises(Exception, match="no such directory"):
+        spark_session.read.format("rocketmq").load("/none").count()
+    environments = [
+        (process / "environ").read_text()
+        for process in _children(spark_session.sparkContext._gateway.proc.pid)
+        if "pyspark.sql.worker.lookup_data_sources" in (process / "cmdline").read_text()
+    ]
+    assert environments
+    assert not [each for each in environments if any(archive in each for archive in ARCHIVES)]
+
+
+def _children(pid: int) -> list[Path]:
+    lists = [threads.read_text() for threads in Path(f"/proc/{pid}/task").glob("*/children")]
+    return [Path("/proc", child) for each in lists for child in each.split()]
