@@ -80,8 +80,11 @@ class SqlTables:
         for name in names:
             self.table(name, columns, **options).createOrReplaceTempView(f"`{name}`")
 
-    def query(self, text: str) -> DataFrame:
-        """What `text` selects; only the columns that it needs are read.  Raises what Spark raises."""
+    def query(self, text: str, *, is_run_once: bool = False) -> DataFrame:
+        """What `text` selects; only the columns that it needs are read.  Raises what Spark raises.
+
+        With `is_run_once` filters are pushed down where that is safe: the frame is then good for one action.
+        """
         if _SHOW_TABLES.fullmatch(text):
             return self._spark.createDataFrame(
                 [(name,) for name in self.names], StructType([StructField("table", StringType())])
@@ -94,7 +97,8 @@ class SqlTables:
         leaves = list(_leaves(frame))
         used = frozenset[str]().union(*leaves) or frozenset({"queueId"})
         # Spark keeps pushed filters with a relation: they are safe where it is read once.
-        options = {"filterPushdown": "true"} if len(leaves) == 1 and "filterPushdown" not in self._options else {}
+        pushes = is_run_once and len(leaves) == 1 and "filterPushdown" not in self._options
+        options = {"filterPushdown": "true"} if pushes else {}
         try:
             self.register(names, [name for name in columns if name in used], **options)
             narrow = self._spark.sql(text)

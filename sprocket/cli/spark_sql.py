@@ -61,7 +61,7 @@ def sql(
 
         tables = SqlTables(session, paths, options)
         try:
-            frame = tables.query(query)
+            frame = tables.query(query, is_run_once=True)
             if form == "table":
                 print_table(frame, limit or _TABLE_ROWS)
             else:
