@@ -33,11 +33,13 @@ class Snapshot:
     """What there was to read at one moment: [begin, end) of each queue, and the brokers that were asked.
 
     `behind` are queues that may have had more: a slave told their end, or their broker does not yet show what follows.
+    `closed` are those that are there and may not be read now.
     """
 
     broker_names: tuple[str, ...] = ()
     ranges: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
     behind: frozenset[QueueId] = frozenset()
+    closed: frozenset[QueueId] = frozenset()
 
 
 class ReadTask(Protocol):

@@ -64,7 +64,11 @@ class WireQueues:
         ConnectionLost, RemotingTimeout or ServerBusy.
         """
         before = self._cluster.broker_names()
-        routed = [queue for topic in self._topics() for queue in self._queues(topic)]
+        routed: list[QueueId] = []
+        closed: list[QueueId] = []
+        for topic in self._topics():
+            for queue, can_be_read in self._queues(topic):
+                (routed if can_be_read else closed).append(queue)
         # A broker that goes or comes in between has no routes, and its queues would pass for deleted.
         names = [name for name in self._cluster.broker_names() if name in before]
         queues: dict[str, list[QueueId]] = {}
@@ -84,7 +88,7 @@ class WireQueues:
                 logger.warning("event=broker_away broker=%s reason=%r", broker_name, str(error))
                 names.remove(broker_name)
                 ranges = {queue: bounds for queue, bounds in ranges.items() if queue.broker_name != broker_name}
-        return Snapshot(tuple(names), dict(sorted(ranges.items())), frozenset(behind))
+        return Snapshot(tuple(names), dict(sorted(ranges.items())), frozenset(behind), frozenset(closed))
 
     def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int) -> int:
         """The offset that the broker finds; it takes the queue's store timestamps to never step back."""
@@ -106,7 +110,8 @@ class WireQueues:
             return sorted(named)
         return [topic for topic in self._cluster.topics() if self.selection.wants_topic(topic)]
 
-    def _queues(self, topic: str) -> Iterator[QueueId]:
+    def _queues(self, topic: str) -> Iterator[tuple[QueueId, bool]]:
+        """The queues that are wanted of `topic`, and whether their broker lets them be read."""
         route = self._cluster.route(topic)
         if route is None:
             if self.selection.named_topics is not None and topic not in self._seen:
@@ -116,9 +121,9 @@ class WireQueues:
         if route.topic_queue_mapping_by_broker:
             raise ConfigError(f"topic {topic} is a static topic, which is not read over the wire; leave it out")
         for data in route.queue_datas:
-            if data.perm & PERM_READ:
-                queues = (QueueId(data.broker_name, topic, number) for number in range(data.read_queue_nums))
-                yield from filter(self.selection.wants, queues)
+            queues = (QueueId(data.broker_name, topic, number) for number in range(data.read_queue_nums))
+            for queue in filter(self.selection.wants, queues):
+                yield queue, bool(data.perm & PERM_READ)
 
     def _ask_bounds(
         self,

@@ -1,4 +1,4 @@
-"""Servers that are busy, and brokers that go or come in the midst of a look: nothing is lost, nothing is called so."""
+"""Servers that are busy, brokers that go or come in the midst of a look, closed queues: nothing is called lost."""
 
 import json
 from collections.abc import Sequence
@@ -8,8 +8,9 @@ import pytest
 
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse
-from spark.positions import QueueId
+from spark.positions import QueueId, from_queues
 from spark.queues.ranges import QueueSelection
+from spark.stream_positions import next_step
 from spark.wire.cluster import ServerBusy, WireSettings
 from spark.wire.connection import Asked, ConnectionSettings
 from spark.wire.pull import Subscription
@@ -34,6 +35,7 @@ class Cluster:
     busy: str = ""
     times: int = 0
     there: list[tuple[str, ...]] = field(default_factory=lambda: [BROKERS])
+    perms: dict[str, int] = field(default_factory=dict)
 
     def answer(self, code: int, address: str) -> ReceivedResponse:
         if address == self.busy and self.times:
@@ -44,7 +46,7 @@ class Cluster:
         names = self.there.pop(0) if len(self.there) > 1 else self.there[0]
         brokers = {name: {"cluster": "c", "brokerName": name, "brokerAddrs": {"0": f"{name}:1"}} for name in names}
         queues = [
-            {"brokerName": name, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "topicSysFlag": 0}
+            {"brokerName": name, "readQueueNums": 1, "writeQueueNums": 1, "perm": self.perms.get(name, 6)}
             for name in names
         ]
         told = {
@@ -98,3 +100,18 @@ def test_a_broker_that_goes_or_comes_in_the_midst_of_a_look_is_away(
     """Its queues are in no route; of a broker that is there they would pass for deleted."""
     now = queues_of(Cluster(there=there), monkeypatch).snapshot(strict=False)
     assert (now.broker_names, now.ranges) == (("broker-a",), {A: (0, 7)})
+
+
+def test_a_queue_that_may_not_be_read_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic whose perm is W for a while: what is there stays there."""
+    cluster = Cluster()
+    queues = queues_of(cluster, monkeypatch)
+    start = from_queues({A: 5, B: 5}, BROKERS)
+    cluster.perms["broker-b"] = 2
+    step = next_step(start, queues.snapshot(), None)
+    assert (step.end, step.lost) == (from_queues({A: 7, B: 5}, BROKERS), ())
+    cluster.perms.clear()
+    assert next_step(step.end, queues.snapshot(), None).end == from_queues({A: 7, B: 7}, BROKERS)
+    cluster.there = [BROKERS, BROKERS[:1], BROKERS]  # the topic was deleted on one broker
+    lost = next_step(start, queues.snapshot(), None).lost
+    assert [each.queue for each in lost] == [B]
