@@ -60,10 +60,11 @@ class QueueSource(Protocol):
         """What there is to read; without `strict`, of the brokers that can be reached."""
         ...
 
-    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int) -> int:
+    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int, *, is_end: bool = False) -> int:
         """Offset of the first message of `queue` that was stored at `milliseconds` or later; its end if none was.
 
-        Right as long as no store timestamp is more than `step_back_ms` behind an earlier one of the queue.
+        Right as long as no store timestamp is more than `step_back_ms` behind an earlier one of the queue.  `is_end`
+        where a read ends there: what can no longer be read lies before it then, otherwise behind it.
         """
         ...
 
@@ -118,8 +119,8 @@ class DirectoryQueues:
             behind |= queues.held_back
         return Snapshot(tuple(sorted(self._stores)), ranges, frozenset(behind))
 
-    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int) -> int:
-        return self._stores[queue.broker_name].at_time(queue, milliseconds, step_back_ms)
+    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int, *, is_end: bool = False) -> int:
+        return self._stores[queue.broker_name].at_time(queue, milliseconds, step_back_ms, is_end=is_end)
 
     def tasks(self, packs: Sequence[Sequence[QueueRange]]) -> list[DirectoryTask]:
         """Raises ConfigError for a range of a broker whose store is not there."""

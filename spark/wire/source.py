@@ -90,7 +90,7 @@ class WireQueues:
                 ranges = {queue: bounds for queue, bounds in ranges.items() if queue.broker_name != broker_name}
         return Snapshot(tuple(names), dict(sorted(ranges.items())), frozenset(behind), frozenset(closed))
 
-    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int) -> int:
+    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int, *, is_end: bool = False) -> int:
         """The offset that the broker finds; it takes the queue's store timestamps to never step back."""
         header = SearchOffsetRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, timestamp=max(0, milliseconds), boundary_type="LOWER"

@@ -246,6 +246,9 @@ def test_a_segment_that_is_cut_short_in_a_record(tmp_path: Path, left: int) -> N
         rows = read(tmp_path, QueueRange(queue, 0, 200), fail=False, drop=True)
         standing = [row for row in builder.rows if row.queue_offset < keep or row.physical_offset >= 1 << 14]
         assert rows == [default_columns(row) for row in standing]
+        # A time does not hide it: all were stored at one.
+        queues, stored_ms = StoreQueues(StoreDirectory(tmp_path, "b"), EVERY), builder.rows[0].store_timestamp
+        assert (queues.at_time(queue, stored_ms), queues.at_time(queue, stored_ms + 1, is_end=True)) == (0, 200)
         builder.write()
 
 
