@@ -31,6 +31,8 @@ PRE_BLANK_SIZE: Final = 2**31 - 1
 DIRECTORY: Final = "consumequeue"
 # Topics with the attribute queue.type=BatchCQ keep their index here, in another format.
 BATCH_DIRECTORY: Final = "batchconsumequeue"
+# Light queues are views: their entries point at records of other topics (`MixAll.LMQ_PREFIX`).
+LIGHT_PREFIX: Final = "%LMQ%"
 # Entries on each side of a place that was searched for, which are looked at.
 _AROUND: Final = 3
 # A search reads so few entries at once instead of one after the other.
@@ -278,7 +280,7 @@ def _in_order(entries: Entries, count: int) -> bool:
 def open_queues(store: Path, topic: str, kind: Kind = PLAIN) -> list[ConsumeQueue]:
     """Every ConsumeQueue of `topic` under the store directory `store`; empty if it has none."""
     directory = store / kind[1] / topic
-    if not _can_be_file_name(topic) or not directory.is_dir():
+    if not can_be_file_name(topic) or not directory.is_dir():
         return []
     numbered = sorted(int(child.name) for child in directory.iterdir() if child.name.isdecimal())
     return [ConsumeQueue(topic, queue_id, directory / str(queue_id), kind=kind) for queue_id in numbered]
@@ -287,13 +289,14 @@ def open_queues(store: Path, topic: str, kind: Kind = PLAIN) -> list[ConsumeQueu
 def open_queue(store: Path, topic: str, queue_id: int, kind: Kind = PLAIN) -> ConsumeQueue | None:
     """One ConsumeQueue of `topic`, without a look at the others; None if there is none."""
     directory = store / kind[1] / topic / str(queue_id)
-    is_there = _can_be_file_name(topic) and directory.is_dir()
+    is_there = can_be_file_name(topic) and directory.is_dir()
     return ConsumeQueue(topic, queue_id, directory, kind=kind) if is_there else None
 
 
-def _can_be_file_name(topic: str) -> bool:
-    """A query may ask for anything, also for a path."""
-    return topic not in ("", ".", "..") and "/" not in topic and len(topic.encode()) <= _FILE_NAME_BYTES
+def can_be_file_name(topic: str) -> bool:
+    """Whether a directory can have the topic's name: a query may ask for anything, also for a path."""
+    is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+    return is_name and len(topic.encode()) <= _FILE_NAME_BYTES
 
 
 def topics_of(store: Path, kind: str = DIRECTORY) -> list[str]:
@@ -303,3 +306,8 @@ def topics_of(store: Path, kind: str = DIRECTORY) -> list[str]:
             return sorted(child.name for child in children if child.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def every_topic_of(store: Path) -> list[str]:
+    """Topics that have a queue directory of either kind, each once."""
+    return sorted({*topics_of(store), *topics_of(store, BATCH_DIRECTORY)})

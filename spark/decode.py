@@ -91,18 +91,22 @@ class Chunk(RecordParts):
         """Leave out, or raise for, records whose CRC says that they are not what was written."""
         first, of_row = self.records() if self.inner is not None else (slice(None), slice(None))
         begins, ends = self.stored_body_bounds
-        octets, shift, _ = self.tails
-        tail_ends = self.ends + shift
         holds = crc_holds(
             memoryview(self.segment.data),
             self.positions[first],
             (begins[first], ends[first]),
             self.ends[first],
             self.integers("body_crc")[first],
-            seals(octets, self.stored_properties_bounds[0][first], self.ends[first], tail_ends[first]),
+            self._seals(first),
         )
         if not holds.all():
             self._leave_out(~holds[of_row], "the CRC does not hold")
+
+    def _seals(self, first: slice | Positions) -> npt.NDArray[np.int64]:
+        """What the records of these rows say is the CRC of the whole of each: see `spark.records.body_crc`."""
+        octets, shift, _ = self.tails
+        tail_ends = self.ends + shift
+        return seals(octets, self.stored_properties_bounds[0][first], self.ends[first], tail_ends[first])
 
     def inflate(self) -> None:
         """Inflate bodies for the columns that need them.
@@ -142,12 +146,16 @@ class Chunk(RecordParts):
         at, first = np.unique(self.positions[rows], return_index=True)
         sizes = self.fixed["total_size"][rows[first]]
         found = [
-            Damage(self.segment.start + begin, size, reason, self.segment.path)
-            for begin, size in zip(at.tolist(), sizes.tolist(), strict=True)
+            Damage(begin, size, reason, self.segment.path)
+            for begin, size in zip(self._physical_offsets(at).tolist(), sizes.tolist(), strict=True)
         ]
         if not self._options.drop_malformed:
             raise found[0].error()
         self.damage += found
+
+    def _physical_offsets(self, positions: Positions) -> Positions:
+        """Where in the log the records at these positions begin."""
+        return positions + self.segment.start
 
     def _leave_out_uncommitted(self) -> None:
         left_out = self._halves()
@@ -237,7 +245,7 @@ class Chunk(RecordParts):
 
     def _offset_message_ids(self) -> pa.Array:
         """Store host, port and physical offset in hexadecimal (`MessageDecoder.createMessageId`)."""
-        offsets = (self.positions + self.segment.start).tolist()
+        offsets = self._physical_offsets(self.positions).tolist()
         hosts = self._host_bytes("store_host")
         return pa.array(
             [f"{host.hex()}{at:016x}".upper() for host, at in zip(hosts, offsets, strict=True)], pa.string()

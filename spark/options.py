@@ -4,13 +4,13 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from spark.columns import DEFAULT_COLUMNS, column_names, nearest
+from spark.columns import DEFAULT_COLUMNS, column_names
 from spark.decode import HALF_TOPIC, DecodeOptions
 from spark.filters import TimeRange
-from spark.option_values import whole_number
+from spark.option_values import by_known_names, whole_number, yes_or_no
 from spark.queues.options import QUEUE_OPTIONS, QueueOptions, read_queue_options
 from spark.reading_options import READING_OPTIONS, ReadingOptions, read_reading_options
 from spark.store_directory import split_paths
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from spark.wire.pull import Subscription
 
 MEBIBYTE: Final = 1024 * 1024
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 # Of numbers of bytes and milliseconds.
 _DIGITS: Final = 18
-_YES_NO: Final = {"TRUE": True, "FALSE": False}
 KNOWN: Final = (
     "path",  # store directory, glob, name=directory, or several of them with commas
     "paths",  # what load([...]) sets
@@ -88,7 +89,7 @@ class SourceOptions:
 
 def read_options(options: Mapping[str, str]) -> SourceOptions:
     """Check `options` (names in any case).  Raises ConfigError that names the option and what is allowed."""
-    given = {_known_name(name): value for name, value in options.items()}
+    given = by_known_names(options, KNOWN)
     paths = split_paths(given.get("path"), given.get("paths"))
     wire = read_wire_settings(given)
     if not paths and wire is None:
@@ -99,8 +100,9 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
     if "subscribe" in given and "subscribePattern" in given:
         raise ConfigError("options 'subscribe' and 'subscribePattern' exclude each other")
     topics = frozenset(_list(given["subscribe"], "subscribe")) if "subscribe" in given else None
-    reading = read_reading_options(given)
-    if topics is not None and HALF_TOPIC.decode() in topics and not reading.read_uncommitted:
+    reading, queues = read_reading_options(given), read_queue_options(given)
+    named = (topics or frozenset()) | (queues.assigned or {}).keys()
+    if HALF_TOPIC.decode() in named and not reading.read_uncommitted:
         raise ConfigError(
             f"topic {HALF_TOPIC.decode()} holds what is not committed: set isolationLevel=read_uncommitted"
         )
@@ -114,31 +116,24 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
             _moment(given, "endingTimestamp", TimeRange().end_ms),
         ),
         reading=reading,
-        inflate_bodies=_choice(given, "inflateBodies", _YES_NO, False),
+        inflate_bodies=yes_or_no(given, "inflateBodies", False),
         inflate_max_bytes=whole_number(given, "inflateMaxBytes", MAX_INFLATED_BYTES, 1, _DIGITS),
-        filter_pushdown=_choice(given, "filterPushdown", _YES_NO, False),
+        filter_pushdown=yes_or_no(given, "filterPushdown", False),
         min_partitions=whole_number(given, "minPartitions", os.cpu_count() or 1, 1, _DIGITS),
         max_partition_bytes=whole_number(given, "maxPartitionBytes", 256 * MEBIBYTE, MEBIBYTE, _DIGITS),
         max_clock_step_back_ms=whole_number(
             given, "maxClockStepBack", SourceOptions.max_clock_step_back_ms, 0, _DIGITS
         ),
-        queues=read_queue_options(given),
+        queues=queues,
         wire=wire,
         subscription=None if wire is None else read_subscription(given),
     )
 
 
-def _known_name(name: str) -> str:
-    for known in KNOWN:
-        if known.lower() == name.lower():
-            return known
-    raise ConfigError(f"unknown option {name!r}{nearest(name, KNOWN)}; known: {', '.join(KNOWN)}")
-
-
 def _columns(given: Mapping[str, str], corrupt_column: str | None) -> tuple[str, ...]:
     named = _list(given["columns"], "columns") if "columns" in given else DEFAULT_COLUMNS
     names = column_names(named, corrupt_column)
-    added = ["properties"] if _choice(given, "includeHeaders", _YES_NO, False) else []
+    added = ["properties"] if yes_or_no(given, "includeHeaders", False) else []
     added += [corrupt_column] if corrupt_column is not None else []
     return (*names, *(name for name in added if name not in names))
 
@@ -151,19 +146,12 @@ def _list(text: str, name: str) -> list[str]:
 
 
 def _pattern(text: str | None) -> str | None:
+    if text == "":
+        raise ConfigError("option 'subscribePattern' is empty: no topic has that name")
     try:
         return re.compile(text).pattern if text is not None else None
     except re.error as error:
         raise ConfigError(f"option 'subscribePattern': {text!r} is no regular expression: {error}") from error
-
-
-def _choice(given: Mapping[str, str], name: str, values: Mapping[str, bool], default: bool) -> bool:
-    text = given.get(name)
-    if text is None:
-        return default
-    if text.upper() not in values:
-        raise ConfigError(f"option {name!r}: {text!r} is not one of {', '.join(values)}")
-    return values[text.upper()]
 
 
 def _moment(given: Mapping[str, str], name: str, default: int) -> int:
@@ -177,8 +165,6 @@ def _moment(given: Mapping[str, str], name: str, default: int) -> int:
     except ValueError as error:
         raise ConfigError(f"option {name!r}: {text!r} is neither milliseconds nor an ISO 8601 time") from error
     if moment.tzinfo is None:
-        raise ConfigError(f"option {name!r}: {text!r} needs a time zone, as in {text}Z")
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
-
-
-_MILLISECOND: Final = datetime(1970, 1, 1, 0, 0, 0, 1000) - datetime(1970, 1, 1)
+        raise ConfigError(f"option {name!r}: {text!r} needs a time zone, as in {moment.isoformat()}Z")
+    # Stored times are whole milliseconds: what is not before a moment is not before the next of them, for both ends.
+    return -((_EPOCH - moment) // _MILLISECOND)

@@ -35,6 +35,7 @@ WRITTEN: Final[dict[str, tuple[pa.DataType, ...]]] = {
     "uniqueKey": _TEXT,  # makes the message id: the same for a row that is sent twice
 }
 _BY_LOWER_CASE: Final = {name.lower(): name for name in WRITTEN}
+_READ_ONLY: Final = frozenset(name.lower() for name in COLUMN_TYPES if name not in WRITTEN)
 _NO_ID: Final = "0" * 32
 
 
@@ -51,8 +52,12 @@ class Outgoing:
 
 
 def check_columns(schema: pa.Schema, options: SinkOptions) -> None:
-    """Raises ConfigError for a column that is unknown, of the wrong type, or missing."""
-    spelled = {_known_column(name): schema.field(name).type for name in schema.names}
+    """Raises ConfigError for a column that is unknown, there twice, of the wrong type, or missing."""
+    names = [_known_column(name) for name in schema.names]
+    twice = [name for name in WRITTEN if names.count(name) > 1]
+    if twice:
+        raise ConfigError(f"column {twice[0]!r} is there twice, in any case of its letters: select one of them")
+    spelled = dict(zip(names, schema.types, strict=True))
     for name, kind in spelled.items():
         if not any(_is_like(kind, allowed) for allowed in WRITTEN[name]):
             raise ConfigError(f"column {name!r} is {kind}; allowed is {', '.join(map(str, WRITTEN[name]))}")
@@ -66,7 +71,7 @@ def outgoing(batch: pa.RecordBatch, options: SinkOptions, first_row: int) -> lis
     """The messages of `batch`, whose first row has the number `first_row` in its task.
 
     Raises UnsendableRow that names the first row that cannot be sent: a body that is missing or too large, a topic
-    that is illegal, properties that are too long.
+    that is illegal, properties that are too long, a flag of more than 32 bits.
     """
     columns = {_known_column(name): batch.column(name).to_pylist() for name in batch.schema.names}
     checking = options.checking()
@@ -102,9 +107,12 @@ def _message(row: Mapping[str, Any], options: SinkOptions) -> Message:
     body = row["body"]
     if body is None:
         raise IllegalMessage("the body is null; a message carries at least one byte")
-    topic = row.get("topic") or options.topic
-    if not topic:
+    topic = options.topic if row.get("topic") is None else row["topic"]
+    if topic is None:
         raise IllegalMessage("the topic is null, and there is no option 'topic'")
+    flag = options.flag if row.get("flag") is None else row["flag"]
+    if not -(1 << 31) <= flag < 1 << 31:
+        raise IllegalMessage(f"flag {flag} is no number of 32 bits")
     return Message(
         topic,
         body.encode() if isinstance(body, str) else body,
@@ -116,7 +124,7 @@ def _message(row: Mapping[str, Any], options: SinkOptions) -> Message:
         delay=row.get("delayTimeMs"),
         deliver_at=row.get("deliverTimeMs"),
         unique_key=row.get("uniqueKey") or "",
-        flag=options.flag if row.get("flag") is None else row["flag"],
+        flag=flag,
     )
 
 
@@ -161,7 +169,7 @@ def _known_column(name: str) -> str:
     known = _BY_LOWER_CASE.get(name.lower())
     if known is not None:
         return known
-    if name in COLUMN_TYPES:
+    if name.lower() in _READ_ONLY:
         raise ConfigError(
             f"column {name!r} is read, but not written: brokers set it; select what to send: {', '.join(WRITTEN)}"
         )

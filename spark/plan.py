@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark.consume_queue import BATCH, BATCH_DIRECTORY, ConsumeQueue, open_queues, topics_of
+from spark.consume_queue import BATCH, LIGHT_PREFIX, ConsumeQueue, every_topic_of, open_queues
 from spark.filters import RowFilter, TimeRange
 from spark.options import MEBIBYTE, SourceOptions
 from spark.queues.known_queues import KnownQueues, usual_file_bytes
@@ -21,8 +21,6 @@ from spark.store_directory import SegmentFile, StoreDirectory, find_stores
 
 logger = logging.getLogger(__name__)
 
-# Light queues are views: their entries point at records of other topics.
-LIGHT_PREFIX: Final = "%LMQ%"
 _MAX_BLOCK_BYTES: Final = 64 * MEBIBYTE
 _MIN_BLOCK_BYTES: Final = 4 * MEBIBYTE
 
@@ -66,7 +64,7 @@ def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
         if is_scan:
             spans += blocks
             continue
-        through, dispatched = _through_queues(store, segments, blocks, rows)
+        through, dispatched = through_queues(store, segments, blocks, rows)
         spans += through
         fixed.add((store, dispatched))
     weight = sum(span.weight for span in spans)
@@ -116,11 +114,14 @@ def _first_timestamp(block: Span) -> int | None:
         return None if position is None else segment.store_timestamp(position)
 
 
-def _through_queues(
+def through_queues(
     store: StoreDirectory, segments: list[SegmentFile], blocks: list[Span], rows: RowFilter
 ) -> tuple[Iterable[Span], int]:
-    """`blocks` as they are read through the ConsumeQueues of the topics asked for, and the offset up to which those are
-    used: 0 and the blocks as they are if they cannot be."""
+    """`blocks` as they are read through the ConsumeQueues of the topics that `rows` names, and the offset up to which
+    those are used: 0 and the blocks as they are if they cannot be.
+
+    `segments` are all of the store.
+    """
     known = KnownQueues(store)
     # Before the queues are opened: they have all that was dispatched then.
     dispatched = known.dispatched_to(segments)
@@ -143,7 +144,7 @@ def _queues_to_read(store: StoreDirectory, rows: RowFilter) -> list[ConsumeQueue
     wanted = set(topics or ())
     if pattern is not None:
         matching = re.compile(pattern).fullmatch
-        every = [*topics_of(store.root), *topics_of(store.root, BATCH_DIRECTORY)]
+        every = every_topic_of(store.root)
         known = {topic for topic in every if not topic.startswith(LIGHT_PREFIX) and matching(topic)}
         wanted = known if topics is None else known & wanted
     queues: list[ConsumeQueue] = []

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark.columns import COLUMN_TYPES
+from spark.option_values import one_of, yes_or_no
 from sprocket.common.errors import ConfigError
 
 READING_OPTIONS: Final = (
@@ -34,28 +35,19 @@ class ReadingOptions:
 
 def read_reading_options(given: Mapping[str, str]) -> ReadingOptions:
     """The options of `READING_OPTIONS` in `given`, under their own spelling.  Raises ConfigError."""
-    mode = _one_of(given, "mode", _MODES)
+    mode = one_of(given, "mode", _MODES)
     column = given.get("columnNameOfCorruptRecord", CORRUPT_COLUMN)
     if "columnNameOfCorruptRecord" in given and mode != "PERMISSIVE":
         raise ConfigError("option 'columnNameOfCorruptRecord' is for mode=PERMISSIVE")
     if not column or column.lower() in {name.lower() for name in COLUMN_TYPES}:
         raise ConfigError(f"option 'columnNameOfCorruptRecord': {column!r} is taken; choose a name of its own")
-    check = _one_of(given, "checkCRC", ("true", "false")) if "checkCRC" in given else None
     return ReadingOptions(
         drop_malformed=mode != "FAILFAST",
         corrupt_column=column if mode == "PERMISSIVE" else None,
-        read_uncommitted=_one_of(given, "isolationLevel", _ISOLATION_LEVELS) == "read_uncommitted",
-        check_crc=None if check is None else check == "true",
+        read_uncommitted=one_of(given, "isolationLevel", _ISOLATION_LEVELS) == "read_uncommitted",
+        check_crc=yes_or_no(given, "checkCRC", True) if "checkCRC" in given else None,
         lease_ms=_lease(given.get("leaseTime", "600000")),
     )
-
-
-def _one_of(given: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
-    text = given.get(name, allowed[0])
-    for each in allowed:
-        if each.lower() == text.lower():
-            return each
-    raise ConfigError(f"option {name!r}: {text!r} is not one of {', '.join(allowed)}")
 
 
 def _lease(text: str) -> int:

@@ -60,6 +60,6 @@ class LeaseKeeper:
     def keep(self) -> None:
         """Renew what is due."""
         if self._leases and _CLOCK.monotonic() >= self._due_s:
-            self._leases = [lease for lease in self._leases if lease.hold()]
-            shortest_ms = min((lease.duration_ms for lease in self._leases), default=0)
-            self._due_s = _CLOCK.monotonic() + shortest_ms / 4000
+            for lease in self._leases:
+                lease.hold()  # one that cannot be had now may be had the next time, before it has ended
+            self._due_s = _CLOCK.monotonic() + min(lease.duration_ms for lease in self._leases) / 4000

@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -33,6 +33,7 @@ _BACKOFF_FIRST_S: Final = 0.1
 _BACKOFF_MAX_S: Final = 2.0
 
 Pause = Callable[[float], Awaitable[None]]
+T = TypeVar("T")
 
 
 class WriteFailed(SprocketError):
@@ -45,7 +46,7 @@ class Sent(WriterCommitMessage):
 
     messages: int = 0
     size_bytes: int = 0  # of bodies
-    retried: int = 0  # requests that were sent again
+    retried: int = 0  # requests, also for routes, that were made again
     weak: int = 0
 
     def add(self, other: "Sent") -> None:
@@ -135,19 +136,27 @@ class SinkTask:
             self.sent.weak += len(batch) if result.status is not SendStatus.SEND_OK else 0
 
     async def _send_again_and_again(self, batch: list[Message], queue: MessageQueue | None) -> SendResult:
-        """Send `batch`, with retries for what may pass; the producer avoids brokers that have failed."""
+        """Send `batch`; the producer avoids brokers that have failed."""
+
+        async def once() -> SendResult:
+            if len(batch) == 1:
+                return await self._producer.send(batch[0], queue=queue)
+            return await self._producer.send_batch(batch, queue=queue)
+
+        return await self._again_and_again(once, batch[0].topic)
+
+    async def _again_and_again(self, once: Callable[[], Awaitable[T]], topic: str) -> T:
+        """What `once` gives, with retries for what may pass."""
         backoff_s = _BACKOFF_FIRST_S
         for left in range(self._options.retries, -1, -1):
             try:
-                if len(batch) == 1:
-                    return await self._producer.send(batch[0], queue=queue)
-                return await self._producer.send_batch(batch, queue=queue)
+                return await once()
             except (IllegalMessage, BrokerRefused, ClientClosed):
                 raise
             except ClientError as error:
                 if not left:
                     raise
-                logger.info("event=send_again topic=%s messages=%d reason=%r", batch[0].topic, len(batch), str(error))
+                logger.info("event=send_again topic=%s reason=%r", topic, str(error))
             self.sent.retried += 1
             await self._pause(backoff_s)
             backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
@@ -157,7 +166,8 @@ class SinkTask:
         """The queues of `topic`, fixed for the task: a route that grows in its midst would part rows of one key."""
         if topic not in self._routes:
             try:
-                self._routes[topic] = TopicRoute(topic, tuple(await self._producer.queues(topic)), ())
+                queues = await self._again_and_again(lambda: self._producer.queues(topic), topic)
+                self._routes[topic] = TopicRoute(topic, tuple(queues), ())
             except ClientError as error:
                 raise WriteFailed(f"{error}; {self.sent} by this task before that") from error
         return self._routes[topic]

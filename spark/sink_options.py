@@ -6,8 +6,7 @@ from typing import Final
 
 from remoting.credentials import Credentials
 from remoting.tls_settings import TlsSettings
-from spark.columns import nearest
-from spark.option_values import credentials, tls, whole_number
+from spark.option_values import by_known_names, credentials, name_servers, tls, whole_number
 from sprocket.client.client_instance import ClientSettings
 from sprocket.client.errors import ClientError
 from sprocket.client.send_request import SendSettings, check_group, check_topic
@@ -31,10 +30,8 @@ KNOWN: Final = (
     "tlsClientKeyPath",
     "delayTimeLevel",  # of rows without a column of that name
     "flag",
-    # Spark sets these two by itself.
-    "path",
-    "checkpointLocation",
 )
+_SET_BY_SPARK: Final = ("path", "checkpointLocation")
 _DEFAULT_BATCH_BYTES: Final = 128 * 1024
 _DEFAULT_OUTSTANDING: Final = 64
 _DEFAULT_RETRIES: Final = 5
@@ -76,10 +73,8 @@ class SinkOptions:
 
 def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Check `options` (names in any case).  Raises ConfigError that names the option and what is allowed."""
-    given = {_known_name(name): value for name, value in options.items()}
-    address = given.get("namesrvAddr", "").strip()
-    if not address:
-        raise ConfigError("option 'namesrvAddr' is missing: host:port of a name server, several separated by ;")
+    given = by_known_names(options, KNOWN, _SET_BY_SPARK)
+    servers = name_servers(given)
     if given.get("path"):
         raise ConfigError("option 'path': rows are written to brokers, by name; leave save() without a path")
     topic = given.get("topic")
@@ -91,7 +86,7 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
     except ClientError as error:
         raise ConfigError(str(error)) from error
     return SinkOptions(
-        namesrv_addr=address,
+        namesrv_addr=";".join(servers),
         topic=topic,
         group=group,
         send_msg_timeout_s=whole_number(given, "sendMsgTimeout", 3000, 1) / 1000,
@@ -104,10 +99,3 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
         credentials=credentials(given),
         tls=tls(given),
     )
-
-
-def _known_name(name: str) -> str:
-    for known in KNOWN:
-        if known.lower() == name.lower():
-            return known
-    raise ConfigError(f"unknown option {name!r}{nearest(name, KNOWN)}; known for writing: {', '.join(KNOWN[:-2])}")

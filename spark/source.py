@@ -28,13 +28,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from spark.consume_queue import LIGHT_PREFIX
 from spark.damage import SegmentLost
 from spark.decode import DecodeOptions
 from spark.filters import RowFilter
 from spark.leased_plan import leased_plan
 from spark.log_reader import read_span
 from spark.options import SourceOptions, read_options
-from spark.plan import LIGHT_PREFIX, Span
+from spark.plan import Span
 from spark.row_batches import checked_columns, record_batch, spark_schema
 from spark.segment_lease import LeaseKeeper, SegmentLease
 from spark.store_rights import store_rights

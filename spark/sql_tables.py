@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark.columns import COLUMN_TYPES, DEFAULT_COLUMNS
-from spark.consume_queue import BATCH_DIRECTORY, topics_of
+from spark.consume_queue import every_topic_of
 from spark.options import read_options
 from spark.store_directory import find_stores
 from sprocket.common.errors import ConfigError
@@ -41,12 +41,7 @@ class SqlTables:
         # A query need not read a table; what it is given must be right all the same.
         read_options({**self._options, "path": str(stores[0].root)})
         self._default_columns = [*DEFAULT_COLUMNS, "bodyString", *(["brokerName"] if len(stores) > 1 else [])]
-        topics = {
-            topic
-            for store in stores
-            for kind in ("consumequeue", BATCH_DIRECTORY)
-            for topic in topics_of(store.root, kind)
-        }
+        topics = {topic for store in stores for topic in every_topic_of(store.root)}
         self.names: list[str] = [ALL, *sorted(topics - {ALL})]
 
     def table(self, name: str, columns: Sequence[str] = (), **options: str) -> DataFrame:
@@ -85,8 +80,11 @@ class SqlTables:
         for name in names:
             self.table(name, columns, **options).createOrReplaceTempView(f"`{name}`")
 
-    def query(self, text: str) -> DataFrame:
-        """What `text` selects; only the columns that it needs are read.  Raises what Spark raises."""
+    def query(self, text: str, *, is_run_once: bool = False) -> DataFrame:
+        """What `text` selects; only the columns that it needs are read.  Raises what Spark raises.
+
+        With `is_run_once` filters are pushed down where that is safe: the frame is then good for one action.
+        """
         if _SHOW_TABLES.fullmatch(text):
             return self._spark.createDataFrame(
                 [(name,) for name in self.names], StructType([StructField("table", StringType())])
@@ -94,12 +92,13 @@ class SqlTables:
         names, columns = self.named_in(text), self.columns_in(text)
         self.register(names, columns)
         frame = self._spark.sql(text)
-        if not _QUERY.match(text):
+        if not _QUERY.match(text) or _is_command(frame):
             return frame
         leaves = list(_leaves(frame))
         used = frozenset[str]().union(*leaves) or frozenset({"queueId"})
         # Spark keeps pushed filters with a relation: they are safe where it is read once.
-        options = {"filterPushdown": "true"} if len(leaves) == 1 and "filterPushdown" not in self._options else {}
+        pushes = is_run_once and len(leaves) == 1 and "filterPushdown" not in self._options
+        options = {"filterPushdown": "true"} if pushes else {}
         try:
             self.register(names, [name for name in columns if name in used], **options)
             narrow = self._spark.sql(text)
@@ -108,6 +107,12 @@ class SqlTables:
         except AnalysisException:  # such as `SELECT * EXCEPT (body)`, which names what it does not read
             pass
         return frame
+
+
+def _is_command(frame: DataFrame) -> bool:
+    """Whether Spark has run what `frame` stands for, as ``WITH ... INSERT INTO``: a second time would do it twice."""
+    plan: Any = frame._jdf.queryExecution().commandExecuted()
+    return bool(plan.nodeName() == "CommandResult")
 
 
 def _is_word(name: str, text: str) -> bool:

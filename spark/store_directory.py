@@ -203,16 +203,18 @@ def find_stores(paths: Sequence[str]) -> list[StoreDirectory]:
     """The store directories that `paths` name: directories, globs, or ``brokerName=directory``.
 
     A store's broker name is the part of its path that tells it from the others: of ``a/store`` and
-    ``b/store`` the names are ``a`` and ``b``.  Raises ConfigError if one names nothing or two names clash.
+    ``b/store`` the names are ``a`` and ``b``.  One that a glob finds alone is named by what its last wildcard stands
+    for, so that it keeps its name when another one comes.  Raises ConfigError if one names nothing or two names clash.
     """
     named: dict[Path, str] = {}
+    alone = ""
     for text in paths:
         name, equals, pattern = text.partition("=")
         if not equals or "/" in name:
             name, pattern = "", text
         pattern = _local_path(pattern)
         matches = [Path(match) for match in sorted(glob.glob(pattern))]  # noqa: PTH207  # the pattern may be absolute
-        roots = [root for match in matches if (root := _store_root(match)) is not None]
+        roots = {root: match for match in matches if (root := _store_root(match)) is not None}
         if not roots:
             found = f"{matches[0]} has no {COMMIT_LOG}/" if matches else "no such directory"
             raise ConfigError(
@@ -222,7 +224,8 @@ def find_stores(paths: Sequence[str]) -> list[StoreDirectory]:
             if name and named.get(root, name) not in (name, ""):
                 raise ConfigError(f"{root} is named twice in path, as {named[root]!r} and as {name!r}")
             named[root] = name or named.get(root, "")
-    names = _telling_parts(list(named))
+            alone = _wildcard_part(pattern, roots[root])
+    names = _telling_parts(list(named)) if len(named) > 1 or not alone else dict.fromkeys(named, alone)
     stores = [StoreDirectory(root, name or names[root]) for root, name in named.items()]
     taken: dict[str, Path] = {}
     for store in stores:
@@ -262,6 +265,14 @@ def _store_root(path: Path) -> Path | None:
     if (path / COMMIT_LOG).is_dir():
         return path.resolve()
     return path.resolve().parent if path.name == COMMIT_LOG and path.is_dir() else None
+
+
+def _wildcard_part(pattern: str, match: Path) -> str:
+    """The part of `match` that the last wildcard of `pattern` stands for, but for the log's own directory; empty if
+    there is none."""
+    parts = zip(Path(pattern).parts, match.parts, strict=True)
+    wild = [found for part, found in parts if glob.has_magic(part) and found != COMMIT_LOG]
+    return wild[-1] if wild else ""
 
 
 def _telling_parts(roots: list[Path]) -> dict[Path, str]:

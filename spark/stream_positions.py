@@ -65,10 +65,10 @@ def next_step(start: Positions, now: Snapshot, max_messages: int | None) -> Step
     for queue, at in known.items():
         if queue in now.ranges:
             continue
-        if queue.broker_name in now.broker_names:
+        if queue.broker_name in now.broker_names and queue not in now.closed:
             lost.append(LostRange(queue, at, at, "and what followed was deleted with its queue"))
         else:
-            ends[queue] = at  # its broker is away: it goes on where it was
+            ends[queue] = at  # it is closed, or its broker is away: it goes on where it was
     ends.update(_admitted(unread, max_messages))
     return Step(from_queues(ends, {*now.broker_names, *start}), tuple(lost))
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark.consume_queue import PRE_BLANK_SIZE, Entries
+from spark.consume_queue import LIGHT_PREFIX, PRE_BLANK_SIZE, Entries
 from spark.damage import Damage
 from spark.data_loss import LostRange
 from spark.queues.offset_queue import OffsetQueue, open_queue
@@ -17,7 +17,6 @@ from spark.queues.ranges import QueueRange
 from spark.segment import Segment
 from spark.store_directory import StoreDirectory
 from sprocket.common.errors import CorruptRecord
-from store.consume_queue_table import LIGHT_PREFIX
 
 OnLoss = Callable[[list[LostRange]], None]
 Integers = npt.NDArray[np.int64]

@@ -129,7 +129,18 @@ def _has(store: Path, topic: str, queue_id: int, physical_offset: int) -> bool:
 
 
 def indexed_records(span: Span) -> IndexedRecords:
-    """What the ConsumeQueues of the span's topics say of it.  Raises IndexMisfit for a queue that cannot be right."""
+    """What the ConsumeQueues of the span's topics say of it.
+
+    Raises IndexMisfit for a queue that cannot be right, and for one that was there when the span was planned and has
+    been deleted since: its records are in the log still.
+    """
+    try:
+        return _indexed_records(span)
+    except FileNotFoundError as error:
+        raise IndexMisfit(f"{error.filename} has gone since the query was planned") from error
+
+
+def _indexed_records(span: Span) -> IndexedRecords:
     topics = sorted(span.topics or ())
     queues = [
         (number, queue)
@@ -137,10 +148,11 @@ def indexed_records(span: Span) -> IndexedRecords:
         for kind in (PLAIN, BATCH)
         for queue in open_queues(span.store.root, topic, kind)
     ]
+    gone = set(topics) - {queue.topic for _, queue in queues if queue.has_files}
+    if gone:
+        raise IndexMisfit(f"the ConsumeQueues of {', '.join(sorted(gone))} have gone since the query was planned")
     named = pa.array(topics, pa.string())
     parts = [_of_queue(queue, number, span.begin, span.end) for number, queue in queues]
-    if not parts:
-        return IndexedRecords(named, *[np.empty(0, np.int64)] * 5)
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = np.argsort(columns[0], kind="stable")
     records = IndexedRecords(named, *[column[order] for column in columns])

@@ -133,11 +133,6 @@ class KnownQueues:
         return found
 
 
-def dispatched_to(store: StoreDirectory, segments: list[SegmentFile]) -> int:
-    """Physical offset up to which the ConsumeQueues of `store` point at the log; 0 if they cannot be trusted."""
-    return KnownQueues(store).dispatched_to(segments)
-
-
 def usual_file_bytes(queues: Iterable[ConsumeQueue]) -> dict[int, int]:
     """The size of their files by that of their entries: all queues of one kind have it, a shorter file is cut off."""
     usual: dict[int, int] = {}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spark.option_values import whole_number
+from spark.option_values import whole_number, yes_or_no
 from spark.positions import EARLIEST, LATEST, OffsetsOption, assigned_queues, offsets_option
 from sprocket.common.errors import ConfigError
 
@@ -39,9 +39,6 @@ def read_queue_options(given: Mapping[str, str]) -> QueueOptions:
     others = [name for name in ("subscribe", "subscribePattern") if name in given]
     if "assign" in given and others:
         raise ConfigError(f"options 'assign' and {others[0]!r} exclude each other")
-    fail = given.get("failOnDataLoss", "true").lower()
-    if fail not in ("true", "false"):
-        raise ConfigError(f"option 'failOnDataLoss': {given['failOnDataLoss']!r} is not one of true, false")
     return QueueOptions(
         starting=offsets_option(given["startingOffsets"], "startingOffsets", EARLIEST)
         if "startingOffsets" in given
@@ -49,7 +46,7 @@ def read_queue_options(given: Mapping[str, str]) -> QueueOptions:
         ending=offsets_option(given["endingOffsets"], "endingOffsets", LATEST) if "endingOffsets" in given else None,
         assigned=assigned_queues(given["assign"]) if "assign" in given else None,
         max_offsets_per_trigger=_positive(given, "maxOffsetsPerTrigger"),
-        fail_on_data_loss=fail == "true",
+        fail_on_data_loss=yes_or_no(given, "failOnDataLoss", True),
         min_partitions=_positive(given, "minPartitions"),
     )
 

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from remoting.message_record import MIN_RECORD_BYTES
 from spark.confirm_limit import confirm_limit
-from spark.consume_queue import BATCH_DIRECTORY, DIRECTORY
+from spark.consume_queue import BATCH_DIRECTORY, DIRECTORY, LIGHT_PREFIX, can_be_file_name, topics_of
 from spark.positions import QueueId
 from spark.queues.offset_queue import OffsetQueue, check_kind, open_queue
 from spark.queues.tail import QueueTail
 from spark.segment import Segment, segment_paths
 from spark.store_directory import COMMIT_LOG, StoreDirectory
 from sprocket.common.errors import ConfigError
-from store.consume_queue_table import LIGHT_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -129,21 +129,28 @@ class StoreQueues:
             self._tails[name] = _Tail(tail, bounds, log.begin)
         return bounds
 
-    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int = 0) -> int:
+    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int = 0, *, is_end: bool = False) -> int:
         """Offset of the first message that was stored at `milliseconds` or later; the end if there is none.
 
-        Right as long as no store timestamp is more than `step_back_ms` behind an earlier one of the queue.
+        Right as long as no store timestamp is more than `step_back_ms` behind an earlier one of the queue.  What can no
+        longer be read counts as later, or with `is_end` as earlier: who reads from there, or up to there, meets it.
         """
+        unknown = milliseconds - step_back_ms - 1 if is_end else milliseconds
         opened = self._open(queue)
         with OpenLog(self.store) as log:
+
+            def stored(physical_offset: int) -> int:
+                found = log.store_timestamp(physical_offset)
+                return unknown if found is None else found
+
             begin, end = self._readable(queue, opened, log)
             first = begin + bisect_left(
-                range(begin, end), milliseconds - step_back_ms, key=lambda at: log.store_timestamp(opened.entry(at)[0])
+                range(begin, end), milliseconds - step_back_ms, key=lambda at: stored(opened.entry(at)[0])
             )
             for at in range(first, end, _SEARCH_ENTRIES):
                 entries = opened.entries(at, min(at + _SEARCH_ENTRIES, end))
                 for index, position in enumerate(entries["physical_offset"].tolist()):
-                    if log.store_timestamp(position) >= milliseconds:
+                    if stored(position) >= milliseconds:
                         return opened.offset_of(at + index)
         return opened.bounds(begin, end)[1]
 
@@ -165,9 +172,9 @@ class StoreQueues:
 
     def _queues(self) -> Iterator[QueueId]:
         selection = self.selection
-        batched = set(filter(selection.wants_topic, _directories(self.store, BATCH_DIRECTORY)))
+        batched = set(filter(selection.wants_topic, topics_of(self.store.root, BATCH_DIRECTORY)))
         named = selection.named_topics
-        plain = _directories(self.store, DIRECTORY) if named is None else named
+        plain = topics_of(self.store.root) if named is None else filter(can_be_file_name, named)
         for topic in sorted({*filter(selection.wants_topic, plain), *batched}):
             numbers = set(_queue_ids(self.store, DIRECTORY, topic))
             if topic in batched:
@@ -257,24 +264,17 @@ class OpenLog(ExitStack):
         span = segment.span(physical_offset - segment.start)
         return span is not None and span.size == size and segment.is_whole(physical_offset - segment.start)
 
-    def store_timestamp(self, physical_offset: int) -> int:
-        """ms, of the record there; 0 if its segment has been deleted."""
+    def store_timestamp(self, physical_offset: int) -> int | None:
+        """ms, of the record there; None if its segment has been deleted, or cut short."""
         segment = self._holding(physical_offset)
-        return 0 if segment is None else segment.store_timestamp(physical_offset - segment.start)
+        return None if segment is None else segment.store_timestamp(physical_offset - segment.start)
 
     def _holding(self, physical_offset: int) -> Segment | None:
         index = int(np.searchsorted(self.starts, physical_offset, "right")) - 1
         segment = self.segment(index) if index >= 0 else None
-        return segment if segment is not None and physical_offset < segment.start + segment.size else None
-
-
-def _directories(store: StoreDirectory, kind: str) -> list[str]:
-    """Topics that have a queue directory of this kind."""
-    try:
-        with os.scandir(store.root / kind) as entries:
-            return [entry.name for entry in entries if entry.is_dir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+        if segment is None or physical_offset + MIN_RECORD_BYTES > segment.start + segment.size:
+            return None
+        return segment
 
 
 def _queue_ids(store: StoreDirectory, kind: str, topic: str) -> list[int]:

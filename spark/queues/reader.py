@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from remoting.message_record import MIN_RECORD_BYTES
 from spark.chunk_rows import Rows, chunk_rows
 from spark.damage import Damage
 from spark.decode import CHUNK_ROWS, Chunk, DecodeOptions
@@ -77,8 +78,11 @@ def _read(
             continue
         index = int(indexes[first])
         segment = log.segment(index) if index >= 0 else None
-        if segment is None or entries.physical_offsets[first] >= segment.start + segment.size:
+        if segment is None:
             on_loss(entries.lost(slice(first, past), "expired"))
+            continue
+        if entries.physical_offsets[first] + MIN_RECORD_BYTES > segment.start + segment.size:
+            on_loss(entries.lost(slice(first, past), f"cut off with {segment.path}"))
             continue
         for chosen in _chunks(entries, first, past):
             fits, damage = _checked(segment, entries, chosen, options)
@@ -160,6 +164,7 @@ def _checked(
     # A record in a light queue bears the place in the queue that it was sent to.
     is_own = (heads["queue_offset"] == entries.queue_offsets[chosen]) & (heads["queue_id"] == entries.queue_ids[chosen])
     fits: npt.NDArray[np.bool_] = (heads["total_size"] == entries.sizes[chosen]) & (is_own | entries.are_light[chosen])
+    fits &= positions + entries.sizes[chosen] <= segment.size
     if fits.all():
         return np.arange(positions.size), []
     wrong = np.flatnonzero(~fits) + chosen.start

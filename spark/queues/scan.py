@@ -106,7 +106,7 @@ class QueueBatchReader(DataSourceReader):
         if times.begin_ms > TimeRange().begin_ms:
             begin = max(begin, source.at_time(wanted.queue, times.begin_ms - step_back, 0))
         if times.end_ms < TimeRange().end_ms:
-            end = min(end, source.at_time(wanted.queue, times.end_ms + step_back, 0))
+            end = min(end, source.at_time(wanted.queue, times.end_ms + step_back, 0, is_end=True))
         return replace(wanted, begin=begin, end=max(begin, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -20,6 +20,7 @@ from spark.queues.reader import read_ranges
 from spark.segment_lease import LeaseKeeper, SegmentLease, wants_lease
 from spark.store_directory import StoreDirectory, find_stores
 from spark.store_rights import store_rights
+from sprocket.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -32,11 +33,13 @@ class Snapshot:
     """What there was to read at one moment: [begin, end) of each queue, and the brokers that were asked.
 
     `behind` are queues that may have had more: a slave told their end, or their broker does not yet show what follows.
+    `closed` are those that are there and may not be read now.
     """
 
     broker_names: tuple[str, ...] = ()
     ranges: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
     behind: frozenset[QueueId] = frozenset()
+    closed: frozenset[QueueId] = frozenset()
 
 
 class ReadTask(Protocol):
@@ -57,10 +60,11 @@ class QueueSource(Protocol):
         """What there is to read; without `strict`, of the brokers that can be reached."""
         ...
 
-    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int) -> int:
+    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int, *, is_end: bool = False) -> int:
         """Offset of the first message of `queue` that was stored at `milliseconds` or later; its end if none was.
 
-        Right as long as no store timestamp is more than `step_back_ms` behind an earlier one of the queue.
+        Right as long as no store timestamp is more than `step_back_ms` behind an earlier one of the queue.  `is_end`
+        where a read ends there: what can no longer be read lies before it then, otherwise behind it.
         """
         ...
 
@@ -102,7 +106,9 @@ class DirectoryQueues:
 
     @store_rights()
     def snapshot(self, strict: bool = True) -> Snapshot:
+        """Raises ConfigError if a store has got another name: its queues would be read from their begin again."""
         stores = find_stores(self._paths)
+        self._check_names(stores)
         self._stores = {
             store.broker_name: self._known(store) or StoreQueues(store, self._selection) for store in stores
         }
@@ -113,15 +119,22 @@ class DirectoryQueues:
             behind |= queues.held_back
         return Snapshot(tuple(sorted(self._stores)), ranges, frozenset(behind))
 
-    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int) -> int:
-        return self._stores[queue.broker_name].at_time(queue, milliseconds, step_back_ms)
+    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int, *, is_end: bool = False) -> int:
+        return self._stores[queue.broker_name].at_time(queue, milliseconds, step_back_ms, is_end=is_end)
 
     def tasks(self, packs: Sequence[Sequence[QueueRange]]) -> list[DirectoryTask]:
+        """Raises ConfigError for a range of a broker whose store is not there."""
         names = {each.queue.broker_name for pack in packs for each in pack}
         if not names <= self._stores.keys():
             self._stores = {
                 store.broker_name: StoreQueues(store, self._selection) for store in find_stores(self._paths)
             }
+        away = sorted(names - self._stores.keys())
+        if away:
+            raise ConfigError(
+                f"the batch reads {', '.join(away)}, and path {','.join(self._paths)} has no store of that name now: "
+                "bring its directory back and start again"
+            )
         leases = {name: self._lease(name, packs) for name in names}
         return [self._task(pack, leases) for pack in packs]
 
@@ -143,34 +156,41 @@ class DirectoryQueues:
     def close(self) -> None:
         """Nothing is held open."""
 
+    def _check_names(self, stores: Sequence[StoreDirectory]) -> None:
+        names = {known.store.root: name for name, known in self._stores.items()}
+        for store in stores:
+            before = names.get(store.root, store.broker_name)
+            if before != store.broker_name:
+                raise ConfigError(
+                    f"{store.root} was {before!r}, and is {store.broker_name!r} among the stores that path names now: "
+                    f"write it as {before}={store.root}, and the others beside it"
+                )
+
     def _known(self, store: StoreDirectory) -> StoreQueues | None:
         known = self._stores.get(store.broker_name)
         return known if known is not None and known.store == store else None
 
 
 def packed(ranges: Iterable[QueueRange], tasks: int, at_least: bool = False) -> list[list[QueueRange]]:
-    """`ranges` dealt out to about `tasks` lists of as many messages each; ranges are cut where that needs it.
+    """`ranges` dealt out to `tasks` lists of as many messages each; ranges are cut where that needs it.
 
-    Fewer lists if there are few messages, unless `at_least`.
+    Fewer lists if there are fewer messages; and unless `at_least`, if lists would be short.
     """
     every = [each for each in ranges if len(each)]
     total = sum(map(len, every))
     if not total:
         return []
-    share = -(-total // max(1, min(tasks, total)))
-    if not at_least:
-        share = max(share, min(_TASK_MESSAGES, total))
+    count = min(tasks, total if at_least else -(-total // _TASK_MESSAGES))
     packs: list[list[QueueRange]] = [[]]
-    room = share
+    done = 0
     for each in every:
         begin = each.begin
         while begin < each.end:
-            if not room:
+            if done == total * len(packs) // count:
                 packs.append([])
-                room = share
-            end = min(each.end, begin + room)
+            end = min(each.end, begin + total * len(packs) // count - done)
             packs[-1].append(QueueRange(each.queue, begin, end))
-            room -= end - begin
+            done += end - begin
             begin = end
     return packs
 

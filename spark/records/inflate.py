@@ -17,6 +17,9 @@ from remoting.message_record import COMPRESSION_MASK, SysFlag
 
 # Content of compressed bodies that is held at once, unless it is that of a single one.
 MOST_AT_ONCE: Final = 32 * 1024 * 1024
+# Four bytes can stand for a block of 128 KiB: what a byte of zstd inflates to at most, and what is taken at least.
+_ZSTD_RATIO: Final = 32 * 1024
+_ZSTD_STEP_BYTES: Final = 64
 _NAMES: Final = {
     0: "zlib",
     int(SysFlag.COMPRESSION_LZ4): "lz4",
@@ -97,8 +100,25 @@ def _lz4(body: bytes, limit: int) -> bytes:
 
 
 def _zstd(body: bytes, limit: int) -> bytes:
-    with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(body, read_across_frames=True) as reader:
-        return reader.read(limit)
+    # The reader of the library takes a stream that is cut short for a whole one; these objects know the end of a frame.
+    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    pieces: list[bytes] = []
+    left = limit
+    frame = decompressor.decompressobj()
+    at = 0
+    while at < len(body) and left > 0:
+        # So much that it inflates to no more than what is left, or 2 MiB.
+        step = body[at : at + max(_ZSTD_STEP_BYTES, left // _ZSTD_RATIO)]
+        at += len(step)
+        while step and left > 0:
+            if frame.eof:
+                frame = decompressor.decompressobj()
+            pieces.append(frame.decompress(step)[:left])
+            left -= len(pieces[-1])
+            step = frame.unused_data if frame.eof else b""
+    if left > 0 and not frame.eof:
+        raise EOFError("it ends too soon")
+    return b"".join(pieces)
 
 
 _INFLATERS: Final[dict[str, Callable[[bytes, int], bytes]]] = {"zlib": _zlib, "lz4": _lz4, "zstd": _zstd}

@@ -7,7 +7,9 @@ from typing import Final
 import msgspec
 
 from remoting import fastjson
-from spark.consume_queue import ConsumeQueue, open_queues
+from spark.consume_queue import can_be_file_name
+from spark.positions import QueueId
+from spark.queues.offset_queue import OffsetQueue, open_queue
 from spark.segment import Segment, segment_paths
 from spark.store_directory import COMMIT_LOG, StoreDirectory
 from spark.store_report.findings import GroupLag
@@ -45,22 +47,30 @@ def committed_lags(store: StoreDirectory) -> tuple[list[GroupLag], str | None]:
 
 
 def _lag(store: StoreDirectory, group: str, topic: str, offsets: dict[int, int]) -> GroupLag:
-    queues = [queue for queue in open_queues(store.root, topic) if queue.queue_id in offsets]
-    behind = [(queue, offsets[queue.queue_id]) for queue in queues if offsets[queue.queue_id] < queue.end]
-    times = [_stored_at(store, queue, max(offset, queue.begin)) for queue, offset in behind]
-    return GroupLag(
-        store.broker_name,
-        group,
-        topic,
-        len(offsets),
-        sum(queue.end - offset for queue, offset in behind),
-        min((time for time in times if time is not None), default=None),
-    )
+    lag = 0
+    times = []
+    for queue_id, offset in offsets.items():
+        queue = _opened(store, QueueId(store.broker_name, topic, queue_id))
+        end = queue.bounds(queue.begin, queue.end)[1] if queue is not None else 0
+        if queue is not None and offset < end:
+            lag += end - offset
+            times.append(_stored_at(store, queue, offset))
+    oldest_ms = min((time for time in times if time is not None), default=None)
+    return GroupLag(store.broker_name, group, topic, len(offsets), lag, oldest_ms)
 
 
-def _stored_at(store: StoreDirectory, queue: ConsumeQueue, offset: int) -> int | None:
-    """When the message at this queue offset was stored, ms; None if its record is gone."""
-    physical_offset, size = queue.entry(offset)
+def _opened(store: StoreDirectory, queue: QueueId) -> OffsetQueue | None:
+    """None if the store has none of that name: the topic was deleted, or nothing was sent yet."""
+    try:
+        return open_queue(store.root, queue) if can_be_file_name(queue.topic) else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _stored_at(store: StoreDirectory, queue: OffsetQueue, offset: int) -> int | None:
+    """When the message at this queue offset, or the first that is left behind it, was stored, ms; None if its record is
+    gone."""
+    physical_offset, size = queue.entry(queue.number_at(offset))
     paths = segment_paths(store.root / COMMIT_LOG)
     index = bisect_right(paths, physical_offset, key=lambda each: each[0]) - 1
     if not size or index < 0:

@@ -94,6 +94,7 @@ def count_topics(log: Log) -> tuple[list[TopicTotals], list[BrokerTotals], dict[
     stored = milliseconds("storeTimestamp")
     rows = (
         log.read("brokerName", "topic", "bodySize", "storeSize", "storeTimestamp", "physicalOffset")
+        .where("topic IS NOT NULL")  # damage, which mode=PERMISSIVE makes rows of
         .groupBy(
             "brokerName", "topic", sf.length(sf.bin("bodySize")).alias("bits"), (sf.col("bodySize") == 0).alias("none")
         )

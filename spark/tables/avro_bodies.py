@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark.tables.bodies import Decoded, decode_each, reason_of
+from spark.tables.ddl import MOST_DECIMAL_DIGITS
 from spark.tables.optional_package import optional_package
 from sprocket.common.errors import ConfigError
 
@@ -112,7 +113,12 @@ def _arrow(schema: Any, named: dict[str, Any], namespace: str, path: str, depth:
 def _scalar(schema: Mapping[str, Any], kind: str, path: str) -> pa.DataType:
     logical = schema.get("logicalType")
     if logical == "decimal":
-        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+        precision, scale = schema["precision"], schema.get("scale", 0)
+        if not 1 <= precision <= MOST_DECIMAL_DIGITS or scale > precision:
+            raise ConfigError(
+                f"Avro field {path!r}: decimal({precision},{scale}) has no column: at most {MOST_DECIMAL_DIGITS} digits"
+            )
+        return pa.decimal128(precision, scale)
     if logical == "uuid":
         raise ConfigError(f"Avro field {path!r}: leave out logicalType uuid: the column is a string")
     if logical in ("time-millis", "time-micros"):

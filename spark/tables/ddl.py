@@ -32,6 +32,8 @@ _SIMPLE: Final[dict[str, pa.DataType]] = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _TOKEN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([A-Za-z_]\w*)|('(?:[^'\\]|\\.)*')|(\d+)|([<>(),:]))", re.DOTALL)
+# Of a decimal, in Spark and in each of the formats.
+MOST_DECIMAL_DIGITS: Final = 38
 _MAX_DEPTH: Final = 32
 _MAX_FIELDS: Final = 4096
 
@@ -189,8 +191,10 @@ def _json_type(value: object, depth: int) -> pa.DataType:
 
 
 def _decimal(precision: int, scale: int) -> pa.DataType:
-    if not 1 <= precision <= 38 or scale > precision:
-        raise ConfigError(f"schema: decimal({precision},{scale}): precision is 1 to 38, scale at most as much")
+    if not 1 <= precision <= MOST_DECIMAL_DIGITS or scale > precision:
+        raise ConfigError(
+            f"schema: decimal({precision},{scale}): precision is 1 to {MOST_DECIMAL_DIGITS}, scale at most as much"
+        )
     return pa.decimal128(precision, scale)
 
 

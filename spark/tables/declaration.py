@@ -16,6 +16,7 @@ from spark.tables.ddl import parse_schema
 from spark.tables.json_bodies import Json
 from spark.tables.parquet_settings import Compression
 from spark.tables.protobuf_bodies import Protobuf
+from spark.tables.schema_change import member_without_members
 from sprocket.client.errors import ClientError
 from sprocket.client.send_request import check_topic
 from sprocket.common.errors import ConfigError
@@ -121,6 +122,9 @@ class TableDeclaration:
                     "give the body's fields a prefix, or leave that column out"
                 )
             taken.add(name.lower())
+            empty = member_without_members(pa.field(each.name, each.type))
+            if empty is not None:
+                raise ConfigError(f"field {empty!r} of the body is a struct without members: no column holds one")
             own.append(pa.field(name, each.type))
         return pa.schema(own)
 

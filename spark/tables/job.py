@@ -103,9 +103,11 @@ class TableJob:
         if written.dead_files:
             self._bury(written, after)
         moved = sum(place.end - self._committed_end(name, ranges) for name, place in after.items())
-        self._places.update(after)
+        places = {**self._places, **after}
         if written.files or moved >= _IDLE_BYTES:
-            self._commit(written)
+            self._commit(written, places)
+        # Not before the commit: one that fails leaves the batch to be done again.
+        self._places = places
         self.totals.rows += written.rows
         self.totals.dead_rows += written.dead_rows
         self.totals.log_bytes += sum(each.size_bytes for each in ranges)
@@ -122,7 +124,7 @@ class TableJob:
             pass
         if self._places != self._committed:
             with writing_to(self.declaration.directory):
-                self._commit(Written())
+                self._commit(Written(), self._places)
         return self.totals
 
     def compact(self, least_files: int | None = None) -> int:
@@ -244,9 +246,9 @@ class TableJob:
             "event=dead_letters table=%s rows=%d", self.declaration.dead_letter_directory, written.dead_rows
         )  # fmt: skip
 
-    def _commit(self, written: Written) -> None:
-        self._table.commit(written.files, self._committed, self._places)
-        self._committed = dict(self._places)
+    def _commit(self, written: Written, places: dict[str, BrokerPlace]) -> None:
+        self._table.commit(written.files, self._committed, places)
+        self._committed = dict(places)
         self.totals.commits += 1
         self.totals.files += len(written.files)
         logger.debug(

@@ -6,6 +6,8 @@ one row at least.  If there are as many rows as bodies, each made exactly one.
 """
 
 import json
+import math
+from decimal import Decimal
 from typing import Final
 
 import numpy as np
@@ -86,7 +88,7 @@ class Json:
         return None if any(column is None for column in columns) else columns
 
     def _one(self, body: bytes) -> object:
-        found = json.loads(body.decode())
+        found = json.loads(body.decode(), parse_float=Decimal)
         if not isinstance(found, dict):
             raise ValueError(f"a JSON object is expected, not {type(found).__name__}")  # noqa: TRY004  # a body, not an argument
         return {each.name: _value(found.get(each.name), each.type) for each in self.fields}
@@ -167,7 +169,7 @@ def _value(value: object, kind: pa.DataType) -> object:
 
 def _scalar(value: object, kind: pa.DataType) -> object:
     """Values are as strict as the reader by columns: a number is no string and a string no number."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
     if pa.types.is_string(kind):
         fits = isinstance(value, str)
     elif pa.types.is_boolean(kind):
@@ -181,7 +183,12 @@ def _scalar(value: object, kind: pa.DataType) -> object:
     else:
         fits = isinstance(value, str)
     if not fits:
-        raise ValueError(f"{kind} is expected, not {json.dumps(value)[:80]}")
+        raise ValueError(f"{kind} is expected, not {json.dumps(value, default=str)[:80]}")
+    if isinstance(value, Decimal) and pa.types.is_floating(kind):
+        number = float(value)
+        if math.isinf(number):
+            raise ValueError(f"{value} is too large for {kind}")
+        return number
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_decimal(kind):
-        return pa.scalar(str(value)).cast(kind).as_py()
+        return pa.scalar(f"{value:f}" if isinstance(value, Decimal) else str(value)).cast(kind).as_py()
     return value

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from spark.consume_queue import open_queues
-from spark.plan import Span, cut_at_records
-from spark.queues.known_queues import dispatched_to
+from spark.filters import RowFilter
+from spark.plan import Span, cut_at_records, through_queues
 from spark.segment import Segment, segment_paths
 from spark.store_directory import COMMIT_LOG, SegmentFile, StoreDirectory
 from spark.tables.place import BrokerPlace
@@ -142,18 +141,11 @@ def task_bytes(size_bytes: int, processes: int) -> int:
 def _spans(
     store: StoreDirectory, topic: str, begin: int, chosen: Sequence[SegmentFile], segments: list[SegmentFile]
 ) -> list[Span]:
-    end = chosen[-1].end
-    is_large = end - begin > _SCAN_BYTES
-    dispatched = dispatched_to(store, segments) if is_large and open_queues(store.root, topic) else 0
-    spans = []
-    for segment in chosen:
-        at, past = max(begin, segment.start), segment.end
-        indexed_to = min(past, max(at, dispatched))
-        if at < indexed_to:
-            spans.append(Span(store, segment, at, indexed_to, indexed_to - at, frozenset({topic})))
-        if indexed_to < past:
-            spans.append(Span(store, segment, indexed_to, past, past - indexed_to))
-    return spans
+    parts = [(segment, max(begin, segment.start)) for segment in chosen]
+    blocks = [Span(store, segment, at, segment.end, segment.end - at) for segment, at in parts]
+    if chosen[-1].end - begin <= _SCAN_BYTES:
+        return blocks
+    return list(through_queues(store, segments, blocks, RowFilter(frozenset({topic})))[0])
 
 
 def _pieces(span: Span, wanted_bytes: int) -> list[Span]:

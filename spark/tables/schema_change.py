@@ -65,6 +65,15 @@ def written_type(declared: pa.DataType, table: pa.DataType) -> pa.DataType | Non
     return None
 
 
+def member_without_members(field: pa.Field) -> str | None:
+    """The path of a struct in `field` that has no members, which Parquet has no form of; None if there is none."""
+    children = _children(field.type)
+    if pa.types.is_struct(field.type) and not children:
+        return str(field.name)
+    found = (member_without_members(child) for child in children)
+    return next((f"{field.name}.{path}" for path in found if path is not None), None)
+
+
 def _plain(kind: pa.DataType) -> pa.DataType:
     """Arrow has several layouts for one type."""
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):

@@ -7,7 +7,8 @@ from typing import Final
 
 from spark.segment_lease import wants_lease
 from sprocket.common.clock import Clock
-from store.retention.leases import LeaseRefused, Leases
+from sprocket.common.errors import StoreError
+from store.retention.leases import Leases
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class StoreLease:
         try:
             Leases(self._root).acquire(self._name, _OWNER, from_offset, _DURATION_MS)
             self._is_held = True
-        except (LeaseRefused, OSError) as error:
+        except (StoreError, OSError) as error:
             logger.warning("event=no_lease store=%s reason=%r", self._root, str(error))
 
     def release(self) -> None:
@@ -45,5 +46,5 @@ class StoreLease:
         self._is_held = False
         try:
             Leases(self._root).release(self._name, _OWNER)
-        except OSError as error:
+        except (StoreError, OSError) as error:
             logger.warning("event=lease_left store=%s reason=%r", self._root, str(error))

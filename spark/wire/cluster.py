@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# What a server says that takes no request just now.
+BUSY: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.SERVICE_NOT_AVAILABLE)
 _FIRST_PAUSE_S: Final = 0.2
 _MAX_PAUSE_S: Final = 3.0
 
@@ -56,6 +58,10 @@ class Answer:
     response: ReceivedResponse
     broker_id: int
     address: str
+
+
+class ServerBusy(ClientError):
+    """A server that can be reached takes no request just now."""
 
 
 @dataclass
@@ -91,20 +97,20 @@ class WireCluster:
         response, address = self._ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         if response.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
-        route = loads(_body(response, address), TopicRouteData)
+        route = loads(_accepted(response, address).body, TopicRouteData)
         for data in route.broker_datas:
             self._members.setdefault(data.broker_name, {}).update(data.broker_addrs)
         return route
 
     def _told(self, code: int) -> bytes:
-        return _body(*self._ask_name_server(code, None))
+        return _accepted(*self._ask_name_server(code, None)).body
 
     def _ask_name_server(self, code: int, header: Header | None) -> tuple[ReceivedResponse, str]:
         def once() -> tuple[ReceivedResponse, str]:
             failures = []
             for address in self.settings.name_servers:
                 try:
-                    return self._invoke_all(address, [(code, header)])[0], address
+                    return _not_busy(self._invoke_all(address, [(code, header)])[0], address), address
                 except (ClientError, ProtocolError) as error:
                     failures.append(str(error))
             raise NameServerUnreachable(f"no name server answers: {'; '.join(failures)}; check option namesrvAddr")
@@ -123,6 +129,20 @@ class WireCluster:
         Raises BrokerNotFound, or the last member's ConnectFailed, ConnectionLost or RemotingTimeout.
         """
         return self._tried(lambda: self._ask_members(broker_name, requests, prefer), retries)
+
+    def told(self, broker_name: str, requests: Sequence[Asked], retries: int | None = None) -> list[Answer]:
+        """As `ask`, where each answer is to be a success; a broker that is busy is asked again as one that is away.
+
+        Raises BrokerRefused, and as `ask`.
+        """
+
+        def once() -> list[Answer]:
+            answers = self._ask_members(broker_name, requests, MASTER_ID)
+            for answer in answers:
+                _accepted(_not_busy(answer.response, answer.address), answer.address)
+            return answers
+
+        return self._tried(once, retries)
 
     def _ask_members(self, broker_name: str, requests: Sequence[Asked], prefer: int) -> list[Answer]:
         members = self._members.get(broker_name)
@@ -175,7 +195,13 @@ class WireCluster:
         raise AssertionError("the last try returns or raises")
 
 
-def _body(response: ReceivedResponse, address: str) -> bytes:
+def _not_busy(response: ReceivedResponse, address: str) -> ReceivedResponse:
+    if response.code in BUSY:
+        raise ServerBusy(f"{address} is busy: {response.remark or 'no remark'}")
+    return response
+
+
+def _accepted(response: ReceivedResponse, address: str) -> ReceivedResponse:
     if response.code != ResponseCode.SUCCESS:
         raise BrokerRefused(response.code, response.remark, address)
-    return response.body
+    return response

@@ -3,11 +3,10 @@
 What only these reads need is imported for them: each Python process of Spark imports this file.
 """
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from spark.option_values import credentials, tls, whole_number
+from spark.option_values import credentials, name_servers, one_of, tls, whole_number
 from sprocket.common.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def read_wire_settings(given: Mapping[str, str]) -> "WireSettings | None":
     from spark.wire.cluster import WireSettings
 
     return WireSettings(
-        name_servers=_addresses(given["namesrvAddr"]),
+        name_servers=name_servers(given),
         timeout_ms=whole_number(given, "mqClientApiTimeout", WireSettings.timeout_ms, 1),
         retries=whole_number(given, "numRetries", WireSettings.retries, 0),
         group=given.get("consumerGroup", WireSettings.group),
@@ -55,26 +54,14 @@ def read_wire_settings(given: Mapping[str, str]) -> "WireSettings | None":
 
 
 def read_subscription(given: Mapping[str, str]) -> "Subscription":
-    """Raises ConfigError for an expressionType that RocketMQ does not have."""
-    kind = given.get("expressionType", "TAG").upper()
-    if kind not in _KINDS:
-        raise ConfigError(f"option 'expressionType': {given['expressionType']!r} is not one of {', '.join(_KINDS)}")
+    """Raises ConfigError for an expressionType that RocketMQ does not have, and for an expression without a tag."""
+    kind = one_of(given, "expressionType", _KINDS)
     if kind != "TAG" and "subExpression" not in given:
         raise ConfigError("option 'subExpression' is missing: an expressionType needs one")
     from spark.wire.pull import Subscription
 
-    return Subscription(given.get("subExpression", "*"), kind)
-
-
-def _addresses(text: str) -> tuple[str, ...]:
-    from remoting.client import split_address
-
-    addresses = tuple(part.strip() for part in re.split("[;,]", text) if part.strip())
-    try:
-        for address in addresses:
-            split_address(address)
-    except ValueError as error:
-        raise ConfigError(f"option 'namesrvAddr': {error}") from error
-    if not addresses:
-        raise ConfigError("option 'namesrvAddr' is empty: host:port of a name server, several separated by ;")
-    return addresses
+    # A broker takes blanks around the * for a tag of that name.
+    subscription = Subscription(given.get("subExpression", "*").strip(), kind)
+    if subscription.tags == frozenset():
+        raise ConfigError(f"option 'subExpression': {given['subExpression']!r} names no tag; * stands for all messages")
+    return subscription

@@ -17,7 +17,7 @@ from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseH
 from spark.data_loss import LostRange
 from spark.positions import QueueId
 from spark.queues.ranges import QueueRange
-from spark.wire.cluster import Answer, WireCluster
+from spark.wire.cluster import BUSY, Answer, WireCluster
 from spark.wire.connection import Asked
 from sprocket.client.errors import BrokerRefused
 
@@ -34,7 +34,6 @@ _PULL_BYTES: Final = 1024 * 1024
 _GROW_ROUNDS: Final = 16
 _PAUSE_S: Final = 0.2
 _MAX_PAUSE_S: Final = 3.0
-_BUSY: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.SERVICE_NOT_AVAILABLE)
 _KNOWN: Final = (
     ResponseCode.SUCCESS,
     ResponseCode.PULL_NOT_FOUND,
@@ -161,7 +160,7 @@ class Puller:
     def _taken(self, lane: _Lane, number: int, answer: Answer) -> Pulled | None:
         """Move `lane` on by what `answer` says."""
         response = answer.response
-        if response.code in _BUSY:
+        if response.code in BUSY:
             self._stuck(lane, answer, "is busy")
             return None
         if response.code not in _KNOWN:

@@ -11,17 +11,16 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from remoting.message_record import MIN_RECORD_BYTES, SysFlag
 from spark.decode import Chunk, DecodeOptions
 from spark.segment import Positions, Segment
 from sprocket.common.errors import CorruptRecord
+from store.checksum import NO_SEAL
 
 _QUEUE_OFFSET_AT = 20
 _PHYSICAL_OFFSET_AT = 28
 _SYS_FLAG_AT = 36
-_OFFSET_DIGITS = 16
 
 
 class PulledSegment(Segment):
@@ -52,31 +51,17 @@ class PulledChunk(Chunk):
         super().__init__(segment, positions, options)
 
     def column(self, name: str) -> pa.Array:
-        array = super().column(name)
         if name == "physicalOffset":
-            return pa.array(self._true_offsets())
-        return self._with_true_offsets(array) if name == "msgId" else array
+            return pa.array(self._physical_offsets(self.positions))
+        return super().column(name)
 
-    def _true_offsets(self) -> npt.NDArray[np.int64]:
-        places = super().column("physicalOffset").to_numpy(zero_copy_only=False)
-        offsets: npt.NDArray[np.int64] = self._pulled.physical_offsets[np.searchsorted(self._pulled.positions, places)]
+    def _physical_offsets(self, positions: Positions) -> Positions:
+        offsets: Positions = self._pulled.physical_offsets[np.searchsorted(self._pulled.positions, positions)]
         return offsets
 
-    def _with_true_offsets(self, message_ids: pa.Array) -> pa.Array:
-        """An id that was not the producer's ends in the physical offset, in hexadecimal."""
-        missing = pc.is_null(self.properties.find(b"UNIQ_KEY"))
-        if not pc.any(missing).as_py():
-            return message_ids
-        offsets = self._true_offsets().tolist()
-        return pa.array(
-            [
-                f"{message_id[:-_OFFSET_DIGITS]}{offset:0{_OFFSET_DIGITS}X}" if is_missing else message_id
-                for message_id, offset, is_missing in zip(
-                    message_ids.to_pylist(), offsets, missing.to_pylist(), strict=True
-                )
-            ],
-            pa.string(),
-        )
+    def _seals(self, first: slice | Positions) -> npt.NDArray[np.int64]:
+        """None: the CRC of a whole record covers its place in the log, which is another one here."""
+        return np.full(self.positions[first].size, NO_SEAL, np.int64)
 
 
 def record_positions(content: bytearray, sizes: Sequence[int], peer: str) -> Positions:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from remoting.bodies.route import MASTER_ID
 from remoting.bodies.topic import PERM_READ
-from remoting.codes import RequestCode, ResponseCode
+from remoting.codes import RequestCode
 from remoting.headers.offset import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
@@ -22,6 +22,7 @@ from remoting.headers.offset import (
     SearchOffsetResponseHeader,
 )
 from spark.chunk_rows import Rows, chunk_rows
+from spark.consume_queue import LIGHT_PREFIX
 from spark.data_loss import LostRange
 from spark.decode import CHUNK_ROWS, DecodeOptions
 from spark.filters import RowFilter
@@ -30,13 +31,12 @@ from spark.queues.entries import OnLoss
 from spark.queues.ranges import QueueRange, QueueSelection
 from spark.queues.source import Snapshot
 from spark.segment import Positions
-from spark.wire.cluster import Answer, WireCluster, WireSettings
+from spark.wire.cluster import WireCluster, WireSettings
 from spark.wire.connection import Asked
 from spark.wire.pull import Pulled, Puller, Subscription
 from spark.wire.records import PulledChunk, PulledSegment
 from sprocket.client.errors import BrokerRefused, ClientError, TopicNotFound
 from sprocket.common.errors import ConfigError
-from store.consume_queue_table import LIGHT_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -61,14 +61,20 @@ class WireQueues:
         """What there is to read.  Without `strict`, a broker of which no member answers is left out.
 
         Raises NameServerUnreachable, TopicNotFound, ConfigError, BrokerRefused, and with `strict` ConnectFailed,
-        ConnectionLost or RemotingTimeout.
+        ConnectionLost, RemotingTimeout or ServerBusy.
         """
-        names = self._cluster.broker_names()
-        queues: dict[str, list[QueueId]] = {}
+        before = self._cluster.broker_names()
+        routed: list[QueueId] = []
+        closed: list[QueueId] = []
         for topic in self._topics():
-            for queue in self._queues(topic):
-                if queue.broker_name in names:
-                    queues.setdefault(queue.broker_name, []).append(queue)
+            for queue, can_be_read in self._queues(topic):
+                (routed if can_be_read else closed).append(queue)
+        # A broker that goes or comes in between has no routes, and its queues would pass for deleted.
+        names = [name for name in self._cluster.broker_names() if name in before]
+        queues: dict[str, list[QueueId]] = {}
+        for queue in routed:
+            if queue.broker_name in names:
+                queues.setdefault(queue.broker_name, []).append(queue)
         ranges: dict[QueueId, tuple[int, int]] = {}
         behind: set[QueueId] = set()
         for broker_name, wanted in sorted(queues.items()):
@@ -82,15 +88,15 @@ class WireQueues:
                 logger.warning("event=broker_away broker=%s reason=%r", broker_name, str(error))
                 names.remove(broker_name)
                 ranges = {queue: bounds for queue, bounds in ranges.items() if queue.broker_name != broker_name}
-        return Snapshot(tuple(names), dict(sorted(ranges.items())), frozenset(behind))
+        return Snapshot(tuple(names), dict(sorted(ranges.items())), frozenset(behind), frozenset(closed))
 
-    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int) -> int:
+    def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int, *, is_end: bool = False) -> int:
         """The offset that the broker finds; it takes the queue's store timestamps to never step back."""
         header = SearchOffsetRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, timestamp=max(0, milliseconds), boundary_type="LOWER"
         )
-        answer = self._cluster.ask(queue.broker_name, [(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)])[0]
-        return max(0, _accepted(answer).response.header(SearchOffsetResponseHeader).offset)
+        answer = self._cluster.told(queue.broker_name, [(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)])[0]
+        return max(0, answer.response.header(SearchOffsetResponseHeader).offset)
 
     def tasks(self, packs: Sequence[Sequence[QueueRange]]) -> "list[WireTask]":
         return [WireTask(self.settings, self.subscription, ranges) for ranges in packs]
@@ -104,7 +110,8 @@ class WireQueues:
             return sorted(named)
         return [topic for topic in self._cluster.topics() if self.selection.wants_topic(topic)]
 
-    def _queues(self, topic: str) -> Iterator[QueueId]:
+    def _queues(self, topic: str) -> Iterator[tuple[QueueId, bool]]:
+        """The queues that are wanted of `topic`, and whether their broker lets them be read."""
         route = self._cluster.route(topic)
         if route is None:
             if self.selection.named_topics is not None and topic not in self._seen:
@@ -114,9 +121,9 @@ class WireQueues:
         if route.topic_queue_mapping_by_broker:
             raise ConfigError(f"topic {topic} is a static topic, which is not read over the wire; leave it out")
         for data in route.queue_datas:
-            if data.perm & PERM_READ:
-                queues = (QueueId(data.broker_name, topic, number) for number in range(data.read_queue_nums))
-                yield from filter(self.selection.wants, queues)
+            queues = (QueueId(data.broker_name, topic, number) for number in range(data.read_queue_nums))
+            for queue in filter(self.selection.wants, queues):
+                yield queue, bool(data.perm & PERM_READ)
 
     def _ask_bounds(
         self,
@@ -134,19 +141,13 @@ class WireQueues:
                     (RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)),
                     (RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)),
                 ]
-            answers = self._cluster.ask(broker_name, requests, retries=retries)
+            answers = self._cluster.told(broker_name, requests, retries)
             for queue, least, most in zip(some, answers[::2], answers[1::2], strict=True):
-                begin = max(0, _accepted(least).response.header(GetMinOffsetResponseHeader).offset)
-                end = max(0, _accepted(most).response.header(GetMaxOffsetResponseHeader).offset)
+                begin = max(0, least.response.header(GetMinOffsetResponseHeader).offset)
+                end = max(0, most.response.header(GetMaxOffsetResponseHeader).offset)
                 ranges[queue] = (min(begin, end), end)
                 if most.broker_id != MASTER_ID:
                     behind.add(queue)
-
-
-def _accepted(answer: Answer) -> Answer:
-    if answer.response.code != ResponseCode.SUCCESS:
-        raise BrokerRefused(answer.response.code, answer.response.remark, answer.address)
-    return answer
 
 
 @dataclass(frozen=True)
@@ -184,8 +185,7 @@ class WireTask:
             if tags is not None:
                 wanted = pc.is_in(chunk.column("tags"), value_set=pa.array(sorted(tags), pa.string()))
                 chunk.filter(pc.fill_null(wanted, False).to_numpy(zero_copy_only=False))
-            # The CRC of a whole record covers its place in the log, which is another one here.
-            yield from chunk_rows(chunk, columns, rows, replace(options, check_crc=False))
+            yield from chunk_rows(chunk, columns, rows, options)
 
     def _wanted(
         self, segment: PulledSegment, pulled: Sequence[Pulled], on_loss: OnLoss

@@ -61,7 +61,7 @@ def sql(
 
         tables = SqlTables(session, paths, options)
         try:
-            frame = tables.query(query)
+            frame = tables.query(query, is_run_once=True)
             if form == "table":
                 print_table(frame, limit or _TABLE_ROWS)
             else:
@@ -94,6 +94,9 @@ def print_json_lines(frame: "DataFrame") -> None:
     from pyspark.sql import functions as sf
 
     names = frame.columns
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise WrongUsage(f"two columns are called {twice[0]!r}, which an object cannot have: name one of them by AS")
     unnamed = frame.toDF(*(f"c{index}" for index in range(len(names))))
     options = {"ignoreNullFields": "false"}
     values = sf.to_json(sf.struct(*unnamed.columns), options)

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import click
 from sprocket.cli.client_session import HELP, WrongUsage, json_option, print_json
 from sprocket.cli.store_commands import DiskTrouble
 from sprocket.common.errors import ConfigError, SprocketError
+from sprocket.processes.stop_signals import StopSignals
 
 if TYPE_CHECKING:
     from spark.store_directory import StoreDirectory
@@ -101,8 +101,7 @@ def backfill(
     """
     with _errors():
         declaration = _declaration(given, interval)
-        with _workers(processes, spark_master) as workers:
-            stopping = _stopped_by_signals()
+        with _workers(processes, spark_master) as workers, StopSignals() as stopping:
             if follow:
                 _log()
                 _follow([declaration], _found_or_named(stores), workers, stopping)
@@ -137,8 +136,8 @@ def tables(file: Path, stores: tuple[str, ...], check: bool, processes: int | No
             click.echo(f"{len(declarations)} tables")
             return
         _log()
-        with _workers(processes, None) as workers:
-            _follow(declarations, _found_or_named(stores), workers, _stopped_by_signals())
+        with _workers(processes, None) as workers, StopSignals() as stopping:
+            _follow(declarations, _found_or_named(stores), workers, stopping)
 
 
 @click.command(context_settings=HELP)
@@ -171,9 +170,9 @@ def compact(
 def _doubt_topic(topic: str, stores: "Sequence[StoreDirectory]") -> None:
     """Say so on standard error if none of `stores` has a queue of `topic`: it may be misspelt."""
     from spark.columns import nearest
-    from spark.consume_queue import topics_of
+    from spark.consume_queue import every_topic_of
 
-    topics = sorted({each for store in stores for each in topics_of(store.root)})
+    topics = sorted({each for store in stores for each in every_topic_of(store.root)})
     if topics and topic not in topics:
         named = ", ".join(topics[:_MOST_NAMED]) + (", ..." if len(topics) > _MOST_NAMED else "")
         click.echo(
@@ -225,7 +224,7 @@ def _follow(
     declarations: "Sequence[TableDeclaration]",
     stores: "Sequence[StoreDirectory]",
     workers: "Workers",
-    stopping: threading.Event,
+    stopping: StopSignals,
 ) -> None:
     from spark.tables.follow import Follower
     from sprocket.common.clock import SystemClock
@@ -270,14 +269,6 @@ def _begin_worker(parent: int) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(parent)
-
-
-def _stopped_by_signals() -> threading.Event:
-    """Set by SIGTERM and SIGINT: the batch that runs is finished then."""
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
-    return stopping
 
 
 def _log() -> None:

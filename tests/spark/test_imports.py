@@ -3,12 +3,22 @@
 import subprocess
 import sys
 
-NOT_NEEDED = ("remoting.client", "remoting.tls_settings", "spark.wire.cluster", "spark.stream", "store.commit_log")
+import pytest
+
+THE_STORE_THAT_WRITES = ("store.commit_log", "store.config", "store.consume_queue_table")
+CONNECTIONS = ("remoting.client", "remoting.tls_settings", "spark.wire.cluster")
 
 
-def test_a_read_of_files_imports_neither_connections_nor_the_store_that_writes() -> None:
-    program = "import sys, spark.source; print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "not_needed"),
+    [
+        ("spark.source", (*CONNECTIONS, *THE_STORE_THAT_WRITES, "spark.stream")),
+        ("spark.stream", THE_STORE_THAT_WRITES),
+    ],
+)
+def test_a_read_imports_only_what_it_needs(module: str, not_needed: tuple[str, ...]) -> None:
+    program = f"import sys, {module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     imported = done.stdout.split()
-    assert "spark.plan" in imported
-    assert not set(NOT_NEEDED) & set(imported)
+    assert module in imported
+    assert not set(not_needed) & set(imported)

@@ -118,6 +118,20 @@ def test_queries_that_begin_at_one_segment_share_a_lease(tmp_path: Path) -> None
     assert list(Leases(tmp_path).list()) == [path.stem]
 
 
+def test_a_lease_that_cannot_be_had_once_is_asked_for_again(tmp_path: Path) -> None:
+    answers = []
+
+    class Refused(SegmentLease):
+        def hold(self) -> bool:
+            answers.append(len(answers) > 0)
+            return answers[-1]
+
+    keeper = LeaseKeeper([Refused(tmp_path, 0, 0)])
+    for _ in range(3):
+        keeper.keep()
+    assert answers == [False, True, True]
+
+
 def test_without_the_right_to_write_it_goes_on_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "leases").write_text("no directory can be made here")
     with caplog.at_level(logging.WARNING):

@@ -1,5 +1,7 @@
 """Rows become messages, or are refused by name."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -43,12 +45,20 @@ def test_every_column_has_its_place_in_the_message() -> None:
         ({"body": pa.binary(), "tgas": pa.string()}, "unknown column 'tgas'; did you mean 'tags'"),
         ({"body": pa.binary(), "queueOffset": pa.int64()}, "is read, but not written"),
         ({"body": pa.int32()}, "column 'body' is int32; allowed is"),
+        ({"body": pa.binary(), "queueoffset": pa.int64()}, "is read, but not written"),
         ({"tags": pa.string()}, "column 'body' is missing"),
+        ({"body": pa.binary(), "Body": pa.binary()}, "column 'body' is there twice"),
     ],
 )
 def test_columns_are_refused_by_name(schema: dict[str, pa.DataType], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_columns(pa.schema(schema), OPTIONS)
+
+
+def test_a_column_of_one_name_twice() -> None:
+    schema = pa.schema([("body", pa.binary()), ("tags", pa.string()), ("tags", pa.string())])
+    with pytest.raises(ConfigError, match="column 'tags' is there twice"):
+        check_columns(schema, OPTIONS)
 
 
 def test_a_topic_must_come_from_somewhere() -> None:
@@ -65,9 +75,12 @@ def test_a_topic_must_come_from_somewhere() -> None:
         ({"body": ["a", "b"], "topic": ["A", "no blank"]}, "row 41 .*character that is not allowed"),
         ({"body": ["a", "b"], "keys": ["k", "x" * 40_000]}, "row 41 .*the properties have"),
         ({"body": ["a", "b"], "tags": ["k", "\x01"]}, "row 41 .*0x01"),
+        ({"body": ["a", "b"], "topic": ["A", ""]}, "row 41 .*the topic is blank"),
+        ({"body": ["a", "b"], "flag": [2**31 - 1, 2**31]}, "row 41 .*flag 2147483648 is no number of 32 bits"),
+        ({"body": ["a", "b"], "flag": [-(2**31), -(2**31) - 1]}, "row 41 .*no number of 32 bits"),
     ],
 )
-def test_a_row_that_no_broker_would_take_is_named(columns: dict[str, list[str | None]], message: str) -> None:
+def test_a_row_that_no_broker_would_take_is_named(columns: dict[str, list[Any]], message: str) -> None:
     with pytest.raises(UnsendableRow, match=message):
         outgoing(pa.RecordBatch.from_pydict(columns), SinkOptions("n:1", topic="T", max_message_size=10), 40)
 
@@ -76,6 +89,8 @@ def test_a_row_that_no_broker_would_take_is_named(columns: dict[str, list[str | 
     ("options", "message"),
     [
         ({}, "namesrvAddr' is missing"),
+        ({"namesrvAddr": " ; "}, "namesrvAddr' is empty"),
+        ({"namesrvAddr": "n:1;nowhere"}, "'nowhere' is not host:port"),
         ({"namesrvaddr": "n:1", "topc": "x"}, "did you mean 'topic'"),
         ({"namesrvAddr": "n:1", "topic": "a b"}, "not allowed"),
         ({"namesrvAddr": "n:1", "accessKey": "x"}, "belong together"),

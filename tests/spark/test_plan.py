@@ -11,7 +11,7 @@ from spark.consume_queue import open_queues
 from spark.filters import RowFilter
 from spark.options import MEBIBYTE, SourceOptions
 from spark.plan import plan
-from spark.queues.known_queues import KnownQueues, dispatched_to
+from spark.queues.known_queues import KnownQueues
 from spark.queues.places import QueuePlaces
 from spark.store_directory import find_stores
 from tests.spark.conftest import read_rows
@@ -61,7 +61,7 @@ def test_what_was_dispatched_is_found_from_the_end_of_the_log(tmp_path: Path, un
     builder = store_of(tmp_path, undispatched)
     (store,) = find_stores([str(tmp_path)])
     offsets = [row.physical_offset for row in builder.rows]
-    found = dispatched_to(store, store.segments())
+    found = KnownQueues(store).dispatched_to(store.segments())
     ends = [*offsets[1:], store.segments()[-1].end]
     true_end = ends[len(offsets) - undispatched - 1]
     assert found <= true_end

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from spark.outgoing import outgoing
 from spark.sink import MessageStreamWriter, MessageWriter, Sent, SinkTask, WriteFailed, send_rows
 from spark.sink_options import SinkOptions, read_sink_options
-from sprocket.client.errors import BrokerRefused, RemotingTimeout
+from sprocket.client.errors import BrokerRefused, NameServerUnreachable, RemotingTimeout
 from sprocket.client.message import Message, MessageQueue, SendResult, SendStatus
 from sprocket.client.producer import Producer
 from sprocket.testing import Broker
@@ -35,6 +35,7 @@ class FailingProducer:
 
     def __init__(self, failures: list[Exception]) -> None:
         self.failures = failures
+        self.no_route = 0
         self.batches: list[tuple[list[bytes], MessageQueue | None]] = []
 
     async def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
@@ -48,6 +49,9 @@ class FailingProducer:
         return SendResult(SendStatus.SEND_OK, "", "", queue or MessageQueue("T", "b", 0), 0)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
+        if self.no_route:
+            self.no_route -= 1
+            raise NameServerUnreachable("no name server")
         return [MessageQueue(topic, "b", number) for number in range(4)]
 
 
@@ -96,6 +100,18 @@ async def test_rows_of_one_key_stay_in_order_while_others_fail() -> None:
     for numbers in sent.values():
         assert numbers == sorted(numbers)
     assert len({queue for numbers in sent.values() for queue in {n % 7 for n in numbers}}) == 7
+
+
+async def test_a_route_that_nobody_tells_just_now_is_asked_for_again() -> None:
+    """Of rows with a sharding key the task itself needs it."""
+    producer = FailingProducer([])
+    producer.no_route = 2
+    sink = task(producer, retries=2)
+    await sink.send(rows(body=["a", "b"], shardingKey=["k", "k"]))
+    assert (sink.sent.messages, sink.sent.retried) == (2, 2)
+    producer.no_route = 3
+    with pytest.raises(WriteFailed, match="no name server; sent=0"):
+        await task(producer, retries=2).send(rows(body=["a"], shardingKey=["k"]))
 
 
 async def test_small_batches_and_delayed_rows_alone() -> None:

@@ -65,6 +65,9 @@ def test_json_and_csv_are_whole(spark_session: Any, store: StoreBuilder) -> None
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
     assert [row["keys"] for row in rows] == [f"k{number}" for number in range(30, 60)]
     assert rows[0]["bodyString"] == '{"id": 30}' and list(rows[0])[:2] == ["topic", "queueId"]
+    two = "select a.keys, b.keys from Orders a join Orders b on a.queueOffset = b.queueOffset"
+    assert "two columns are called 'keys'" in sql(two, store, "--format", "json").stderr
+    assert sql(two, store, "--format", "csv", "--limit", "1").stdout.startswith("keys,keys\n")
 
 
 @pytest.mark.parametrize(
@@ -83,10 +86,34 @@ def test_what_is_read_less_changes_no_result(spark_session: Any, store: StoreBui
     from spark.sql_tables import SqlTables
 
     tables = SqlTables(spark_session, [str(store.root)])
-    narrow = tables.query(query)
+    found = tables.query(query, is_run_once=True).collect()
+    again = tables.query(query).collect()
     tables.register(tables.named_in(query), tables.columns_in(query))
-    assert narrow.collect() == spark_session.sql(query).collect()
-    assert narrow.first()["n"] > 0
+    assert found == again == spark_session.sql(query).collect()
+    assert found[0]["n"] > 0
+
+
+def test_a_command_is_run_once(spark_session: Any, store: StoreBuilder, tmp_path: Path) -> None:
+    from spark.sql_tables import SqlTables
+
+    tables = SqlTables(spark_session, [str(store.root)])
+    tables.query(f"create table kept (id int) using parquet location '{tmp_path / 'kept'}'")
+    try:
+        tables.query("with o as (select queueId from Orders) insert into kept select queueId from o")
+        assert spark_session.table("kept").count() == 60
+        assert tables.query("with k as (select id from kept) select count(*) as n from k").first()["n"] == 60
+    finally:
+        spark_session.sql("drop table kept")
+
+
+def test_a_frame_that_is_filtered_is_whole_the_next_time(spark_session: Any, store: StoreBuilder) -> None:
+    """As in the shell: Spark keeps a filter that was pushed down with the frame."""
+    from spark.sql_tables import SqlTables
+
+    frame = SqlTables(spark_session, [str(store.root)]).query("select tags, queueId from Orders")
+    assert frame.where("tags = 'a'").count() == 30
+    assert frame.count() == 60
+    assert frame.where("queueId = 1").union(frame.where("queueId = 2")).count() == 30
 
 
 def test_only_what_is_needed_is_read(spark_session: Any, store: StoreBuilder) -> None:

@@ -296,6 +296,34 @@ def test_committed_offsets_that_cannot_be_had(tmp_path: Path) -> None:
     assert lags == [] and "cannot be read" in (why or "")
 
 
+def test_lag_on_a_topic_that_keeps_batches_as_one_record(tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store")
+    for count in (3, 20, 7):
+        stored_ms = START_MS + 1000 * len(builder.rows)
+        builder.append_batch(Row("Batched", 1, b"b", store_timestamp=stored_ms), count)
+    builder.write()
+    (builder.root / "config").mkdir()
+    table = {"Batched@billing": {1: 4}, "Batched@done": {1: 30}, "Gone@billing": {0: 4}, "../up@billing": {0: 4}}
+    (builder.root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
+    [store] = find_stores([str(builder.root)])
+    found = {(each.group, each.topic): (each.lag, each.oldest_ms) for each in committed_lags(store)[0]}
+    assert found == {
+        ("billing", "Batched"): (26, START_MS + 1000),
+        ("done", "Batched"): (0, None),
+        ("billing", "Gone"): (0, None),
+        ("billing", "../up"): (0, None),
+    }
+
+
+def test_damage_that_is_read_as_rows_is_not_counted(spark_session: Any, tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store")
+    builder.extend(Row("T", body=b"x" * 50) for _ in range(20))
+    builder.patch(builder.rows[5].physical_offset, bytes(20))
+    builder.write()
+    found = survey(spark_session, [str(builder.root)], {"mode": "PERMISSIVE"})
+    assert [(each.topic, each.messages) for each in found.topics] == [("T", 19)]
+
+
 def test_texts() -> None:
     assert [duration_text(ms) for ms in (3, 1500, 61_000, 3_600_000, 90_000_000)] == [
         "3 ms", "1.5 s", "1 min 1 s", "1 h", "1 d 1 h",

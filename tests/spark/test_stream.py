@@ -301,6 +301,47 @@ def test_a_broker_that_is_away_keeps_its_place(tmp_path: Path, builder: StoreBui
     assert stream.drain() == [("T", 0, 5), ("T", 0, 6)]
 
 
+def test_a_store_keeps_its_name_when_another_one_comes(tmp_path: Path) -> None:
+    first, second = (StoreBuilder(tmp_path / name / "rocketmq") for name in ("a", "b"))
+    for port, each in enumerate((first, second)):
+        each.extend(Row(store_port=port, queue_id=port) for _ in range(5))
+    first.write()
+    stream = Stream(tmp_path / "*" / "rocketmq")
+    stream.drain()
+    second.write()
+    stream.drain()
+    assert sorted(stream.places) == [("T", port, at) for port in (0, 1) for at in range(5)]
+    assert stream.start is not None and list(stream.start) == ["a", "b"]
+
+
+def test_a_store_that_gets_another_name_stops_the_stream(tmp_path: Path) -> None:
+    """Under the new one its messages would all come once more."""
+    for port, place in enumerate(("a/disk1/store", "b/disk1/store", "b/disk2/store")):
+        each = StoreBuilder(tmp_path / place)
+        each.append(Row(store_port=port))
+        each.write()
+    hidden = (tmp_path / "b").rename(tmp_path / "elsewhere")
+    stream = Stream(tmp_path / "?" / "disk?" / "store")
+    stream.drain()
+    hidden.rename(tmp_path / "b")
+    with pytest.raises(ConfigError, match=r"a/disk1/store was 'disk1', and is .* write it as disk1="):
+        stream.batch()
+
+
+def test_a_batch_that_is_repeated_while_a_store_is_away(tmp_path: Path, builder: StoreBuilder) -> None:
+    other = StoreBuilder(tmp_path / "broker-b" / "store")
+    for port, each in enumerate((builder, other), 10_911):
+        each.extend(Row(topic="T", store_port=port) for _ in range(5))
+        each.write()
+    stream = Stream(tmp_path / "*" / "store")
+    stream.drain()
+    away = (tmp_path / "broker-b").rename(tmp_path / "away")
+    shutil.rmtree(away / "store")
+    stream.restart()
+    with pytest.raises(ConfigError, match=r"the batch reads broker-b, and path .* has no store of that name now"):
+        stream.run()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -1,10 +1,13 @@
 """Topics and paths that name nothing, or the same thing twice."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from spark.options import read_options
+from spark.queues.scan import QueueBatchReader
+from spark.row_batches import spark_schema
 from spark.store_directory import find_stores
 from sprocket.common.errors import ConfigError
 from tests.spark.conftest import read_rows
@@ -24,6 +27,35 @@ def store(tmp_path: Path) -> Path:
 def test_a_topic_that_is_a_path_has_no_rows(store: Path, topic: str) -> None:
     assert read_rows(store, topics=frozenset({topic})) == []
     assert len(read_rows(store, topics=frozenset({topic, "Flights"}))) == 40
+
+
+@pytest.mark.parametrize("topic", ["Flights/0", "../commitlog", ".", "x" * 256, "Fl\0ights"])
+def test_a_topic_that_is_a_path_has_no_queues(store: Path, topic: str) -> None:
+    assigned = json.dumps({topic: [0], "Flights": [1]})
+    options = read_options({"path": str(store), "assign": assigned, "leaseTime": "0"})
+    reader = QueueBatchReader(options, spark_schema(["topic"]))
+    rows = [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
+    assert rows == [{"topic": "Flights"}] * 20
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("*/rocketmq", "a"),
+        ("*/rocketmq/commitlog", "a"),
+        ("a/rocket*", "rocketmq"),
+        ("?/rocketmq/commit*", "a"),
+        ("a/rocketmq", "rocketmq"),
+        ("x=*/rocketmq", "x"),
+    ],
+)
+def test_a_store_that_a_glob_finds_alone(tmp_path: Path, pattern: str, name: str) -> None:
+    builder = StoreBuilder(tmp_path / "a" / "rocketmq")
+    builder.append(Row())
+    builder.write()
+    given, equals, path = pattern.rpartition("=")
+    (found,) = find_stores([f"{given}{equals}{tmp_path / path}"])
+    assert (found.root, found.broker_name) == (builder.root, name)
 
 
 def test_one_directory_under_two_names(store: Path) -> None:

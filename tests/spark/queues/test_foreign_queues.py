@@ -10,6 +10,7 @@ import pytest
 from spark.options import read_options
 from spark.queues.scan import QueueBatchReader
 from spark.row_batches import spark_schema
+from spark.source import LogReader
 from sprocket.common.errors import CorruptRecord
 from tests.spark.conftest import read_rows
 from tests.spark.naive_reader import default_columns
@@ -89,6 +90,31 @@ def test_a_queue_that_was_moved_over_another(builder: StoreBuilder) -> None:
     one_moved_over_another(builder.root)
     expected = [default_columns(row) for row in builder.rows if row.topic == "Starting"]
     assert read_rows(builder.root, topics=frozenset({"Starting"})) == expected
+
+
+def files_gone(store: Path) -> None:
+    for number in (0, 1):
+        for path in queue(store, "Starting", number).iterdir():
+            path.unlink()
+
+
+def topic_gone(store: Path) -> None:
+    shutil.rmtree(queue(store, "Starting", 0).parent)
+
+
+def file_going(store: Path) -> None:
+    """It is listed, and not there when it is looked at."""
+    (queue(store, "Starting", 0) / f"{20 * 30 * 99:020d}").symlink_to(store / "nothing")
+
+
+@pytest.mark.parametrize("change", [files_gone, topic_gone, file_going])
+def test_queues_that_go_after_a_query_was_planned(builder: StoreBuilder, change: Callable[[Path], None]) -> None:
+    options = read_options({"path": str(builder.root), "subscribe": "Starting", "leaseTime": "0"})
+    reader = LogReader(options, spark_schema(options.columns))
+    tasks = reader.partitions()
+    change(builder.root)
+    rows = [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+    assert rows == [default_columns(row) for row in builder.rows if row.topic == "Starting"]
 
 
 @pytest.mark.parametrize("damage", [one_copied_over_another, topics_exchanged, queues_exchanged])

@@ -231,6 +231,27 @@ def test_an_entry_that_points_at_another_record_is_damage(tmp_path: Path) -> Non
     assert [row["queueOffset"] for row in read(tmp_path, planned, drop=True)] == [*range(5), *range(6, 30)]
 
 
+@pytest.mark.parametrize("left", [0, 10, 60, 87, 88, 100])
+def test_a_segment_that_is_cut_short_in_a_record(tmp_path: Path, left: int) -> None:
+    """Wherever in the record it is, in its fixed fields or behind them."""
+    builder = StoreBuilder(tmp_path, segment_bytes=1 << 14)
+    builder.extend(Row(body=bytes(200)) for _ in range(200))
+    builder.write()
+    for keep in (0, 3):
+        with min((tmp_path / "commitlog").iterdir()).open("r+b") as file:
+            file.truncate(builder.rows[keep].physical_offset + left)
+        queue = QueueId("b", "T", 0)
+        with pytest.raises((CorruptRecord, MessagesLost), match=r"points here, but|cut off with .*0000"):
+            read(tmp_path, QueueRange(queue, 0, 50))
+        rows = read(tmp_path, QueueRange(queue, 0, 200), fail=False, drop=True)
+        standing = [row for row in builder.rows if row.queue_offset < keep or row.physical_offset >= 1 << 14]
+        assert rows == [default_columns(row) for row in standing]
+        # A time does not hide it: all were stored at one.
+        queues, stored_ms = StoreQueues(StoreDirectory(tmp_path, "b"), EVERY), builder.rows[0].store_timestamp
+        assert (queues.at_time(queue, stored_ms), queues.at_time(queue, stored_ms + 1, is_end=True)) == (0, 200)
+        builder.write()
+
+
 def test_packing_keeps_every_message_once() -> None:
     rnd = random.Random(4)
     for tasks in (1, 2, 7):
@@ -247,7 +268,9 @@ def test_packing_keeps_every_message_once() -> None:
         assert joined == [(each.queue, at) for each in ranges for at in range(each.begin, each.end)]
     few = [QueueRange(QueueId("b", "T", number), 0, 3) for number in range(5)]
     assert len(packed(few, 4)) == 1
-    assert len(packed(few, 4, at_least=True)) == 4
+    for tasks in range(1, 20):
+        sizes = [sum(map(len, pack)) for pack in packed(few, tasks, at_least=True)]
+        assert len(sizes) == min(tasks, 15) and max(sizes) - min(sizes) <= 1
     assert packed([replace(each, end=0) for each in few], 4) == []
 
 

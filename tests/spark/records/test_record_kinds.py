@@ -1,10 +1,14 @@
 """Kinds of records: batches, halves of transactions, delayed messages, bodies that inflate to much, light queues."""
 
+import random
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
+import lz4.frame
 import pytest
+import zstandard
 
 from remoting.message_record import SysFlag
 from spark.decode import DecodeOptions
@@ -16,6 +20,12 @@ from sprocket.common.errors import ConfigError, CorruptRecord
 from tests.spark.conftest import read_rows
 from tests.spark.store_builder import Row, StoreBuilder, properties_text
 
+CONTENT = bytes(range(256)) * 100
+COMPRESS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
+    "zlib": (0, zlib.compress),
+    "lz4": (int(SysFlag.COMPRESSION_LZ4), lz4.frame.compress),
+    "zstd": (int(SysFlag.COMPRESSION_ZSTD), zstandard.ZstdCompressor().compress),
+}
 BATCH = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
 
 
@@ -118,15 +128,35 @@ def test_many_bodies_that_inflate_to_much_come_in_several_batches(tmp_path: Path
     assert all(row["body"] == content for row in rows)
 
 
-def test_a_compressed_body_that_was_cut_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [-9, -1, 5, 0])
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_a_compressed_body_that_was_cut_off(tmp_path: Path, kind: str, left: int) -> None:
+    flag, compress = COMPRESS[kind]
     builder = StoreBuilder(tmp_path)
-    builder.append(Row(body=zlib.compress(bytes(range(256)) * 100)[:-9], sys_flag=SysFlag.COMPRESSED))
+    builder.append(Row(body=compress(CONTENT)[:left], sys_flag=SysFlag.COMPRESSED | flag))
     builder.append(Row(body=b"plain"))
     builder.write()
-    with pytest.raises(CorruptRecord, match="not zlib"):
+    with pytest.raises(CorruptRecord, match=f"not {kind}"):
         read_rows(tmp_path, decode=DecodeOptions(inflate_bodies=True))
     going_on = DecodeOptions(inflate_bodies=True, drop_malformed=True)
     assert [row["body"] for row in read_rows(tmp_path, decode=going_on)] == [b"plain"]
+
+
+def test_a_body_of_several_zstd_frames(tmp_path: Path) -> None:
+    content = [CONTENT, random.Random(4).randbytes(3000), b"", b"end"]
+    frames = [zstandard.ZstdCompressor(write_content_size=bool(number % 2)).compress(each)
+              for number, each in enumerate(content)]  # fmt: skip
+    builder = StoreBuilder(tmp_path)
+    flags = SysFlag.COMPRESSED | SysFlag.COMPRESSION_ZSTD
+    builder.append(Row(body=b"".join(frames), sys_flag=flags))
+    builder.append(Row(body=b"".join(frames)[:-1], sys_flag=flags))
+    builder.append(Row(body=b"".join(frames) + b"more", sys_flag=flags))
+    builder.write()
+    decode = DecodeOptions(inflate_bodies=True, drop_malformed=True)
+    assert [row["body"] for row in read_rows(tmp_path, decode=decode)] == [b"".join(content)]
+    too_small = DecodeOptions(inflate_bodies=True, inflate_max_bytes=len(CONTENT) + 2999)
+    with pytest.raises(CorruptRecord, match="inflates to more than"):
+        read_rows(tmp_path, decode=too_small)
 
 
 def test_a_record_that_is_larger_than_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,15 @@ def test_json_of_every_type() -> None:
     assert "object is expected" in failures[1]
 
 
+@pytest.mark.parametrize("schema", ["d decimal(20,2), f double", "d decimal(20,2), f double, m map<string,int>"])
+def test_json_numbers_keep_their_digits(schema: str) -> None:
+    bodies = [b'{"d":123456789012345678.91,"f":1.5e3}', b'{"d":-7}', b'{"d":1.999}', b'{"f":1e400}']
+    rows, failures = decode(Json(parse_schema(schema)), bodies)
+    assert rows[0]["d"] == decimal.Decimal("123456789012345678.91") and rows[0]["f"] == 1500.0
+    assert rows[1]["d"] == -7
+    assert sorted(failures) == [2, 3]
+
+
 @pytest.mark.parametrize(
     ("schema", "message"), [("a binary", "no binary"), ("a struct<b:map<int,int>>", "keys of a JSON object")]
 )
@@ -167,6 +176,11 @@ def test_avro() -> None:
         ("{", "cannot be read"),
         ('"long"', "is a record"),
         ('{"type":"record","name":"R","fields":[{"name":"x","type":["int","string"]}]}', "'x': of unions"),
+        (
+            '{"type":"record","name":"R","fields":[{"name":"x","type":'
+            '{"type":"bytes","logicalType":"decimal","precision":50,"scale":2}}]}',
+            r"'x': decimal\(50,2\) has no column",
+        ),
         (
             '{"type":"record","name":"R","fields":[{"name":"x","type":["null","R"]}]}',
             "none holds itself",

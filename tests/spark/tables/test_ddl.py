@@ -1,11 +1,14 @@
 """Spark's schemas as Arrow; Spark itself says what they mean."""
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark.tables.ddl import parse_schema
+from spark.tables.declaration import BodyType, TableDeclaration
 from spark.tables.schema_change import written_type
 from sprocket.common.errors import ConfigError
 
@@ -86,6 +89,21 @@ def test_names_in_backticks() -> None:
 def test_what_is_wrong_is_named(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_schema(text)
+
+
+@pytest.mark.parametrize(
+    ("schema", "named"),
+    [
+        ("a struct<>", "a"),
+        ("n int, a array<struct<x:int,y:struct<>>>", r"a\.\w+\.y"),
+        ("m map<string,struct<>>", r"m\.value"),
+    ],
+)
+def test_a_struct_without_members_is_no_column(schema: str, named: str) -> None:
+    """Parquet has no form of it."""
+    declaration = TableDeclaration("T", Path("/lake"), body=BodyType("json", schema))
+    with pytest.raises(ConfigError, match=f"field '{named}' of the body is a struct without members"):
+        declaration.check()
 
 
 def test_schema_is_arrow() -> None:

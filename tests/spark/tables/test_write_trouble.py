@@ -64,3 +64,26 @@ def test_a_disk_that_gets_full_keeps_no_file_of_the_batch_and_loses_nothing(
     assert committed
     run(declaration, store)
     check(kind, declaration, builder.rows)
+
+
+@pytest.mark.parametrize("kind", list(TableFormat))
+def test_a_commit_that_fails_leaves_the_batch_to_be_done_again(
+    kind: TableFormat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = StoreBuilder(tmp_path / "store", segment_bytes=1 << 15)
+    builder.extend(orders(0, 120))
+    declaration, store = declared(tmp_path, kind), store_of(builder)
+    with TableJob(declaration, [store], LocalWorkers(1)) as job:
+        table = type(existing_table(declaration.directory))
+        commit, tries = table.commit, iter(range(9))
+
+        def fail(self: Any, *arguments: Any) -> None:
+            if next(tries) == 1:  # after the dead letters
+                raise StoreError("no space left on device")
+            commit(self, *arguments)
+
+        monkeypatch.setattr(table, "commit", fail)
+        with pytest.raises(StoreError, match="no space left"):
+            job.run_batch()
+        job.run_to_end()
+    check(kind, declaration, builder.rows)

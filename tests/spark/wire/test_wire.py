@@ -20,7 +20,7 @@ from spark.stream import QueueStreamReader
 from sprocket.client.errors import BrokerRefused, ClientError, NameServerUnreachable, TopicNotFound
 from sprocket.client.message import Message
 from sprocket.client.sync import Producer
-from sprocket.common.errors import ConfigError
+from sprocket.common.errors import ConfigError, CorruptRecord
 from sprocket.processes.tls_folder import HOSTS, TlsFolder
 from sprocket.testing import Broker
 from tests.broker.rig import TestClient
@@ -150,6 +150,26 @@ def test_what_brokers_filter(broker: Broker) -> None:
     assert wire(broker, subscribe="Flights", subExpression="AA || XX") == [row for row in every if row["tags"] == "AA"]
     found = wire(broker, subscribe="Flights", subExpression="level > 7", expressionType="sql92")
     assert found == [row for row in every if int(dict(row["properties"]).get("level", 0)) > 7]
+
+
+def test_a_body_that_is_not_what_was_sent(broker: Broker) -> None:
+    broker.create_topic("Flipped", 1)
+    with Producer("flipped", broker.namesrv) as producer:
+        for number in range(3):
+            producer.send(Message("Flipped", b"a body of its own: %d" % number))
+    every = wire(broker, subscribe="Flipped")
+    log = min((broker.store / "commitlog").iterdir())
+    at = log.read_bytes().index(b"a body of its own: 1")
+    with log.open("r+b") as file:
+        file.seek(at)
+        file.write(b"A")
+    damaged = every[1]["physicalOffset"]
+    with pytest.raises(CorruptRecord, match=f"physical offset {damaged}: the CRC does not hold"):
+        wire(broker, subscribe="Flipped")
+    assert wire(broker, subscribe="Flipped", mode="DROPMALFORMED") == [every[0], every[2]]
+    unchecked = wire(broker, subscribe="Flipped", checkCRC="false", columns="physicalOffset,body")
+    assert unchecked[1] == {"physicalOffset": damaged, "body": b"A body of its own: 1"}
+    assert len(wire(broker, subscribe="Flipped", columns="physicalOffset,topic")) == 3
 
 
 def test_a_stream(broker: Broker) -> None:
