@@ -144,6 +144,12 @@ class CommitLog:
                 raise DiskFailed(f"cannot take back a failed write at physical offset {offset}") from cause
         self.wrote_offset = chunks[0][0] if chunks else self.wrote_offset
 
+    def erase_between(self, start: int, end: int) -> None:
+        """Zero what lies from `start`, the log's end or behind it, to before `end`.  Raises `DiskFailed`."""
+        end = min(end, self._files.end_offset)
+        if start < end and not zero_quietly(self._files, start, end):
+            raise DiskFailed(f"cannot erase what lies behind physical offset {start}")
+
     def _writable(self, offset: int) -> tuple[DiskFile, int]:
         files = self._files
         located = files.locate(offset)

@@ -207,6 +207,27 @@ def test_a_replica_that_found_no_room_for_its_first_segment_is_empty_still(
     assert log_bytes(store) == log_bytes(master)
 
 
+def test_what_a_new_master_refused_of_a_slaves_log_does_not_come_back(replicas: Stores, tmp_path: Path) -> None:
+    """Its own first message has the size of the first one that was refused: behind it the second would fit."""
+    slave = Stores(tmp_path / "slave").open()
+    slave.append([message(body=b"%d" % number) for number in range(3)])
+    damaged = bytearray(log_bytes(slave))
+    damaged[-30] ^= 0x10
+    slave.shutdown()
+    store = replicas.open()
+    replica = replica_of(store)
+    replica.recover_tail()
+    with pytest.raises(CorruptRecord):
+        replica.append(0, [memoryview(bytes(damaged))])
+    replica.restart()
+    replica.lead()
+    store.append([message(body=b"x")])
+    end = store.wrote_offset
+    store = replicas.reopen(store, crash=True)
+    assert store.wrote_offset == end
+    assert [bytes(one.body) for one in read_queue(store, "Orders", 0)] == [b"x"]
+
+
 def test_after_a_crash_or_a_lost_connection_the_master_goes_on_behind_the_last_whole_record(
     master: MessageStore, replicas: Stores
 ) -> None:
