@@ -220,7 +220,8 @@ class Follower:
                 server_hostname=None if context is None else host,
             )  # fmt: skip
             _, connection = await asyncio.wait_for(connecting, _CONNECT_LIMIT_S)
-        except (OSError, TimeoutError, ConfigError) as error:
+        except (OSError, TimeoutError, ConfigError, ValueError, OverflowError) as error:
+            # The last two: a name server tells what a master said of itself, which need not be an address.
             logger.warning("event=master_unreachable address=%s reason=%r", address, str(error) or "timeout")
             return
         self.connection = connection

@@ -111,14 +111,25 @@ class CommitLog:
             file.write(position, content)
 
     def begin_at(self, offset: int) -> None:
-        """Let an empty log begin at `offset`, which begins a segment.  Raises `StoreError` for any other offset."""
+        """Let an empty log begin at `offset`, which begins a segment, durably.
+
+        Raises `StoreError` for any other offset, `DiskFull` or `DiskFailed`.
+        """
         if self.wrote_offset or offset % self.segment_bytes:
             raise StoreError(f"a log of segments of {self.segment_bytes} bytes cannot begin at {offset}")
         # A segment may be there all the same, with bytes that never became a record.
         self.cut(self._files.first_offset)
         self._allocator.discard()
         self._prepared_offset = -1
-        self._files.first_offset = self.wrote_offset = offset
+        self._files.first_offset = offset
+        try:
+            # The name of the file is all that says where the log begins.
+            self._writable(offset)[0].sync()
+        except StoreError:
+            if not self._files.files:
+                self._files.first_offset = 0
+            raise
+        self.wrote_offset = offset
 
     def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
         """At most `most_bytes` bytes of one segment from `offset` on; None if the log has none there."""
@@ -132,6 +143,12 @@ class CommitLog:
             if offset < self._files.end_offset and not zero_quietly(self._files, offset, offset + len(content)):
                 raise DiskFailed(f"cannot take back a failed write at physical offset {offset}") from cause
         self.wrote_offset = chunks[0][0] if chunks else self.wrote_offset
+
+    def erase_between(self, start: int, end: int) -> None:
+        """Zero what lies from `start`, the log's end or behind it, to before `end`.  Raises `DiskFailed`."""
+        end = min(end, self._files.end_offset)
+        if start < end and not zero_quietly(self._files, start, end):
+            raise DiskFailed(f"cannot erase what lies behind physical offset {start}")
 
     def _writable(self, offset: int) -> tuple[DiskFile, int]:
         files = self._files
@@ -289,7 +306,8 @@ class CommitLog:
         self.revision += 1
         self._turn_to(-1)
         self._forget_file()
-        self._files.cut(offset)
+        # A replica's log that begins behind 0 may have no record yet, and does not begin at 0 the next time.
+        self._files.cut(offset, keeps_begin=offset > 0)
         located = self._files.locate(offset)
         if located is not None:
             _CUT_BEFORE_SYNC()

@@ -238,7 +238,7 @@ class RealDisk:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 _WRITE_SMALL()
-                os.pwrite(descriptor, content, 0)
+                _write_all(descriptor, content)
                 os.ftruncate(descriptor, len(content))
                 _SMALL_WRITTEN()
                 os.fsync(descriptor)
@@ -367,6 +367,13 @@ def _make_directories(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for holder in changed:
         sync_directory(holder)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    """Write from the file's begin on; a disk that is nearly full takes a part of it without an error."""
+    written = 0
+    while written < len(content):
+        written += os.pwrite(descriptor, memoryview(content)[written:], written)
 
 
 def _extend(descriptor: int, size_bytes: int, preallocate: bool) -> None:

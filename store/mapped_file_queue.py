@@ -195,12 +195,14 @@ class MappedFileQueue:
             offset += len(part)
             view = view[len(part) :]
 
-    def cut(self, offset: int) -> None:
+    def cut(self, offset: int, *, keeps_begin: bool = False) -> None:
         """Make `offset` the end: later files are removed, the rest of its file is zero.  The zeros are not synced.
 
-        The file is overwritten, never shortened: whatever a crash leaves, it has its size.
+        The file is overwritten, never shortened: whatever a crash leaves, it has its size.  With `keeps_begin` one that
+        begins at `offset` stays if it is the first: nothing else says where the sequence begins.
         """
-        while self.files and self.end_offset - self.file_bytes >= offset:
+        least = int(keeps_begin and offset == self.first_offset)
+        while len(self.files) > least and self.end_offset - self.file_bytes >= offset:
             file = self.files.pop()
             file.close()
             self._disk.remove(file.path)

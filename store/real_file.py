@@ -39,10 +39,13 @@ class RealFile:
 
     @property
     def view(self) -> memoryview:
-        if self._view is None:
+        # Looked at once: the index reads a segment while retention may close it in another thread.
+        view = self._view
+        if view is None:
             # A mapping keeps a descriptor of its own, so files that nobody reads are not mapped.
-            self._view = memoryview(mmap.mmap(self._descriptor, self.size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
-        return self._view
+            view = memoryview(mmap.mmap(self._descriptor, self.size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
+            self._view = view
+        return view
 
     def read(self, position: int, size_bytes: int) -> bytes:
         try:

@@ -60,13 +60,22 @@ class ReplicaLog:
         # The log is a copy of a master's, which alone decides what comes next.
         appender.refusal = "messages are put to the slave: send them to the master of this broker's group"
         self.received_offset = log.wrote_offset  # where the next piece begins
+        self._written_to = 0  # bytes that came were written up to here, whatever became of them
 
     def recover_tail(self) -> None:
         """This is the master's log, and takes from a slave what it lost."""
         self._appender.refusal = "the master waits for what a slave has of its log, see haTailRecoveryWait"
 
     def lead(self) -> None:
-        """The store appends itself from now on."""
+        """The store appends itself from now on.
+
+        What came and did not become part of the log goes: a record of its own may end where one of that begins, and
+        the next recovery would take it for the next.  A failure is latched.
+        """
+        try:
+            self._log.erase_between(self._log.wrote_offset, self._written_to)
+        except DiskFailed as error:
+            self._confirmation.fail(error)
         self._appender.refusal = ""
 
     @property
@@ -155,7 +164,7 @@ class ReplicaLog:
         received += sum(map(len, pieces))
         if received - from_offset < _JOINED_BYTES * len(pieces):
             pieces = [memoryview(b"".join(pieces))]
-        at = from_offset
+        at, self._written_to = from_offset, max(self._written_to, received)
         for piece in pieces:
             for start, content in self._within_segments(at, piece):
                 log.write_at(start, content)

@@ -117,7 +117,7 @@ class IndexService:
                 for file in self._files.files:
                     if not file.is_flushed:
                         file.flush()
-        except DiskFull as error:
+        except (DiskFull, OSError) as error:
             # The next start sees that slots and header do not fit, and drops the file.
             _log.warning("state=index-not-flushed reason=%r", str(error))
 
@@ -170,7 +170,8 @@ class IndexService:
                 self._follow(deadline)
                 self._write_now_and_then()
             self._is_disk_full = False
-        except DiskFull as error:
+        except (DiskFull, OSError) as error:
+            # OSError: a segment cannot be mapped now, for want of a descriptor or of memory.
             if not self._is_disk_full:
                 _log.warning("state=index-waits reason=%r", str(error))
             self._is_disk_full = True

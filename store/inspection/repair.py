@@ -112,12 +112,16 @@ class Repair:
             files.remove(self.root / folder / topic / str(queue_id))
 
     def undo(self, name: str) -> list[str]:
-        """Take back the repair whose side folder is `name`; what was done, for people."""
+        """Take back the repair whose side folder is `name`; what was done, for people.
+
+        Raises `StoreError`, with nothing done, if that would destroy messages that were stored since.
+        """
         folder = self.root / Path(name).name
         journal = repair_files.load(folder)
         if journal.state == UNDONE:
             raise StoreError(f"{folder}: this repair was taken back already")
         files = RepairFiles(self.root, folder)
+        files.check_unwritten(journal.actions)
         said = []
         for action in reversed(journal.actions):
             said.append(describe(action))

@@ -162,6 +162,30 @@ class RepairFiles:
         except OSError as error:
             raise DiskFailed(f"undo {getattr(action, 'path', '')}: {error}") from error
 
+    def check_unwritten(self, actions: list[Action]) -> None:
+        """Raise `StoreError` if a broker has put messages since where undoing would put back, or cut off, bytes."""
+        for action in actions:
+            match action:
+                case Zero(path=path, position=position, size_bytes=size, kept=name):
+                    self._check_unwritten(path, position, size, name)
+                case Resize(path=path, size_bytes=size, size_before=before) if before < size:
+                    blanks = [one for one in actions if isinstance(one, Write) and one.path == path]
+                    start = max([before, *(one.position + len(one.content) for one in blanks)])
+                    self._check_unwritten(path, start, size - start, "")
+
+    def _check_unwritten(self, path: str, position: int, size_bytes: int, name: str) -> None:
+        """There are zeros, as the repair left them, or what it kept: undoing may have been killed before."""
+        if not self.path(path).is_file():
+            return
+        with self.path(path).open("rb") as file, (self.folder / name if name else Path(os.devnull)).open("rb") as kept:
+            file.seek(position)
+            for at in range(0, size_bytes, _COPY_BYTES):
+                now, before = (one.read(min(_COPY_BYTES, size_bytes - at)) for one in (file, kept))
+                before = before[: len(now)].ljust(len(now), b"\0")
+                if now not in (before, bytes(len(now))) and any(map(_is_new, now, before)):
+                    remark = "messages were stored since the repair, and taking it back would destroy them"
+                    raise StoreError(f"{self.path(path)}, byte {position + at} or behind it: {remark}")
+
     def remove(self, path: Path) -> None:
         """Remove a file or folder that a repair made."""
         if path.is_dir():
@@ -198,6 +222,10 @@ class RepairFiles:
             source.rename(target)
             sync_directory(target.parent)
             sync_directory(source.parent)
+
+
+def _is_new(now: int, before: int) -> bool:
+    return now not in (0, before)
 
 
 def mark(folder: Path, journal: Journal, *, undone: bool = False) -> None:

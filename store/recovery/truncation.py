@@ -69,7 +69,8 @@ class Truncation:
         `detached` are the segments' files that were not opened, because they do not fit behind the others.
         """
         content = self._content_behind(end)
-        pieces = content + self._pieces_of(detached)
+        loose = self._pieces_of(detached)
+        pieces = content + loose
         if not pieces:
             # Zeros at the most, of segments that were made ahead.
             self.cut_log(end)
@@ -80,6 +81,9 @@ class Truncation:
             _log.warning("action=cut-log from=%d to=%d kept=none reason=%r", end, _end_of(pieces), reason)
         else:
             copy_aside(self._disk, self._root, pieces, reason, record_offset, now_ms)
+        for piece in loose:
+            # Nobody else does, and the disk would not get back what it takes.
+            piece.file.close()
         self._remove(detached)
         if content:
             self.begin(end)

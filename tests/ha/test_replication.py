@@ -16,7 +16,7 @@ from ha.listener import SlaveListener
 from ha.master_link import LinkRules
 from ha.protocol import report
 from ha.replicas import ReplicaRules, Replicas
-from ha.slave_link import SlaveRules
+from ha.slave_link import SlaveLink, SlaveRules
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import SprocketError
 from store.master_log import MasterLog
@@ -118,6 +118,27 @@ async def test_a_slave_that_comes_and_goes_catches_up(tmp_path: Path) -> None:
         follower = it.follower(store)
         await until(lambda: store.wrote_offset == it.master.wrote_offset)
         assert it.is_copy(store)
+        follower.stop()
+
+
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:", "127.0.0.1:99999999999", "a..b:1", f"{'a' * 70}:1"])
+async def test_a_slave_that_was_told_no_address_follows_once_it_is_told_one(tmp_path: Path, address: str) -> None:
+    async with pair(tmp_path) as it:
+        it.send(3)
+        store = it.slaves.open()
+        tried: list[str] = []
+
+        async def new_link(told: str) -> SlaveLink:
+            tried.append(told)
+            return await follower._plain_link(told)
+
+        follower = Follower(SlaveRules(0.2, 5.0), store.replica(), SystemClock(), lambda _: None, retry_s=0.05)
+        follower.new_link = new_link
+        follower.follow(address)
+        follower.start()
+        await until(lambda: tried)
+        follower.follow(it.address)
+        await until(lambda: store.wrote_offset == it.master.wrote_offset)
         follower.stop()
 
 

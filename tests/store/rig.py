@@ -1,5 +1,7 @@
 """A store in a temporary directory, with a clock and a disk that the test owns."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,9 @@ class FaultyFile:
 
     @property
     def view(self) -> memoryview:
+        if self._disk.view_fails:
+            self._disk.failed_views += 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return self._file.view
 
     def read(self, position: int, size_bytes: int) -> bytes:
@@ -76,6 +81,9 @@ class FaultyDisk(RealDisk):
         self.create_fails = False
         self.small_write_fails = False
         self.sync_fails = False
+        # No descriptor is left for a mapping.
+        self.view_fails = False
+        self.failed_views = 0
         self.syncs: list[Path] = []
         self.before_sync: Callable[[Path], None] = lambda path: None
 

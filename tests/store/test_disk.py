@@ -1,5 +1,6 @@
 """The real disk: files, errors by cause, locks, and segments made ahead."""
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -66,6 +67,22 @@ def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file.write(10, bytes(range(100)))
     assert bytes(file.view[10:110]) == bytes(range(100))
     file.close()
+
+
+def test_a_small_file_that_the_system_takes_in_parts_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pwrite, left = os.pwrite, [7, 7, 0]
+
+    def in_parts(descriptor: int, content: bytes, at: int) -> int:
+        if not left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return pwrite(descriptor, memoryview(content)[: left.pop(0) or None], at)
+
+    monkeypatch.setattr(os, "pwrite", in_parts)
+    RealDisk().write_small(tmp_path / "list", b"0123456789" * 3)
+    assert (tmp_path / "list").read_bytes() == b"0123456789" * 3
+    left[:] = [7]
+    with pytest.raises(DiskFull):
+        RealDisk().write_small(tmp_path / "list", b"x" * 30)
 
 
 def test_a_lock_is_held_once(tmp_path: Path) -> None:

@@ -179,6 +179,55 @@ def test_a_replica_may_begin_again_after_bytes_that_never_became_a_record(
     assert log_bytes(replicas.open()) == log_bytes(master)[start:]
 
 
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_replica_that_has_no_whole_record_yet_begins_where_it_began_however_often_it_starts(
+    master: MessageStore, replicas: Stores, crash: bool
+) -> None:
+    store, start = replicas.open(), 16 * 1024
+    replica_of(store).append(start, [memoryview(log_bytes(master)[start : start + 50])])
+    for _ in range(3):
+        store = replicas.reopen(store, crash=crash)
+        assert (store.wrote_offset, replica_of(store).min_offset) == (start, start)
+    replica_of(store).append(start, list(pieces_of(master, start, random.Random(1))))
+    assert log_bytes(store) == log_bytes(master)[start:]
+
+
+def test_a_replica_that_found_no_room_for_its_first_segment_is_empty_still(
+    master: MessageStore, replicas: Stores
+) -> None:
+    disk, start = FaultyDisk(), 16 * 1024
+    replicas.disk = disk
+    store = replicas.open()
+    disk.create_fails = True
+    with pytest.raises(DiskFull):
+        replica_of(store).append(start, list(pieces_of(master, start, random.Random(1))))
+    disk.create_fails = False
+    store = replicas.reopen(replicas.reopen(store))
+    replica_of(store).append(0, list(pieces_of(master, 0, random.Random(1))))
+    assert log_bytes(store) == log_bytes(master)
+
+
+def test_what_a_new_master_refused_of_a_slaves_log_does_not_come_back(replicas: Stores, tmp_path: Path) -> None:
+    """Its own first message has the size of the first one that was refused: behind it the second would fit."""
+    slave = Stores(tmp_path / "slave").open()
+    slave.append([message(body=b"%d" % number) for number in range(3)])
+    damaged = bytearray(log_bytes(slave))
+    damaged[-30] ^= 0x10
+    slave.shutdown()
+    store = replicas.open()
+    replica = replica_of(store)
+    replica.recover_tail()
+    with pytest.raises(CorruptRecord):
+        replica.append(0, [memoryview(bytes(damaged))])
+    replica.restart()
+    replica.lead()
+    store.append([message(body=b"x")])
+    end = store.wrote_offset
+    store = replicas.reopen(store, crash=True)
+    assert store.wrote_offset == end
+    assert [bytes(one.body) for one in read_queue(store, "Orders", 0)] == [b"x"]
+
+
 def test_after_a_crash_or_a_lost_connection_the_master_goes_on_behind_the_last_whole_record(
     master: MessageStore, replicas: Stores
 ) -> None:

@@ -66,6 +66,23 @@ def check_all(store: MessageStore, count: int) -> None:
         assert bodies(store, f"group-{group}") == list(range(group * 10, group * 10 + 10))
 
 
+def test_it_goes_on_once_the_log_can_be_mapped_again(stores: Stores) -> None:
+    disk = FaultyDisk()
+    stores.disk = disk
+    store = stores.open()
+    disk.view_fails = True
+    send(store, 0, 20)
+    store.index.when_indexed(FOREVER, lambda: None)
+    deadline = time.monotonic() + LIMIT_S
+    while not disk.failed_views and time.monotonic() < deadline:
+        time.sleep(0.002)
+    assert disk.failed_views
+    disk.view_fails = False
+    catch_up(stores, store)
+    assert store.failure is None
+    check_all(store, 20)
+
+
 def index_files(stores: Stores) -> list[Path]:
     return sorted((stores.root / "index").iterdir())
 

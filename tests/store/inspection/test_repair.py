@@ -9,6 +9,7 @@ import pytest
 
 from remoting.message_record import MIN_RECORD_BYTES
 from sprocket.common.clock import ManualClock
+from sprocket.common.errors import StoreError
 from store.commit_log import LogScan
 from store.inspection.filler import MAX_FILLER_BYTES, filler, filler_sizes
 from store.inspection.repair import Repair, inspect_and_plan
@@ -25,7 +26,7 @@ from tests.store.inspection.stopped_store import (
     messages_of,
     record_in,
 )
-from tests.store.rig import Stores
+from tests.store.rig import Stores, message
 
 Damage = Callable[[Path], object]
 
@@ -170,6 +171,41 @@ def test_undoing_gives_every_byte_back(stores: Stores) -> None:
     before = content_of(root)
     folder = repair(root)
     assert content_of(root) != before
+    Repair(root, SHAPE, ManualClock()).undo(folder.name)
+    assert content_of(root) == before
+
+
+@pytest.mark.parametrize("is_cut_short", [False, True])
+def test_what_was_stored_since_is_not_undone(stores: Stores, is_cut_short: bool) -> None:
+    root = fill(stores)
+    store = stores.open()
+    end = store.wrote_offset % SHAPE.segment_bytes
+    stores.close(store)
+    last = max((root / "commitlog").iterdir())
+    tail = slice(end, None) if is_cut_short else slice(end, end + 500)
+    change(last, lambda content: content.__delitem__(tail) if is_cut_short else content.__setitem__(tail, b"?" * 500))
+    folder = repair(root)
+    store = stores.open()
+    store.append([message("Orders", 0, b"since") for _ in range(3)])
+    before = messages_of(store)
+    stores.close(store)
+    with pytest.raises(StoreError, match="stored since the repair"):
+        Repair(root, SHAPE, ManualClock()).undo(folder.name)
+    store = stores.open()
+    assert messages_of(store) == before
+    stores.close(store)
+
+
+def test_undoing_that_was_killed_is_done_by_undoing_again(stores: Stores) -> None:
+    root = fill(stores)
+    store = stores.open()
+    end = store.wrote_offset % SHAPE.segment_bytes
+    stores.close(store)
+    last = max((root / "commitlog").iterdir())
+    change(last, lambda content: content.__setitem__(slice(end, end + 500), b"?" * 500))
+    before = content_of(root)
+    folder = repair(root)
+    change(last, lambda content: content.__setitem__(slice(end, end + 200), b"?" * 200))
     Repair(root, SHAPE, ManualClock()).undo(folder.name)
     assert content_of(root) == before
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import store.recovery.truncation as store_truncation
+from store.disk import DiskFile
 from store.message_store import MessageStore
 from store.recovery.sealed_file import seal
 from tests.store.reading import bodies
@@ -29,6 +30,26 @@ class Writes(FaultyDisk):
     def write_small(self, path: Path, content: bytes) -> None:
         self.small.append(path.name)
         super().write_small(path, content)
+
+
+class Held(FaultyDisk):
+    """Notes which files are opened and not closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Path] = []
+
+    def open(self, path: Path, *, preallocate: bool) -> DiskFile:
+        file = super().open(path, preallocate=preallocate)
+        close = file.close
+
+        def closed() -> None:
+            self.held.remove(path)
+            close()
+
+        file.close = closed  # type: ignore[method-assign]
+        self.held.append(path)
+        return file
 
 
 def intent(stores: Stores, end: int) -> None:
@@ -128,3 +149,18 @@ def test_an_intent_beyond_the_log_cuts_nothing(stores: Stores) -> None:
     stores.close(store)
     intent(stores, 1 << 40)
     assert contents(stores.open()) == held
+
+
+def test_a_segment_that_was_cut_off_is_held_by_nobody(stores: Stores) -> None:
+    store = stores.open()
+    fill(store, 10)
+    store = stores.reopen(store)
+    fill(store, 200, start=10)
+    stores.crash(store)
+    segments = stores.segments()
+    segments[1].unlink()
+    disk = Held()
+    stores.disk = disk
+    stores.open()
+    assert not segments[2].exists()
+    assert [path for path in disk.held if path in segments] == segments[:1]
