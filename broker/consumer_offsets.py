@@ -39,6 +39,13 @@ class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
     offset_table: dict[str, dict[int, int]] = {}  # topic@group -> queue id -> offset
     lmq_offset_table: dict[str, int] | None = None  # only with enableLmq, see `broker.light_tables`
 
+    def with_light(self) -> dict[str, dict[int, int]]:
+        """The offsets of all groups, light ones among them."""
+        table = self.offset_table
+        for key, offset in (self.lmq_offset_table or {}).items():
+            table.setdefault(key, {})[_LIGHT_QUEUE_ID] = offset
+        return table
+
 
 class ConsumerOffsets:
     """``topic@group`` -> queue id -> the next offset to consume.
@@ -223,9 +230,7 @@ class ConsumerOffsets:
 
     def replace(self, table: ConsumerOffsetTable) -> None:
         """Put a master's table in the place of this one; offsets may point past what this replica's log has yet."""
-        self._offsets = table.offset_table
-        for key, offset in (table.lmq_offset_table or {}).items():
-            self._offsets.setdefault(key, {})[_LIGHT_QUEUE_ID] = offset
+        self._offsets = table.with_light()
         self._pulls.clear()
         self.data_version = table.data_version
         self._changed()
@@ -233,7 +238,7 @@ class ConsumerOffsets:
     def catch_up(self, table: ConsumerOffsetTable) -> int:
         """Take what is further in the table of another replica of the group; how many offsets that were."""
         count = 0
-        for key, queues in table.offset_table.items():
+        for key, queues in table.with_light().items():
             own = self._offsets.setdefault(key, {})
             for queue_id, offset in queues.items():
                 if offset > own.get(queue_id, -1):

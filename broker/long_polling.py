@@ -38,6 +38,14 @@ class QueueEnds(Protocol):
     ) -> bool: ...
 
 
+def codes_of(store: QueueEnds, topic: str, queue_id: int, first_offset: int, end_offset: int) -> npt.NDArray[np.int64]:
+    """Tags codes of what has come, also where a file of the queue ends in between."""
+    codes = store.tags_codes(topic, queue_id, first_offset, end_offset)
+    if 0 < len(codes) < end_offset - first_offset:
+        codes = np.append(codes, store.tags_codes(topic, queue_id, first_offset + len(codes), end_offset))
+    return codes
+
+
 class HeldPull:
     """One held pull, from `offset` on; `matches` is None when every message will do."""
 
@@ -114,7 +122,7 @@ class HeldPulls:
                     continue
             elif pull.matches is not None:
                 if codes is None:
-                    codes = self._store.tags_codes(topic, queue_id, first_offset, max_offset)
+                    codes = codes_of(self._store, topic, queue_id, first_offset, max_offset)
                 if not pull.matches.matches_any(codes):
                     self._hasten(pull)
                     continue

@@ -231,7 +231,7 @@ class BrokerParts:
 
     def _new_routes(self) -> RouteTable:
         parts = self.schedule, self.timer, self.revive, self.registration, self.traffic, self.replication
-        routes = message_routes(self._core, self.transactions, self.pulls)
+        routes = message_routes(self._core, self.transactions, self.pulls, self.pop)
         routes += admin_routes(self._core, *parts, self.access)
         accounts = PlainAccountsProcessor(
             self.config, self.access.plain_files, self.access.accounts_changed, lambda: self.registration.address,

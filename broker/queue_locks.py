@@ -26,10 +26,13 @@ class QueueLocks:
         self._max_live_s = max_live_s
         self._groups: dict[str, dict[MessageQueue, tuple[str, float]]] = {}
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
         """Take or renew what can be had; returns those of `queues` that the client now holds."""
         now = self._clock.monotonic()
-        held = self._groups.setdefault(group, {})
+        held = self._groups.get(group, {})
         locked = []
         for queue in queues:
             holder, renewed_at = held.get(queue, (client_id, now))
@@ -42,6 +45,8 @@ class QueueLocks:
                 logger.info("event=queue_locked group=%s queue=%s client=%s", group, queue, client_id)
             held[queue] = (client_id, now)
             locked.append(queue)
+        if locked:
+            self._groups[group] = held
         return locked
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:

@@ -25,9 +25,10 @@ _MOST_AT_ONCE: Final = 256
 def further(own: ConsumerOffsetTable, masters: ConsumerOffsetTable) -> list[tuple[str, str, int, int]]:
     """(group, topic, queue id, offset) of what is further in `own`, but for brokers' own groups: each knows its own."""
     found = []
-    for key, queues in own.offset_table.items():
+    known_to_master = masters.with_light()
+    for key, queues in own.with_light().items():
         topic, _, group = key.partition(SEPARATOR)
-        known = masters.offset_table.get(key, {})
+        known = known_to_master.get(key, {})
         if not group.startswith(SYSTEM_GROUP_PREFIX):
             found += [(group, topic, each, offset) for each, offset in queues.items() if offset > known.get(each, -1)]
     return found

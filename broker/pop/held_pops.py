@@ -18,7 +18,7 @@ import numpy.typing as npt
 from broker.confirm_waits import CallLater
 from broker.deadlines import Deadlines
 from broker.live_config import LiveConfig
-from broker.long_polling import PullFilter, QueueEnds
+from broker.long_polling import PullFilter, QueueEnds, codes_of
 from broker.pop.retry_topics import retry_topic_v1, retry_topic_v2
 from remoting.command import Request
 from sprocket.common.clock import Clock
@@ -320,5 +320,5 @@ class _Arrival:
         if isinstance(matches, RecordFilter):
             return self._store.has_wanted(*self._place, matches)
         if self._codes is None:
-            self._codes = self._store.tags_codes(*self._place)
+            self._codes = codes_of(self._store, *self._place)
         return matches.matches_any(self._codes)

@@ -116,13 +116,19 @@ class PopOffsets:
             self.safe(self.take(topic, group, queue_id, next_offset))
 
     def give_back(self, taken: Taken) -> None:
-        """It was not handed out: the next pop begins where this one did, unless another has gone on from there."""
+        """It was not handed out: the next pop begins where this one did.
+
+        What another has taken from there on comes twice then.  Were it passed over, this would not come before the
+        next start, and nothing behind it would be committed.
+        """
         key = (taken.topic, taken.group, taken.queue_id)
         queue = self._taken.get(key)
-        if queue is not None and queue[-1] is taken:
-            queue.pop()
-            if not queue:
-                del self._taken[key]
+        if queue is None or taken not in queue:
+            return
+        while queue.pop() is not taken:
+            pass
+        if not queue:
+            del self._taken[key]
 
     def safe(self, taken: Taken) -> None:
         """It comes again if it is not acknowledged, whatever happens: commit, as soon as all before it is safe."""

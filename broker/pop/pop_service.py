@@ -142,6 +142,10 @@ class PopService(Service):
         """`count` messages of a pop have come again: they are not in flight any more."""
         self.inflight.done(checkpoint.t, checkpoint.c, checkpoint.q, checkpoint.pt, count)
 
+    def reset(self, group: str, topic: str, queue_id: int) -> None:
+        """The group was sent elsewhere: what it has in flight keeps nothing of the queue back."""
+        self.inflight.clear(topic, group, queue_id)
+
     def channel_closed(self, channel: RemotingChannel) -> None:
         """Nobody waits there any more."""
         self.held.drop_channel(channel.id)

@@ -6,6 +6,7 @@ from broker.access_control import AccessControl
 from broker.core import BrokerCore
 from broker.message_id import UniqueKeys
 from broker.message_intake import MessageIntake
+from broker.pop.pop_service import PopService
 from broker.pop.revive import ReviveService
 from broker.processors.administration import AdministrationProcessor
 from broker.processors.cleaning import CleaningProcessor
@@ -34,7 +35,7 @@ from remoting.routes import Route
 from store.record import TagsCodes
 
 
-def message_routes(core: BrokerCore, transactions: Transactions, pulls: PullProcessor) -> list[Route]:
+def message_routes(core: BrokerCore, transactions: Transactions, pulls: PullProcessor, pop: PopService) -> list[Route]:
     """What producers and consumers ask for."""
     config, store, topics, groups, waits, clock = (
         core.config, core.store, core.topics, core.groups, core.waits, core.clock,
@@ -43,6 +44,7 @@ def message_routes(core: BrokerCore, transactions: Transactions, pulls: PullProc
     unique_keys = UniqueKeys(store.store_host[:-4], os.getpid(), core.random_below(1 << 31), clock)
     intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, core.timer_intake)
     admission = SendAdmission(config, topics, core.random_below)
+    on_reset = pop.reset, pulls.reset
     return [
         *SendProcessor(config, store, admission, intake, waits, clock).routes(),
         *ReplyProcessor(config, store, admission, core.producers, waits, clock).routes(),
@@ -50,7 +52,7 @@ def message_routes(core: BrokerCore, transactions: Transactions, pulls: PullProc
         *TransactionProcessor(config, transactions, waits, clock).routes(),
         *pulls.routes(),
         *OffsetProcessor(store, topics, groups, core.offsets).routes(),
-        *ResetProcessor(config, store, topics, groups, core.consumers, core.offsets, pulls.reset).routes(),
+        *ResetProcessor(config, store, topics, groups, core.consumers, core.offsets, on_reset).routes(),
         *ClientProcessor(config, topics, groups, core.consumers, core.producers, clock).routes(),
     ]
 

@@ -8,7 +8,7 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.resetOffset`, `resetOffsetInner`, 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.clients import ConsumerGroup, ConsumerRegistry
@@ -51,7 +51,7 @@ class ResetProcessor:
         groups: SubscriptionGroups,
         consumers: ConsumerRegistry,
         offsets: ConsumerOffsets,
-        on_reset: ResetListener = lambda group, topic, queue_id: None,
+        on_reset: Sequence[ResetListener] = (),
     ) -> None:
         self._config = config
         self._store = store
@@ -89,7 +89,8 @@ class ResetProcessor:
             self._offsets.reset(header.group, header.topic, queue_id, offset)
         logger.info("event=offsets_reset group=%s topic=%s targets=%s", header.group, header.topic, targets)
         for queue_id in targets:
-            self._on_reset(header.group, header.topic, queue_id)
+            for listener in self._on_reset:
+                listener(header.group, header.topic, queue_id)
         body = dumps(ResetOffsetBody(self._by_queue(header.topic, targets)))
         group = self._consumers.group(header.group)
         if group is not None and group.is_broadcasting:

@@ -15,6 +15,7 @@ from broker.live_config import LiveConfig
 from broker.message_id import offset_message_id
 from broker.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from broker.subscription_groups import SubscriptionGroups
+from broker.timer.timer_intake import TIMER_NAMES
 from broker.topics import TopicTable
 from remoting import message_properties as names
 from remoting.bodies.group import SubscriptionGroupConfig
@@ -146,6 +147,8 @@ class SendBackProcessor:
             )  # fmt: skip
         else:
             level = min(header.delay_level or _FIRST_RETRY_LEVEL + record.reconsume_times, self._max_level)
+            for name in TIMER_NAMES:
+                properties.pop(name, None)
             properties[names.DELAY] = str(level)
             properties[names.REAL_TOPIC], properties[names.REAL_QUEUE_ID] = retry[0], str(retry[1])
             topic, queue_id = SCHEDULE_TOPIC, level - 1

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from broker.consumer_offsets import ConsumerOffsetTable
+from broker.returned_offsets import ReturnedOffsets
 from broker.server import Broker
 from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import dumps
+from remoting.fastjson import dumps, loads
 from remoting.headers.admin import DeleteTopicRequestHeader, GetTopicConfigRequestHeader
 from remoting.headers.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from remoting.headers.pop import AckMessageRequestHeader, PopMessageResponseHeader
@@ -187,3 +189,24 @@ async def test_light_groups_have_figures_together_or_each(tmp_path: Path, counts
         await commit(client, "plain", TOPIC, 1)
         each = {f"%LMQ%a@{GROUP}": 1, f"%LMQ%b@{GROUP}": 1}
         assert broker.offsets.totals() == {"Orders@plain": 1} | (each if counts_each else {"%LMQ%@%LMQ%": 2})
+
+
+@pytest.mark.parametrize("master_asks", [True, False])
+async def test_what_light_groups_have_consumed_goes_back_to_the_master(tmp_path: Path, master_asks: bool) -> None:
+    async with light_broker(tmp_path / "a") as (acted, slave), light_broker(tmp_path / "b") as (broker, master):
+        for client in (slave, master):
+            await client.send(b"first", INNER_MULTI_DISPATCH="%LMQ%a")
+            await client.send(b"second", INNER_MULTI_DISPATCH="%LMQ%a")
+        await commit(slave, GROUP, "%LMQ%a", 2)
+        await commit(master, GROUP, "%LMQ%a", 1)
+        await commit(slave, "plain", TOPIC, 1)
+        await master.ask_well(
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=dumps(SubscriptionGroupConfig("plain"))
+        )
+        if master_asks:
+            response = await master.remoting.invoke(slave.address, RequestCode.GET_ALL_CONSUMER_OFFSET, timeout_s=60)
+            broker.offsets.catch_up(loads(response.body, ConsumerOffsetTable))
+        else:
+            await ReturnedOffsets(acted._core).give(master.address)
+        assert await committed(master, GROUP, "%LMQ%a") == "2"
+        assert await committed(master, "plain", TOPIC) == "1"

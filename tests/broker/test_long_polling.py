@@ -27,12 +27,14 @@ class Queues:
 
     def __init__(self) -> None:
         self.codes: dict[tuple[str, int], list[int]] = {}
+        self.entries_per_file = 1000
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         return len(self.codes.get((topic, queue_id), ()))
 
     def tags_codes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> npt.NDArray[np.int64]:
-        return np.array(self.codes[topic, queue_id][first_offset:end_offset], np.int64)
+        end_of_file = (first_offset // self.entries_per_file + 1) * self.entries_per_file
+        return np.array(self.codes[topic, queue_id][first_offset : min(end_offset, end_of_file)], np.int64)
 
     def has_wanted(self, topic: str, queue_id: int, first_offset: int, end_offset: int, wants: RecordFilter) -> bool:
         """A message's record is its tags code in one byte."""
@@ -72,6 +74,16 @@ class Held:
         first = len(queue)
         queue += codes
         self.pulls.arrived("T", queue_id, len(queue), first)
+
+
+def test_what_comes_behind_the_end_of_a_file_of_the_queue_wakes_too() -> None:
+    held = Held()
+    held.queues.entries_per_file = 4
+    held.hold(1, matches=TagFilter([5]))
+    held.arrive(1, 2, 3)
+    assert held.answered == []
+    held.arrive(4, 5)
+    assert held.answered == [1]
 
 
 def test_an_arrival_wakes_the_pulls_of_its_queue_alone() -> None:

@@ -44,3 +44,13 @@ def test_only_the_holder_unlocks() -> None:
     locks.unlock("CG", [Q0], "c1")
     assert locks.lock("CG", [Q0], "c2") == [Q0]
     assert locks.all_expired("Unknown")
+
+
+def test_who_locks_nothing_is_not_remembered() -> None:
+    locks = QueueLocks(ManualClock())
+    assert locks.lock("Unknown", [], "c1") == []
+    assert len(locks) == 0
+    locks.lock("CG", [Q0], "c1")
+    locks.lock("CG", [Q0], "c2")
+    assert len(locks) == 1
+    assert locks.lock("CG", [Q0], "c2") == [], "who is refused takes nothing from the holder"

@@ -1,5 +1,6 @@
 """POP_MESSAGE: what is handed out, what is written down for it, and where the group goes on."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ from broker.server import Broker
 from remoting.bodies.topic import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.fastjson import loads
+from remoting.headers.offset import ResetOffsetRequestHeader
 from remoting.headers.pop import PopMessageResponseHeader
-from remoting.message_properties import parse
+from remoting.java_hash import java_hash_code
+from remoting.message_properties import encode, parse
 from store.config import FlushDiskType
+from store.record import PendingMessage
 from tests.broker.pop.rig import REVIVE_TOPIC, TIMER_TOPIC, ack, messages_of, peek, pop, popped, written
-from tests.broker.rig import GROUP, TOPIC, create, running_broker
+from tests.broker.rig import GROUP, TOPIC, create, running_broker, until
 
 CODE = ResponseCode
 
@@ -75,6 +79,23 @@ async def test_a_pop_takes_at_most_what_it_asks_for_and_tells_the_rest(tmp_path:
         assert len(messages_of(response)) == 7
         assert response.header(PopMessageResponseHeader).rest_num == 3
         assert len(await popped(client, max_msg_nums=7)) == 3
+
+
+async def test_a_pop_is_woken_by_what_lies_behind_the_end_of_a_file_of_the_queue(tmp_path: Path) -> None:
+    def tagged(tag: str) -> PendingMessage:
+        properties = encode({"TAGS": tag}).encode()
+        return PendingMessage(TOPIC, 0, tag.encode(), properties, java_hash_code(tag), 0, 0, 0, bytes(8))
+
+    async with running_broker(tmp_path) as (broker, client):
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        entries = broker.config.store.mapped_file_size_consume_queue // 20
+        broker.store.append([tagged("A")] * (entries - 1))
+        broker.offsets.commit(GROUP, TOPIC, 0, entries - 1)
+        answer = asyncio.create_task(popped(client, queue_id=0, exp="B", poll_time=600_000))
+        await until(lambda: len(broker.pop.held) == 1)
+        broker.store.append([tagged("A"), tagged("B")])
+        async with asyncio.timeout(60):
+            assert [one.body for one in await answer] == [b"B"]
 
 
 @pytest.mark.parametrize(("init_mode", "expected"), [(0, [b"0", b"1", b"2"]), (1, [b"0", b"1", b"2"])])
@@ -289,6 +310,17 @@ async def test_no_more_than_the_threshold_is_in_flight(tmp_path: Path) -> None:
         assert response.header(PopMessageResponseHeader).rest_num == 2
         await ack(client, first[0])
         assert [one.body for one in await popped(client)] == [b"3", b"4"]
+
+
+async def test_a_reset_takes_effect_though_too_much_is_in_flight(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"enable_pop_message_threshold": True, "pop_inflight_message_threshold": 2}
+    async with running_broker(tmp_path, **settings) as (_, client):
+        for number in range(5):
+            await client.send(b"%d" % number)
+        await popped(client, max_msg_nums=3)
+        header = ResetOffsetRequestHeader(group=GROUP, topic=TOPIC, timestamp=0, is_force=True)
+        await client.ask_well(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        assert [one.body for one in await popped(client, max_msg_nums=2)] == [b"0", b"1"]
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -57,6 +57,18 @@ def test_what_is_given_back_is_taken_by_the_next(core: BrokerCore, offsets: PopO
     assert (offsets.begin(*QUEUE, 0), len(offsets)) == (0, 0)
 
 
+def test_what_is_given_back_comes_again_though_another_went_on_from_there(
+    core: BrokerCore, offsets: PopOffsets
+) -> None:
+    before, given_back, behind = (offsets.take(*QUEUE, end) for end in (10, 20, 30))
+    offsets.give_back(given_back)
+    assert offsets.begin(*QUEUE, 0) == 10
+    again = offsets.take(*QUEUE, 20)
+    for taken in (before, behind, again):
+        offsets.safe(taken)
+    assert (committed(core), offsets.begin(*QUEUE, 0), len(offsets)) == (20, 20, 0)
+
+
 def test_nothing_that_was_taken_outlives_a_new_place(core: BrokerCore, offsets: PopOffsets) -> None:
     taken = offsets.take(*QUEUE, 50)
     offsets.place(*QUEUE, 7)

@@ -5,6 +5,7 @@ import pytest
 
 from broker.names import SCHEDULE_TOPIC
 from broker.server import Broker
+from broker.timer.timer_intake import TIMER_NAMES
 from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.bodies.topic import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
@@ -65,6 +66,18 @@ async def test_message_comes_again_in_the_retry_topic(pair: Pair) -> None:
     assert found["DELAY"] == "3"
     own_id = original.store_host.hex().upper() + f"{original.physical_offset:016X}"
     assert found["ORIGIN_MESSAGE_ID"] == own_id
+
+
+async def test_a_message_for_a_time_of_its_own_comes_again_after_the_level_s_delay(pair: Pair) -> None:
+    broker, client = pair
+    now_ms = broker.clock.wall_ms()
+    await client.send(b"payload", TIMER_DELIVER_MS=str(now_ms - 1), TIMER_DELAY_MS="-1", TIMER_DELAY_SEC="0")
+    original = await arrived(broker, TOPIC)
+    assert properties(original).keys() >= {*TIMER_NAMES}
+    await send_back(client, original.physical_offset)
+    assert not properties(await arrived(broker, "%RETRY%CG")).keys() & {*TIMER_NAMES}
+    await send_back(client, original.physical_offset, delay_level=-1)
+    assert properties(await arrived(broker, "%DLQ%CG")).keys() >= {*TIMER_NAMES}
 
 
 async def test_second_retry_waits_a_level_longer_and_remembers_the_first_message(pair: Pair) -> None:
