@@ -21,6 +21,7 @@ from sprocket.client.process_queue import ProcessQueue
 from sprocket.client.queue_locks import QueueLocks
 from sprocket.client.start_offset import ConsumeFrom, StartOffset
 from sprocket.client.subscription import SqlFilter
+from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -147,7 +148,9 @@ class OrderlyConsumer(Consumer):
             await call(self._handler, messages)
         except ReconsumeLater as later:
             suspend_s = suspend_s if later.suspend_s is None else later.suspend_s
-        except Exception:
+        except (Exception, asyncio.CancelledError):
+            if is_cancelled():
+                raise
             logger.exception("event=handler_failed group=%s messages=%r", self.group, messages)
         else:
             for message in messages:

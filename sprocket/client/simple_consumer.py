@@ -29,6 +29,7 @@ from sprocket.client.start_offset import ConsumeFrom
 from sprocket.client.subscription import SqlFilter, subscriptions
 from sprocket.client.subscription_check import check_subscriptions
 from sprocket.client.wakeup import Wakeup, pause
+from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import SprocketError
 
@@ -304,7 +305,9 @@ class SimpleConsumer:
             except SprocketError as error:
                 logger.warning("event=pop_not_acknowledged message=%r reason=%r", popped, str(error))
                 await self._leave(popped, None)
-            except Exception:
+            except (Exception, asyncio.CancelledError):
+                if is_cancelled():
+                    raise
                 logger.exception("event=handler_failed group=%s message=%r", self.group, popped)
                 await self._leave(popped, None)
 

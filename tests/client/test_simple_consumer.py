@@ -225,3 +225,21 @@ async def test_wrong_use(shared_broker: Broker, topic: str) -> None:
         SimpleConsumer("g", [], shared_broker.namesrv)
     with pytest.raises(ValueError, match="1 to 32"):
         PopSettings(pop_batch_nums=33)
+
+
+async def test_cancellation_inside_a_handler_is_a_failure_of_its_message(shared_broker: Broker, topic: str) -> None:
+    await send(shared_broker, topic, 2)
+    seen: list[bytes] = []
+
+    async def handler(popped: PoppedMessage) -> None:
+        seen.append(popped.body)
+        if len(seen) == 1:
+            inner = asyncio.get_running_loop().create_future()
+            inner.cancel()
+            await inner
+
+    async with popping(shared_broker, topic) as consumer:
+        run = asyncio.create_task(consumer.run(handler, concurrency=1))
+        await until(lambda: run.done() or len(seen) == 2)
+        assert not run.done()
+    await run
