@@ -80,7 +80,7 @@ class Assignment:
         except ClientError as error:
             logger.warning("event=queue_not_begun queue=%s reason=%r", queue_name(queue), str(error))
             return False
-        if not self._is_closed:
+        if not self._is_closed and self._is_wanted(queue.topic):
             logger.info("event=queue_begun queue=%s offset=%d", queue_name(queue), offset)
             self._pull(queue, offset)
         return True
