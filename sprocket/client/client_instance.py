@@ -26,6 +26,7 @@ from sprocket.client.identity import Identity, new_identity
 from sprocket.client.name_servers import NameServers, parse_addresses
 from sprocket.client.topic_route import TopicRoute, default_topic_route, subscribe_address, topic_route
 from sprocket.client.wakeup import Wakeup
+from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock, SystemClock
 
 logger = logging.getLogger(__name__)
@@ -159,14 +160,19 @@ class ClientInstance:
     async def refresh_route(self, topic: str) -> TopicRoute:
         """Ask a name server; callers at the same time share one request.
 
-        Raises TopicNotFound, NameServerUnreachable, BrokerRefused; what was known before stays.
+        Raises TopicNotFound, NameServerUnreachable, BrokerRefused, ClientClosed; what was known before stays.
         """
         task = self._refreshing.get(topic)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._fetch_route(topic))
             self._refreshing[topic] = task
             task.add_done_callback(lambda done: self._refreshed(topic, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            raise ClientClosed(f"topic {topic}: the client was closed while a name server was asked") from None
 
     def request_refresh(self, topic: str) -> None:
         """Refresh the route of `topic` soon, without waiting for it."""
@@ -187,6 +193,8 @@ class ClientInstance:
         previous = self._routes.get(route.topic)
         if previous == route:
             return
+        # At the end: where routes differ about a broker's address, the newest is right.
+        self._routes.pop(route.topic, None)
         self._routes[route.topic] = route
         if previous is not None:
             self._watch_lost_brokers(previous, route)

@@ -131,9 +131,11 @@ class OrderlyConsumer(Consumer):
             if self._orderly.is_in_handler:
                 raise ClientError("an orderly consumer cannot be closed by its own handler")
             self._slots.close()
+        try:
             await super().close()
-        if self._run_ended is not None and not self._run_ended.done():
-            self._run_ended.set_result(None)
+        finally:
+            if self._run_ended is not None and not self._run_ended.done():
+                self._run_ended.set_result(None)
 
     async def _handle(self, messages: list[ReceivedMessage]) -> tuple[list[ReceivedMessage], float]:
         """Those of `messages` that are to be handled again, and after how many seconds."""

@@ -149,15 +149,17 @@ class SimpleConsumer:
             return
         for task in self._loops.values():
             task.cancel()
-        await asyncio.gather(*self._loops.values(), return_exceptions=True)
-        unseen = [*self._ready, *self._left_over]
-        self._ready.clear()
-        self._left_over.clear()
-        self._renewal.forget_all()
-        await asyncio.gather(*(self._give_back(popped) for popped in unseen))
-        await self._instance.unregister(None, self.group)
-        await self._instance.close()
-        self._arrived.set()
+        try:
+            await asyncio.gather(*self._loops.values(), return_exceptions=True)
+            unseen = [*self._ready, *self._left_over]
+            self._ready.clear()
+            self._left_over.clear()
+            self._renewal.forget_all()
+            await asyncio.gather(*(self._give_back(popped) for popped in unseen))
+            await self._instance.unregister(None, self.group)
+        finally:
+            await self._instance.close()
+            self._arrived.set()
 
     async def _give_back(self, popped: PoppedMessage) -> None:
         try:
