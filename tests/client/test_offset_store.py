@@ -41,5 +41,5 @@ async def test_one_write_waits_for_the_other(tmp_path: Path, monkeypatch: pytest
 async def test_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path = tmp_path / "client" / "g" / "offsets.json"
     path.mkdir(parents=True)
-    with pytest.raises(ClientError, match="offsets.json"):
+    with pytest.raises(ClientError, match=r"offsets\.json"):
         await LocalFileOffsetStore(tmp_path, "client", "g").read(QUEUE)
