@@ -28,6 +28,7 @@ from sprocket.client.topic_route import TopicRoute, default_topic_route, subscri
 from sprocket.client.wakeup import Wakeup
 from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.errors import SprocketError
 
 logger = logging.getLogger(__name__)
 
@@ -223,7 +224,8 @@ class ClientInstance:
             await self.refresh_route(topic)
         except TopicNotFound:
             pass  # created by the first message that reaches a broker
-        except ClientError as error:
+        except (SprocketError, ValueError) as error:
+            # Also of an answer that cannot be read: the polling goes on for all topics.
             logger.warning("event=route_refresh_failed topic=%s reason=%r", topic, str(error))
 
     async def _poll_routes(self) -> None:

@@ -296,3 +296,13 @@ async def test_closing_that_is_cancelled_leaves_nothing_behind(name_server: Fake
     closing.cancel()
     await asyncio.wait([closing])
     assert not client_tasks(before)
+
+
+async def test_route_that_means_nothing_does_not_end_the_polling(name_server: FakeNameServer, brokers: Two) -> None:
+    settings = ClientSettings(namesrv=name_server.address, poll_name_server_interval_s=0.01)
+    async with Producer("g", client=settings) as sender:
+        await sender.send(Message("T", b"x"))
+        wrong = name_server.topics["T"] = topic_data(brokers[0])
+        wrong.order_topic_conf = "a:many"  # what an operator may write into the KV configuration
+        asked = len(name_server.asked)
+        await until(lambda: len(name_server.asked) > asked + 2)
