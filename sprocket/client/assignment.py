@@ -105,7 +105,8 @@ class Assignment:
         offsets = {}
         for queue in queues:
             loop, task = self._loops.pop(queue), self._tasks.pop(queue)
-            offset = loop.process_queue.commit_offset
+            # What is dropped already was reset: its new offset is on the way.
+            offset = None if loop.process_queue.is_dropped else loop.process_queue.commit_offset
             loop.process_queue.is_dropped = True
             task.cancel()
             if offset is not None:
