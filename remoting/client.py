@@ -12,6 +12,7 @@ from remoting.headers.base import Header
 from remoting.pending import ConnectionLost, RemotingTimeout
 from remoting.routes import Route, RouteTable
 from remoting.tls_watch import ClientTls
+from sprocket.common.cancellation import is_cancelled
 from sprocket.common.errors import ClientError, ConfigError
 
 __all__ = ["ConnectFailed", "ConnectionLost", "RemotingClient", "RemotingTimeout", "split_address"]
@@ -74,7 +75,12 @@ class RemotingClient:
             self._connecting[address] = task
             task.add_done_callback(lambda _: self._connecting.pop(address, None))
         # One caller's cancellation must not end the attempt that others wait for.
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            raise ConnectFailed(f"{address}: the client is closed") from None
 
     def open_channel(self, address: str) -> RemotingChannel | None:
         """The connection to `address` if it is open now."""

@@ -80,7 +80,7 @@ class Assignment:
         except ClientError as error:
             logger.warning("event=queue_not_begun queue=%s reason=%r", queue_name(queue), str(error))
             return False
-        if not self._is_closed:
+        if not self._is_closed and self._is_wanted(queue.topic):
             logger.info("event=queue_begun queue=%s offset=%d", queue_name(queue), offset)
             self._pull(queue, offset)
         return True
@@ -105,7 +105,8 @@ class Assignment:
         offsets = {}
         for queue in queues:
             loop, task = self._loops.pop(queue), self._tasks.pop(queue)
-            offset = loop.process_queue.commit_offset
+            # What is dropped already was reset: its new offset is on the way.
+            offset = None if loop.process_queue.is_dropped else loop.process_queue.commit_offset
             loop.process_queue.is_dropped = True
             task.cancel()
             if offset is not None:

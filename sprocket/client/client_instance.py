@@ -26,7 +26,9 @@ from sprocket.client.identity import Identity, new_identity
 from sprocket.client.name_servers import NameServers, parse_addresses
 from sprocket.client.topic_route import TopicRoute, default_topic_route, subscribe_address, topic_route
 from sprocket.client.wakeup import Wakeup
+from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.errors import SprocketError
 
 logger = logging.getLogger(__name__)
 
@@ -159,14 +161,19 @@ class ClientInstance:
     async def refresh_route(self, topic: str) -> TopicRoute:
         """Ask a name server; callers at the same time share one request.
 
-        Raises TopicNotFound, NameServerUnreachable, BrokerRefused; what was known before stays.
+        Raises TopicNotFound, NameServerUnreachable, BrokerRefused, ClientClosed; what was known before stays.
         """
         task = self._refreshing.get(topic)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._fetch_route(topic))
             self._refreshing[topic] = task
             task.add_done_callback(lambda done: self._refreshed(topic, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            raise ClientClosed(f"topic {topic}: the client was closed while a name server was asked") from None
 
     def request_refresh(self, topic: str) -> None:
         """Refresh the route of `topic` soon, without waiting for it."""
@@ -187,6 +194,8 @@ class ClientInstance:
         previous = self._routes.get(route.topic)
         if previous == route:
             return
+        # At the end: where routes differ about a broker's address, the newest is right.
+        self._routes.pop(route.topic, None)
         self._routes[route.topic] = route
         if previous is not None:
             self._watch_lost_brokers(previous, route)
@@ -215,7 +224,8 @@ class ClientInstance:
             await self.refresh_route(topic)
         except TopicNotFound:
             pass  # created by the first message that reaches a broker
-        except ClientError as error:
+        except (SprocketError, ValueError) as error:
+            # Also of an answer that cannot be read: the polling goes on for all topics.
             logger.warning("event=route_refresh_failed topic=%s reason=%r", topic, str(error))
 
     async def _poll_routes(self) -> None:

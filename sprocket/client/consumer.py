@@ -168,9 +168,11 @@ class Consumer:
             return
         self._is_closed = True
         self._inbox.close()
-        await self._assignment.close()
-        await self._instance.unregister(None, self.group)
-        await self._instance.close()
+        try:
+            await self._assignment.close()
+            await self._instance.unregister(None, self.group)
+        finally:
+            await self._instance.close()
 
     # Subscriptions
 

@@ -13,6 +13,7 @@ from remoting.bodies.consumption import CMResult, ConsumeMessageDirectlyResult
 from sprocket.client.inbox import Inbox
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.wakeup import pause
+from sprocket.common.cancellation import is_cancelled
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,9 @@ class Handling:
                     await outcome
             except ReconsumeLater as later:
                 await self._give_back(messages, later.delay_level)
-            except Exception:
+            except (Exception, asyncio.CancelledError):
+                if is_cancelled():
+                    raise
                 logger.exception("event=handler_failed group=%s messages=%r", self._consumption.group, messages)
                 await self._give_back(messages, 0)
             else:

@@ -76,4 +76,6 @@ class Inbox:
             # The wake-up was for a message that another reader must now take.
             if reader.done() and not reader.cancelled():
                 self._wake_reader()
+            elif reader in self._readers:
+                self._readers.remove(reader)
             raise

@@ -113,6 +113,7 @@ class LocalFileOffsetStore:
     def __init__(self, directory: Path, client_id: str, group: str) -> None:
         self._path = directory / client_id / group / "offsets.json"
         self._offsets: dict[MessageQueue, int] | None = None
+        self._writing = asyncio.Lock()  # all writes go through one temporary file
 
     async def read(self, queue: MessageQueue) -> int | None:
         return (await self._load()).get(queue)
@@ -120,19 +121,20 @@ class LocalFileOffsetStore:
     async def persist(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
         table = await self._load()
         table.update(offsets)
-        try:
-            await asyncio.to_thread(write_whole, self._path, dumps(_OffsetTable(dict(table))))
-        except OSError as error:
-            logger.warning("event=commit_failed path=%s reason=%r", self._path, str(error))
-            return set()
+        async with self._writing:
+            try:
+                await asyncio.to_thread(write_whole, self._path, dumps(_OffsetTable(dict(table))))
+            except OSError as error:
+                logger.warning("event=commit_failed path=%s reason=%r", self._path, str(error))
+                return set()
         return set(offsets)
 
     async def _load(self) -> dict[MessageQueue, int]:
         if self._offsets is None:
-            content = await asyncio.to_thread(read_whole, self._path)
             try:
+                content = await asyncio.to_thread(read_whole, self._path)
                 table = loads(content, _OffsetFile).offset_table if content else {}
                 self._offsets = {loads(key.encode(), MessageQueue): offset for key, offset in table.items()}
-            except ProtocolError as error:
+            except (OSError, ProtocolError) as error:
                 raise ClientError(f"{self._path} holds no offsets: {error}; repair or remove it") from None
         return self._offsets

@@ -81,7 +81,8 @@ class OrderlyAssignment(Assignment):
         queue = held.queue
         orderly.end()
         await asyncio.wait([orderly.task])
-        offset = held.commit_offset
+        # What is dropped already was reset, or is another member's.
+        offset = None if held.is_dropped else held.commit_offset
         held.is_dropped = True
         if offset is not None and queue not in await self._store.persist({queue: offset}):
             self._unsaved[queue] = offset

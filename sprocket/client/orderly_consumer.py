@@ -21,6 +21,7 @@ from sprocket.client.process_queue import ProcessQueue
 from sprocket.client.queue_locks import QueueLocks
 from sprocket.client.start_offset import ConsumeFrom, StartOffset
 from sprocket.client.subscription import SqlFilter
+from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -130,9 +131,11 @@ class OrderlyConsumer(Consumer):
             if self._orderly.is_in_handler:
                 raise ClientError("an orderly consumer cannot be closed by its own handler")
             self._slots.close()
+        try:
             await super().close()
-        if self._run_ended is not None and not self._run_ended.done():
-            self._run_ended.set_result(None)
+        finally:
+            if self._run_ended is not None and not self._run_ended.done():
+                self._run_ended.set_result(None)
 
     async def _handle(self, messages: list[ReceivedMessage]) -> tuple[list[ReceivedMessage], float]:
         """Those of `messages` that are to be handled again, and after how many seconds."""
@@ -147,7 +150,9 @@ class OrderlyConsumer(Consumer):
             await call(self._handler, messages)
         except ReconsumeLater as later:
             suspend_s = suspend_s if later.suspend_s is None else later.suspend_s
-        except Exception:
+        except (Exception, asyncio.CancelledError):
+            if is_cancelled():
+                raise
             logger.exception("event=handler_failed group=%s messages=%r", self.group, messages)
         else:
             for message in messages:

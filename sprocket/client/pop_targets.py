@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from remoting.bodies.client import SubscriptionData
 from remoting.codes import ResponseCode
 from sprocket.client.client_instance import ClientInstance
-from sprocket.client.errors import BrokerRefused, ClientError
+from sprocket.client.errors import BrokerRefused, ClientError, TopicNotFound
 from sprocket.client.pop_requests import PopRequests, Target
 from sprocket.client.popped_message import PoppedMessage
 from sprocket.client.wakeup import pause
@@ -101,6 +101,8 @@ class PopTargets:
                     continue
                 if popped:
                     return popped
+            if not turned:
+                raise TopicNotFound(", ".join(self._subscriptions), "any name server with a queue that may be read")
             if len(failures) == len(turned):
                 raise failures[-1]
             left_s = deadline - now()

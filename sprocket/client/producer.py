@@ -81,10 +81,12 @@ class Producer:
     async def close(self) -> None:
         """Unregister from the brokers and close the connections."""
         if self._instance.is_open:
-            if self._accumulator is not None:
-                await self._accumulator.close()
-            await self._instance.unregister(self.group, None)
-            await self._instance.close()
+            try:
+                if self._accumulator is not None:
+                    await self._accumulator.close()
+                await self._instance.unregister(self.group, None)
+            finally:
+                await self._instance.close()
 
     def _routes(self) -> list[Route]:
         """What brokers may ask this kind of producer."""

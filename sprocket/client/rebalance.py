@@ -108,7 +108,11 @@ class Rebalance:
         if self._instance.client_id not in members:
             await self._instance.heartbeat_all()
             return False, False
-        mine = self._strategy.allocate(self._instance.client_id, route.subscribe, sorted(members))
+        try:
+            mine = self._strategy.allocate(self._instance.client_id, route.subscribe, sorted(members))
+        except Exception as error:
+            # It may be the application's own: what it raises must not end the rounds.
+            raise ClientError(f"the strategy failed: {error!r}") from error
         return await self._assign(topic, set(mine), _GRACE_S if len(members) > 1 else 0.0)
 
     async def _members(self, route: TopicRoute) -> set[str]:

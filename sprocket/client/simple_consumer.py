@@ -29,6 +29,7 @@ from sprocket.client.start_offset import ConsumeFrom
 from sprocket.client.subscription import SqlFilter, subscriptions
 from sprocket.client.subscription_check import check_subscriptions
 from sprocket.client.wakeup import Wakeup, pause
+from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import SprocketError
 
@@ -148,15 +149,17 @@ class SimpleConsumer:
             return
         for task in self._loops.values():
             task.cancel()
-        await asyncio.gather(*self._loops.values(), return_exceptions=True)
-        unseen = [*self._ready, *self._left_over]
-        self._ready.clear()
-        self._left_over.clear()
-        self._renewal.forget_all()
-        await asyncio.gather(*(self._give_back(popped) for popped in unseen))
-        await self._instance.unregister(None, self.group)
-        await self._instance.close()
-        self._arrived.set()
+        try:
+            await asyncio.gather(*self._loops.values(), return_exceptions=True)
+            unseen = [*self._ready, *self._left_over]
+            self._ready.clear()
+            self._left_over.clear()
+            self._renewal.forget_all()
+            await asyncio.gather(*(self._give_back(popped) for popped in unseen))
+            await self._instance.unregister(None, self.group)
+        finally:
+            await self._instance.close()
+            self._arrived.set()
 
     async def _give_back(self, popped: PoppedMessage) -> None:
         try:
@@ -304,7 +307,9 @@ class SimpleConsumer:
             except SprocketError as error:
                 logger.warning("event=pop_not_acknowledged message=%r reason=%r", popped, str(error))
                 await self._leave(popped, None)
-            except Exception:
+            except (Exception, asyncio.CancelledError):
+                if is_cancelled():
+                    raise
                 logger.exception("event=handler_failed group=%s message=%r", self.group, popped)
                 await self._leave(popped, None)
 

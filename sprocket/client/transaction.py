@@ -27,6 +27,7 @@ from sprocket.client.message import Message, ReceivedMessage, SendResult, SendSt
 from sprocket.client.producer import Producer
 from sprocket.client.record_decoder import decode_records
 from sprocket.client.send_request import SendSettings
+from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError
 
@@ -208,7 +209,9 @@ class TransactionProducer(Producer):
             state = TransactionState.UNKNOWN
             try:
                 state = await _outcome(self._checker(message))
-            except Exception:
+            except (Exception, asyncio.CancelledError):
+                if is_cancelled():
+                    raise
                 logger.exception("event=checker_failed group=%s message_id=%s", self.group, message.message_id)
             asked = request.header
             header = EndTransactionRequestHeader(

@@ -126,3 +126,9 @@ async def until(condition: Callable[[], bool]) -> None:
     """Wait for `condition`; the test's own timeout ends what never comes."""
     while not condition():
         await asyncio.sleep(0.005)
+
+
+def client_tasks(before: set[asyncio.Task[Any]]) -> list[str]:
+    """The tasks that have come since `before`, without those of a server."""
+    new = asyncio.all_tasks() - before
+    return [task.get_coro().__qualname__ for task in new if task.get_coro().__qualname__.startswith("ClientInstance")]

@@ -19,12 +19,13 @@ from sprocket import (
     IllegalMessage,
     Message,
     MessageModel,
+    OrderlyConsumer,
     Producer,
     PullSettings,
     ReceivedMessage,
 )
 from sprocket.testing import Broker
-from tests.client.fake_cluster import until
+from tests.client.fake_cluster import client_tasks, until
 
 
 async def send(broker: Broker, topic: str, count: int, first: int = 0, **fields: str) -> None:
@@ -290,3 +291,20 @@ async def test_receive_gives_what_is_there_and_waits_no_longer_than_told(shared_
     assert await waiting == []
     assert consumer.is_closed
     assert numbers(taken) == list(range(40))
+
+
+@pytest.mark.parametrize("kind", [Consumer, OrderlyConsumer])
+async def test_closing_that_is_cancelled_leaves_nothing_behind(
+    kind: type[Consumer], shared_broker: Broker, topic: str
+) -> None:
+    """A member whose heartbeats went on would keep its queues from the others."""
+    await send(shared_broker, topic, 1)
+    before = asyncio.all_tasks()
+    consumer = kind(f"g-{topic}", [topic], shared_broker.namesrv, consume_from=ConsumeFrom.FIRST)
+    await consumer.__aenter__()
+    await until(lambda: bool(consumer.assigned_queues))
+    closing = asyncio.create_task(consumer.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert not client_tasks(before)

@@ -128,3 +128,34 @@ async def test_orderly_lists_are_retried_without_what_is_done(shared_broker: Bro
 def test_size_of_lists_is_limited_as_in_the_reference(size: int) -> None:
     with pytest.raises(ValueError, match="1 to 1024"):
         ConsumeSettings(consume_message_batch_max_size=size)
+
+
+async def cancelled_inside() -> None:
+    """What a handler awaits is cancelled, and not the handler."""
+    inner = asyncio.get_running_loop().create_future()
+    inner.cancel()
+    await inner
+
+
+@pytest.mark.parametrize("kind", [Consumer, OrderlyConsumer])
+async def test_cancellation_inside_a_handler_is_a_failure_of_its_message(
+    kind: type[Consumer], shared_broker: Broker, topic: str
+) -> None:
+    await send(shared_broker, topic, 3)
+    done: list[bytes] = []
+    is_first = True
+
+    async def handler(message: ReceivedMessage) -> None:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            await cancelled_inside()
+        done.append(message.body)
+
+    consumer = kind(f"g-{topic}", [topic], shared_broker.namesrv, consume_from=ConsumeFrom.FIRST)
+    async with consumer:
+        run = asyncio.create_task(consumer.run(handler, concurrency=1))
+        await until(lambda: run.done() or sum(consumer.committed(topic).values()) == 3)
+        assert not run.done()
+    await run
+    assert len(done) >= 2

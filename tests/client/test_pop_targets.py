@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from remoting.bodies.pop import BatchAckMessageRequestBody
+from remoting.bodies.topic import PERM_WRITE
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
 from remoting.fastjson import loads
@@ -19,7 +20,7 @@ from remoting.headers.pop import (
     PopMessageResponseHeader,
 )
 from remoting.routes import NoHeader
-from sprocket import BrokerRefused, ConsumeFrom, SimpleConsumer
+from sprocket import BrokerRefused, ConsumeFrom, SimpleConsumer, TopicNotFound
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, route, topic_data, until
 from tests.client.java_vectors import RECORD_IPV4
 
@@ -150,3 +151,12 @@ async def test_messages_are_acknowledged_where_they_came_from() -> None:
         (message,) = await consumer.receive()
         await consumer.ack(message)
         assert (a.acks[0].offset, a.acks[0].extra_info) == (20, message.handle.encode())
+
+
+async def test_topic_without_a_queue_that_may_be_read_is_named() -> None:
+    async with FakeNameServer() as name_server, PopBroker("a") as broker:
+        data = name_server.topics[TOPIC] = topic_data(broker)
+        data.queue_datas[0].perm = PERM_WRITE
+        async with SimpleConsumer("g", [TOPIC], name_server.address) as consumer:
+            with pytest.raises(TopicNotFound, match="may be read"):
+                await consumer.receive(wait_s=0)

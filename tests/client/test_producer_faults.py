@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from remoting.codes import ResponseCode
+from remoting.tls_settings import TlsSettings
 from sprocket import (
     BrokerRefused,
     ClientClosed,
+    ClientError,
     ClientSettings,
     Message,
     MessageQueue,
@@ -18,7 +20,7 @@ from sprocket import (
     SendSettings,
     TopicNotFound,
 )
-from tests.client.fake_cluster import FakeBroker, FakeNameServer, hang_up, refuse, topic_data, until
+from tests.client.fake_cluster import FakeBroker, FakeNameServer, client_tasks, hang_up, refuse, topic_data, until
 
 A = MessageQueue("T", "a", 0)
 
@@ -240,3 +242,67 @@ async def test_brokers_hear_of_the_producer_and_of_its_end(name_server: FakeName
     assert [header.producer_group for header in a.unregistered] == ["g"]
     with pytest.raises(ClientClosed, match="async with"):
         await sender.send(Message("T", b"x"))
+
+
+async def test_send_that_waits_for_a_route_is_told_that_its_producer_was_closed(name_server: FakeNameServer) -> None:
+    name_server.is_silent = True
+    async with producer(name_server) as sender:
+        sending = asyncio.create_task(sender.send(Message("T", b"x")))
+        await until(lambda: bool(name_server.asked))
+    with pytest.raises(ClientError):
+        await sending
+
+
+async def test_send_that_waits_for_a_connection_is_told_that_its_producer_was_closed() -> None:
+    accepted = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    tls = TlsSettings.for_client()  # whose handshake nobody answers
+    async with server, Producer("g", client=ClientSettings(namesrv=address, tls=tls)) as sender:
+        sending = asyncio.create_task(sender.send(Message("T", b"x")))
+        await accepted.wait()
+        await sender.close()
+        with pytest.raises(ClientError):
+            await sending
+
+
+async def test_newest_route_says_where_a_broker_is(name_server: FakeNameServer) -> None:
+    async with FakeBroker("a") as old, FakeBroker("a") as new:
+        name_server.topics["T"] = name_server.topics["U"] = topic_data(old)
+        async with producer(name_server, retry_times_when_send_failed=0) as sender:
+            await sender.send(Message("T", b"x"))
+            await sender.send(Message("U", b"x"))
+            # The broker is elsewhere now; the route of U says so later than that of T.
+            name_server.topics["T"] = topic_data(new)
+            old.script.extend([hang_up] * 100)
+            await old.__aexit__()
+            await sender.send(Message("T", b"moved"))
+        assert [request.body for request in new.taken] == [b"moved"]
+
+
+async def test_closing_that_is_cancelled_leaves_nothing_behind(name_server: FakeNameServer, brokers: Two) -> None:
+    before = asyncio.all_tasks()
+    sender = producer(name_server)
+    await sender.__aenter__()
+    await sender.send(Message("T", b"x"))
+    closing = asyncio.create_task(sender.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert not client_tasks(before)
+
+
+async def test_route_that_means_nothing_does_not_end_the_polling(name_server: FakeNameServer, brokers: Two) -> None:
+    settings = ClientSettings(namesrv=name_server.address, poll_name_server_interval_s=0.01)
+    async with Producer("g", client=settings) as sender:
+        await sender.send(Message("T", b"x"))
+        wrong = name_server.topics["T"] = topic_data(brokers[0])
+        wrong.order_topic_conf = "a:many"  # what an operator may write into the KV configuration
+        asked = len(name_server.asked)
+        await until(lambda: len(name_server.asked) > asked + 2)

@@ -20,7 +20,7 @@ from sprocket import (
     sync,
 )
 from sprocket.testing import Broker
-from tests.client.fake_cluster import until
+from tests.client.fake_cluster import client_tasks, until
 
 
 async def send(broker: Broker, topic: str, count: int, first: int = 0, **fields: str) -> None:
@@ -225,3 +225,33 @@ async def test_wrong_use(shared_broker: Broker, topic: str) -> None:
         SimpleConsumer("g", [], shared_broker.namesrv)
     with pytest.raises(ValueError, match="1 to 32"):
         PopSettings(pop_batch_nums=33)
+
+
+async def test_cancellation_inside_a_handler_is_a_failure_of_its_message(shared_broker: Broker, topic: str) -> None:
+    await send(shared_broker, topic, 2)
+    seen: list[bytes] = []
+
+    async def handler(popped: PoppedMessage) -> None:
+        seen.append(popped.body)
+        if len(seen) == 1:
+            inner = asyncio.get_running_loop().create_future()
+            inner.cancel()
+            await inner
+
+    async with popping(shared_broker, topic) as consumer:
+        run = asyncio.create_task(consumer.run(handler, concurrency=1))
+        await until(lambda: run.done() or len(seen) == 2)
+        assert not run.done()
+    await run
+
+
+async def test_closing_that_is_cancelled_leaves_nothing_behind(shared_broker: Broker, topic: str) -> None:
+    before = asyncio.all_tasks()
+    consumer = popping(shared_broker, topic)
+    await consumer.__aenter__()
+    await consumer.receive(wait_s=0)  # connects
+    closing = asyncio.create_task(consumer.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert not client_tasks(before)

@@ -143,3 +143,20 @@ async def test_another_producer_of_the_group_answers_after_a_crash_of_broker_and
         assert await received(broker, topic, 3) == ["0", "1", "2"]
         while await unresolved(broker, topic):
             await asyncio.sleep(0.02)
+
+
+async def test_checker_whose_question_is_cancelled_is_asked_again(broker: Broker, topic: str) -> None:
+    asked = 0
+
+    async def checker(message: ReceivedMessage) -> TransactionState:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            inner: asyncio.Future[TransactionState] = asyncio.get_running_loop().create_future()
+            inner.cancel()
+            return await inner
+        return COMMIT
+
+    async with TransactionProducer(f"g-{topic}", broker.namesrv, checker=checker, check_threads=1) as producer:
+        await producer.send_in_transaction(Message(topic, b"late"), lambda message, transaction_id: UNKNOWN)
+        assert await received(broker, topic, 1) == ["late"]
