@@ -236,13 +236,13 @@ def parse_time(text: str | None) -> int | None:
     """Milliseconds, or ``yyyy-MM-dd#HH:mm:ss:SSS`` in local time (`PrintMessageSubCommand.timestampFormat`)."""
     if text is None:
         return None
-    if text.strip().isdigit():
+    if text.strip().isdecimal():
         return int(text)
+    seconds, _, millis = text.strip().rpartition(":")
     try:
-        time = datetime.strptime(text.strip() + "000", "%Y-%m-%d#%H:%M:%S:%f")
-    except ValueError:
+        return int(datetime.strptime(seconds, "%Y-%m-%d#%H:%M:%S").timestamp()) * 1000 + int(millis)
+    except (ValueError, OverflowError):
         raise WrongUsage(f"time {text!r}: allowed are milliseconds and yyyy-MM-dd#HH:mm:ss:SSS") from None
-    return int(time.timestamp() * 1000)
 
 
 @click.command("printMsg", context_settings=HELP)

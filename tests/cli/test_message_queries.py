@@ -1,12 +1,15 @@
 """Finding messages from the command line, against a running name server and broker."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from sprocket.cli import exit_codes
+from sprocket.cli.client_session import WrongUsage
+from sprocket.cli.mqadmin_message import parse_time
 from tests.cli.conftest import Cluster
 from tests.cli.processes import run
 
@@ -75,3 +78,19 @@ def test_an_unknown_message_is_an_error(cluster: Cluster, topic: str) -> None:
     for words in (("queryMsgById", "-i", "0" * 32), ("queryMsgByUniqueKey", "-i", "nothing")):
         ended = run(cluster.folder, *words, "-t", topic, "-n", cluster.namesrv, program="mqadmin")
         assert ended.returncode == exit_codes.FAILURE
+
+
+@pytest.mark.parametrize("time_ms", [2155104631154, 1763818800001, 1763818800999, 86_400_007])
+def test_a_time_is_read_to_the_millisecond(time_ms: int) -> None:
+    seconds = f"{datetime.fromtimestamp(time_ms // 1000):%Y-%m-%d#%H:%M:%S}"
+    assert parse_time(f"{seconds}:{time_ms % 1000:03d}") == time_ms
+    assert parse_time(f" {seconds}:{time_ms % 1000} ") == time_ms
+    assert parse_time(str(time_ms)) == time_ms
+
+
+@pytest.mark.parametrize(
+    "text", ["\u00b2", "", "2026-01-31#23:59:59", "2026-01-31#23:59:59:", "2026-13-31#23:59:59:000"]
+)
+def test_what_is_no_time_is_wrong_usage(text: str) -> None:
+    with pytest.raises(WrongUsage):
+        parse_time(text)
