@@ -1,7 +1,10 @@
 """`sprocket send` and `sprocket consume`: messages by hand and in pipes."""
 
+import asyncio
+import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,6 +22,8 @@ from sprocket.cli.client_session import (
 
 if TYPE_CHECKING:
     from sprocket.client.message import ReceivedMessage, SendResult
+
+_READ_BYTES: Final = 64 * 1024
 
 
 def parse_property(_context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
@@ -59,22 +64,52 @@ def send(
 
     servers = ";".join(name_servers(namesrv))
 
-    def message(text: str) -> Message:
-        return Message(topic, text.encode(), tags=tag, keys=keys, properties=properties, delay_level=delay_level)
+    def message(content: bytes) -> Message:
+        return Message(topic, content, tags=tag, keys=keys, properties=properties, delay_level=delay_level)
 
     async def send_all() -> None:
         async with Producer(group, client=client_settings(servers)) as producer:
             if body is not None:
-                _print_sent(await producer.send(message(body)), as_json)
+                # What is no UTF-8 on the command line is sent as it was typed.
+                _print_sent(await producer.send(message(body.encode(errors="surrogateescape"))), as_json)
             elif sys.stdin.isatty():
-                for line in sys.stdin:
-                    _print_sent(await producer.send(message(line.removesuffix("\n"))), as_json)
+                for line in sys.stdin.buffer:
+                    _print_sent(await producer.send(message(_without_end(line))), as_json)
             else:
-                lines = (message(line.removesuffix("\n")) for line in sys.stdin)
-                async for result in producer.send_many(lines):
+                messages = (message(_without_end(line)) async for line in _lines(sys.stdin.fileno()))
+                async for result in producer.send_many(messages):
                     _print_sent(result, as_json)
 
     run(send_all())
+
+
+def _without_end(line: bytes) -> bytes:
+    return line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+async def _lines(descriptor: int) -> AsyncIterator[bytes]:
+    """The lines of a pipe or file as they come; while one is awaited, those before it are sent."""
+    rest = b""
+    while block := await _next_block(descriptor):
+        *whole, rest = (rest + block).split(b"\n")
+        for line in whole:
+            yield line
+    if rest:
+        yield rest
+
+
+async def _next_block(descriptor: int) -> bytes:
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except PermissionError:
+        # A file, which never lets anybody wait.
+        return os.read(descriptor, _READ_BYTES)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
+    return os.read(descriptor, _READ_BYTES)
 
 
 def _print_sent(result: "SendResult", as_json: bool) -> None:
@@ -121,8 +156,6 @@ def consume(
     as_json: bool,
 ) -> None:
     """Print the messages of TOPIC as they come, one line each, and acknowledge them."""
-    import asyncio
-
     from sprocket.client.admin import AdminClient
     from sprocket.client.consumer import Consumer
     from sprocket.client.start_offset import ConsumeFrom

@@ -32,6 +32,7 @@ _FIELD = "%-20s %s"
 _KEY_HEAD = "%-50s %4s %40s"
 _KEY_ROW = "%-50s %4d %40d"
 _MAX_LONG = (1 << 63) - 1
+_MAX_NAME_BYTES = 240
 topic_option = click.option("-t", "--topic", required=True, help="Topic name.")
 route_option = click.option("-c", "--cluster", help="Cluster or parent topic whose route finds the brokers.")
 format_option = click.option("-f", "--bodyFormat", "body_format", help="Print the body, too, in this charset.")
@@ -91,8 +92,10 @@ def show_message(message: "ReceivedMessage", body_format: str | None = None, *, 
 def _write_body(message: "ReceivedMessage", number: int) -> str:
     directory = Path(tempfile.gettempdir()) / f"rocketmq-{os.getuid()}" / "msgbodys"
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # An id is what a producer chose: it must not lead out of the directory.
+    # An id is what a producer chose: it must not lead out of the directory, nor be longer than a file's name may be.
     name = "".join(letter for letter in message.message_id if letter.isalnum()) or message.offset_message_id
+    if len(name.encode()) > _MAX_NAME_BYTES:
+        name = message.offset_message_id
     path = directory / (f"{name}_{number}" if number else name)
     path.write_bytes(message.body)
     return str(path)
@@ -236,13 +239,13 @@ def parse_time(text: str | None) -> int | None:
     """Milliseconds, or ``yyyy-MM-dd#HH:mm:ss:SSS`` in local time (`PrintMessageSubCommand.timestampFormat`)."""
     if text is None:
         return None
-    if text.strip().isdigit():
+    if text.strip().isdecimal():
         return int(text)
+    seconds, _, millis = text.strip().rpartition(":")
     try:
-        time = datetime.strptime(text.strip() + "000", "%Y-%m-%d#%H:%M:%S:%f")
-    except ValueError:
+        return int(datetime.strptime(seconds, "%Y-%m-%d#%H:%M:%S").timestamp()) * 1000 + int(millis)
+    except (ValueError, OverflowError):
         raise WrongUsage(f"time {text!r}: allowed are milliseconds and yyyy-MM-dd#HH:mm:ss:SSS") from None
-    return int(time.timestamp() * 1000)
 
 
 @click.command("printMsg", context_settings=HELP)

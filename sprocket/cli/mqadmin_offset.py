@@ -31,7 +31,7 @@ def reset_time(text: str) -> int:
     text = text.strip()
     if text == "now":
         return _CLOCK.wall_ms()
-    if text.startswith("-") and text[1:].isdigit():
+    if text.startswith("-") and text[1:].isdecimal():
         return int(text)
     return parse_time(text) or 0
 

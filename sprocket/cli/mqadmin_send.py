@@ -9,6 +9,7 @@ import click
 
 from sprocket.cli.client_session import (
     HELP,
+    CommandFailed,
     WrongUsage,
     client_settings,
     json_option,
@@ -150,6 +151,7 @@ def consume_message(
         raise WrongUsage("Please set the brokerName before queueId!")
     if offset is not None and queue_id is None:
         raise WrongUsage("Please set queueId before offset!")
+    broker_name = broker_name and broker_name.strip()
     begin_ms, end_ms = parse_time(begin), parse_time(end)
     now_ms = _CLOCK.wall_ms()
     if max(begin_ms or 0, end_ms or 0) > now_ms:
@@ -161,9 +163,15 @@ def consume_message(
         from sprocket.client.message_lookup import MessageLookup
 
         lookup, left = MessageLookup(admin), count
-        for queue, address in await lookup.queues(topic.strip()):
-            if broker_name not in (None, queue.broker_name) or queue_id not in (None, queue.queue_id):
-                continue
+        found = [
+            (queue, address)
+            for queue, address in await lookup.queues(topic.strip())
+            if broker_name in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
+        ]
+        if not found:
+            wanted = "" if queue_id is None else f" {queue_id}"
+            raise CommandFailed(f"topic {topic.strip()} has no queue{wanted} to read on broker {broker_name or 'any'}")
+        for queue, address in found:
             low, high = await lookup.bounds(queue, address, begin_ms, end_ms)
             start = max(low, offset or 0)
             if high - start > left and not as_json:

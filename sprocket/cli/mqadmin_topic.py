@@ -1,5 +1,6 @@
 """`mqadmin` about topics: updateTopic, deleteTopic, topicList, topicRoute, topicStatus."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -91,28 +92,35 @@ def update_topic(
         order=order,
         attributes=parse_attributes(attributes.strip()),
     )
+    broker, cluster = broker and broker.strip(), cluster and cluster.strip()
     with_admin(namesrv, lambda admin: _update_topic(admin, config, broker, cluster))
     click.echo(topic_config_text(config))
 
 
 async def _update_topic(admin: "AdminClient", config: "TopicConfig", broker: str | None, cluster: str | None) -> None:
     masters = [broker] if broker else await admin.broker_addresses(cluster or "", masters_only=True)
-    lines = []
+    # RocketMQ tells the order before the success on one broker, and after those on a cluster.
     for address in masters:
         await admin.create_topic(address, config)
-        lines.append(f"create topic to {address} success.")
+        if broker is None:
+            click.echo(f"create topic to {address} success.")
     if config.order:
-        info = await admin.cluster_info()
-        names = {
-            name for name, data in info.broker_addr_table.items() if set(masters) & set(data.broker_addrs.values())
-        }
-        queues = dict.fromkeys(sorted(names), config.write_queue_nums)
-        value = await admin.set_order_conf(config.topic_name, queues, whole=broker is None)
-        told = f"set {'broker' if broker else 'cluster'} orderConf. isOrder=true, orderConf=[{value}]"
-        # RocketMQ tells it before the success on one broker, and after those on a cluster.
-        lines.insert(0 if broker else len(lines), told)
-    for line in lines:
-        click.echo(line)
+        await _set_order(admin, config, masters, broker)
+    if broker is not None:
+        click.echo(f"create topic to {broker} success.")
+
+
+async def _set_order(admin: "AdminClient", config: "TopicConfig", masters: "Sequence[str]", broker: str | None) -> None:
+    """Source: RocketMQ 5.3.3, `CommandUtil.fetchBrokerNameByAddr`: it fails for an address that is not registered."""
+    info = await admin.cluster_info()
+    names = {name for name, data in info.broker_addr_table.items() if set(masters) & set(data.broker_addrs.values())}
+    if not names:
+        where = f"broker at {broker}" if broker else "master in the cluster"
+        raise CommandFailed(f"the order of topic {config.topic_name} is not set: the name server knows no {where}")
+    queues = dict.fromkeys(sorted(names), config.write_queue_nums)
+    await admin.set_order_conf(config.topic_name, queues, whole=broker is None)
+    value = ";".join(f"{name}:{number}" for name, number in queues.items())
+    click.echo(f"set {'broker' if broker else 'cluster'} orderConf. isOrder=true, orderConf=[{value}]")
 
 
 @click.command("deleteTopic", context_settings=HELP)

@@ -11,6 +11,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from sprocket.cli import exit_codes
@@ -77,7 +78,7 @@ class Process:
                 server = factory()
                 started.append(server)
                 await server.start()
-            print(announce(), flush=True)
+            _say(announce())
             await self._ended.wait()
         finally:
             await self._stop(started)
@@ -103,6 +104,16 @@ class Process:
                 await server.stop()
             except (SprocketError, OSError) as error:
                 self._failure = self._failure or _as_sprocket_error(error)
+
+
+def _say(line: str) -> None:
+    """Print the start line; nothing if whoever started this process listens no more, as when it begins anew."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        # What is still in the buffer would fail again at the end of the process.
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def raise_open_files_limit() -> None:

@@ -69,6 +69,7 @@ def shape_of(config: Path | None, segment_bytes: int | None) -> "StoreShape":
         index_units=settings.max_index_num,
         delay_levels=settings.message_delay_level,
         commit_log=settings.store_path_commit_log,
+        max_message_bytes=settings.max_message_size,
     )
 
 

@@ -13,6 +13,7 @@ from sprocket.cli.store_commands import DIRECTORY, progress_bar, shape_of, shape
 from sprocket.common.errors import RequestError, StoreBusy, StoreError
 
 if TYPE_CHECKING:
+    from store.config import StoreConfig
     from store.inspection.inspected_store import StoreShape
     from store.inspection.record_row import Row
     from store.message_store import MessageStore
@@ -37,7 +38,7 @@ def import_(
     """Append the messages in FILE (JSON lines or Parquet, as `sprocket store export` writes) to a store.
 
     Topic, queue, key, tag, properties, body, born time and born host are kept; offsets and store time are new.
-    Topics that the broker does not know yet are added to config/topics.json.
+    Topics and queues that the broker does not know yet are added to config/topics.json.
 
     Every row is checked before the first one is written: one that is malformed is named with its line, and nothing
     is imported.  No broker may use the store.
@@ -49,13 +50,13 @@ def import_(
     queues: dict[str, int] = {}
     count = 0
     with store_errors(), progress_bar("reading", file.stat().st_size, quiet=as_json):
+        settings = _settings(directory, shape)
         for number, row in _rows(file):
-            _message(file, number, row, tags_codes)
+            _check_size(file, number, _message(file, number, row, tags_codes), settings)
             queues[row.topic] = max(queues.get(row.topic, 0), row.queue_id + 1)
             count += 1
         if not dry_run:
-            _append(file, directory, shape, tags_codes)
-            _add_topics(directory, queues)
+            _append(file, directory, settings, tags_codes, queues)
     if as_json:
         print_json({"messages": count, "topics": queues, "store": str(directory), "dryRun": dry_run})
     else:
@@ -96,10 +97,32 @@ def _message(file: Path, number: int, row: "Row", tags_codes: "TagsCodes") -> "P
         raise CommandFailed(f"{file}:{number}: {error}; nothing was imported") from None
 
 
-def _append(file: Path, directory: Path, shape: "StoreShape", tags_codes: "TagsCodes") -> None:
+def _check_size(file: Path, number: int, message: "PendingMessage", settings: "StoreConfig") -> None:
+    """CommandFailed for a message that the store would refuse."""
+    from remoting.message_record import record_size
+    from store.checksum import SEAL_BYTES
+
+    size = record_size(
+        message.sys_flag, len(message.body), len(message.topic.encode()), len(message.properties) + SEAL_BYTES
+    )
+    if len(message.body) > settings.max_message_size:
+        why = f"the body has {len(message.body)} bytes, maxMessageSize is {settings.max_message_size}"
+    elif size > settings.max_record_bytes:
+        why = f"the record would have {size} bytes, allowed are {settings.max_record_bytes}"
+    else:
+        return
+    raise CommandFailed(f"{file}:{number}: {why}; nothing was imported")
+
+
+def _append(
+    file: Path, directory: Path, settings: "StoreConfig", tags_codes: "TagsCodes", queues: dict[str, int]
+) -> None:
     notices: Notices = SimpleQueue()
-    store = _open(directory, shape, notices)
+    store = _open(directory, settings, notices)
+    written = 0
     try:
+        # Before the first message, so that a broker reads what an import that fails has written.
+        _add_topics(directory, queues)
         batch: list[PendingMessage] = []
         size = 0
         for number, row in _rows(file):
@@ -107,15 +130,19 @@ def _append(file: Path, directory: Path, shape: "StoreShape", tags_codes: "TagsC
             size += len(row.body)
             if len(batch) >= _BATCH_ROWS or size >= _BATCH_BYTES:
                 _put(store, batch, notices)
-                batch, size = [], 0
+                batch, size, written = [], 0, number
         if batch:
             _put(store, batch, notices)
     except RequestError as error:
-        raise CommandFailed(f"{file}: near row {number}: {error.remark}; the rows before are imported") from None
+        raise CommandFailed(f"{file}: {error.remark}; {_imported(written)}") from None
     except StoreError as error:
-        raise StoreError(f"{error}; the rows before are imported") from None
+        raise StoreError(f"{error}; {_imported(written)}") from None
     finally:
         store.shutdown()
+
+
+def _imported(written: int) -> str:
+    return f"what stands up to row {written} is imported, and nothing behind it" if written else "nothing was imported"
 
 
 def _put(store: "MessageStore", batch: "list[PendingMessage]", notices: Notices) -> None:
@@ -133,36 +160,47 @@ def _put(store: "MessageStore", batch: "list[PendingMessage]", notices: Notices)
         notices.get()()
 
 
-def _open(directory: Path, shape: "StoreShape", notices: Notices) -> "MessageStore":
-    """The store, with files of the size that those that are there have."""
-    from sprocket.common.clock import SystemClock
+def _settings(directory: Path, shape: "StoreShape") -> "StoreConfig":
+    """What the store is opened with: files of the size that those that are there have."""
     from store.config import StoreConfig
     from store.inspection.file_sequence import FileSequence
-    from store.inspection.file_view import is_locked
     from store.inspection.queue_table_inspection import QueueTableInspection
-    from store.message_store import MessageStore
-
-    if is_locked(directory / "lock"):
-        raise WrongUsage(f"{directory}: a broker uses this store: stop it first")
     from store.record import TagsCodes
 
     log = FileSequence(shape.commit_log or directory / "commitlog", shape.segment_bytes)
     queues = QueueTableInspection(directory / "consumequeue", TagsCodes(shape.delay_levels), shape.queue_file_bytes)
     default = StoreConfig(store_path_root_dir=directory.absolute())
-    config = StoreConfig(
+    return StoreConfig(
         store_path_root_dir=directory.absolute(),
         store_path_commit_log=shape.commit_log,
         mapped_file_size_commit_log=log.file_bytes or default.mapped_file_size_commit_log,
         mapped_file_size_consume_queue=queues.file_bytes or default.mapped_file_size_consume_queue,
+        mapped_file_size_batch_consume_queue=(
+            shape.batch_queue_file_bytes or default.mapped_file_size_batch_consume_queue
+        ),
+        max_hash_slot_num=shape.index_slots or default.max_hash_slot_num,
+        max_index_num=shape.index_units or default.max_index_num,
+        max_message_size=shape.max_message_bytes,
         message_delay_level=shape.delay_levels,
     )
-    store = MessageStore(config, clock=SystemClock(), notify=notices.put)
+
+
+def _open(directory: Path, settings: "StoreConfig", notices: Notices) -> "MessageStore":
+    from sprocket.common.clock import SystemClock
+    from store.inspection.file_view import is_locked
+    from store.message_store import MessageStore
+
+    if is_locked(directory / "lock"):
+        raise WrongUsage(f"{directory}: a broker uses this store: stop it first")
+    store = MessageStore(settings, clock=SystemClock(), notify=notices.put)
     store.start()
     return store
 
 
 def _add_topics(directory: Path, queues: dict[str, int]) -> None:
-    """Let the broker know the topics: it refuses to read one that is not in topics.json."""
+    """Let the broker know the topics and their queues: it refuses to read one that is not in topics.json."""
+    from msgspec.structs import replace
+
     from broker.config_file import ConfigFile, pretty
     from remoting.bodies.topic import TopicConfig, TopicConfigTable
 
@@ -170,8 +208,11 @@ def _add_topics(directory: Path, queues: dict[str, int]) -> None:
     table = file.load() or TopicConfigTable()
     known = dict(table.topic_config_table)
     for topic, count in queues.items():
-        if topic not in known:
+        config = known.get(topic)
+        if config is None:
             known[topic] = TopicConfig(topic, count, count)
-    if known.keys() != table.topic_config_table.keys():
+        elif config.read_queue_nums < count:
+            known[topic] = replace(config, read_queue_nums=count)
+    if known != table.topic_config_table:
         table.topic_config_table = known
         file.write(pretty(table))

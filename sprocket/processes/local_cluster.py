@@ -145,8 +145,8 @@ class LocalCluster:
             if pid_file.running() is None:
                 process = self._process(member)
                 process.launch()
-                pid_file.write(process.pid)
                 started.add(process, pid_file)
+                pid_file.write(process.pid)
                 mine.append(process)
         for process in mine:
             try:

@@ -66,10 +66,13 @@ class SupervisedProcess:
                 "event=process_ended name=%s status=%d started_again_in_s=%g", self._child.name, status, pause_s
             )
             self._child.end(signal.SIGTERM)  # it is over: this gives its pipe back
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
-            try:
-                self._launch()
-            except OSError as error:
-                logger.error("event=process_not_started name=%s reason=%r", self._child.name, str(error))
+            is_launched = False
+            while not is_launched:
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                try:
+                    self._launch()
+                    is_launched = True
+                except OSError as error:
+                    logger.error("event=process_not_started name=%s reason=%r", self._child.name, str(error))
             launched = self._clock.monotonic()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sprocket.common.errors import StoreError
+from sprocket.common.limits import MAX_MESSAGE_BYTES
 from store.checkpoint import Checkpoint
 from store.config import DEFAULT_DELAY_LEVELS
 from store.inspection.batch_queue_inspection import BatchQueueTableInspection
@@ -28,6 +29,7 @@ class StoreShape:
     index_units: int | None = None
     delay_levels: str = DEFAULT_DELAY_LEVELS
     commit_log: Path | None = None
+    max_message_bytes: int = MAX_MESSAGE_BYTES
 
 
 @dataclass

@@ -11,6 +11,7 @@ from remoting.message_properties import KEYS, TAGS, UNIQ_KEY, parse
 from remoting.message_record import SysFlag
 from sprocket.common.errors import StoreError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from store.consume_queue_table import is_file_name
 from store.record import PendingMessage, Record, TagsCodes
 
 _SEAL: Final = "__CRC32#"
@@ -65,7 +66,7 @@ def message_of(row: Row, tags_codes: TagsCodes) -> PendingMessage:
     for name, value in row.properties.items():
         if not name or any(end in name or end in value for end in _NAMES_END):
             raise StoreError(f"property {name!r}: names and values may not hold the separators 0x01 and 0x02")
-    if not row.topic or any(sign in row.topic for sign in "/\0") or row.topic in (".", ".."):
+    if not is_file_name(row.topic):
         raise StoreError(f"topic {row.topic!r} is no name")
     _check_range("queueId", row.queue_id, 0, (1 << 31) - 1)
     for field, number, bits in (

@@ -1,6 +1,7 @@
 """Commands against a running name server and broker, as a person or a script calls them."""
 
 import json
+import os
 import subprocess
 from uuid import uuid4
 
@@ -8,7 +9,7 @@ import pytest
 
 from sprocket.cli import exit_codes
 from tests.cli.conftest import Cluster
-from tests.cli.processes import run
+from tests.cli.processes import COMMAND, run
 
 
 def sprocket(cluster: Cluster, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -51,6 +52,21 @@ def test_group_goes_on_where_it_was(cluster: Cluster, topic: str) -> None:
     sprocket(cluster, "send", topic, "5")
     then = sprocket(cluster, "consume", topic, *flags, "--max", "1").stdout.split()
     assert (sorted(first), then) == (["1", "2", "3", "4"], ["5"])
+
+
+def test_a_line_from_a_pipe_is_sent_before_the_next_one_comes(cluster: Cluster, topic: str) -> None:
+    environment = {"HOME": str(cluster.folder), "PATH": os.environ["PATH"]}
+    command = [*COMMAND, "send", topic, "-n", cluster.namesrv]
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=pipe, stdout=nowhere, cwd=cluster.folder, env=environment) as sending:
+        assert sending.stdin is not None
+        for line in (b"first\n", b"second \xff\rhalf\n"):
+            sending.stdin.write(line)
+            sending.stdin.flush()
+        flags = ("-g", topic, "--from", "first", "--max", "2", "--wait", "60", "--json")
+        consumed = sprocket(cluster, "consume", topic, *flags).stdout.splitlines()
+    assert sending.returncode == 0
+    assert sorted(json.loads(line)["body"] for line in consumed) == ["first", "second \ufffd\rhalf"]
 
 
 def test_offset_show_tells_the_lag(cluster: Cluster, topic: str) -> None:
@@ -96,6 +112,20 @@ def test_mqadmin_update_route_status_delete(cluster: Cluster) -> None:
         f"delete topic [{name}] from NameServer success.",
     ]
     assert name not in mqadmin(cluster, "topicList")
+
+
+def test_mqadmin_sets_the_order_of_a_topic_on_a_registered_broker_alone(cluster: Cluster) -> None:
+    name, address = f"T{uuid4().hex}", str(cluster.broker.facts["address"])
+    flags = ("updateTopic", "-t", name, "-o", "true", "-w", "3")
+    assert mqadmin(cluster, *flags, "-b", f" {address}")[:2] == [
+        "set broker orderConf. isOrder=true, orderConf=[broker-a:3]",
+        f"create topic to {address} success.",
+    ]
+    other = f"localhost:{cluster.broker.port}"
+    ended = run(cluster.folder, *flags, "-b", other, "-n", cluster.namesrv, program="mqadmin")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert f"knows no broker at {other}" in ended.stderr
+    assert mqadmin(cluster, *flags, "-c", "DefaultCluster")[1].endswith("orderConf=[broker-a:3]")
 
 
 @pytest.mark.parametrize("command", ["cleanExpiredCQ", "deleteExpiredCommitLog", "cleanUnusedTopic"])

@@ -1,12 +1,21 @@
 """Finding messages from the command line, against a running name server and broker."""
 
+import asyncio
 import json
+from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from remoting import message_properties as names
+from remoting.bodies.topic import TopicConfig
+from remoting.codes import RequestCode
+from remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.cli import exit_codes
+from sprocket.cli.client_session import WrongUsage
+from sprocket.cli.mqadmin_message import parse_time
+from sprocket.client.admin import DEFAULT_TOPIC, AdminClient
 from tests.cli.conftest import Cluster
 from tests.cli.processes import run
 
@@ -75,3 +84,39 @@ def test_an_unknown_message_is_an_error(cluster: Cluster, topic: str) -> None:
     for words in (("queryMsgById", "-i", "0" * 32), ("queryMsgByUniqueKey", "-i", "nothing")):
         ended = run(cluster.folder, *words, "-t", topic, "-n", cluster.namesrv, program="mqadmin")
         assert ended.returncode == exit_codes.FAILURE
+
+
+def test_an_id_that_is_too_long_for_a_file_name_is_no_traceback(cluster: Cluster, topic: str) -> None:
+    address = f"127.0.0.1:{cluster.broker.port}"
+    header = SendMessageRequestHeaderV2(
+        producer_group="G", topic=f"{topic}-long", default_topic=DEFAULT_TOPIC, default_topic_queue_nums=1, queue_id=0,
+        sys_flag=0, born_timestamp=1, flag=0, properties=names.encode({names.UNIQ_KEY: "a" * 300}), reconsume_times=0,
+        unit_mode=False, batch=False,
+    )  # fmt: skip
+
+    async def send() -> None:
+        async with AdminClient([cluster.namesrv]) as admin:
+            await admin.create_topic(address, TopicConfig(f"{topic}-long", 1, 1))
+            await admin.ask(address, RequestCode.SEND_MESSAGE_V2, header, b"body of a long id")
+
+    asyncio.run(send())
+    place = ("-b", "broker-a", "-i", "0", "-o", "0")
+    shown = mqadmin(cluster, "queryMsgByOffset", "-t", f"{topic}-long", *place).splitlines()
+    [path] = [line.split(":", 1)[1].strip() for line in shown if line.startswith("Message Body Path:")]
+    assert Path(path).read_text() == "body of a long id"
+
+
+@pytest.mark.parametrize("time_ms", [2155104631154, 1763818800001, 1763818800999, 86_400_007])
+def test_a_time_is_read_to_the_millisecond(time_ms: int) -> None:
+    seconds = f"{datetime.fromtimestamp(time_ms // 1000):%Y-%m-%d#%H:%M:%S}"
+    assert parse_time(f"{seconds}:{time_ms % 1000:03d}") == time_ms
+    assert parse_time(f" {seconds}:{time_ms % 1000} ") == time_ms
+    assert parse_time(str(time_ms)) == time_ms
+
+
+@pytest.mark.parametrize(
+    "text", ["\u00b2", "", "2026-01-31#23:59:59", "2026-01-31#23:59:59:", "2026-13-31#23:59:59:000"]
+)
+def test_what_is_no_time_is_wrong_usage(text: str) -> None:
+    with pytest.raises(WrongUsage):
+        parse_time(text)

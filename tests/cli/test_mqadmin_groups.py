@@ -231,6 +231,9 @@ def test_messages_are_sent_timed_and_read(admin: Admin, topic: str) -> None:
     some = admin("consumeMessage", "-t", topic, "-b", name, "-i", "1", "-o", "1", "-c", "2", "--json")
     assert [(row["queueId"], row["queueOffset"]) for row in map(json.loads, some)] == [(1, 1), (1, 2)]
     admin("consumeMessage", "-t", topic, "-o", "1", fails=True)
+    [refused] = admin("consumeMessage", "-t", topic, "-b", name, "-i", "2", fails=True)
+    assert refused == f"Error: topic {topic} has no queue 2 to read on broker {name}"
+    assert "no queue to read on broker Nobody" in admin("consumeMessage", "-t", topic, "-b", "Nobody", fails=True)[0]
 
 
 # Dead letters

@@ -3,8 +3,11 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -84,3 +87,45 @@ def test_server_that_cannot_start_stops_those_before_it(capsys: pytest.CaptureFi
     assert events[-1] == "stop a"
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", "Error: brokerIP1 = 'x': no such host\n")
+
+
+ROOT = Path(__file__).resolve().parents[2]
+NEEDS_ONE_RESTART = """
+import os, signal, sys, threading
+from pathlib import Path
+from sprocket.cli.server_process import Process
+from sprocket.common.errors import RestartNeeded
+
+process, mark = Process(), Path(sys.argv[1])
+
+def fail_when_asked():
+    sys.stdin.read()
+    process.fail(RestartNeeded("the log is to be cut"))
+
+class Server:
+    async def start(self):
+        if mark.exists():
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            mark.touch()
+            threading.Thread(target=fail_when_asked).start()
+
+    async def stop(self):
+        pass
+
+sys.exit(process.run([Server], lambda: "runs"))
+"""
+
+
+def test_a_process_begins_anew_when_nobody_reads_its_start_line_any_more(tmp_path: Path) -> None:
+    """As a member of a local cluster does: the command that started it has ended by then."""
+    command = [sys.executable, "-c", NEEDS_ONE_RESTART, str(tmp_path / "mark")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == b"runs\n"
+        process.stdout.close()
+        process.stdin.close()
+        said = process.stderr.read()
+        assert process.wait(60) == exit_codes.SUCCESS, said
+    assert b"event=restart" in said

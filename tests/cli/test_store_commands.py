@@ -175,6 +175,8 @@ def test_an_import_into_a_store_appends(filled: Path, tmp_path: Path) -> None:
         ('{"topic":"T","queueId":"x","bornTimestamp":1,"body":""}', "queueId"),
         ('{"topic":"T","queueId":0,"bornTimestamp":1,"body":"?"}', "body"),
         ('{"topic":"../T","queueId":0,"bornTimestamp":1,"body":""}', "topic"),
+        (f'{{"topic":"{"T" * 256}","queueId":0,"bornTimestamp":1,"body":""}}', "topic"),
+        (f'{{"topic":"T","queueId":0,"bornTimestamp":1,"body":"{"AAAA" * 1_400_000}"}}', "maxMessageSize"),
         ('{"topic":"T","queueId":-1,"bornTimestamp":1,"body":""}', "queueId"),
         ('{"topic":"T","queueId":0,"bornTimestamp":1,"body":"","bornHost":"here"}', "host"),
         ('{"topic":"T","queueId":0,"bornTimestamp":1,"body":"","properties":{"a":"b\\u0001"}}', "property"),
@@ -191,6 +193,42 @@ def test_a_malformed_row_is_named_with_its_line_and_nothing_is_imported(
     assert f"{file}:2: " in ended.stderr
     assert complaint in ended.stderr
     assert not (tmp_path / "new").exists()
+
+
+def test_an_import_makes_files_of_the_sizes_that_the_broker_is_configured_with(tmp_path: Path) -> None:
+    file, root = tmp_path / "rows.jsonl", tmp_path / "new"
+    file.write_text('{"topic":"T","queueId":0,"bornTimestamp":1,"body":"aGk=","properties":{"KEYS":"k"}}\n')
+    config = config_file(root)
+    assert sprocket("import", file, "--to", root, "-c", config).exit_code == 0
+    checked = sprocket("check", root, "-c", config)
+    assert checked.exit_code == 0, checked.output
+    assert "index files: 1" in checked.stdout
+
+
+def test_a_row_that_fits_no_segment_is_refused_before_the_first_is_written(tmp_path: Path) -> None:
+    file, root = tmp_path / "rows.jsonl", tmp_path / "new"
+    row = '{{"topic":"T","queueId":0,"bornTimestamp":1,"body":"{}"}}\n'
+    file.write_text(row.format("aGk=") + row.format("AAAA" * 6000))
+    ended = sprocket("import", file, "--to", root, "-c", config_file(root))
+    assert (ended.exit_code, root.exists()) == (1, False)
+    assert ended.stderr.startswith(f"Error: {file}:2: the record would have 18")
+
+
+def test_a_larger_maxmessagesize_lets_larger_messages_in(tmp_path: Path) -> None:
+    file, config = tmp_path / "rows.jsonl", tmp_path / "broker.conf"
+    file.write_text(f'{{"topic":"T","queueId":0,"bornTimestamp":1,"body":"{"AAAA" * 1_400_000}"}}\n')
+    config.write_text("mappedFileSizeCommitLog=8388608\nmaxMessageSize=5000000\nmaxHashSlotNum=500\nmaxIndexNum=2000\n")
+    ended = sprocket("import", file, "--to", tmp_path / "new", "-c", config)
+    assert ended.exit_code == 0, ended.output
+
+
+def test_queues_that_the_broker_does_not_know_are_made_readable(tmp_path: Path) -> None:
+    file, root = tmp_path / "rows.jsonl", tmp_path / "new"
+    for queue_id in (1, 5, 0):
+        file.write_text(f'{{"topic":"T","queueId":{queue_id},"bornTimestamp":1,"body":"aGk="}}\n')
+        assert sprocket("import", file, "--to", root, "-c", config_file(root)).exit_code == 0
+    topic = json.loads((root / "config" / "topics.json").read_text())["topicConfigTable"]["T"]
+    assert (topic["readQueueNums"], topic["writeQueueNums"]) == (6, 2)
 
 
 def test_the_page_of_the_format_is_up_to_date() -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from sprocket import ConsumeFrom, Consumer, Message, Producer
+from sprocket.processes.local_cluster import LocalCluster, Started
+from sprocket.processes.profile import find_profile
 from tests.compat.ports import free_port_base
 
 pytestmark = pytest.mark.timeout(240)
@@ -111,6 +113,16 @@ def test_a_cluster_that_cannot_start_leaves_nothing_and_says_why(cluster: Cluste
     assert failed.returncode == 1
     assert "broker-b-s did not start" in failed.stderr and str(slave_port) in failed.stderr
     assert set(cluster.states().values()) == {"stopped"}
+
+
+def test_a_member_that_cannot_be_written_down_is_stopped_with_the_others(tmp_path: Path) -> None:
+    cluster = LocalCluster.create(tmp_path, find_profile("2m-noslave"), free_port_base())
+    (tmp_path / "run" / "namesrv-b.new").mkdir(parents=True)
+    started = Started()
+    with pytest.raises(IsADirectoryError), started.undone_on_failure():
+        cluster.launch(cluster.name_servers, started)
+    assert started.names == ["namesrv-a", "namesrv-b"]
+    assert not cluster.pid_file(cluster.name_servers[0]).exists
 
 
 def test_a_cluster_that_asks_for_users_is_started_by_one_of_them(

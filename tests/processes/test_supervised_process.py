@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from sprocket.common.clock import SystemClock
 from sprocket.processes.child_process import ChildProcess, ProcessNotStarted
 from sprocket.processes.supervised_process import SupervisedProcess
@@ -53,5 +55,22 @@ async def test_a_command_that_ends_at_once_is_tried_with_growing_pauses(tmp_path
     await supervised.start()
     try:
         await until(lambda: log.read_text().count("x") >= 3)
+    finally:
+        await supervised.stop()
+
+
+async def test_a_start_that_the_system_refuses_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder, aside = tmp_path / "home", tmp_path / "aside"
+    folder.mkdir()
+    child = ChildProcess("sleeper", SLEEPER, folder, tmp_path / "sleeper.log")
+    supervised = SupervisedProcess(child, SystemClock(), first_pause_s=0.01)
+    await supervised.start()
+    first = supervised.pid
+    try:
+        folder.rename(aside)
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: "event=process_not_started" in caplog.text)
+        folder.symlink_to(aside)
+        await until(lambda: pid_of(supervised) not in (None, first))
     finally:
         await supervised.stop()
