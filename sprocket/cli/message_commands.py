@@ -1,10 +1,7 @@
 """`sprocket send` and `sprocket consume`: messages by hand and in pipes."""
 
-import asyncio
-import os
 import sys
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,8 +19,6 @@ from sprocket.cli.client_session import (
 
 if TYPE_CHECKING:
     from sprocket.client.message import ReceivedMessage, SendResult
-
-_READ_BYTES: Final = 64 * 1024
 
 
 def parse_property(_context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
@@ -59,6 +54,7 @@ def send(
     as_json: bool,
 ) -> None:
     """Send BODY to TOPIC; without BODY, each line of standard input is a message."""
+    from sprocket.cli.piped_lines import lines
     from sprocket.client.message import Message
     from sprocket.client.producer import Producer
 
@@ -76,7 +72,7 @@ def send(
                 for line in sys.stdin.buffer:
                     _print_sent(await producer.send(message(_without_end(line))), as_json)
             else:
-                messages = (message(_without_end(line)) async for line in _lines(sys.stdin.fileno()))
+                messages = (message(_without_end(line)) async for line in lines(sys.stdin.fileno()))
                 async for result in producer.send_many(messages):
                     _print_sent(result, as_json)
 
@@ -85,31 +81,6 @@ def send(
 
 def _without_end(line: bytes) -> bytes:
     return line.removesuffix(b"\n").removesuffix(b"\r")
-
-
-async def _lines(descriptor: int) -> AsyncIterator[bytes]:
-    """The lines of a pipe or file as they come; while one is awaited, those before it are sent."""
-    rest = b""
-    while block := await _next_block(descriptor):
-        *whole, rest = (rest + block).split(b"\n")
-        for line in whole:
-            yield line
-    if rest:
-        yield rest
-
-
-async def _next_block(descriptor: int) -> bytes:
-    loop, readable = asyncio.get_running_loop(), asyncio.Event()
-    try:
-        loop.add_reader(descriptor, readable.set)
-    except PermissionError:
-        # A file, which never lets anybody wait.
-        return os.read(descriptor, _READ_BYTES)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(descriptor)
-    return os.read(descriptor, _READ_BYTES)
 
 
 def _print_sent(result: "SendResult", as_json: bool) -> None:
@@ -156,6 +127,8 @@ def consume(
     as_json: bool,
 ) -> None:
     """Print the messages of TOPIC as they come, one line each, and acknowledge them."""
+    import asyncio
+
     from sprocket.client.admin import AdminClient
     from sprocket.client.consumer import Consumer
     from sprocket.client.start_offset import ConsumeFrom
