@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,15 @@ import pytest
 from sprocket.cli import exit_codes
 from sprocket.cli.server_process import Process
 from sprocket.common.errors import ConfigError, DiskFailed, InvariantError, SprocketError
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """A process ends with its loop, whose handlers of signals stay; these tests run it in their own."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class RecordingServer:
