@@ -12,7 +12,7 @@ from remoting.headers.base import Header
 from remoting.pending import ConnectionLost, RemotingTimeout
 from remoting.routes import Route, RouteTable
 from remoting.tls_watch import ClientTls
-from sprocket.common.cancellation import is_cancelled
+from sprocket.common.cancellation import outcome_of
 from sprocket.common.errors import ClientError, ConfigError
 
 __all__ = ["ConnectFailed", "ConnectionLost", "RemotingClient", "RemotingTimeout", "split_address"]
@@ -74,13 +74,7 @@ class RemotingClient:
             task = asyncio.get_running_loop().create_task(self._connect(address))
             self._connecting[address] = task
             task.add_done_callback(lambda _: self._connecting.pop(address, None))
-        # One caller's cancellation must not end the attempt that others wait for.
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if is_cancelled():
-                raise
-            raise ConnectFailed(f"{address}: the client is closed") from None
+        return await outcome_of(task, ConnectFailed(f"{address}: the client is closed"))
 
     def open_channel(self, address: str) -> RemotingChannel | None:
         """The connection to `address` if it is open now."""

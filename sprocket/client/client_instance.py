@@ -26,7 +26,7 @@ from sprocket.client.identity import Identity, new_identity
 from sprocket.client.name_servers import NameServers, parse_addresses
 from sprocket.client.topic_route import TopicRoute, default_topic_route, subscribe_address, topic_route
 from sprocket.client.wakeup import Wakeup
-from sprocket.common.cancellation import is_cancelled
+from sprocket.common.cancellation import outcome_of
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import SprocketError
 
@@ -168,12 +168,8 @@ class ClientInstance:
             task = asyncio.get_running_loop().create_task(self._fetch_route(topic))
             self._refreshing[topic] = task
             task.add_done_callback(lambda done: self._refreshed(topic, done))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if is_cancelled():
-                raise
-            raise ClientClosed(f"topic {topic}: the client was closed while a name server was asked") from None
+        ended = ClientClosed(f"topic {topic}: the client was closed while a name server was asked")
+        return await outcome_of(task, ended)
 
     def request_refresh(self, topic: str) -> None:
         """Refresh the route of `topic` soon, without waiting for it."""
