@@ -119,13 +119,8 @@ class IndexedRecords:
 
 def _has(store: Path, topic: str, queue_id: int, physical_offset: int) -> bool:
     """Whether this queue has an entry for the record there."""
-    for kind in (PLAIN, BATCH):
-        queue = open_queue(store, topic, queue_id, kind)
-        if queue is not None:
-            first, past = queue.range_of(physical_offset, physical_offset + 1)
-            if past > first:
-                return True
-    return False
+    queues = (open_queue(store, topic, queue_id, kind) for kind in (PLAIN, BATCH))
+    return any(queue is not None and queue.record_at_or_after(physical_offset) == physical_offset for queue in queues)
 
 
 def indexed_records(span: Span) -> IndexedRecords:

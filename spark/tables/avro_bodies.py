@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark.tables.bodies import Decoded, decode_each, reason_of
-from spark.tables.ddl import MOST_DECIMAL_DIGITS
+from spark.tables.ddl import MOST_DECIMAL_DIGITS, has_column
 from spark.tables.optional_package import optional_package
 from sprocket.common.errors import ConfigError
 
@@ -114,7 +114,7 @@ def _scalar(schema: Mapping[str, Any], kind: str, path: str) -> pa.DataType:
     logical = schema.get("logicalType")
     if logical == "decimal":
         precision, scale = schema["precision"], schema.get("scale", 0)
-        if not 1 <= precision <= MOST_DECIMAL_DIGITS or scale > precision:
+        if not has_column(precision, scale):
             raise ConfigError(
                 f"Avro field {path!r}: decimal({precision},{scale}) has no column: at most {MOST_DECIMAL_DIGITS} digits"
             )

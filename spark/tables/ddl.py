@@ -191,11 +191,16 @@ def _json_type(value: object, depth: int) -> pa.DataType:
 
 
 def _decimal(precision: int, scale: int) -> pa.DataType:
-    if not 1 <= precision <= MOST_DECIMAL_DIGITS or scale > precision:
+    if not has_column(precision, scale):
         raise ConfigError(
             f"schema: decimal({precision},{scale}): precision is 1 to {MOST_DECIMAL_DIGITS}, scale at most as much"
         )
     return pa.decimal128(precision, scale)
+
+
+def has_column(precision: int, scale: int) -> bool:
+    """Whether a column of decimals can have so many digits, `scale` of them behind the point."""
+    return 1 <= precision <= MOST_DECIMAL_DIGITS and scale <= precision
 
 
 def _checked(fields: list[pa.Field]) -> list[pa.Field]:
