@@ -67,11 +67,13 @@ _FOLDERS: Final = {
     "tests/tidy": Place(Tier.LINT),
 }
 
-# Files whose row differs from their folder's.
+# Files whose row differs from their folder's: most of the plain ones start no process, most of the others a JVM or a
+# broker.
 _FILES: Final = {
     "tests/test_examples.py": _FULL_PROCESSES,
-    # These start no process.
+    "tests/chaos/test_fault_proxy.py": _QUICK_PROCESSES,
     "tests/chaos/test_queue_checker.py": _QUICK,
+    "tests/chaos/test_sigkill.py": _QUICK_PROCESSES,
     "tests/cli/test_columns.py": _QUICK,
     "tests/cli/test_compatibility_page.py": _QUICK,
     "tests/cli/test_configuration_page.py": _QUICK,
@@ -96,9 +98,10 @@ _FILES: Final = {
     "tests/client/test_renewal.py": _QUICK,
     "tests/client/test_send_request.py": _QUICK,
     "tests/client/test_unique_id.py": _QUICK,
+    "tests/compat/test_java_client.py": _QUICK_CLIENT,
     "tests/compat/test_matrix_page.py": _QUICK,
+    "tests/compat/test_storm_go.py": _QUICK_CLIENT,
     "tests/demo/test_verdict.py": _QUICK,
-    # These start a JVM or a broker.
     "tests/spark/tables/test_kills.py": _FULL_SPARK,
     "tests/spark/test_cluster.py": _FULL_SPARK,
     "tests/spark/test_exactly_once.py": _FULL_SPARK,
@@ -149,6 +152,11 @@ def place_of(path: str) -> Place:
     return next(PLACES[name] for name in names if name in PLACES)
 
 
+def is_quick() -> bool:
+    """Say whether `make test` runs its first tier."""
+    return _chosen == "quick"
+
+
 def is_chosen(path: str) -> bool:
     """Say whether the tests of a file run in the chosen tier."""
     return _chosen is None or place_of(path).tier in _TIERS_OF[_chosen]
@@ -156,9 +164,9 @@ def is_chosen(path: str) -> bool:
 
 def seeds(count: int, *, quick: int = 1) -> range:
     """Return the seeds of a sweep: `count`, or the first `quick` in the quick tier."""
-    return range(quick if _chosen == "quick" else count)
+    return range(quick if is_quick() else count)
 
 
 def sample(values: Sequence[T], *, quick: int = 1) -> Sequence[T]:
     """Return the cases of a sweep: all, or the last `quick` in the quick tier."""
-    return values[-quick:] if _chosen == "quick" else values
+    return values[-quick:] if is_quick() else values
