@@ -19,9 +19,9 @@ FILES = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").r
 @pytest.fixture
 def tier() -> Iterator[None]:
     """Puts the chosen tier back."""
-    before = tiers._chosen
+    before = tiers.choose(None)
     yield
-    tiers._chosen = before
+    tiers.choose(before)
 
 
 def test_every_folder_has_a_tier_of_its_own() -> None:

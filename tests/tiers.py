@@ -138,11 +138,12 @@ _TIERS_OF: Final = {"quick": frozenset({Tier.QUICK}), "all": frozenset({Tier.QUI
 _chosen: str | None = None
 
 
-def choose(name: str | None) -> None:
-    """Take the value of ``--tier`` before tests are collected: `seeds` and `sample` depend on it."""
+def choose(name: str | None) -> str | None:
+    """Take the value of ``--tier`` and return the one before.  `seeds` needs it when tests are collected."""
     global _chosen
     assert name is None or name in _TIERS_OF
-    _chosen = name
+    before, _chosen = _chosen, name
+    return before
 
 
 def place_of(path: str) -> Place:

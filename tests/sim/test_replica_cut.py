@@ -18,7 +18,7 @@ def crash_while_cut(seed: int, steps: int, every: int, subsets: int) -> CrashSwe
     run = ScriptRun(seed, small_config(sync_flush=bool(seed % 2)))
     run.play(steps)
     sweep = CrashSweep(run, subsets=subsets, every=every)
-    run.disk.after = sweep._after
+    run.disk.after = sweep.crash_after
     run.step("cut")
     run.disk.after = None
     assert sweep.problems + run.problems == []

@@ -131,7 +131,7 @@ def refused_for_good(run: ScriptRun) -> None:
     flushed, wrote = run.store.flushed_offset, run.store.wrote_offset
     answers: list[StoreError | None] = []
     with pytest.raises(DiskFailed):
-        run.store.append([run._message()])
+        run.store.append([run.message()])
     run.store.when_confirmed(wrote + 1, answers.append)
     run.clock.advance(1000)
     run.sim.step(FLUSH)
