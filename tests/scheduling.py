@@ -34,5 +34,5 @@ class SharedCores(LoadFileScheduling):
 
 
 def is_real(nodeids: Iterable[str]) -> bool:
-    """Say whether tests of one unit of work use real processes."""
-    return any(place_of(nodeid.partition("::")[0]).unsteady for nodeid in nodeids)
+    """Say whether the tests of a unit of work use real processes.  They are of one file, or share the Spark session."""
+    return bool(place_of(next(iter(nodeids)).partition("::")[0]).unsteady)
