@@ -7,6 +7,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.setup-done
 # Arguments for pytest, the demo or the benchmarks, as in `make test ARGS="tests/store -q"`.
 ARGS ?=
+# `make test ALL=1` runs every test; docs/testing.md explains the tiers.
+ALL ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test demo bench bench-micro lint docs lock clean
@@ -28,8 +30,8 @@ $(STAMP): setup.cfg pyproject.toml requirements.lock
 	@$(BIN)/python -m spark.java_home requirements.lock
 	@touch $@
 
-test: setup ## Run all tests on all cores (ARGS="tests/store -q" for some)
-	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+test: setup ## Tell in minutes whether something is broken (ALL=1 runs every test, ARGS="tests/store -q" some)
+	$(BIN)/python -m pytest -n auto --dist loadfile --tier $(if $(ALL),all,quick) $(ARGS)
 
 demo: setup ## Real flights through a real cluster, a SIGKILL, and a Spark report
 	$(BIN)/python -I -m sprocket.demo $(ARGS)
@@ -40,13 +42,13 @@ bench: setup ## Whole brokers beside RocketMQ and a naive control (ARGS="--quick
 bench-micro: setup ## Single steps: frame, header, record, append, ConsumeQueue, send, pull
 	$(BIN)/python -m pytest benchmarks --benchmark-only $(ARGS)
 
-lint: setup ## ruff, mypy --strict, import-linter, tidy
+lint: setup ## Check style, types, layers and the rules for files (ruff, mypy --strict, import-linter, tests/tidy)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/mypy examples/*.py
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/tidy
+	$(BIN)/python -m pytest -q -n 0 tests/tidy
 
 docs: setup ## Write from the code what docs/ says of configuration, files, replication and request codes
 	$(BIN)/python -m sprocket.cli.configuration_page docs/configuration.md

@@ -1,17 +1,68 @@
-"""What holds for all tests."""
+"""What holds for all tests: tiers, marks by folder, the distribution to workers, descriptors."""
 
 import gc
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests import tiers, unsteady
 
 # No test fails for being slow: two run side by side, and machines differ.
 settings.register_profile("sprocket", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("sprocket")
 
+_ROOT = Path(__file__).resolve().parents[1]
 _OWN_DESCRIPTORS = Path("/proc/self/fd")
 _MORE_DESCRIPTORS = 300
 _kept = 0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("sprocket")
+    group.addoption("--tier", choices=("quick", "all"), help="run the tests of this tier; see docs/testing.md")
+    group.addoption("--failures-to", type=Path, metavar="FILE", help="write which tests failed, for `.ci/run`")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tiers.choose(config.getoption("--tier"))
+    failures = config.getoption("--failures-to")
+    if failures is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(unsteady.FailureList(failures))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files of other tiers, except those that the command names."""
+    if collection_path.suffix != ".py" or tiers.is_chosen(_under_root(collection_path)):
+        return None
+    named = {(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args}
+    return None if collection_path in named else True
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests of folders that use real processes."""
+    reason = tiers.place_of(_under_root(item.path)).unsteady
+    if reason and item.get_closest_marker("unsteady") is None:
+        item.add_marker(pytest.mark.unsteady(reason=reason))
+    unsteady.reason_of(item)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    """Give the report the reason of the mark: `FailureList` sees no more than reports."""
+    outcome = yield
+    outcome.get_result().unsteady_reason = unsteady.reason_of(item)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.scheduling import SharedCores
+
+    return SharedCores(config, log)
 
 
 def pytest_runtest_logfinish() -> None:
@@ -23,5 +74,9 @@ def pytest_runtest_logfinish() -> None:
 
 
 def open_descriptors() -> int:
-    """Of this process; 0 where the system does not say."""
+    """Return the number of this process's descriptors, or 0 where the system does not say."""
     return len(list(_OWN_DESCRIPTORS.iterdir())) if _OWN_DESCRIPTORS.exists() else 0
+
+
+def _under_root(path: Path) -> str:
+    return path.relative_to(_ROOT).as_posix() if path.is_relative_to(_ROOT) else "tests"

@@ -1,16 +1,14 @@
 """Writes docs/compatibility.md: what becomes of every request code of RocketMQ.
 
 What is served is read off the routes of a broker, a name server and the client; why something is not, off
-`broker.unsupported_codes`; the tests are the files that name the code.  Run as
+`broker.unsupported_codes`; the tests are those that say ``@pytest.mark.code(RequestCode.X)``.  Run as
 ``python -m sprocket.cli.compatibility_page <file>`` (`make docs`); a test compares the file with it.
 """
 
 import ast
-import re
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,42 +23,43 @@ from store.config import StoreConfig
 ROOT: Final = Path(__file__).resolve().parents[2]
 # Where the tests of a server are, the nearest first; any other folder of tests comes after.
 _FOLDERS: Final = {"broker": "broker", "name server": "namesrv", "client": "client"}
-# These name codes without asking for them.
-_NO_TESTS: Final = ("test_routes.py", "test_compatibility_page.py")
-# One is enough to find the others by, and new tests seldom change which one it is.
-_SHOWN_TESTS: Final = 1
-
 _HEAD: Final = """\
 # Compatibility
 
 Written by `make docs` from the routes in the code; do not edit.
 
-Every request code of Apache RocketMQ 5.3.3: whether Sprocket serves it, what does, and a test that asks for it.
+Every request code of Apache RocketMQ 5.3.3: whether Sprocket serves it, what does, and the tests that ask for it.
 A server answers a code that it does not serve with REQUEST_CODE_NOT_SUPPORTED and the code's name. NEGOTIATE_HA_SESSION
 is Sprocket's own, see [replication-protocol.md](replication-protocol.md).
 
 """
 
 
+class MarkedTest(NamedTuple):
+    """A test that has a mark for a request code; `path` is its file under the project's folder."""
+
+    path: str
+    name: str
+
+
 class Row(NamedTuple):
-    """One request code: who serves it, or why nobody does, and the test files that name it, the best one first."""
+    """One request code: who serves it, or why nobody does, and the tests marked with it, the server's own first."""
 
     code: RequestCode
     servers: tuple[str, ...]
     reason: str
-    tests: tuple[str, ...]
+    tests: tuple[MarkedTest, ...]
 
 
 def rows(root: Path = ROOT) -> list[Row]:
-    """Every code, by number; `root` is the project's folder."""
+    """Return a row for every code, by number; `root` is the project's folder."""
     served = served_codes(root)
-    tests = files_naming_codes(root)
+    tests = marked_tests(root)
     made = []
     for code in sorted(RequestCode):
         servers = tuple(name for name, codes in served.items() if code in codes)
         folders = [_FOLDERS[name] for name in servers]
-        found = tests.get(code, {})
-        ordered = sorted(found, key=lambda path: (_distance(path, folders), -found[path], path))
+        ordered = sorted(tests.get(code, ()), key=lambda test: (_distance(test.path, folders), test))
         made.append(Row(code, servers, "" if servers else UNSUPPORTED.get(code, ""), tuple(ordered)))
     return made
 
@@ -93,16 +92,23 @@ def _is_route(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Route"
 
 
-def files_naming_codes(root: Path = ROOT) -> dict[RequestCode, dict[str, int]]:
-    """Test files that name a code, as paths under `root`, and how often they do."""
-    found: dict[RequestCode, dict[str, int]] = {}
-    for file in (root / "tests").rglob("test_*.py"):
-        if file.name in _NO_TESTS:
-            continue
-        words = Counter(re.findall(r"[A-Z][A-Z0-9_]+", file.read_text(encoding="utf-8")))
-        for name in words.keys() & RequestCode.__members__.keys():
-            found.setdefault(RequestCode[name], {})[file.relative_to(root).as_posix()] = words[name]
+def marked_tests(root: Path = ROOT) -> dict[RequestCode, list[MarkedTest]]:
+    """Return the tests marked ``@pytest.mark.code(RequestCode.X)``, by code.  Raises KeyError for an unknown code."""
+    found: dict[RequestCode, list[MarkedTest]] = {}
+    for file in sorted((root / "tests").rglob("test_*.py")):
+        path = file.relative_to(root).as_posix()
+        for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                for code in _codes_of_marks(function.decorator_list):
+                    found.setdefault(code, []).append(MarkedTest(path, function.name))
     return found
+
+
+def _codes_of_marks(decorators: Iterable[ast.expr]) -> Iterator[RequestCode]:
+    for decorator in decorators:
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.code":
+            for argument in decorator.args:
+                yield RequestCode[ast.unparse(argument).removeprefix("RequestCode.")]
 
 
 def _distance(path: str, folders: list[str]) -> int:
@@ -115,13 +121,13 @@ def page(root: Path = ROOT) -> str:
     table = rows(root)
     done = sum(bool(row.servers) for row in table)
     parts = [_HEAD, f"{done} of {len(table)} codes are served.\n\n"]
-    parts += ["| Code | Name | Status | Served by | Test |\n|---:|---|---|---|---|\n"]
+    parts += ["| Code | Name | Status | Served by | Tests |\n|---:|---|---|---|---|\n"]
     return "".join([*parts, *(_line(row) for row in table)])
 
 
 def _line(row: Row) -> str:
     status = "done" if row.servers else f"not supported: {row.reason}"
-    tests = [f"[{path.removeprefix('tests/')}](../{path})" for path in row.tests[:_SHOWN_TESTS]] if row.servers else []
+    tests = [f"[{test.path.removeprefix('tests/')}](../{test.path}) `{test.name}`" for test in row.tests]
     return f"| {int(row.code)} | {row.code.name} | {status} | {', '.join(row.servers)} | {', '.join(tests)} |\n"
 
 

@@ -10,6 +10,7 @@ from broker.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable, decode
 from remoting.fastjson import dumps, loads
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import StoreError
+from tests.tiers import seeds
 
 
 def table(root: Path) -> ConsumerOffsets:
@@ -99,7 +100,7 @@ def test_offsets_past_the_end_are_taken_back(tmp_path: Path) -> None:
     assert offsets.queues("CG", "Orders") == {0: 40, 1: 10}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_a_replica_that_takes_the_deltas_has_the_same_offsets(tmp_path: Path, seed: int) -> None:
     master, replica, choose = table(tmp_path / "master"), table(tmp_path / "replica"), random.Random(seed)
     assert master.take_deltas() == {}

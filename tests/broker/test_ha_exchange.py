@@ -19,6 +19,7 @@ COMES = ExchangeHAInfoRequestHeader(
 FLUSHED = ResetMasterFlushOffsetHeader(master_flush_offset=4096)
 
 
+@pytest.mark.code(RequestCode.EXCHANGE_BROKER_HA_INFO, RequestCode.RESET_MASTER_FLUSH_OFFSET)
 async def test_a_master_says_where_it_is_and_where_its_log_ended_when_it_started(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         await client.send(b"later than the start")

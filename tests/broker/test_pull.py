@@ -46,6 +46,7 @@ async def held(path: HotPath, count: int) -> None:
 
 @pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
+@pytest.mark.code(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 async def test_a_pull_brings_what_was_sent_in_order(tmp_path: Path, code: RequestCode, serialization: int) -> None:
     async with hot_path(tmp_path, serialization=serialization) as path:
         await send(path, *"01234")

@@ -346,6 +346,7 @@ async def test_nobody_finds_by_key_or_id_what_no_slave_has(tmp_path: Path) -> No
         assert (await it.client.ask(RequestCode.VIEW_MESSAGE_BY_ID, by_id)).code == OK
 
 
+@pytest.mark.code(RequestCode.END_TRANSACTION)
 async def test_every_kind_of_send_waits_and_says_what_is_missing(tmp_path: Path) -> None:
     async with master(tmp_path) as it:
         batch = (23).to_bytes(4, "big") + bytes(12) + (1).to_bytes(4, "big") + b"x" + bytes(2)

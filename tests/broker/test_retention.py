@@ -145,6 +145,7 @@ async def test_keys_of_retention_can_be_changed_while_it_runs(tmp_path: Path) ->
         assert (await one.info())["commitLogMinOffset"] != "0"
 
 
+@pytest.mark.code(RequestCode.DELETE_EXPIRED_COMMITLOG)
 async def test_expired_files_go_when_asked(tmp_path: Path) -> None:
     async with served(tmp_path) as one:
         await one.fill(9)
@@ -156,6 +157,7 @@ async def test_expired_files_go_when_asked(tmp_path: Path) -> None:
         await one.after(1.0, lambda: one.range()[0] == 6)
 
 
+@pytest.mark.code(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
 async def test_expired_queues_go_when_asked_but_not_those_of_the_system(tmp_path: Path) -> None:
     async with served(tmp_path) as one:
         await one.client.send(BODY, topic="Old")

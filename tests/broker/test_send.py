@@ -49,6 +49,7 @@ async def test_a_send_is_stored_as_it_came_with_what_the_broker_adds(tmp_path: P
         assert entry is not None and entry[2] == java_hash_code("TagA")
 
 
+@pytest.mark.code(RequestCode.SEND_MESSAGE)
 async def test_the_first_version_of_the_header_is_served_too(tmp_path: Path) -> None:
     async with hot_path(tmp_path) as path:
         header = SendMessageRequestHeader(
@@ -381,6 +382,7 @@ def client_batch(*messages: tuple[int, bytes, bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2])
+@pytest.mark.code(RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 async def test_a_batch_is_stored_as_its_messages(tmp_path: Path, code: RequestCode) -> None:
     async with hot_path(tmp_path) as path:
         await path.send(b"before", queue_id=1)

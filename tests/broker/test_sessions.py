@@ -213,6 +213,7 @@ def test_a_secret_is_checked(tmp_path: Path, secret: Path, caplog: pytest.LogCap
             read_secret(path)
 
 
+@pytest.mark.code(RequestCode.NEGOTIATE_HA_SESSION)
 async def test_negotiation(tmp_path: Path) -> None:
     header = NegotiateHaSessionRequestHeader(
         cluster_name="DefaultCluster", broker_name="broker-a", broker_id=1, version=7

@@ -174,6 +174,9 @@ async def test_one_table_that_cannot_be_had_does_not_stop_the_others(
         assert sum(f"event=table_not_synchronized table={name} " in line for line in lines) == 1, (name, lines)
 
 
+@pytest.mark.code(
+    RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET, RequestCode.GET_BROKER_HA_STATUS
+)
 async def test_what_was_delivered_waits_for_the_log_that_says_so(tmp_path: Path) -> None:
     """Else a slave that goes on alone would deliver nothing of what it does not have."""
     answers = {

@@ -25,11 +25,12 @@ from remoting.headers.offset import (
     UpdateConsumerOffsetRequestHeader,
 )
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from remoting.headers.send import SendMessageResponseHeader
 from sprocket.common.errors import ClientError
 from tests.chaos import pop_load
 from tests.chaos.pop_load import PopLoad
 from tests.chaos.queue_checker import QueueChecker
+from tests.send_headers import send_header
 
 TOPIC: Final = "Chaos"
 LATER: Final = "Later"
@@ -317,17 +318,7 @@ async def _create_topic(client: RemotingClient, address: str, topic: str, queues
 async def _send(
     client: RemotingClient, address: str, topic: str, queue: int, properties: str, body: bytes
 ) -> SendMessageResponseHeader:
-    header = SendMessageRequestHeaderV2(
-        producer_group=GROUP,
-        topic=topic,
-        default_topic="TBW102",
-        default_topic_queue_nums=QUEUES,
-        queue_id=queue,
-        sys_flag=0,
-        born_timestamp=1,
-        flag=0,
-        properties=properties,
-    )
+    header = send_header(topic, producer_group=GROUP, queue_id=queue, properties=properties)
     while True:
         response = await client.invoke(address, RequestCode.SEND_MESSAGE_V2, header, body, timeout_s=_TIMEOUT_S)
         remark = response.remark or ""

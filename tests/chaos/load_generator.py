@@ -21,7 +21,7 @@ import uvloop
 
 from remoting.codes import RequestCode
 from remoting.frames import encode_request
-from remoting.headers.send import SendMessageRequestHeaderV2
+from tests.send_headers import send_header
 
 TOPIC: Final = "Overload"
 # Of an answer, which has its code before its opaque and nothing else of these names.
@@ -97,10 +97,7 @@ class Load:
         self.codes: Counter[int] = Counter()
         self.is_over = False
         self._sent_at = array("d")  # s, of each request
-        header = SendMessageRequestHeaderV2(
-            producer_group="PG", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=4, queue_id=0,
-            sys_flag=0, born_timestamp=1_700_000_000_000, flag=0, properties="TAGS\x01a\x02UNIQ_KEY\x01k\x02",
-        )  # fmt: skip
+        header = send_header(TOPIC, properties="TAGS\x01a\x02UNIQ_KEY\x01k\x02")
         frame = encode_request(RequestCode.SEND_MESSAGE_V2, _FIRST_OPAQUE, header, plan.body_bytes)
         self._opaque_at = frame.index(b"%d" % _FIRST_OPAQUE)
         self._body_at = len(frame)

@@ -11,8 +11,8 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.frames import encode_request
 from remoting.headers.pull import PullMessageRequestHeader
-from remoting.headers.send import SendMessageRequestHeaderV2
 from tests.compat.cluster import SprocketCluster
+from tests.send_headers import send_header
 
 TOPIC = "Hostile"
 BODY = b"x" * 100_000
@@ -28,19 +28,6 @@ def anonymous_bytes(pid: int) -> int:
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
     raise AssertionError("no RssAnon")
-
-
-def send_header(number: int) -> SendMessageRequestHeaderV2:
-    return SendMessageRequestHeaderV2(
-        producer_group="g",
-        topic=TOPIC,
-        default_topic="TBW102",
-        default_topic_queue_nums=1,
-        queue_id=0,
-        sys_flag=0,
-        born_timestamp=number,
-        flag=0,
-    )
 
 
 def pull_frame(opaque: int) -> bytes:
@@ -87,7 +74,9 @@ async def slow_reader(host: str, port: int) -> asyncio.StreamWriter:
 async def healthy(address: str, sends: int) -> None:
     client = RemotingClient()
     for number in range(sends):
-        response = await client.invoke(address, RequestCode.SEND_MESSAGE_V2, send_header(number), BODY, timeout_s=10)
+        response = await client.invoke(
+            address, RequestCode.SEND_MESSAGE_V2, send_header(TOPIC, born_timestamp=number), BODY, timeout_s=10
+        )
         assert response.code == ResponseCode.SUCCESS, response.remark
     await client.close()
 

@@ -11,8 +11,9 @@ import pytest
 
 from tests.chaos.load import Load, beside
 from tests.chaos.nursery import ChaosBroker
+from tests.tiers import is_quick
 
-ROUNDS = 100
+ROUNDS = 10 if is_quick() else 100
 CHECK_EVERY = 10
 
 

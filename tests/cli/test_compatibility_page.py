@@ -6,7 +6,7 @@ import pytest
 
 from broker.unsupported_codes import UNSUPPORTED
 from remoting.codes import RequestCode
-from sprocket.cli.compatibility_page import ROOT, Row, files_naming_codes, page, rows, served_codes
+from sprocket.cli.compatibility_page import ROOT, MarkedTest, Row, marked_tests, page, rows, served_codes
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,12 @@ def test_no_reason_stands_beside_a_route(table: list[Row]) -> None:
 
 
 def test_every_served_code_has_a_test(table: list[Row]) -> None:
-    assert [row.code.name for row in table if row.servers and not row.tests] == []
+    missing = [row.code.name for row in table if row.servers and not row.tests]
+    assert missing == [], "mark a test that asks for the code: @pytest.mark.code(RequestCode.X)"
+
+
+def test_no_code_that_nobody_serves_has_a_test(table: list[Row]) -> None:
+    assert [row.code.name for row in table if row.tests and not row.servers] == []
 
 
 def test_each_kind_of_peer_is_looked_at() -> None:
@@ -41,10 +46,21 @@ def test_each_kind_of_peer_is_looked_at() -> None:
     assert RequestCode.PULL_MESSAGE not in served["client"], "it asks for it and does not serve it"
 
 
-def test_a_test_is_found_by_the_name_that_it_names(tmp_path: Path) -> None:
+def test_a_test_is_found_by_its_mark_and_not_by_what_it_mentions(tmp_path: Path) -> None:
     folder = tmp_path / "tests" / "broker"
     folder.mkdir(parents=True)
-    (folder / "test_sends.py").write_text("await ask(RequestCode.SEND_MESSAGE_V2)")
-    (folder / "rig.py").write_text("RequestCode.PULL_MESSAGE")
-    (folder / "test_routes.py").write_text("RequestCode.PULL_MESSAGE")
-    assert files_naming_codes(tmp_path) == {RequestCode.SEND_MESSAGE_V2: {"tests/broker/test_sends.py": 1}}
+    (folder / "test_sends.py").write_text(
+        "@pytest.mark.code(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)\n"
+        "@pytest.mark.timeout(9)\n"
+        "async def test_a_send(): await ask(RequestCode.PULL_MESSAGE)\n"
+    )
+    (folder / "rig.py").write_text("@pytest.mark.code(RequestCode.PULL_MESSAGE)\ndef test_x(): ...\n")
+    found = MarkedTest("tests/broker/test_sends.py", "test_a_send")
+    assert marked_tests(tmp_path) == {RequestCode.SEND_MESSAGE: [found], RequestCode.SEND_MESSAGE_V2: [found]}
+
+
+def test_a_mark_with_an_unknown_code_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").write_text("@pytest.mark.code(RequestCode.SEND)\ndef test_a(): ...\n")
+    with pytest.raises(KeyError, match="SEND"):
+        marked_tests(tmp_path)

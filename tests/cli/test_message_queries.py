@@ -11,13 +11,13 @@ import pytest
 from remoting import message_properties as names
 from remoting.bodies.topic import TopicConfig
 from remoting.codes import RequestCode
-from remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.cli import exit_codes
 from sprocket.cli.client_session import WrongUsage
 from sprocket.cli.mqadmin_message import parse_time
-from sprocket.client.admin import DEFAULT_TOPIC, AdminClient
+from sprocket.client.admin import AdminClient
 from tests.cli.conftest import Cluster
 from tests.cli.processes import run
+from tests.send_headers import send_header
 
 
 def mqadmin(cluster: Cluster, *arguments: str) -> str:
@@ -88,11 +88,7 @@ def test_an_unknown_message_is_an_error(cluster: Cluster, topic: str) -> None:
 
 def test_an_id_that_is_too_long_for_a_file_name_is_no_traceback(cluster: Cluster, topic: str) -> None:
     address = f"127.0.0.1:{cluster.broker.port}"
-    header = SendMessageRequestHeaderV2(
-        producer_group="G", topic=f"{topic}-long", default_topic=DEFAULT_TOPIC, default_topic_queue_nums=1, queue_id=0,
-        sys_flag=0, born_timestamp=1, flag=0, properties=names.encode({names.UNIQ_KEY: "a" * 300}), reconsume_times=0,
-        unit_mode=False, batch=False,
-    )  # fmt: skip
+    header = send_header(f"{topic}-long", properties=names.encode({names.UNIQ_KEY: "a" * 300}))
 
     async def send() -> None:
         async with AdminClient([cluster.namesrv]) as admin:

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from remoting.bodies.client import MessageQueue, by_queue
 from remoting.bodies.consumption import (
     CMResult,
@@ -115,6 +117,7 @@ async def test_other_group_is_refused(shared_broker: Broker, topic: str) -> None
     assert response.remark == "The Consumer Group <other> not exist in this consumer"
 
 
+@pytest.mark.code(RequestCode.CONSUME_MESSAGE_DIRECTLY)
 async def test_message_is_consumed_directly_by_the_handler(shared_broker: Broker, topic: str) -> None:
     seen: list[ReceivedMessage] = []
 
@@ -144,6 +147,7 @@ async def test_message_is_consumed_directly_by_the_handler(shared_broker: Broker
     assert garbage.code == ResponseCode.SYSTEM_ERROR
 
 
+@pytest.mark.code(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT)
 async def test_status_and_reset_of_offsets(shared_broker: Broker, topic: str) -> None:
     await send(shared_broker, topic, 10)
     async with consumer_of(shared_broker, topic) as consumer, asking(consumer) as ask:
@@ -196,6 +200,7 @@ async def ask_broker(broker: Broker, code: RequestCode, header: Header) -> Recei
         await client.close()
 
 
+@pytest.mark.code(RequestCode.GET_CONSUMER_RUNNING_INFO)
 async def test_operator_asks_through_the_broker(shared_broker: Broker, topic: str) -> None:
     async with Producer("g", shared_broker.namesrv) as producer:
         sent = [await producer.send(Message(topic, b"%d" % number), sharding_key="one") for number in range(4)]

@@ -126,6 +126,7 @@ async def test_queues_side_by_side_and_each_in_order(shared_broker: Broker, topi
     assert most == 4
 
 
+@pytest.mark.code(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
 async def test_members_come_and_go_and_no_queue_is_handled_by_two(shared_broker: Broker, topic: str) -> None:
     await send(shared_broker, topic, 250)
     log = Log()

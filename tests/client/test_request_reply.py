@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from remoting.codes import RequestCode
 from sprocket import (
     BrokerRefused,
     Consumer,
@@ -39,6 +40,7 @@ async def responder(broker: Broker, topic: str) -> AsyncIterator[list[ReceivedMe
         await work
 
 
+@pytest.mark.code(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
 async def test_each_request_gets_its_own_reply(shared_broker: Broker, topic: str) -> None:
     async with responder(shared_broker, topic), Producer("g", shared_broker.namesrv) as producer:
         bodies = [b"request %d" % number for number in range(60)]

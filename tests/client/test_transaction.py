@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from remoting.codes import RequestCode
 from sprocket import (
     ClientSettings,
     ConsumeFrom,
@@ -84,6 +85,7 @@ async def test_consumers_see_what_was_committed(broker: Broker, topic: str) -> N
     assert await received(broker, topic, 3) == ["async", "commit", "plain"]
 
 
+@pytest.mark.code(RequestCode.CHECK_TRANSACTION_STATE)
 async def test_the_broker_asks_about_what_nobody_ended(broker: Broker, topic: str) -> None:
     """CHECK_TRANSACTION_STATE, until an answer comes."""
     asked: list[str] = []

@@ -9,6 +9,7 @@ import pytest
 from tests.compat import maven
 from tests.compat.cluster import ApacheCluster, Cluster, SprocketCluster
 from tests.compat.java_client import Outcome, run_scenarios
+from tests.tiers import is_quick, sample
 
 _KINDS: dict[str, type[Cluster]] = {"sprocket": SprocketCluster, "apache": ApacheCluster}
 
@@ -18,9 +19,10 @@ def java() -> None:
     """Skips, with the reason, where Java or Maven is missing."""
     try:
         maven.java()
-        for version in maven.CLIENT_VERSIONS:
+        for version in sample(maven.CLIENT_VERSIONS):
             maven.client_classpath(version)
-        maven.apache_classpath()
+        if not is_quick():
+            maven.apache_classpath()
     except maven.JavaMissingError as missing:
         pytest.skip(f"Java client tests: {missing}")
 

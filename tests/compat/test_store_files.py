@@ -14,13 +14,13 @@ import pytest
 from remoting.message_record import SysFlag
 from sprocket.common.clock import ManualClock
 from store.checksum import SEAL_BYTES, SEAL_NAME
-from store.commit_log import LogScan
 from store.config import StoreConfig
 from store.logic_queue import QueueType
 from store.message_store import Boundary, MessageStore, PendingMessage
 from store.record import Record, TagsCodes
 from tests.compat import maven
 from tests.compat.store_files import dump, parse, run_tool
+from tests.store.insides import crash, records_of
 
 DATA = Path(__file__).resolve().parent / "data"
 SEGMENT_BYTES, QUEUE_FILE_BYTES = 16384, 1000
@@ -91,7 +91,7 @@ def test_a_store_of_apache_rocketmq_opens_here(golden: Path) -> None:
 
 def test_what_we_write_is_byte_for_byte_what_apache_rocketmq_writes(golden: Path, crc: bool) -> None:
     source = open_store(golden / "store")
-    records = list(LogScan(source._commit_log, 0, check_crc=True))
+    records = records_of(source)
     assert all(bytes(record.properties[-SEAL_BYTES:]).startswith(SEAL_NAME) == crc for record in records)
     clock = ManualClock()
     copy = open_store(golden / "copy", clock, crc=crc)
@@ -147,9 +147,7 @@ def test_apache_rocketmq_opens_our_store_and_goes_on(java: None, tmp_path: Path,
     if ending == "clean":
         store.shutdown()
     else:
-        store._group_commit.stop()
-        store._queue_flush.stop()
-        store._close()
+        crash(store)
     theirs = run_tool("read", root, SEGMENT_BYTES, QUEUE_FILE_BYTES, crc=crc)
     assert theirs.end == ours.end
     assert theirs.queues == ours.queues
@@ -207,9 +205,7 @@ def test_batch_consume_queues_are_apache_rocketmqs_byte_for_byte(java: None, tmp
         message = PendingMessage("BatchQueue", number % 2, body, properties, 100 + number, 0, sys_flag, 1, host)
         store.append([message])
     ours = dump(store)
-    store._group_commit.stop()
-    store._queue_flush.stop()
-    store._close()
+    crash(store)
     before = batch_files(root)
     read = run_tool("read", root, SEGMENT_BYTES, QUEUE_FILE_BYTES)
     assert read.messages == ours.messages
@@ -224,5 +220,5 @@ def test_batch_consume_queues_are_apache_rocketmqs_byte_for_byte(java: None, tmp
 
 def record_body(store: MessageStore) -> memoryview:
     """The body of the first batch, which holds one message."""
-    record = next(iter(LogScan(store._commit_log, 0, check_crc=True)))
+    record = records_of(store)[0]
     return record.body

@@ -13,11 +13,11 @@ import pytest
 
 from remoting.bodies.topic import TopicConfig
 from remoting.codes import RequestCode
-from remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.client.admin import AdminClient, AdminError
 from sprocket.processes.tls_folder import HOSTS, TlsFolder
 from tests.compat import maven, wire
 from tests.compat.replicas import LIMIT_S, Replicas, log_of, parsed
+from tests.send_headers import send_header
 
 # The JVM alone takes up to half a minute to start.
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(500)]
@@ -42,10 +42,7 @@ async def eventually(holds: Callable[[], Awaitable[bool]], what: str) -> None:
 async def send_all(admin: AdminClient, address: str) -> None:
     """All bodies to queue 0."""
     for body in _BODIES:
-        header = SendMessageRequestHeaderV2(
-            producer_group="PG", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=1, queue_id=0,
-            sys_flag=0, born_timestamp=1_750_000_000_000, flag=0, properties="",
-        )  # fmt: skip
+        header = send_header(TOPIC, default_topic_queue_nums=1, properties="")
         assert (await admin.ask(address, RequestCode.SEND_MESSAGE_V2, header, body)).code == 0
 
 

@@ -17,7 +17,6 @@ from broker.message_intake import MessageIntake
 from broker.send_admission import Admission
 from remoting.bodies.topic import TopicConfig
 from remoting.command import Request
-from remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.cli.server_config import BROKER_CLASSES, NAMESRV_CLASSES, broker_configuration, namesrv_configuration
 from sprocket.common import properties
 from sprocket.common.config import read, settings_of, updated
@@ -26,6 +25,7 @@ from store.config import StoreConfig
 from store.logic_queue import QueueType
 from store.record import TagsCodes
 from tests.fuzz.target import Target
+from tests.send_headers import send_header
 
 MESSAGES = (b"", b"a\x015\x02", b"a\x01x\x02b\x01true\x02", b"a\x011e400\x02b\x01\x02", b"a\x01" + b"9" * 400 + b"\x02")
 SERVERS = (broker_configuration(None, None), namesrv_configuration(None))
@@ -110,18 +110,7 @@ HOST_BYTES = bytes(8)
 def batch_body(data: bytes) -> None:
     """A client's batch is taken apart without a byte left, kept as one, or refused with its reason."""
     for admission, text in zip(ADMISSIONS, ("a\x01b\x02", "UNIQ_KEY\x01u\x02"), strict=True):
-        header = SendMessageRequestHeaderV2(
-            producer_group="PG",
-            topic="Orders",
-            default_topic="T",
-            default_topic_queue_nums=1,
-            queue_id=0,
-            sys_flag=0,
-            born_timestamp=0,
-            flag=0,
-            batch=True,
-            properties=text,
-        )
+        header = send_header(batch=True, properties=text)
         request: Request[Any] = Request(code=320, header=header, body=data)
         try:
             messages, _ = INTAKE.batch(request, admission, 0, HOST_BYTES)

@@ -38,6 +38,7 @@ from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.limits import MAX_INFLATED_BYTES
 from tests.fuzz.hostile_requests import BODIES
 from tests.fuzz.target import Target, pieces_of
+from tests.send_headers import send_header
 
 INFLATED_LIMIT = 50_000
 
@@ -228,17 +229,7 @@ def handles(data: bytes) -> None:
 
 # Seeds
 
-SEND = SendMessageRequestHeaderV2(
-    producer_group="PG",
-    topic="Orders",
-    default_topic="TBW102",
-    default_topic_queue_nums=4,
-    queue_id=0,
-    sys_flag=0,
-    born_timestamp=1_700_000_000_000,
-    flag=0,
-    properties="TAGS\x01a\x02KEYS\x01k\x02UNIQ_KEY\x01u\x02",
-)
+SEND = send_header(properties="TAGS\x01a\x02KEYS\x01k\x02UNIQ_KEY\x01u\x02")
 REGISTRATION = RegisterBrokerBody(
     TopicConfigAndMapping({"Orders": TopicConfig("Orders"), "B": TopicConfig("B", attributes={"+a": "b"})}), ["f"]
 )

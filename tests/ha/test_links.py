@@ -8,6 +8,7 @@ from ha.protocol import report, transfer_head
 from ha.slave_link import SlaveLink, SlaveRules
 from sprocket.common.errors import ProtocolError
 from tests.ha.links import SEGMENT, MemoryLog, exchange, master_of, slave_of
+from tests.tiers import seeds
 
 CONTENT = bytes(number % 251 for number in range(2500))
 
@@ -22,7 +23,7 @@ def test_nothing_is_sent_before_the_slave_has_said_where_it_is() -> None:
     assert master.acked_offset == -1
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_a_slave_catches_up_from_wherever_it_is(seed: int) -> None:
     choose = random.Random(seed)
     log, replica = MemoryLog(CONTENT), MemoryLog(CONTENT[: choose.randrange(1, 2500)])

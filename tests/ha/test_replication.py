@@ -23,6 +23,7 @@ from store.master_log import MasterLog
 from store.message_store import MessageStore
 from tests.store.reading import read_queue
 from tests.store.rig import Stores, message
+from tests.tiers import seeds
 
 
 @dataclass
@@ -170,7 +171,7 @@ async def test_a_slave_of_another_log_is_sent_away_and_changes_nothing(tmp_path:
         follower.stop()
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 async def test_garbage_acknowledges_nothing_and_hurts_nobody(tmp_path: Path, seed: int) -> None:
     async with pair(tmp_path) as it:
         it.send(10)

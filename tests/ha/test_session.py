@@ -11,6 +11,7 @@ from ha.table_queue import TableContent, TableUpdate
 from ha.tail_recovery import TailRecovery
 from sprocket.common.errors import ProtocolError
 from tests.ha.sessions import EPOCH, Ends, SessionMemoryLog, credentials, refusal
+from tests.tiers import seeds
 
 CONTENT = random.Random(5).randbytes(2500)
 OTHER = random.Random(6).randbytes(4000)
@@ -26,7 +27,7 @@ def splitter(seed: int) -> Callable[[bytes], list[bytes]]:
     return split
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_a_slave_catches_up_from_wherever_it_is_however_bytes_are_split(seed: int) -> None:
     at = random.Random(seed).randrange(0, 251) * 10
     log, replica = SessionMemoryLog(CONTENT), SessionMemoryLog(CONTENT[:at])

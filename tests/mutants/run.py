@@ -86,22 +86,29 @@ def try_mutant(directory: Path, mutant: Mutant) -> Result:
         path.write_text(source)
 
 
-def row(result: Result) -> str:
-    """Its line of the page."""
+def verdict(result: Result) -> str:
+    """Return the measured columns of its row."""
     found = f"`{result.by}`" if result.by else "**survived**"
-    return f"| {result.mutant.name} | {result.mutant.why} | {found} | {result.seconds:.1f} |"
+    return f"{found} | {result.seconds:.1f} |"
 
 
-def page(results: list[Result], before: str) -> str:
-    """The page of results; what was not run now stands as it did before."""
-    rows = {line.split(" | ")[0].removeprefix("| "): line for line in before.splitlines() if line.startswith("| ")}
-    rows |= {result.mutant.name: row(result) for result in results}
-    lines = [rows[mutant.name] for mutant in MUTANTS if mutant.name in rows]
+def verdicts_in(before: str) -> dict[str, str]:
+    """Return the measured columns of each row of a page by the mutant's name."""
+    rows = (line.removeprefix("| ").split(" | ") for line in before.splitlines() if line.startswith("| "))
+    return {cells[0]: " | ".join(cells[-2:]) for cells in rows}
+
+
+def page(results: list[Result], before: str, date: str) -> str:
+    """Return the page of results.  What was not run keeps its verdict; all other words come from the definitions."""
+    verdicts = verdicts_in(before) | {result.mutant.name: verdict(result) for result in results}
+    lines = [
+        f"| {mutant.name} | {mutant.why} | {verdicts[mutant.name]}" for mutant in MUTANTS if mutant.name in verdicts
+    ]
     caught = sum("**survived**" not in line for line in lines)
     head = [
         "# Planted bugs, and the tests that found them",
         "",
-        f"{datetime.datetime.now(datetime.UTC).date().isoformat()}: {caught} of {len(lines)} caught."
+        f"{date}: {caught} of {len(lines)} caught."
         " Made by `python -m tests.mutants.run`; the bugs are in `definitions.py`.",
         "",
         "| Bug | Breaks | Found by | Seconds |",
@@ -128,7 +135,8 @@ def main() -> None:
         for mutant in chosen:
             results.append(try_mutant(directory, mutant))
             print(f"{results[-1].seconds:6.1f} s  {mutant.name}: {results[-1].by or 'SURVIVED'}", flush=True)
-    RESULTS.write_text(page(results, RESULTS.read_text() if RESULTS.exists() else ""))
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    RESULTS.write_text(page(results, RESULTS.read_text() if RESULTS.exists() else "", today))
     sys.exit(0 if all(result.by for result in results) else 1)
 
 

@@ -60,6 +60,7 @@ async def test_a_broker_that_came_back_outlives_its_old_connection(site: Site) -
     assert await site.addrs() == {0: MASTER}
 
 
+@pytest.mark.code(RequestCode.BROKER_HEARTBEAT)
 async def test_a_silent_broker_expires_and_its_connection_is_closed(site: Site) -> None:
     broker, lively = site.connection(), site.connection()
     await site.register(by=broker)
@@ -106,6 +107,7 @@ async def listening_broker() -> AsyncIterator[tuple[str, list[NotifyMinBrokerIdC
         await server.stop()
 
 
+@pytest.mark.code(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE)
 async def test_members_are_told_when_the_smallest_broker_id_changes(tmp_path: Path) -> None:
     async with (
         site_at(tmp_path, notify_min_broker_id_changed=True, support_acting_master=True) as site,

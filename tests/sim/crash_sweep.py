@@ -59,7 +59,7 @@ class CrashSweep:
 
     def play(self, steps: int) -> None:
         """Play the script and crash it on the way.  Stops early when there are problems enough."""
-        self.run.disk.after = self._after
+        self.run.disk.after = self.crash_after
         for _ in range(steps):
             if len(self.problems) >= self.most_problems:
                 break
@@ -69,7 +69,7 @@ class CrashSweep:
                 self._crash(self._last)
         self.problems += self.run.problems
 
-    def _after(self, operation: Operation) -> None:
+    def crash_after(self, operation: Operation) -> None:
         self._last = operation
         if operation.number % self.every == 0:
             self._crash(operation)

@@ -112,7 +112,7 @@ class ScriptRun:
 
     def _do_append(self) -> None:
         count = self.rng.choice((1, 1, 1, 1, 2, 3, 8, 20))
-        self.append([self._message() for _ in range(count)])
+        self.append([self.message() for _ in range(count)])
 
     def append(self, messages: list[PendingMessage]) -> None:
         """Append, and check and remember what the log then holds."""
@@ -128,7 +128,7 @@ class ScriptRun:
         if error is None and self.store.flushed_offset >= end:
             self.acknowledged_end = max(self.acknowledged_end, end)
 
-    def _message(self) -> PendingMessage:
+    def message(self) -> PendingMessage:
         rng = self.rng
         topic = rng.choice(_TOPICS)
         tag = rng.choice(_TAGS)
@@ -159,7 +159,7 @@ class ScriptRun:
 
     def _do_refuse(self) -> None:
         """A batch with a message that is too large leaves no trace."""
-        messages = [self._message(), self._message()]
+        messages = [self.message(), self.message()]
         messages[1].body = bytes(self.config.max_record_bytes)
         try:
             self.store.append(messages)

@@ -17,6 +17,7 @@ from tests.sim.damage_sweep import DamageSweep
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import LOG_ROOT, STORE_ROOT, SimStore, small_config
 from tests.store.rig import message
+from tests.tiers import seeds
 
 CASES = int(os.environ.get("SPROCKET_FLIPS", "2000"))
 SHARES = 4
@@ -24,7 +25,7 @@ QUEUE_FILE = STORE_ROOT / "consumequeue" / "Orders" / "0" / file_name(0)
 
 
 @pytest.mark.timeout(120 + CASES // 10)
-@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("share", seeds(SHARES))
 def test_damage_is_found_and_never_served(share: int) -> None:
     sweep = DamageSweep(seed=share // 2, clean=share % 2 == 0)
     sweep.play(CASES // SHARES, seed=share)

@@ -5,6 +5,7 @@ import pytest
 from tests.sim.cluster.cluster import Cluster
 from tests.sim.cluster.group import Group, Node
 from tests.sim.cluster.profile import Profile
+from tests.tiers import seeds
 
 
 def profile(**changes: bool | int) -> Profile:
@@ -21,7 +22,7 @@ def slave_of(cluster: Cluster) -> tuple[Group, Node]:
     return group, group.slaves[0]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_a_connection_that_was_forgotten_on_the_way_is_made_anew(seed: int) -> None:
     """Seeds 38 to 277: the slave asked its master for ever over the connection that had vanished."""
     cluster = Cluster(seed, profile())
@@ -31,7 +32,7 @@ def test_a_connection_that_was_forgotten_on_the_way_is_made_anew(seed: int) -> N
     assert not outcome.problems, outcome.report()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_a_tail_that_the_master_lost_is_noticed_where_records_are_of_one_size(seed: int) -> None:
     """Seeds 4, 207, 245: in the plain protocol the slave went on behind records that its master did not have."""
     cluster = Cluster(seed, profile(is_plain=True, is_sync_master=False, fixed_body=True))

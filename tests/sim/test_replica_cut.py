@@ -9,6 +9,7 @@ import pytest
 from tests.sim.crash_sweep import CrashSweep
 from tests.sim.script import ScriptRun
 from tests.sim.sim_store import small_config
+from tests.tiers import seeds
 
 STEPS = 60
 
@@ -17,7 +18,7 @@ def crash_while_cut(seed: int, steps: int, every: int, subsets: int) -> CrashSwe
     run = ScriptRun(seed, small_config(sync_flush=bool(seed % 2)))
     run.play(steps)
     sweep = CrashSweep(run, subsets=subsets, every=every)
-    run.disk.after = sweep._after
+    run.disk.after = sweep.crash_after
     run.step("cut")
     run.disk.after = None
     assert sweep.problems + run.problems == []
@@ -35,7 +36,7 @@ def test_power_fails_anywhere_while_the_log_is_cut(seed: int) -> None:
     assert crash_while_cut(seed, steps=STEPS, every=1, subsets=5).points > 20
 
 
-@pytest.mark.parametrize("seed", range(4, 8))
+@pytest.mark.parametrize("seed", [4 + number for number in seeds(4)])
 def test_a_cut_log_is_its_beginning_and_goes_on(seed: int) -> None:
     run = ScriptRun(seed, small_config(sync_flush=bool(seed % 2)))
     for _ in range(3):

@@ -17,6 +17,7 @@ from tests.sim.script import ScriptRun
 from tests.sim.sim_disk import Fault, SimDisk
 from tests.sim.sim_image import Subset, Survivors
 from tests.sim.sim_store import FLUSH, LOG_ROOT, small_config
+from tests.tiers import seeds
 
 STEPS = 20
 SHARES = 4
@@ -91,7 +92,7 @@ def check_crashes(run: ScriptRun, seed: int) -> None:
         assert problems == []
 
 
-@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("share", seeds(SHARES))
 @pytest.mark.parametrize("sync_flush", [False, True])
 def test_an_error_of_any_sync_is_final(share: int, sync_flush: bool) -> None:
     kinds = {"sync", "sync_directory"}
@@ -130,7 +131,7 @@ def refused_for_good(run: ScriptRun) -> None:
     flushed, wrote = run.store.flushed_offset, run.store.wrote_offset
     answers: list[StoreError | None] = []
     with pytest.raises(DiskFailed):
-        run.store.append([run._message()])
+        run.store.append([run.message()])
     run.store.when_confirmed(wrote + 1, answers.append)
     run.clock.advance(1000)
     run.sim.step(FLUSH)
@@ -163,7 +164,7 @@ def test_no_thread_syncs_a_segment_again_whose_sync_failed_in_another() -> None:
     run.sim.step(FLUSH)
 
 
-@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("share", seeds(SHARES))
 @pytest.mark.parametrize("arrived", [0.0, 0.6])
 def test_a_full_disk_refuses_and_heals(share: int, arrived: float) -> None:
     kinds = {"write", "create"}

@@ -22,8 +22,12 @@ QUICK = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-XX:Tier
 
 @pytest.fixture(scope="session")
 def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One Spark session for all tests; skipped where there is no Java."""
-    from spark.session import session
+    """One Spark session, so one JVM, for all tests of a worker; skipped where there is no Java.
+
+    A test that needs settings of its own takes ``spark_session.newSession()``.  `tests/tiers.py` lists the files that
+    use this fixture, so that one worker gets them all.
+    """
+    from spark.session import close, session
     from sprocket.common.errors import ConfigError
 
     warehouse = tmp_path_factory.mktemp("warehouse")
@@ -32,7 +36,7 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     except ConfigError as error:
         pytest.skip(str(error))
     yield spark
-    spark.stop()
+    close(spark)
 
 
 _READING = {field.name for field in fields(ReadingOptions)}

@@ -24,6 +24,7 @@ from tests.spark.conftest import read_rows
 from tests.spark.naive_reader import default_columns
 from tests.spark.store_builder import Row, StoreBuilder, encode
 from tests.spark.test_log_reader import mixed_rows
+from tests.tiers import seeds
 
 SEGMENT_BYTES = 1 << 14
 COLUMNS = ["topic", "queueId", "queueOffset", "physicalOffset", "body", "_corrupt_record"]
@@ -172,7 +173,7 @@ def test_a_flip_in_a_body_is_found_by_its_crc(original: StoreBuilder, store: Pat
     assert [row["_corrupt_record"] is None for row in rows].count(False) == 1
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_random_flips(original: StoreBuilder, tmp_path: Path, seed: int) -> None:
     """A flip takes no other record with it, and no body is wrong; of what no CRC covers just the field."""
     rnd = random.Random(seed)
@@ -297,7 +298,7 @@ def test_a_damaged_consume_queue_costs_no_row(
     assert rows == expected
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_random_flips_in_consume_queues(original: StoreBuilder, tmp_path: Path, seed: int) -> None:
     rnd = random.Random(seed)
     store = Path(shutil.copytree(original.root, tmp_path / "flipped"))

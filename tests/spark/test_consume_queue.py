@@ -10,6 +10,7 @@ import pytest
 
 from spark.consume_queue import ConsumeQueue
 from store.layout import CONSUME_QUEUE_DTYPE
+from tests.tiers import seeds
 
 FILE_ENTRIES = 3000
 FIRST = 2 * FILE_ENTRIES
@@ -49,7 +50,7 @@ def test_the_end_and_every_range(tmp_path: Path, count: int) -> None:
         assert queue.record_at_or_after(begin) == (int(offsets[at - FIRST]) if at < queue.end else None)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_a_search_among_damaged_entries_ends_next_to_one_or_is_right(tmp_path: Path, seed: int) -> None:
     """Which is what makes the damage seen: the entries around the place are looked at."""
     rnd = random.Random(seed)

@@ -27,6 +27,7 @@ from store.confirm_mark import CONFIRM_MARK, decode_confirm_mark
 from store.message_store import MessageStore
 from store.retention.leases import Leases
 from tests.spark.conftest import read_rows
+from tests.store.insides import write_confirm_mark
 from tests.store.rig import message
 
 SEGMENT_BYTES = 128 * 1024
@@ -56,7 +57,7 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 
 def mark(store: MessageStore) -> None:
     """What the store's own thread does several times a second."""
-    store.cleaner._mark.write()
+    write_confirm_mark(store)
 
 
 def test_what_replicas_do_not_have_is_not_read(store: MessageStore, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from store.config import StoreConfig
 from store.disk import Content, Disk, DiskFile, RealDisk, RealFile
 from store.logic_queue import QueueType
 from store.message_store import MessageStore, PendingMessage
+from tests.store.insides import crash
 
 HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
 
@@ -119,7 +120,7 @@ class Stores:
         }
         self.queue_types: dict[str, QueueType] = {}
         self.notified: list[Callable[[], None]] = []
-        self._open: list[MessageStore] = []
+        self.opened: list[MessageStore] = []
 
     @property
     def config(self) -> StoreConfig:
@@ -138,19 +139,17 @@ class Stores:
     def open(self) -> MessageStore:
         store = self.new()
         store.start()
-        self._open.append(store)
+        self.opened.append(store)
         return store
 
     def crash(self, store: MessageStore) -> None:
         """End the store's threads and descriptors as SIGKILL would: nothing is flushed, `abort` stays."""
-        store._group_commit.stop()
-        store._queue_flush.stop()
-        store._close()
-        self._open.remove(store)
+        crash(store)
+        self.opened.remove(store)
 
     def close(self, store: MessageStore) -> None:
         store.shutdown()
-        self._open.remove(store)
+        self.opened.remove(store)
 
     def reopen(self, store: MessageStore, *, crash: bool = False) -> MessageStore:
         (self.crash if crash else self.close)(store)
@@ -168,5 +167,5 @@ class Stores:
         return sorted((self.root / "consumequeue" / topic / str(queue_id)).iterdir())
 
     def close_all(self) -> None:
-        for store in list(self._open):
+        for store in list(self.opened):
             self.crash(store)

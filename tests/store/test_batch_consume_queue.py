@@ -18,6 +18,7 @@ from store.layout import BATCH_CONSUME_QUEUE_DTYPE
 from store.logic_queue import QueueType
 from store.message_store import MessageStore, PendingMessage
 from store.record import Record
+from tests.store.insides import flush_queues
 from tests.store.reading import records_of
 from tests.store.retention.cleaning import BODY, HOUR_S, PER_SEGMENT, CleanedStore
 from tests.store.rig import FaultyDisk, Stores, message
@@ -258,13 +259,13 @@ def test_a_flush_covers_the_units(batches: Stores) -> None:
     for _ in range(9):
         store.append([batch(2)])
     disk.syncs.clear()
-    store._queue_flush.flush_all()
+    flush_queues(store)
     assert [path.name for path in disk.syncs if "batchconsumequeue" in str(path)] == [
         f"{start:020d}" for start in (0, 4 * 46, 8 * 46)
     ]
     store.append([batch(2)])
     disk.syncs.clear()
-    store._queue_flush.flush_all()
+    flush_queues(store)
     assert [path.name for path in disk.syncs if "batchconsumequeue" in str(path)] == [f"{8 * 46:020d}"]
 
 

@@ -24,6 +24,7 @@ from store.record_batch import RecordBatch
 from store.recovery import redispatch
 from store.recovery.recovery import Recovery
 from tests.store.rig import Stores, message
+from tests.tiers import seeds
 
 TOPICS = ("Orders", "Orders2", "Ordere", "%RETRY%" + "g" * 60, "T" * 200, "Zürich", SCHEDULE_TOPIC)
 PROPERTIES = (
@@ -157,7 +158,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_steps")
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60, quick=12))
 def test_recovery_in_arrays_equals_recovery_record_by_record(
     stores: Stores, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from store.config import FlushDiskType, StoreConfig
 from store.confirm_mark import CONFIRM_MARK, decode_confirm_mark
 from store.message_store import MessageStore
 from store.store_lock import is_locked
+from tests.store.insides import write_confirm_mark
 from tests.store.rig import message
 
 
@@ -40,10 +41,10 @@ def test_what_replicas_hold_back_is_marked_and_a_stop_removes_it(tmp_path: Path)
     confirmed = store.confirm_offset
     store.confirmation.replicated(confirmed, confirmed, is_enough=True)
     store.append([message()])
-    store.cleaner._mark.write()
+    write_confirm_mark(store)
     assert marked(tmp_path) == (confirmed, clock.wall_ms())
     store.confirmation.replicated(store.wrote_offset, store.wrote_offset, is_enough=True)
-    store.cleaner._mark.write()
+    write_confirm_mark(store)
     assert marked(tmp_path) == (store.wrote_offset, clock.wall_ms())
     store.shutdown()
     assert marked(tmp_path) is None

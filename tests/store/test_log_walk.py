@@ -9,6 +9,7 @@ import pytest
 from remoting.message_record import HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from store import log_walk
 from store.log_walk import walk
+from tests.tiers import seeds
 
 BASE = 3 << 30
 MAGICS = (MAGIC_V1, MAGIC_V2)
@@ -97,7 +98,7 @@ def test_what_is_behind_the_last_record(behind: str) -> None:
     assert_walked(log_of([bytes(300)] * PLENTY) + filling)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_damage_anywhere(seed: int) -> None:
     rng = random.Random(seed)
     content = bytearray(log_of([rng.randbytes(rng.randrange(600)) for _ in range(PLENTY)]))

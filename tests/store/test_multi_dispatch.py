@@ -15,6 +15,7 @@ from store.multi_dispatch import places
 from store.record import Record
 from tests.store.reading import records_of
 from tests.store.rig import FaultyDisk, Stores, message
+from tests.tiers import seeds
 
 ON = {"enable_lmq": True, "enable_multi_dispatch": True}
 
@@ -148,7 +149,7 @@ def test_a_failed_write_takes_all_queues_back(stores: Stores) -> None:
     assert (bodies(store, "%LMQ%a"), bodies(store, "%LMQ%b")) == ([b"0", b"1"], [b"1"])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_recovery_gives_the_queues_back_whatever_was_lost_of_them(stores: Stores, seed: int) -> None:
     rng = random.Random(seed)
     stores.fields["enabled_append_prop_crc"] = seed % 2 == 0

@@ -9,6 +9,7 @@ from sprocket.common import failpoints
 from sprocket.common.errors import DiskFailed, DiskFull
 from store.disk import RealDisk
 from store.mapped_file_queue import MappedFileQueue
+from tests.store.insides import flush_queues
 from tests.store.rig import FaultyDisk, Stores, message
 
 
@@ -26,7 +27,7 @@ def test_a_topic_goes_while_its_queues_are_flushed(stores: Stores) -> None:
             assert go_on.wait(30)
 
     disk.before_sync = hold
-    flush = threading.Thread(target=store._queue_flush.flush_all)
+    flush = threading.Thread(target=flush_queues, args=(store,))
     flush.start()
     assert in_flush.wait(30)
     # Nobody waits for the flush.
@@ -45,7 +46,7 @@ def test_a_full_disk_postpones_the_checkpoint_and_ends_nothing(stores: Stores) -
     failpoints.arm("disk.write_small=error:ENOSPC;atomic_file.before_sync=error:ENOSPC")
     try:
         with pytest.raises(DiskFull):
-            store._queue_flush.flush_all()
+            flush_queues(store)
         store._queue_flush._last_thorough = -1e9
         assert store._queue_flush._turn(), "the thread would end"
     finally:

@@ -14,6 +14,7 @@ from store.replica_log import ReplicaLog
 from tests.store.reading import read_queue
 from tests.store.rig import FaultyDisk, Stores, message
 from tests.store.test_chunk_scan import fill
+from tests.tiers import seeds
 
 QUEUES = [("Orders", 0), ("Orders", 3), ("Bills", 0)]
 
@@ -66,7 +67,7 @@ def contents(store: MessageStore) -> dict[tuple[str, int], list[tuple[int, int, 
     }
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_pieces_of_any_size_give_the_same_log_and_queues(master: MessageStore, replicas: Stores, seed: int) -> None:
     store, choose = replicas.open(), random.Random(seed)
     replica = replica_of(store)
@@ -86,7 +87,7 @@ def test_pieces_of_any_size_give_the_same_log_and_queues(master: MessageStore, r
 
 
 @pytest.mark.parametrize("few", [0, 3, 1 << 20])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_records_taken_one_by_one_and_in_arrays_give_the_same_queues(
     tmp_path: Path, seed: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ def filled(stores: Stores, times: list[int]) -> int:
 def test_boundaries_of_equal_and_missing_times(stores: Stores) -> None:
     # The example that RocketMQ gives: t1 t1 t1 t3 t3.
     start = filled(stores, [10, 10, 10, 30, 30])
-    (store,) = stores._open
+    (store,) = stores.opened
 
     def find(time: int) -> tuple[int, int]:
         return tuple(store.offset_by_time("Orders", 0, start + time, b) for b in (Boundary.LOWER, Boundary.UPPER))  # type: ignore[return-value]
@@ -52,7 +52,7 @@ def test_the_answer_stands_between_older_and_newer(
         if ordered:
             times.sort()
         start = filled(stores, times)
-        (store,) = stores._open
+        (store,) = stores.opened
         lower = store.offset_by_time("Orders", 0, start + time, Boundary.LOWER)
         upper = store.offset_by_time("Orders", 0, start + time, Boundary.UPPER)
         # Also where times step back: older before it, not older at it.
@@ -126,7 +126,7 @@ def test_the_answer_is_that_of_a_linear_search_whatever_is_missing(
 def test_messages_that_expired_are_older_than_any_time(stores: Stores) -> None:
     stores.fields["mapped_file_size_commit_log"] = 4096
     start = filled(stores, list(range(200)))
-    stores.close(stores._open[0])
+    stores.close(stores.opened[0])
     for path in stores.segments()[:2]:
         path.unlink()
     store = stores.open()

@@ -12,6 +12,7 @@ from sprocket.common.errors import DiskFailed, StoreError
 from store.checkpoint import load_checkpoint
 from store.config import FlushDiskType
 from store.message_store import MessageStore
+from tests.store.insides import flush_queues
 from tests.store.rig import FaultyDisk, Stores, message
 
 
@@ -183,6 +184,6 @@ def test_the_checkpoint_promises_no_more_than_is_flushed(stores: Stores) -> None
     store = stores.open()  # ASYNC_FLUSH: written is not flushed
     store.append([message()])
     assert store.flushed_offset == 0
-    store._queue_flush.flush_all()
+    flush_queues(store)
     checkpoint = load_checkpoint(store.disk, stores.root / "checkpoint", stores.clock.wall_ms())
     assert checkpoint.confirm_phy_offset == 0

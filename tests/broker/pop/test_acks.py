@@ -21,6 +21,7 @@ from tests.broker.rig import GROUP, TOPIC, running_broker
 CODE = ResponseCode
 
 
+@pytest.mark.code(RequestCode.ACK_MESSAGE)
 async def test_an_acknowledgement_goes_through_the_wheel_to_its_checkpoints_queue(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         for number in range(3):
@@ -51,6 +52,7 @@ async def test_acknowledgements_of_one_read_are_one_append(tmp_path: Path) -> No
         assert max(sizes) > 10
 
 
+@pytest.mark.code(RequestCode.BATCH_ACK_MESSAGE)
 async def test_several_acknowledgements_in_one_request_are_one_record(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         for number in range(5):
@@ -122,6 +124,7 @@ async def test_a_bad_acknowledgement_does_not_hurt_the_others_of_its_read(tmp_pa
         assert len(written(broker)) == 3
 
 
+@pytest.mark.code(RequestCode.CHANGE_MESSAGE_INVISIBLETIME)
 async def test_an_invisible_time_is_changed_by_a_new_checkpoint_and_an_acknowledgement_of_the_old(
     tmp_path: Path,
 ) -> None:

@@ -56,6 +56,7 @@ def held(broker: Broker) -> int:
     return sum(len(service.held) for service in broker._services if isinstance(service, NotificationService))
 
 
+@pytest.mark.code(RequestCode.NOTIFICATION)
 async def test_there_is_something_until_it_is_popped(pair: Pair) -> None:
     _, client = pair
     assert await ask(client, question()) == (False, False)
@@ -136,6 +137,7 @@ async def test_a_queue_that_is_held_in_order_has_nothing_until_it_is_free(pair: 
     assert await waiting == (True, False), "after the invisible time"
 
 
+@pytest.mark.code(RequestCode.POLLING_INFO)
 async def test_held_pops_are_counted_by_queue(pair: Pair) -> None:
     broker, client = pair
 

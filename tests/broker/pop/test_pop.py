@@ -23,6 +23,7 @@ from tests.broker.rig import GROUP, TOPIC, create, running_broker, until
 CODE = ResponseCode
 
 
+@pytest.mark.code(RequestCode.POP_MESSAGE)
 async def test_messages_are_handed_out_once_with_handles_that_name_them(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
@@ -348,6 +349,7 @@ async def test_a_stop_keeps_where_the_group_is(tmp_path: Path) -> None:
         assert [one.body for one in await popped(client)] == [b"1"]
 
 
+@pytest.mark.code(RequestCode.PEEK_MESSAGE)
 async def test_a_peek_takes_nothing(tmp_path: Path) -> None:
     """PEEK_MESSAGE, of any queue and of one."""
     async with running_broker(tmp_path) as (broker, client):

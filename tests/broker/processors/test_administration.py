@@ -16,6 +16,7 @@ from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker, stored
 Pair = tuple[Broker, TestClient]
 
 
+@pytest.mark.code(RequestCode.UPDATE_BROKER_CONFIG, RequestCode.GET_BROKER_CONFIG)
 async def test_configuration_is_read_and_updated(pair: Pair) -> None:
     broker, client = pair
     response = await client.ask_well(RequestCode.GET_BROKER_CONFIG)
@@ -52,6 +53,7 @@ async def test_refused_updates_change_nothing(pair: Pair, text: str) -> None:
     assert broker.config.broker == before
 
 
+@pytest.mark.code(RequestCode.GET_BROKER_RUNTIME_INFO)
 async def test_runtime_info(pair: Pair) -> None:
     _, client = pair
     for _ in range(4):
@@ -126,6 +128,7 @@ async def test_statistics_that_are_not_kept_are_not_made_up(pair: Pair) -> None:
     assert response.remark == "The stats <TOPIC_PUT_NUMS> <Orders> not exist"
 
 
+@pytest.mark.code(RequestCode.VIEW_BROKER_STATS_DATA)
 async def test_what_a_topic_took_and_a_group_consumed(tmp_path: Path) -> None:
     clock = ManualClock()
     async with running_broker(tmp_path, clock=clock) as (broker, client):

@@ -51,6 +51,7 @@ async def two_consumers(client: TestClient, other: TestClient, queues: int = 4) 
     await other.heartbeat("c2", TOPIC)
 
 
+@pytest.mark.code(RequestCode.QUERY_ASSIGNMENT)
 async def test_queues_are_divided_among_the_consumers(pair: Pair) -> None:
     _, client = pair
     other = TestClient(client.address)
@@ -65,6 +66,7 @@ async def test_queues_are_divided_among_the_consumers(pair: Pair) -> None:
     await other.close()
 
 
+@pytest.mark.code(RequestCode.SET_MESSAGE_REQUEST_MODE)
 async def test_a_group_by_pop_takes_from_all_queues_or_shares_them(pair: Pair) -> None:
     _, client = pair
     others = [TestClient(client.address) for _ in range(3)]
@@ -142,6 +144,7 @@ async def test_an_unknown_mode_is_refused(pair: Pair) -> None:
     assert (await set_mode(client, "PUSH")).code != ResponseCode.SUCCESS
 
 
+@pytest.mark.code(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
 async def test_modes_outlive_the_broker(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (_, client):
         await client.send()

@@ -89,6 +89,13 @@ def acl(name: str) -> AclRequestHeader:
     return AclRequestHeader(subject=f"User:{name}")
 
 
+@pytest.mark.code(
+    RequestCode.AUTH_CREATE_USER,
+    RequestCode.AUTH_UPDATE_USER,
+    RequestCode.AUTH_DELETE_USER,
+    RequestCode.AUTH_GET_USER,
+    RequestCode.AUTH_LIST_USER,
+)
 async def test_users_from_first_to_last(guarded: tuple[Asker, Asker]) -> None:
     admin, _ = guarded
     await admin.well(RequestCode.AUTH_CREATE_USER, user("alice"), UserInfo("bob", "secret", "normal"))
@@ -157,6 +164,13 @@ async def test_passwords_are_told_to_super_users_alone(guarded: tuple[Asker, Ask
         assert b"secret" not in body
 
 
+@pytest.mark.code(
+    RequestCode.AUTH_CREATE_ACL,
+    RequestCode.AUTH_UPDATE_ACL,
+    RequestCode.AUTH_DELETE_ACL,
+    RequestCode.AUTH_GET_ACL,
+    RequestCode.AUTH_LIST_ACL,
+)
 async def test_policies_from_first_to_last(guarded: tuple[Asker, Asker]) -> None:
     admin, operator = guarded
     await admin.well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())

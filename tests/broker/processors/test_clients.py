@@ -47,6 +47,7 @@ async def test_retry_topic_of_an_ordered_topic_is_ordered(pair: Pair) -> None:
     assert broker.topics.is_order("%RETRY%CG")
 
 
+@pytest.mark.code(RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT, RequestCode.GET_CONSUMER_LIST_BY_GROUP)
 async def test_member_joins_and_leaves_and_the_others_hear_of_it(pair: Pair) -> None:
     broker, client = pair
     other = TestClient(client.address)
@@ -101,6 +102,7 @@ async def test_heartbeat_that_is_no_json_closes_nothing(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize(("kind", "code"), [("TAG", ResponseCode.SUCCESS), ("SQL92", ResponseCode.SYSTEM_ERROR)])
+@pytest.mark.code(RequestCode.CHECK_CLIENT_CONFIG)
 async def test_check_client_config(pair: Pair, kind: str, code: int) -> None:
     _, client = pair
     body = CheckClientRequestBody("c1", GROUP, SubscriptionData(TOPIC, "a > 1", expression_type=kind))
@@ -108,6 +110,7 @@ async def test_check_client_config(pair: Pair, kind: str, code: int) -> None:
     assert response.code == code
 
 
+@pytest.mark.code(RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ)
 async def test_locks(pair: Pair) -> None:
     _, client = pair
     await client.send()

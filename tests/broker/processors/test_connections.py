@@ -22,6 +22,11 @@ from tests.broker.rig import GROUP, TOPIC, TestClient
 Pair = tuple[Broker, TestClient]
 
 
+@pytest.mark.code(
+    RequestCode.GET_CONSUMER_CONNECTION_LIST,
+    RequestCode.GET_PRODUCER_CONNECTION_LIST,
+    RequestCode.GET_ALL_PRODUCER_INFO,
+)
 async def test_connections(pair: Pair) -> None:
     _, client = pair
     await client.heartbeat("c1", TOPIC, producer_group="PG")
@@ -47,6 +52,7 @@ async def test_nobody_is_connected(pair: Pair) -> None:
     assert response.remark == "The Consumer <Nobody> <c1> not online"
 
 
+@pytest.mark.code(RequestCode.GET_CONSUMER_RUNNING_INFO)
 async def test_question_is_passed_on_to_the_consumer(pair: Pair) -> None:
     _, client = pair
     operator = TestClient(client.address)
@@ -58,6 +64,7 @@ async def test_question_is_passed_on_to_the_consumer(pair: Pair) -> None:
     await operator.close()
 
 
+@pytest.mark.code(RequestCode.CONSUME_MESSAGE_DIRECTLY)
 async def test_a_consumer_consumes_one_message_again(pair: Pair) -> None:
     _, client = pair
     sent = await client.send(b"again", tag="x")
@@ -120,6 +127,7 @@ async def test_a_consumer_that_is_too_old_is_not_asked(pair: Pair) -> None:
     assert "too low to finish, please upgrade it to V3_1_8_SNAPSHOT" in (response.remark or "")
 
 
+@pytest.mark.code(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
 async def test_where_each_member_of_a_group_is(pair: Pair) -> None:
     """GET_CONSUMER_STATUS_FROM_CLIENT, to each member or to one; who does not say is left out."""
     _, client = pair

@@ -1,5 +1,7 @@
 from typing import Any
 
+import pytest
+
 from broker.server import Broker
 from remoting.bodies.client import MessageQueue, by_queue
 from remoting.bodies.consumption import ConsumeStatsList, QueryCorrectionOffsetBody
@@ -22,6 +24,7 @@ from tests.broker.rig import GROUP, TOPIC, TestClient, create
 Pair = tuple[Broker, TestClient]
 
 
+@pytest.mark.code(RequestCode.GET_CONSUME_STATS)
 async def test_consume_stats(pair: Pair) -> None:
     broker, client = pair
     await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
@@ -52,6 +55,11 @@ async def test_connected_group_is_measured_by_what_it_subscribes_to(pair: Pair) 
     assert b"Orders" in response.body
 
 
+@pytest.mark.code(
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
+    RequestCode.QUERY_TOPICS_BY_CONSUMER,
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
+)
 async def test_who_consumes_what(pair: Pair) -> None:
     broker, client = pair
     broker.offsets.commit("Past", TOPIC, 0, 1)
@@ -70,6 +78,7 @@ async def test_who_consumes_what(pair: Pair) -> None:
     assert found.subscription_data.topic == TOPIC
 
 
+@pytest.mark.code(RequestCode.QUERY_CONSUME_TIME_SPAN)
 async def test_time_span(pair: Pair) -> None:
     broker, client = pair
     await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
@@ -94,6 +103,7 @@ async def test_offset_files_over_the_wire(pair: Pair) -> None:
     assert b'"offsetTable":{3:8}' in response.body
 
 
+@pytest.mark.code(RequestCode.GET_BROKER_CONSUME_STATS)
 async def test_stats_of_every_group(pair: Pair) -> None:
     broker, client = pair
     await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
@@ -129,6 +139,7 @@ async def test_stats_of_every_group(pair: Pair) -> None:
     assert {queue.topic for listed in queues.values() for queue in listed} == {"Ordered"}
 
 
+@pytest.mark.code(RequestCode.QUERY_CORRECTION_OFFSET)
 async def test_how_far_every_group_has_come(pair: Pair) -> None:
     broker, client = pair
     for group, offsets in (("A", {0: 5, 1: 3}), ("B", {0: 2, 1: 9}), ("Slow", {0: 1})):

@@ -21,6 +21,13 @@ from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
 Pair = tuple[Broker, TestClient]
 
 
+@pytest.mark.code(
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP,
+)
 async def test_groups(pair: Pair) -> None:
     broker, client = pair
     body = dumps(SubscriptionGroupConfig("A", retry_max_times=3))
@@ -66,6 +73,7 @@ async def test_refused_groups(pair: Pair, config: SubscriptionGroupConfig) -> No
     assert response.code == ResponseCode.INVALID_PARAMETER
 
 
+@pytest.mark.code(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN)
 async def test_group_is_forbidden_a_topic_and_allowed_it_again(pair: Pair) -> None:
     broker, client = pair
     await client.send()

@@ -37,6 +37,7 @@ def commit(offset: int, **changes: object) -> UpdateConsumerOffsetRequestHeader:
     return header
 
 
+@pytest.mark.code(RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET)
 async def test_commit_is_answered_again(pair: Pair) -> None:
     broker, client = pair
     await client.send()
@@ -94,6 +95,12 @@ async def test_commits_wait_while_a_reset_does(pair: Pair) -> None:
     assert broker.offsets.query(GROUP, TOPIC, 0) == 0
 
 
+@pytest.mark.code(
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+    RequestCode.GET_MAX_OFFSET,
+    RequestCode.GET_MIN_OFFSET,
+    RequestCode.GET_EARLIEST_MSG_STORETIME,
+)
 async def test_extent_of_a_queue(tmp_path: Path) -> None:
     clock = ManualClock()
     async with running_broker(tmp_path, clock=clock) as (_, client):

@@ -67,6 +67,7 @@ def put(account: Credentials, **more: str) -> dict[str, str]:
     return {"accessKey": account.access_key, "secretKey": account.secret_key, "admin": "false", **more}
 
 
+@pytest.mark.code(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, RequestCode.DELETE_ACL_CONFIG)
 async def test_an_account_comes_changes_and_goes_at_once(channel: RemotingChannel, conf: Path) -> None:
     code = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG
     assert not await may_ask(channel, NEW)
@@ -108,6 +109,7 @@ async def test_who_is_no_admin_neither_reads_nor_changes_accounts(channel: Remot
     assert (conf / "plain_acl.yml").read_bytes() == before
 
 
+@pytest.mark.code(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG)
 async def test_the_white_list_lets_in_at_once(channel: RemotingChannel, conf: Path) -> None:
     code = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
     nobody = Credentials("Stranger", "secret-of-nobody")
@@ -144,6 +146,7 @@ async def test_what_cannot_be_is_refused_with_the_codes_of_the_reference(channel
     assert (conf / "plain_acl.yml").read_bytes() == before
 
 
+@pytest.mark.code(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
 async def test_versions_and_accounts_are_told_but_no_key(channel: RemotingChannel, broker: Broker, conf: Path) -> None:
     await ask(channel, ADMIN, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, **put(NEW, groupPerms="G=SUB"))
     answer = await ask(channel, ADMIN, RequestCode.GET_BROKER_CLUSTER_ACL_INFO)

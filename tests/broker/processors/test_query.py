@@ -31,6 +31,7 @@ def bodies(content: bytes) -> list[bytes]:
     return found
 
 
+@pytest.mark.code(RequestCode.QUERY_MESSAGE)
 async def test_a_message_is_found_right_after_it_was_sent(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         for number in range(40):
@@ -74,6 +75,7 @@ async def test_without_an_index_a_query_finds_nothing_and_does_not_wait(tmp_path
         assert response.code == ResponseCode.QUERY_NOT_FOUND
 
 
+@pytest.mark.code(RequestCode.VIEW_MESSAGE_BY_ID)
 async def test_an_offset_that_is_no_records_finds_nothing(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         await client.send(b"one")

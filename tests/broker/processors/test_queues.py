@@ -1,5 +1,7 @@
 """QUERY_CONSUME_QUEUE."""
 
+import pytest
+
 from broker.server import Broker
 from remoting.bodies.consumption import ConsumeQueueData, QueryConsumeQueueResponseBody
 from remoting.codes import RequestCode, ResponseCode
@@ -21,6 +23,7 @@ async def query(
     return loads(response.body, QueryConsumeQueueResponseBody)
 
 
+@pytest.mark.code(RequestCode.QUERY_CONSUME_QUEUE)
 async def test_entries_as_they_are(pair: Pair) -> None:
     broker, client = pair
     for tag in ("a", "b", "c"):

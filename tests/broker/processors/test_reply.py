@@ -66,6 +66,7 @@ async def reply(client: TestClient, to: str | None = "10.0.0.1@r", v1: bool = Fa
 
 
 @pytest.mark.parametrize("v1", [False, True])
+@pytest.mark.code(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 async def test_requester_gets_the_reply_and_it_is_stored(pair: Pair, v1: bool) -> None:
     broker, client = pair
     waiting = await requester(client)

@@ -81,6 +81,7 @@ async def test_broadcasting_members_are_told_of_a_reset(pair: Pair) -> None:
     assert b'"queueId":0}:1' in client.asked[0].body
 
 
+@pytest.mark.code(RequestCode.CLONE_GROUP_OFFSET)
 async def test_offsets_are_cloned(pair: Pair) -> None:
     broker, client = pair
     for topic in (TOPIC, "Other"):
@@ -97,6 +98,7 @@ async def test_offsets_are_cloned(pair: Pair) -> None:
 # What the broker does itself
 
 
+@pytest.mark.code(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
 async def test_reset_to_begin_end_time_and_offset(pair: Pair) -> None:
     broker, client = pair
     await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())

@@ -94,6 +94,7 @@ async def test_second_retry_waits_a_level_longer_and_remembers_the_first_message
 
 
 @pytest.mark.parametrize(("asked", "level"), [(1, 1), (2, 2), (99, 5)])
+@pytest.mark.code(RequestCode.CONSUMER_SEND_MSG_BACK)
 async def test_consumer_may_choose_the_level(pair: Pair, asked: int, level: int) -> None:
     broker, client = pair
     original = await sent(broker, client)

@@ -18,6 +18,12 @@ from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker
 Pair = tuple[Broker, TestClient]
 
 
+@pytest.mark.code(
+    RequestCode.UPDATE_AND_CREATE_TOPIC,
+    RequestCode.GET_ALL_TOPIC_CONFIG,
+    RequestCode.GET_TOPIC_CONFIG,
+    RequestCode.DELETE_TOPIC_IN_BROKER,
+)
 async def test_create_describe_delete(pair: Pair) -> None:
     broker, client = pair
     await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create(attributes="+message.type=FIFO", order=True))
@@ -35,6 +41,7 @@ async def test_create_describe_delete(pair: Pair) -> None:
     assert broker.offsets.groups_of(TOPIC) == set()
 
 
+@pytest.mark.code(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST)
 async def test_create_list(pair: Pair) -> None:
     broker, client = pair
     body = dumps(CreateTopicListRequestBody([TopicConfig("A"), TopicConfig("B")]))
@@ -84,6 +91,7 @@ async def test_topics_of_mixed_messages_where_they_are_allowed(tmp_path: Path) -
         assert broker.topics.message_type("Mixed") == "MIXED"
 
 
+@pytest.mark.code(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
 async def test_system_topics_are_not_deleted(pair: Pair) -> None:
     broker, client = pair
     response = await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="SELF_TEST_TOPIC"))
@@ -93,6 +101,7 @@ async def test_system_topics_are_not_deleted(pair: Pair) -> None:
     assert "SELF_TEST_TOPIC" in loads(response.body, TopicList).topic_list
 
 
+@pytest.mark.code(RequestCode.GET_TOPIC_STATS_INFO)
 async def test_topic_stats(pair: Pair) -> None:
     broker, client = pair
     await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
@@ -104,6 +113,7 @@ async def test_topic_stats(pair: Pair) -> None:
     assert b'{"minOffset":0,"maxOffset":0,"lastUpdateTimestamp":0}' in response.body
 
 
+@pytest.mark.code(RequestCode.CLEAN_UNUSED_TOPIC)
 async def test_unused_queues_are_cleaned(pair: Pair) -> None:
     broker, client = pair
     await client.send()

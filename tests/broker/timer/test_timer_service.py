@@ -64,6 +64,7 @@ async def test_what_waits_outlives_a_restart_and_comes_once(tmp_path: Path) -> N
         assert broker.timer.timer.waiting == 0
 
 
+@pytest.mark.code(RequestCode.RECALL_MESSAGE)
 async def test_recalled_message_does_not_come(tmp_path: Path) -> None:
     async with running_broker(tmp_path, store=FAST, recall_message_enable=True) as (broker, client):
         handles = []
@@ -132,6 +133,7 @@ async def test_full_slot_refuses(tmp_path: Path) -> None:
         await client.send(TIMER_DELIVER_MS=str(int(at) + 1000))
 
 
+@pytest.mark.code(RequestCode.GET_TIMER_CHECK_POINT, RequestCode.GET_TIMER_METRICS)
 async def test_operators_see_what_waits(tmp_path: Path) -> None:
     async with running_broker(tmp_path, store=FAST) as (broker, client):
         for number in range(3):

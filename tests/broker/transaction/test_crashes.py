@@ -10,6 +10,7 @@ from broker.transaction.half_message import op_messages
 from store.record import Appended
 from tests.broker.transaction.rig import COMMIT, ROLLBACK, TOPIC, UNKNOWN, Crash, Rig
 from tests.store.rig import HOST, message
+from tests.tiers import seeds
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2, 3, 4, -1])
@@ -137,7 +138,7 @@ class History:
             self.rig.answer(self.outcomes)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40, quick=4))
 def test_history(tmp_path: Path, seed: int) -> None:
     history = History(tmp_path, seed)
     history.run(60)

@@ -49,6 +49,7 @@ def give_up(rig: Rig, **properties: str) -> int:
 
 @pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
 @pytest.mark.parametrize("crash", [False, True])
+@pytest.mark.code(RequestCode.RESUME_CHECK_HALF_MESSAGE)
 def test_it_is_asked_about_and_ends(rig: Rig, outcome: int, crash: bool) -> None:
     place = give_up(rig)
     assert resume(rig, place) == ResponseCode.SUCCESS

@@ -3,6 +3,8 @@
 import json
 import zlib
 
+import pytest
+
 from remoting.bodies.route import GetBrokerMemberGroupResponseBody, QueueData, TopicRouteData
 from remoting.bodies.topic import DataVersion, TopicList
 from remoting.codes import RequestCode, ResponseCode
@@ -23,6 +25,9 @@ from tests.namesrv.site import Site
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 
 
+@pytest.mark.code(
+    RequestCode.REGISTER_BROKER, RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+)
 async def test_a_broker_registers_and_a_client_finds_its_topic(site: Site) -> None:
     await site.register()
     await site.register(header(addr=SLAVE, broker_id=1))
@@ -35,6 +40,7 @@ async def test_a_broker_registers_and_a_client_finds_its_topic(site: Site) -> No
     assert sorted(loads(topics.body, TopicList).topic_list) == ["t", "u"]
 
 
+@pytest.mark.code(RequestCode.GET_BROKER_CLUSTER_INFO)
 async def test_a_cluster_without_brokers_is_described_all_the_same(site: Site) -> None:
     answer = await site.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
     assert json.loads(answer.body) == {"brokerAddrTable": {}, "clusterAddrTable": {}}
@@ -94,6 +100,7 @@ async def test_a_registration_is_answered_with_the_order_configuration(site: Sit
     assert (await site.register()).body == b""
 
 
+@pytest.mark.code(RequestCode.QUERY_DATA_VERSION)
 async def test_whether_the_tables_of_a_broker_are_known(site: Site) -> None:
     request = QueryDataVersionRequestHeader(
         broker_name="broker-a", broker_addr=MASTER, cluster_name=CLUSTER, broker_id=0
@@ -112,6 +119,7 @@ async def test_whether_the_tables_of_a_broker_are_known(site: Site) -> None:
     assert (await query(2))[0]
 
 
+@pytest.mark.code(RequestCode.UNREGISTER_BROKER)
 async def test_a_broker_unregisters(site: Site) -> None:
     await site.register()
     await site.ask(
@@ -126,6 +134,7 @@ async def test_a_broker_unregisters(site: Site) -> None:
     )
 
 
+@pytest.mark.code(RequestCode.WIPE_WRITE_PERM_OF_BROKER, RequestCode.ADD_WRITE_PERM_OF_BROKER)
 async def test_write_permission_is_wiped_and_added(site: Site) -> None:
     await site.register()
     wipe = WipeWritePermOfBrokerRequestHeader(broker_name="broker-a")
@@ -138,6 +147,7 @@ async def test_write_permission_is_wiped_and_added(site: Site) -> None:
     assert [q.perm for q in await site.queues()] == [6]
 
 
+@pytest.mark.code(RequestCode.GET_BROKER_MEMBER_GROUP)
 async def test_members_of_a_group(site: Site) -> None:
     await site.register()
     request = GetBrokerMemberGroupRequestHeader(cluster_name=CLUSTER, broker_name="broker-a")

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
 from remoting.client import RemotingClient
@@ -18,6 +20,12 @@ from sprocket.common.configuration_file import ConfigurationFile
 from tests.namesrv.site import WAIT_S, Site
 
 
+@pytest.mark.code(
+    RequestCode.PUT_KV_CONFIG,
+    RequestCode.GET_KV_CONFIG,
+    RequestCode.DELETE_KV_CONFIG,
+    RequestCode.GET_KVLIST_BY_NAMESPACE,
+)
 async def test_kv_config(site: Site) -> None:
     get = GetKVConfigRequestHeader(namespace="n", key="k")
     of_namespace = GetKVListByNamespaceRequestHeader(namespace="n")
@@ -31,6 +39,7 @@ async def test_kv_config(site: Site) -> None:
     assert json.loads(site.kv_config_path.read_bytes()) == {"configTable": {"n": {}}}
 
 
+@pytest.mark.code(RequestCode.UPDATE_NAMESRV_CONFIG, RequestCode.GET_NAMESRV_CONFIG)
 async def test_its_own_configuration_is_shown_and_updated_by_an_allowlist(site: Site) -> None:
     await site.ask(RequestCode.UPDATE_NAMESRV_CONFIG, content=b"supportActingMaster=true\n")
     text = (await site.ask(RequestCode.GET_NAMESRV_CONFIG)).body.decode()

@@ -4,6 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from remoting.bodies.route import QueueData, TopicRouteData
 from remoting.bodies.topic import TopicList
 from remoting.codes import RequestCode, ResponseCode
@@ -74,6 +76,9 @@ async def test_routes_wait_for_service_where_asked_to(tmp_path: Path) -> None:
         await site.route()
 
 
+@pytest.mark.code(
+    RequestCode.DELETE_TOPIC_IN_NAMESRV, RequestCode.REGISTER_TOPIC_IN_NAMESRV, RequestCode.GET_TOPICS_BY_CLUSTER
+)
 async def test_topics_are_registered_listed_and_deleted(site: Site) -> None:
     await site.register()
     await site.register(header("broker-b", OTHER, cluster="d"))
@@ -92,6 +97,12 @@ async def test_topics_are_registered_listed_and_deleted(site: Site) -> None:
     await site.route(expect=ResponseCode.TOPIC_NOT_EXIST)
 
 
+@pytest.mark.code(
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS,
+    RequestCode.GET_UNIT_TOPIC_LIST,
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+)
 async def test_lists_of_topics_can_be_disabled(site: Site) -> None:
     await site.register()
     await site.ask(RequestCode.UPDATE_NAMESRV_CONFIG, content=b"enableAllTopicList=false\nenableTopicList=false\n")

@@ -8,6 +8,7 @@ import pytest
 from tests.sim.cluster.network import Network
 from tests.sim.cluster.process import Process
 from tests.sim.cluster.scheduler import Scheduler
+from tests.tiers import seeds
 
 
 class Recorder(asyncio.Protocol):
@@ -83,7 +84,7 @@ def connected(seed: int = 1) -> Pair:
     return pair
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_bytes_come_in_order_and_split_anywhere(seed: int) -> None:
     pair = connected(seed)
     sent = [bytes([number]) * (number + 1) for number in range(200)]

@@ -28,6 +28,7 @@ from tests.spark.records.test_record_kinds import BATCH, inner
 from tests.spark.store_builder import Row, StoreBuilder
 from tests.spark.test_stream import Stream
 from tests.store.rig import message
+from tests.tiers import seeds
 
 TOPIC = "Batched"
 Messages = dict[int, dict[str, Any]]
@@ -91,7 +92,7 @@ def queue(number: int, begin: int, end: int) -> QueueRange:
     return QueueRange(QueueId("b", TOPIC, number), begin, end)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_any_range_is_what_was_sent(tmp_path: Path, seed: int) -> None:
     writer = Writer(tmp_path, seed, segment_bytes=1 << 14, queue_entries=20)
     writer.builder.start_queue_at(TOPIC, 1, 5_000_000_000)

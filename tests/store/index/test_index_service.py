@@ -13,6 +13,7 @@ from store.index.message_query import MessageQuery
 from store.layout import INDEX_HEADER_DTYPE, index_file_bytes
 from store.message_store import MessageStore
 from store.record import Record, decode
+from tests.store.insides import index_of
 from tests.store.rig import FaultyDisk, Stores, message
 
 FOREVER = 1 << 62
@@ -88,7 +89,7 @@ def index_files(stores: Stores) -> list[Path]:
 
 
 def check_files(store: MessageStore) -> None:
-    assert [file.fault() for file in store.index._files.files] == [None] * len(store.index._files.files)
+    assert [file.fault() for file in index_of(store).files] == [None] * len(index_of(store).files)
 
 
 def test_messages_are_found_by_each_of_their_keys(stores: Stores) -> None:
@@ -122,7 +123,7 @@ def test_a_start_goes_on_where_the_last_run_ended(stores: Stores, crash: bool) -
     catch_up(stores, store)
     check_all(store, 120)
     check_files(store)
-    assert sum(file.header.index_count - 1 for file in store.index._files.files) == 360, "no entry twice"
+    assert sum(file.header.index_count - 1 for file in index_of(store).files) == 360, "no entry twice"
 
 
 def test_a_clean_stop_leaves_nothing_to_index(stores: Stores) -> None:
@@ -303,7 +304,7 @@ def test_files_go_with_the_log_but_the_last_stays(stores: Stores) -> None:
     store = stores.open()
     send(store, 0, 400)
     catch_up(stores, store)
-    files = store.index._files
+    files = index_of(store)
     assert len(files.files) > 8
     third = files.files[2].header
     assert files.expired(third.end_physical_offset) == files.files[:2]
@@ -322,7 +323,7 @@ def test_names_keep_the_order_when_the_clock_steps_back(stores: Stores) -> None:
     stores.clock.step_wall(-3_600_000)
     send(store, 40, 100)
     catch_up(stores, store)
-    paths = [file.path for file in store.index._files.files]
+    paths = [file.path for file in index_of(store).files]
     assert paths == sorted(paths)
     assert all(len(path.name) == 17 for path in paths)
     check_all(store, 100)

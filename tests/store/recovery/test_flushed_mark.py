@@ -8,6 +8,7 @@ from sprocket.common.errors import StoreError
 from store.config import FlushDiskType
 from store.recovery.flushed_mark import FLUSHED_MARK_KIND, FlushedMark
 from store.recovery.sealed_file import seal
+from tests.store.insides import flush_log
 from tests.store.rig import FaultyDisk, Stores, message
 
 
@@ -32,16 +33,14 @@ def test_the_mark_is_there_before_anybody_is_answered(stores: Stores) -> None:
     ((_, at, size),) = store.append([message()])
     seen: list[int] = []
     store.when_confirmed(at + size, lambda error: seen.append(marked(stores)))
-    reached, error = store._group_commit.flush()
-    assert seen == [] or error is None
-    store._on_flushed(reached, error)
+    assert flush_log(store) is None
     assert seen == [at + size]
 
 
 def test_damage_to_what_was_synced_is_refused_before_any_checkpoint(stores: Stores) -> None:
     store = stores.open()
     places = [store.append([message(body=b"%d" % number)])[0] for number in range(20)]
-    store._on_flushed(*store._group_commit.flush())
+    flush_log(store)
     assert marked(stores) == store.wrote_offset
     stores.crash(store)
     assert not (stores.root / "queuelist").exists(), "nothing else says how far the log was on the disk"
@@ -56,7 +55,7 @@ def test_damage_to_what_was_synced_is_refused_before_any_checkpoint(stores: Stor
 def test_damage_to_what_no_sync_covered_is_cut_off(stores: Stores) -> None:
     store = stores.open()
     store.append([message() for _ in range(10)])
-    store._on_flushed(*store._group_commit.flush())
+    flush_log(store)
     synced = store.wrote_offset
     places = store.append([message() for _ in range(10)])
     stores.crash(store)
@@ -100,9 +99,7 @@ def test_a_disk_that_takes_no_mark_takes_messages(stores: Stores) -> None:
     disk.write_fault = lambda path: path.name == "flushed"
     for _ in range(2):
         store.append([message()])
-        reached, error = store._group_commit.flush()
-        assert error is None
-        store._on_flushed(reached, error)
+        assert flush_log(store) is None
     assert store.failure is None
     assert store.flushed_offset == store.wrote_offset
     assert marked(stores) < store.wrote_offset

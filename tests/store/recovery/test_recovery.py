@@ -13,6 +13,7 @@ from remoting.java_hash import java_hash_code
 from sprocket.common.errors import StoreError
 from store.message_store import GetStatus, MessageStore
 from store.recovery.queue_check import first_false
+from tests.store.insides import flush_log, flush_queues
 from tests.store.reading import bodies, read_queue
 from tests.store.rig import FaultyDisk, Stores, message
 
@@ -414,8 +415,8 @@ def test_first_false_finds_every_place() -> None:
 def test_a_queue_begins_at_its_first_message_when_more_expired_than_was_written_down(stores: Stores) -> None:
     store = stores.open()
     fill(store, 30)
-    store._on_flushed(*store._group_commit.flush())
-    store._queue_flush.flush_all()
+    flush_log(store)
+    flush_queues(store)
     fill(store, 400)
     stores.crash(store)
     # Retention went on after the last checkpoint: beyond all that the list of queues names.

@@ -11,6 +11,7 @@ from store.config import StoreConfig
 from store.disk import RealDisk
 from store.logic_queue import QueueType
 from store.message_store import MessageStore
+from tests.store.insides import flush_queues
 from tests.store.rig import message
 
 HOUR_S = 3600.0
@@ -125,7 +126,7 @@ class CleanedStore:
         """Have everything on the disk."""
         self.workers["store-flush"].take_turn()
         self.run_notified()
-        self.store._queue_flush.flush_all()
+        flush_queues(self.store)
 
     def fill(self, segments: int, topic: str = "Orders", queue_id: int = 0, *, hours_each: float = 0.0) -> None:
         """Append so many segments' worth of messages, each segment `hours_each` after the one before; flushed."""

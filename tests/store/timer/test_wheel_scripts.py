@@ -4,12 +4,13 @@ import pytest
 
 from tests.store.timer import wheel_run
 from tests.store.timer.wheel_run import WheelRun
+from tests.tiers import seeds
 
 _STEPS = 24
 _SEEDS = 10
 
 
-@pytest.mark.parametrize("group", range(20))
+@pytest.mark.parametrize("group", seeds(20, quick=2))
 def test_nothing_comes_early_or_twice_or_never_however_the_clock_jumps(
     group: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,22 @@
+"""The header of a send, as tests of every layer need it."""
+
+from typing import Any
+
+from remoting.headers.send import SendMessageRequestHeaderV2
+
+BORN_MS = 1_700_000_000_000
+
+
+def send_header(topic: str = "Orders", **changes: Any) -> SendMessageRequestHeaderV2:
+    """Return the header of a plain send to queue 0, with `changes` of its fields."""
+    fields: dict[str, Any] = {
+        "producer_group": "PG",
+        "topic": topic,
+        "default_topic": "TBW102",
+        "default_topic_queue_nums": 4,
+        "queue_id": 0,
+        "sys_flag": 0,
+        "born_timestamp": BORN_MS,
+        "flag": 0,
+    }
+    return SendMessageRequestHeaderV2(**(fields | changes))

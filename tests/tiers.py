@@ -1,0 +1,173 @@
+"""Which tests run when, and which may run a second time: tables by folder, checked by `test_tiers.py`.
+
+``--tier quick`` is `make test`, ``--tier all`` is `make test ALL=1`; pytest without the option runs what it is given.
+docs/testing.md explains the tiers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import PurePosixPath
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+
+class Tier(Enum):
+    """The command that runs a test file first."""
+
+    QUICK = "make test"
+    FULL = "make test ALL=1"
+    LINT = "make lint"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder's or file's tier; `unsteady`, if not empty, is the reason why CI runs its failed tests once more."""
+
+    tier: Tier
+    unsteady: str = ""
+
+
+_PROCESSES: Final = "real processes beside others on shared cores"
+_CLIENTS: Final = "real clients and brokers with clocks of their own, beside others on shared cores"
+_SPARK: Final = "a JVM beside others on shared cores"
+
+_QUICK: Final = Place(Tier.QUICK)
+_QUICK_PROCESSES: Final = Place(Tier.QUICK, _PROCESSES)
+_FULL_PROCESSES: Final = Place(Tier.FULL, _PROCESSES)
+_QUICK_CLIENT: Final = Place(Tier.QUICK, _CLIENTS)
+_FULL_CLIENTS: Final = Place(Tier.FULL, _CLIENTS)
+_QUICK_SPARK: Final = Place(Tier.QUICK, _SPARK)
+_FULL_SPARK: Final = Place(Tier.FULL, _SPARK)
+
+_FOLDERS: Final = {
+    "tests": _QUICK,
+    "tests/acl": _QUICK,
+    "tests/benchmarks": _QUICK,
+    "tests/broker": _QUICK,
+    "tests/chaos": _FULL_PROCESSES,
+    "tests/checkers": _QUICK,
+    "tests/cli": _QUICK_PROCESSES,
+    "tests/client": _QUICK_PROCESSES,
+    "tests/common": _QUICK,
+    "tests/compat": _FULL_CLIENTS,
+    "tests/demo": _FULL_PROCESSES,
+    "tests/fuzz": _QUICK,
+    "tests/ha": _QUICK,
+    "tests/mutants": _QUICK,
+    "tests/namesrv": _QUICK,
+    "tests/notebooks": _FULL_SPARK,
+    "tests/processes": _QUICK_PROCESSES,
+    "tests/remoting": _QUICK,
+    "tests/sim": _QUICK,
+    "tests/spark": _QUICK,
+    "tests/store": _QUICK,
+    "tests/testing": _QUICK_PROCESSES,
+    "tests/tidy": Place(Tier.LINT),
+}
+
+# Files whose row differs from their folder's: most of the plain ones start no process, most of the others a JVM or a
+# broker.
+_FILES: Final = {
+    "tests/test_examples.py": _FULL_PROCESSES,
+    "tests/chaos/test_fault_proxy.py": _QUICK_PROCESSES,
+    "tests/chaos/test_queue_checker.py": _QUICK,
+    "tests/chaos/test_sigkill.py": _QUICK_PROCESSES,
+    "tests/cli/test_columns.py": _QUICK,
+    "tests/cli/test_compatibility_page.py": _QUICK,
+    "tests/cli/test_configuration_page.py": _QUICK,
+    "tests/cli/test_docs_commands.py": _QUICK,
+    "tests/cli/test_honoured_keys.py": _QUICK,
+    "tests/cli/test_replication_page.py": _QUICK,
+    "tests/cli/test_server_config.py": _QUICK,
+    "tests/cli/test_update_allowlist.py": _QUICK,
+    "tests/client/test_allocation.py": _QUICK,
+    "tests/client/test_assignment.py": _QUICK,
+    "tests/client/test_backpressure.py": _QUICK,
+    "tests/client/test_compression.py": _QUICK,
+    "tests/client/test_consume_stats.py": _QUICK,
+    "tests/client/test_inbox.py": _QUICK,
+    "tests/client/test_offset_store.py": _QUICK,
+    "tests/client/test_pop_targets.py": _QUICK,
+    "tests/client/test_popped_message.py": _QUICK,
+    "tests/client/test_process_queue.py": _QUICK,
+    "tests/client/test_queue_choice.py": _QUICK,
+    "tests/client/test_queue_locks.py": _QUICK,
+    "tests/client/test_record_decoder.py": _QUICK,
+    "tests/client/test_renewal.py": _QUICK,
+    "tests/client/test_send_request.py": _QUICK,
+    "tests/client/test_unique_id.py": _QUICK,
+    "tests/compat/test_java_client.py": _QUICK_CLIENT,
+    "tests/compat/test_matrix_page.py": _QUICK,
+    "tests/compat/test_storm_go.py": _QUICK_CLIENT,
+    "tests/demo/test_verdict.py": _QUICK,
+    "tests/spark/tables/test_kills.py": _FULL_SPARK,
+    "tests/spark/test_cluster.py": _FULL_SPARK,
+    "tests/spark/test_exactly_once.py": _FULL_SPARK,
+    "tests/spark/test_live_store.py": _QUICK_PROCESSES,
+    "tests/spark/test_queries_benchmark.py": _FULL_SPARK,
+    "tests/spark/test_sink.py": _QUICK_SPARK,
+    "tests/spark/test_source.py": _QUICK_SPARK,
+    "tests/spark/test_sql_tables.py": _QUICK_SPARK,
+    "tests/spark/test_store_report.py": _FULL_SPARK,
+    "tests/spark/test_stream_in_spark.py": _QUICK_SPARK,
+    "tests/spark/test_stream_worker.py": _QUICK_PROCESSES,
+    "tests/spark/test_worker_python.py": _QUICK_SPARK,
+    "tests/spark/wire/test_wire.py": _QUICK_PROCESSES,
+}
+
+# The longest path that fits decides.
+PLACES: Final[Mapping[str, Place]] = _FOLDERS | _FILES
+
+# Their tests use the fixture `spark_session`.  All of them run in one worker, so that one JVM serves them.
+SPARK_SESSION: Final = frozenset(
+    {
+        "tests/spark/tables/test_kills.py",
+        "tests/spark/test_queries_benchmark.py",
+        "tests/spark/test_sink.py",
+        "tests/spark/test_source.py",
+        "tests/spark/test_sql_tables.py",
+        "tests/spark/test_store_report.py",
+        "tests/spark/test_stream_in_spark.py",
+        "tests/spark/test_worker_python.py",
+    }
+)
+
+_TIERS_OF: Final = {"quick": frozenset({Tier.QUICK}), "all": frozenset({Tier.QUICK, Tier.FULL})}
+_chosen: str | None = None
+
+
+def choose(name: str | None) -> str | None:
+    """Take the value of ``--tier`` and return the one before.  `seeds` needs it when tests are collected."""
+    global _chosen
+    assert name is None or name in _TIERS_OF
+    before, _chosen = _chosen, name
+    return before
+
+
+def place_of(path: str) -> Place:
+    """Return the row of `PLACES` for a path under the project's folder."""
+    parts = PurePosixPath(path).parts
+    names = ("/".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next(PLACES[name] for name in names if name in PLACES)
+
+
+def is_quick() -> bool:
+    """Say whether `make test` runs its first tier."""
+    return _chosen == "quick"
+
+
+def is_chosen(path: str) -> bool:
+    """Say whether the tests of a file run in the chosen tier."""
+    return _chosen is None or place_of(path).tier in _TIERS_OF[_chosen]
+
+
+def seeds(count: int, *, quick: int = 1) -> range:
+    """Return the seeds of a sweep: `count`, or the first `quick` in the quick tier."""
+    return range(quick if is_quick() else count)
+
+
+def sample(values: Sequence[T], *, quick: int = 1) -> Sequence[T]:
+    """Return the cases of a sweep: all, or the last `quick` in the quick tier."""
+    return values[-quick:] if is_quick() else values
