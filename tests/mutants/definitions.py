@@ -554,4 +554,29 @@ MUTANTS: Final = (
         ("tests/broker/test_sessions.py",),
     ),
     *CLUSTER_MUTANTS,
+    # Answers
+    Mutant(
+        "key of a producer formatted into JSON",
+        "broker/send_replies.py",
+        "            if not unique_key.isalnum():\n",
+        "            if not unique_key:\n",
+        "a producer writes fields into the answers of a connection that others share",
+        ("tests/broker/test_send.py",),
+    ),
+    Mutant(
+        "request answered twice",
+        "remoting/channel.py",
+        "            self._drop_answer(request)\n            return\n",
+        "            self._drop_answer(request)\n",
+        "a handler that fails late has its peer take the second answer for that of another request",
+        ("tests/remoting/test_one_answer.py",),
+    ),
+    Mutant(
+        "failure of a run answers all of it",
+        "remoting/channel.py",
+        "        for request in requests:\n            request.is_answered = 1\n",
+        "",
+        "requests that have their answer are refused as well when their handler fails",
+        ("tests/remoting/test_one_answer.py",),
+    ),
 )
