@@ -5,7 +5,6 @@ Source: RocketMQ 5.3.3, `SendMessageProcessor.preSend`, `handlePutMessageResult`
 
 from typing import Any, Final
 
-from broker.message_id import offset_message_id
 from remoting.codes import ResponseCode
 from remoting.command import FLAG_ONEWAY, Request, Response
 from remoting.frames import JSON_PREFIXES, ResponseTemplate, encode_response
@@ -97,7 +96,8 @@ class SendReplies:
         kept_as_one: bool = False,
         handle: str = "",
     ) -> list[bytes]:
-        ids = ",".join([offset_message_id(self._store_host, offset) for offset in physical_offsets])
+        # One operation for all: a batch may have thousands.
+        ids = ",".join([f"{self._host_hex}%016X"] * len(physical_offsets)) % tuple(physical_offsets)
         header = SendMessageResponseHeader(
             msg_id=ids, queue_id=queue_id, queue_offset=queue_offset, transaction_id=key or None,
             batch_uniq_id=key if kept_as_one else None, recall_handle=handle or None,

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -496,6 +497,65 @@ async def test_a_batch_that_cannot_be_stored_whole_is_refused_whole(
         response = await path.send(content, code=RequestCode.SEND_BATCH_MESSAGE, batch=True, **changes)
         assert response.code == ResponseCode.MESSAGE_ILLEGAL
         assert path.store.wrote_offset == 0
+
+
+def common_of(size_bytes: int) -> str:
+    return "a\x01" + "x" * (size_bytes - 3) + "\x02"
+
+
+@pytest.mark.parametrize(
+    ("content", "common", "why"),
+    [
+        # 430 KB, which became 450 MB of log and took 1.07 GiB of memory.
+        (client_batch((0, b"x", b"")) * 15_000, 30_000, "send several batches"),
+        # Not one more than is allowed.
+        (client_batch((0, b"", b"")) * 16_385, 10, "The batch has more than 16384 messages"),
+        (client_batch((0, b"", b"")) * 190_000, 10, "The batch has more than 16384 messages"),
+        (client_batch((0, bytes(900), b"")) * 4_500, 1_000, "send several batches"),
+    ],
+)
+async def test_a_batch_that_would_grow_is_refused_before_anything_is_made_of_it(
+    tmp_path: Path, content: bytes, common: int, why: str
+) -> None:
+    async with hot_path(tmp_path) as path:
+        header = path.send_header(batch=True, properties=common_of(common))
+        tracemalloc.start()
+        try:
+            response = await path.client.invoke(path.address, 320, header, content)
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert response.code == ResponseCode.MESSAGE_ILLEGAL
+        assert why in (response.remark or "")
+        assert path.store.wrote_offset == 0
+        # The request itself at both ends, what is held while it is sent and received, and where its members lie.
+        assert peak_bytes < 6 * len(content) + (4 << 20)
+
+
+async def test_the_largest_batches_of_real_clients_are_stored(tmp_path: Path) -> None:
+    sizes = {"mapped_file_size_commit_log": 32 << 20, "mapped_file_size_consume_queue": 20 * 300_000}
+    own = b"TAGS\x01Tag\x02KEYS\x01OrderID188\x02WAIT\x01true\x02UNIQ_KEY\x01" + KEY.encode() + b"\x02"
+    async with hot_path(tmp_path, store=sizes) as path:
+        # RocketMQ's example SplitBatchProducer fills batches up to 1,000,000 bytes by a count of its own.
+        example = client_batch((0, b"Hello world 12345", own)) * 13_000
+        for content, count in ((example, 13_000), (client_batch((0, b"", b"")) * 16_384, 16_384)):
+            response = await path.send(content, batch=True, properties=properties(WAIT="true"))
+            ids = header_of(response).msg_id.split(",")
+            assert len(set(ids)) == len(ids) == count
+        assert path.store.max_offset(TOPIC, 0) == 29_384
+
+
+async def test_a_batch_enters_a_bounded_number_of_light_queues(tmp_path: Path) -> None:
+    async with hot_path(tmp_path) as path:
+        queues = ",".join(["%LMQ%a", "%LMQ%b"] * 500)
+        content = client_batch((0, b"x", b"")) * 17
+        response = await path.send(content, batch=True, properties=properties(INNER_MULTI_DISPATCH=queues))
+        assert response.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "enters more than 16384 light queues" in (response.remark or "")
+        assert path.store.wrote_offset == 0
+        header_of(
+            await path.send(client_batch((0, b"x", b"")), batch=True, properties="INNER_MULTI_DISPATCH\x01%LMQ%a\x02")
+        )
 
 
 # SYNC_FLUSH
