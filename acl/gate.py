@@ -30,9 +30,9 @@ logger = logging.getLogger(__name__)
 
 # Addresses that are remembered with their parts.
 _MOST_PEERS: Final = 4096
-# Where a connection keeps the account that has signed on it, or that it needs none.
+# Where a connection keeps the account that has signed on it, and what its last request that needed no signature names.
 _PROVEN: Final = "proven_account"
-_WHITE: Final = "white"
+_UNSIGNED: Final = "unsigned"
 _NO_KIND: Final = (Action.NONE, Resource.NONE)
 # What these are about is known only when their message has been read: their handlers ask again.
 RECHECKED: Final = frozenset(
@@ -170,8 +170,10 @@ class Gate:
                 detail = f"What the request is about cannot be told: {error}"
                 raise RequestError(self._refused_code, detail) from None
             if verdict is None:
-                if _WHITE not in attributes:
-                    attributes[_WHITE] = self._is_white(asked)
+                unsigned: AccessRequest | None = attributes.get(_UNSIGNED)
+                if unsigned is None or unsigned.access_key != name:
+                    named = {} if name is None else {ACCESS_KEY: name}
+                    attributes[_UNSIGNED] = AccessRequest(0, 0, asked.peer, named, b"", cluster=self._cluster)
             elif proven != verdict.account:
                 attributes[_PROVEN] = verdict.account
 
@@ -179,7 +181,9 @@ class Gate:
         """Whether who has signed on `channel` may do `action` with messages of `topic`: asked for what it is sent."""
         account = channel.attributes.get(_PROVEN)
         if account is None:
-            return bool(channel.attributes.get(_WHITE))
+            # Asked each time: the white list may have changed since the request was let in.
+            unsigned = channel.attributes.get(_UNSIGNED)
+            return unsigned is not None and self._is_white(unsigned)
         needed = of_message(topic, action, self._cluster)
         asked = AccessRequest(0, 0, self._parts(channel.peer[0]), {}, b"", cluster=self._cluster, found=needed)
         try:

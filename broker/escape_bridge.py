@@ -67,6 +67,10 @@ class EscapeBridge:
         task.add_done_callback(ended)
         return task
 
+    def refusals(self, messages: Sequence[PendingMessage]) -> dict[int, str]:
+        """Return nothing: another master's limits are its own, and it answers for each message."""
+        return {}
+
     async def _send_all(self, batch: list[EscapedMessage]) -> None:
         attempt = 0
         waiting = batch

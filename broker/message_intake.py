@@ -4,10 +4,9 @@ Source: RocketMQ 5.3.3, `SendMessageProcessor`, `HookUtils`, `MessageExtEncoder.
 """
 
 import logging
-import struct
-from collections.abc import Iterator
 from typing import Any, Final
 
+from broker.client_batch import LENGTH_BYTES, BadBatch, Member, check_growth, members_of
 from broker.live_config import LiveConfig
 from broker.message_id import UniqueKeys
 from broker.names import DLQ_PREFIX, SCHEDULE_TOPIC
@@ -23,9 +22,10 @@ from broker.transaction.half_sends import HalfSends
 from remoting import message_properties as names
 from remoting.codes import ResponseCode
 from remoting.command import Request
+from remoting.message_properties import find
 from remoting.message_record import SysFlag
 from sprocket.common.errors import RequestError
-from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from sprocket.common.limits import MAX_BATCH_MESSAGES, MAX_PROPERTIES_BYTES
 from store.config import parse_delay_levels
 from store.inner_batch import MAX_MESSAGES, without
 from store.record import PendingMessage, TagsCodes
@@ -39,8 +39,7 @@ _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 # The flags of a batch that is kept as one record.
 _KEPT_BATCH: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
-# One message of a client's batch: total size, magic, body CRC, flag, body length; then body, i16, properties.
-_BATCH_HEAD: Final = struct.Struct(">iiiii")
+_END: Final = 2
 
 
 class MessageIntake:
@@ -221,19 +220,49 @@ class MessageIntake:
         if admission.keeps_batches and names.UNIQ_KEY in properties:
             return [self._inner_batch(request, admission, queue_id, born_host, properties)], properties[names.UNIQ_KEY]
         common = self._encoded(properties)
-        messages = []
-        for flag, body, own in self._members(request.body):
+        content, max_message_bytes = request.body, self._config.store.max_message_size
+        members = self._members(content, MAX_BATCH_MESSAGES)
+        try:
+            check_growth(content, len(members), admission.topic, common, max_message_bytes)
+        except BadBatch as error:
+            raise self._illegal(str(error)) from None
+        return self._split(request, admission, queue_id, born_host, members, common), properties.get(names.UNIQ_KEY, "")
+
+    def _split(
+        self,
+        request: Request[Any],
+        admission: Admission,
+        queue_id: int,
+        born_host: bytes,
+        members: list[Member],
+        common: bytes,
+    ) -> list[PendingMessage]:
+        """Return the messages of a batch; each has its own properties and, behind them, those of the batch."""
+        header: SendHeader = request.header
+        content, view, code_of_tag = request.body, memoryview(request.body), self._tags_codes.of_tag
+        topic, sys_flag = admission.topic, header.sys_flag | admission.sys_flag
+        born_timestamp, reconsume_times = header.born_timestamp, header.reconsume_times or 0
+        separated, light_queues = b"\x02" + common, 0
+        messages: list[PendingMessage] = []
+        for flag, body_at, properties_at, end in members:
+            own = content[properties_at:end]
             if b"INNER_MULTI" in own:
                 own = without(own, b"INNER_MULTI_QUEUE_OFFSET\x01")
-            encoded = own + (b"\x02" if own and not own.endswith(b"\x02") else b"") + common
+            encoded = own + (separated if own and own[-1] != _END else common)
             if len(encoded) > MAX_PROPERTIES_BYTES:
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
-            message = PendingMessage(
-                admission.topic, queue_id, body, encoded, self._tags_codes.of("", encoded, 0),
-                flag, sys_flag, header.born_timestamp, born_host, header.reconsume_times or 0,
+            if b"INNER_MULTI_DISPATCH" in encoded:
+                light_queues += 1 + encoded.count(b",")
+                if light_queues > MAX_BATCH_MESSAGES:
+                    raise self._illegal(f"The batch enters more than {MAX_BATCH_MESSAGES} light queues.")
+            tags_code = code_of_tag(find(encoded, b"TAGS\x01") or b"")
+            messages.append(
+                PendingMessage(
+                    topic, queue_id, view[body_at : properties_at - LENGTH_BYTES], encoded, tags_code,
+                    flag, sys_flag, born_timestamp, born_host, reconsume_times,
+                )
             )  # fmt: skip
-            messages.append(message)
-        return messages, properties.get(names.UNIQ_KEY, "")
+        return messages
 
     def _inner_batch(
         self,
@@ -254,31 +283,11 @@ class MessageIntake:
         )  # fmt: skip
 
     def _count(self, content: bytes) -> int:
-        """How many messages a batch holds (`MessageDecoder.countInnerMsgNum`)."""
-        count = sum(1 for _ in self._members(content, check_sizes=True))
-        if count > MAX_MESSAGES:
-            raise self._illegal(f"The batch has {count} messages, allowed are {MAX_MESSAGES}.")
-        return count
+        """Return how many messages an inner batch holds (`MessageDecoder.countInnerMsgNum`)."""
+        return len(self._members(content, MAX_MESSAGES, check_sizes=True))
 
-    def _members(self, content: bytes, *, check_sizes: bool = False) -> Iterator[tuple[int, memoryview, bytes]]:
-        """Flag, body and properties of each message.  Source: RocketMQ 5.3.3, `MessageDecoder.decodeMessage`."""
-        view = memoryview(content)
-        at, end = 0, len(content)
-        if not end:
-            raise self._illegal("The batch is empty.")
-        while at < end:
-            if at + _BATCH_HEAD.size > end:
-                raise self._illegal("The batch ends within a message.")
-            size, _, _, flag, body_bytes = _BATCH_HEAD.unpack_from(view, at)
-            start = at
-            body_at = at + _BATCH_HEAD.size
-            properties_at = body_at + body_bytes + 2
-            if body_bytes < 0 or properties_at > end:
-                raise self._illegal(f"A message of the batch has a body length of {body_bytes}.")
-            properties_bytes = int.from_bytes(view[properties_at - 2 : properties_at], "big", signed=True)
-            at = properties_at + properties_bytes
-            if properties_bytes < 0 or at > end:
-                raise self._illegal(f"A message of the batch has a properties length of {properties_bytes}.")
-            if check_sizes and at - start != size:
-                raise self._illegal(f"A message of the batch says a size of {size}, and has {at - start}.")
-            yield flag, view[body_at : properties_at - 2], bytes(view[properties_at:at])
+    def _members(self, content: bytes, max_members: int, *, check_sizes: bool = False) -> list[Member]:
+        try:
+            return members_of(content, max_members, check_sizes=check_sizes)
+        except BadBatch as error:
+            raise self._illegal(str(error)) from None

@@ -5,7 +5,6 @@ Source: RocketMQ 5.3.3, `SendMessageProcessor.preSend`, `handlePutMessageResult`
 
 from typing import Any, Final
 
-from broker.message_id import offset_message_id
 from remoting.codes import ResponseCode
 from remoting.command import FLAG_ONEWAY, Request, Response
 from remoting.frames import JSON_PREFIXES, ResponseTemplate, encode_response
@@ -17,9 +16,9 @@ from remoting.message_properties import MSG_REGION, TRACE_ON
 # As a plain number: looking up a member of an enum takes longer than a comparison.
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 
-# (request, queue id, unique key); behind the key of a message that can be taken back 0x03 and its recall handle
-Sent = tuple[Request[Any], int, bytes]
-HANDLE_MARK: Final = b"\x03"
+# (request, queue id, unique key, recall handle).  The key is what the producer sent, whatever bytes it holds.  The
+# handle is made by the broker and needs no escaping; it is empty for a message that cannot be recalled.
+Sent = tuple[Request[Any], int, bytes, bytes]
 # (queue offset, physical offset, size in bytes)
 Appended = tuple[int, int, int]
 
@@ -45,24 +44,24 @@ class SendReplies:
         return template
 
     def frames(self, sent: list[Sent], appended: list[Appended], code: int = _SUCCESS) -> bytes:
-        """The answers to `sent`, of which `appended` says where each lies, as one run of frames."""
+        """Encode the answers to those of `sent` that still want one; `appended` says where each message lies."""
         template = self.success if code == _SUCCESS else self._template(code)
         header_format, prefixes = template.json_format, JSON_PREFIXES
         pieces: list[bytes] = []
-        for (request, queue_id, unique_key), (queue_offset, physical_offset, _) in zip(sent, appended, strict=True):
-            if request.flag & FLAG_ONEWAY:
+        for (request, queue_id, unique_key, handle), (queue_offset, physical_offset, _) in zip(
+            sent, appended, strict=True
+        ):
+            if request.is_answered or request.flag & FLAG_ONEWAY:
                 continue
             if not unique_key.isalnum():
-                # Somebody else's idea of a key: it may need escaping, or end before 32 digits.
-                unique_key, _, handle = unique_key.partition(HANDLE_MARK)
-                if handle and unique_key.isalnum():
-                    values = (physical_offset, queue_id, queue_offset, unique_key, handle)
-                    with_handle = self._template(code, has_handle=True)
-                    pieces.append(with_handle.frame(request.serialization, request.opaque, values))
-                    continue
+                # The templates escape nothing.  And a key with fewer than 32 digits ends before the slice does.
                 key = unique_key.partition(b"\x02")[0].decode()
                 ids = [physical_offset]
                 pieces += self._slow(request, code, queue_id, key, queue_offset, ids, handle=handle.decode())
+            elif handle:
+                values = (physical_offset, queue_id, queue_offset, unique_key, handle)
+                with_handle = self._template(code, has_handle=True)
+                pieces.append(with_handle.frame(request.serialization, request.opaque, values))
             elif request.serialization == JSON:
                 header = header_format % (physical_offset, queue_id, queue_offset, unique_key, request.opaque)
                 size = len(header)
@@ -97,7 +96,8 @@ class SendReplies:
         kept_as_one: bool = False,
         handle: str = "",
     ) -> list[bytes]:
-        ids = ",".join([offset_message_id(self._store_host, offset) for offset in physical_offsets])
+        # One operation for all: a batch may have thousands.
+        ids = ",".join([f"{self._host_hex}%016X"] * len(physical_offsets)) % tuple(physical_offsets)
         header = SendMessageResponseHeader(
             msg_id=ids, queue_id=queue_id, queue_offset=queue_offset, transaction_id=key or None,
             batch_uniq_id=key if kept_as_one else None, recall_handle=handle or None,

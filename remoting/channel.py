@@ -7,13 +7,13 @@ batch handler go to it together, and everything that was answered leaves in one 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, cast
 
 from remoting.channel_counters import ChannelCounters
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Buffer, ReceivedResponse, Request, Response
+from remoting.command import FLAG_ONEWAY, Buffer, ReceivedResponse, Request, Response
 from remoting.credentials import Credentials
 from remoting.frames import encode_request, encode_response
 from remoting.framing import JSON, Frame, FrameDecoder
@@ -252,8 +252,11 @@ class RemotingChannel(asyncio.Protocol):
         try:
             entry.batch(run)
         except Exception as error:
+            # Those that the handler has answered keep their answer.
+            refusal = self._refusal(request, error)
             for request in run:
-                self.reply(request, self._refusal(request, error))
+                if not request.is_answered:
+                    self.reply(request, refusal)
         return index + len(run)
 
     def _serve_one(self, handle: Any, request: Request[Any]) -> None:
@@ -300,10 +303,33 @@ class RemotingChannel(asyncio.Protocol):
     # Writing
 
     def reply(self, request: Request[Any], response: Response) -> None:
-        if not request.is_oneway:
-            self.write(*encode_response(response, request.opaque, request.serialization))
+        if request.wants_answer:
+            self.answer(request, *encode_response(response, request.opaque, request.serialization))
+        elif request.is_answered:
+            self._drop_answer(request)
+
+    def refuse(self, request: Request[Any], error: Exception) -> None:
+        self.reply(request, self._refusal(request, error))
+
+    def answer(self, request: Request[Any], *frame: Buffer) -> None:
+        if request.is_answered:
+            self._drop_answer(request)
+            return
+        request.is_answered = 1
+        if not request.flag & FLAG_ONEWAY:
+            self.write(*frame)
+
+    def answer_run(self, requests: Sequence[Request[Any]], frames: bytes) -> None:
+        for request in requests:
+            request.is_answered = 1
+        if frames:
+            self.write(frames)
+
+    def _drop_answer(self, request: Request[Any]) -> None:
+        logger.error("event=second_answer_dropped code=%s peer=%s:%s", request.code, *self.peer)
 
     def write(self, *buffers: Buffer) -> None:
+        """Queue whole frames for sending.  After close this does nothing."""
         if self.is_closed:
             return
         self._out += buffers

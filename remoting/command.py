@@ -37,12 +37,22 @@ class Channel(Protocol):
         """Unique within the process, never reused."""
         ...
 
-    def write(self, *buffers: Buffer) -> None:
-        """Queue whole frames for sending.  After close this does nothing."""
-        ...
+    # A handler has no other way to write: so no request gets two answers, and a oneway request gets none.
 
     def reply(self, request: "Request[Any]", response: "Response") -> None:
-        """Encode `response` to `request` and queue it; a oneway request gets none."""
+        """Answer `request` with `response`, unless it is oneway or has its answer."""
+        ...
+
+    def refuse(self, request: "Request[Any]", error: Exception) -> None:
+        """Answer `request` with what `error` says, as if its handler had raised it."""
+        ...
+
+    def answer(self, request: "Request[Any]", *frame: Buffer) -> None:
+        """Answer `request` with an encoded frame, unless it is oneway or has its answer.  After close: nothing."""
+        ...
+
+    def answer_run(self, requests: Sequence["Request[Any]"], frames: bytes) -> None:
+        """Answer `requests` with `frames`, which has one frame for each that `wants_answer`, in any order."""
         ...
 
     def notify(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
@@ -61,6 +71,8 @@ class Request(msgspec.Struct, Generic[H_co], kw_only=True, gc=False):
     `body`, `channel` and `serialization` are set by the connection after the header is decoded.  Their wire names are
     such that a header cannot hold them by accident; where one does on purpose, the first two are overwritten, and any
     `serialization` but that of JSON is no request of the usual form.
+    `is_answered` is set by the channel with the answer; a header that holds its wire name is refused like one with
+    `serialization`.
     The collector does not follow requests (`gc=False`): nothing that one refers to may refer back to it.
     """
 
@@ -77,10 +89,16 @@ class Request(msgspec.Struct, Generic[H_co], kw_only=True, gc=False):
     # What a gate left with it, for handlers that have to ask again; see `acl.gate`.
     access: Any = msgspec.field(name="#access", default=None)
     serialization: Annotated[int, msgspec.Meta(ge=0, le=0)] = msgspec.field(name="#serialization", default=0)
+    is_answered: Annotated[int, msgspec.Meta(ge=0, le=0)] = msgspec.field(name="#answered", default=0)
 
     @property
     def is_oneway(self) -> bool:
         return bool(self.flag & FLAG_ONEWAY)
+
+    @property
+    def wants_answer(self) -> bool:
+        """Whether an answer may be written: the request is not oneway, and has none yet."""
+        return not (self.is_answered or self.flag & FLAG_ONEWAY)
 
 
 class Response:

@@ -18,6 +18,7 @@ from remoting.command import FLAG_RESPONSE, ReceivedResponse, Request, Response
 from remoting.framing import JSON, Frame
 from remoting.headers.base import Header
 from remoting.typed_binary import TypedBinaryDecoder
+from sprocket.common import limits
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.invariant import invariant
 
@@ -132,16 +133,18 @@ class RouteTable:
     def decode(self, frame: Frame) -> "Decoded":
         """A request with its route, or a response.
 
-        Raises ProtocolError when the header is no header, and `UnroutableRequest` when the code or the
-        fields of the header are not served.
+        Raises ProtocolError when the header is no header, or the frame has not passed the guard, and
+        `UnroutableRequest` when the code or the fields of the header are not served.
         """
-        if self.guard is not None and isinstance(frame, AdmittedFrame):
-            return frame.decoded
+        if self.guard is not None:
+            return _admitted(frame)
         serialization, header, body = frame
         entry = self._entry_of(frame)
         if entry is None:
             return self._decode_slowly(frame)
         if serialization == JSON:
+            if len(header) > _FEW_FIELDS_BYTES and header.count(b",") >= limits.MAX_EXT_FIELDS:
+                return self._decode_slowly(frame)
             try:
                 request = entry.decode(header)
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -201,7 +204,7 @@ class RouteTable:
             for serialization, header, body in frames:
                 if serialization != first_serialization or not header.startswith(prefix):
                     return
-                if is_usual:
+                if is_usual and (len(header) <= _FEW_FIELDS_BYTES or header.count(b",") < limits.MAX_EXT_FIELDS):
                     request = decode(header)
                     if request.code == code and not request.flag & FLAG_RESPONSE and request.header is not None:
                         request.body = body
@@ -271,6 +274,13 @@ def open_frame(frame: Frame) -> ReceivedResponse | tuple[Request[Any], dict[str,
     return request, ext_fields
 
 
+def _admitted(frame: Frame) -> Decoded:
+    """Return what the guard decoded of `frame`.  Raises ProtocolError for a frame that the guard has not let in."""
+    if not isinstance(frame, AdmittedFrame):
+        raise ProtocolError("unguarded", "the frame has reached its route without passing access control")
+    return frame.decoded
+
+
 def _append_admitted(entry: Entry, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
     """Append what the guard decoded of `frames`, up to the first that does not go to `entry`."""
     for frame in frames:
@@ -284,6 +294,9 @@ def _append_admitted(entry: Entry, frames: Sequence[Frame], run: list[Request[An
 _PREFIX_BYTES = 12
 _LONG_PREFIX_BYTES = 15
 _PREFIX_SIZES = (_PREFIX_BYTES, _LONG_PREFIX_BYTES)
+# A JSON header of this size cannot hold more fields than are permitted: each takes five bytes, `"":0,`.  In larger ones
+# they are counted, because a typed decoder skips the fields that it does not know.
+_FEW_FIELDS_BYTES = limits.MAX_EXT_FIELDS * 5
 # A ROCKETMQ header begins with its code, of which it has the low 16 bits alone.
 _BINARY_CODE_BYTES = 2
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from remoting.codes import ResponseCode
 from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, SysFlag
-from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.failpoints import failpoint
 from store.checksum import (
     NO_SEAL,
@@ -93,8 +93,8 @@ class Appender:
     def append(self, messages: Sequence[PendingMessage], store_timestamp: int) -> Batch:
         """Append all of `messages` or none.
 
-        Raises `RequestError` for a message over a limit, `StoreError` with the `refusal`, `DiskFull`, or `DiskFailed`;
-        then log and queues are as before.
+        Raises `RequestError` for a message over a limit, `StoreError` with the `refusal`, `DiskFull`, or `DiskFailed`.
+        After any exception log and queues are as before; where that cannot be done, it is `DiskFailed`.
         """
         if self.refusal:
             raise StoreError(self.refusal)
@@ -102,27 +102,57 @@ class Appender:
         if self._light.is_enabled:
             messages = self._light.marked(messages)
         chunks: list[tuple[int, bytes]] = []
+        begin = self._log.wrote_offset
         try:
             self._encode(messages, batch, chunks)
-            batch.size_bytes = batch.end_offset - self._log.wrote_offset
+            batch.size_bytes = batch.end_offset - begin
             batch.message_count += len(messages)
             _BEFORE_LOG_WRITE()
             self._log.write(chunks, batch.end_offset)
-        except BaseException:
-            _take_back(batch)
-            raise
-        _AFTER_LOG_WRITE()
-        try:
+            _AFTER_LOG_WRITE()
             for queue, _ in batch.touched:
                 queue.write_pending()
                 _BETWEEN_QUEUES()
-        except StoreError as error:
-            _take_back(batch)
-            _AFTER_TAKE_BACK()
-            self._log.erase(chunks, error)
+            _AFTER_QUEUES()
+        except BaseException as error:
+            # Also MemoryError and KeyboardInterrupt: the caller takes any of them for "nothing is stored".
+            self._roll_back(batch, chunks if self._log.wrote_offset != begin else [], error)
             raise
-        _AFTER_QUEUES()
         return batch
+
+    def refusals(self, messages: Sequence[PendingMessage]) -> dict[int, str]:
+        """Return why some of `messages` are over a limit, by index; empty if `append` would take all of them.
+
+        Nothing is written.
+        """
+        if self._light.is_enabled:
+            messages = self._light.marked(messages)
+        batch, refused = Batch(0), dict[int, str]()
+        try:
+            while (done := len(batch.appended) + len(refused)) < len(messages):
+                try:
+                    self._encode(messages[done:], batch, [])
+                except RequestError as error:
+                    refused[len(batch.appended) + len(refused)] = error.remark
+        finally:
+            self._roll_back(batch, [], None)
+        return refused
+
+    def _roll_back(self, batch: Batch, chunks: list[tuple[int, bytes]], cause: BaseException | None) -> None:
+        """Make the queues as they were before `batch`, and the log as it was before `chunks` were written.
+
+        Raises `DiskFailed` if that fails: what is stored is then unknown.
+        """
+        try:
+            for queue, offset in batch.touched:
+                queue.take_back(offset)
+            if chunks:
+                _AFTER_TAKE_BACK()
+                self._log.erase(chunks, cause)
+        except DiskFailed:
+            raise
+        except BaseException as error:
+            raise DiskFailed(f"cannot roll back a failed append: {type(error).__name__}: {error}") from error
 
     # Written for speed, measured line by line: names bound once, one test for all that is unusual.
     def _encode(self, messages: Sequence[PendingMessage], batch: Batch, chunks: list[tuple[int, bytes]]) -> None:
@@ -283,8 +313,3 @@ def _with_host_flags(sys_flag: int, size: int, born_host: bytes, store_host: byt
         sys_flag |= SysFlag.STORE_HOST_V6
         size += _HOST_GROWTH
     return int(sys_flag), size
-
-
-def _take_back(batch: Batch) -> None:
-    for queue, offset in batch.touched:
-        queue.take_back(offset)

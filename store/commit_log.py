@@ -86,14 +86,14 @@ class CommitLog:
     def write(self, chunks: list[tuple[int, bytes]], end_offset: int) -> None:
         """Write byte runs, none of which crosses a segment's end; then the log ends at `end_offset`.
 
-        Raises `DiskFull` with the log as it was before, or `DiskFailed` if its bytes are now unknown.
+        Raises `DiskFailed` if its bytes are now unknown; after any other exception the log is as it was before.
         """
         try:
             for offset, content in chunks:
                 self.write_at(offset, content)
         except DiskFailed:
             raise
-        except StoreError as error:
+        except BaseException as error:
             self.erase(chunks, error)
             raise
         self.wrote_offset = end_offset
@@ -136,13 +136,17 @@ class CommitLog:
         end = min(offset + most_bytes, self.wrote_offset, self.segment_end(offset))
         return self.slice_at(offset, end - offset)
 
-    def erase(self, chunks: list[tuple[int, bytes]], cause: StoreError) -> None:
-        """Zero what was written of `chunks`, so that a later recovery cannot take it for records."""
+    def erase(self, chunks: list[tuple[int, bytes]], cause: BaseException | None) -> None:
+        """End the log before `chunks`, and zero what was written of them: recovery must not take it for records.
+
+        Raises `DiskFailed` if that fails.
+        """
+        if chunks:
+            self.wrote_offset = chunks[0][0]
         _BEFORE_ERASE()
         for offset, content in reversed(chunks):
             if offset < self._files.end_offset and not zero_quietly(self._files, offset, offset + len(content)):
                 raise DiskFailed(f"cannot take back a failed write at physical offset {offset}") from cause
-        self.wrote_offset = chunks[0][0] if chunks else self.wrote_offset
 
     def erase_between(self, start: int, end: int) -> None:
         """Zero what lies from `start`, the log's end or behind it, to before `end`.  Raises `DiskFailed`."""

@@ -5,7 +5,7 @@ another master of the cluster (`broker.escape_bridge`).  Who sends them on does 
 Source: RocketMQ 5.3.3, `EscapeBridge.putMessage`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from sprocket.common.errors import RequestError
@@ -30,11 +30,17 @@ class Delivery(Protocol):
         """
         ...
 
+    def refusals(self, messages: Sequence[PendingMessage]) -> Mapping[int, str]:
+        """Return why some of `messages` are over a limit, by index.  Nothing is delivered."""
+        ...
+
 
 class Appending(Protocol):
     """The part of a store that takes messages."""
 
     def append(self, messages: Sequence[PendingMessage]) -> list[Appended]: ...
+
+    def refusals(self, messages: Sequence[PendingMessage]) -> Mapping[int, str]: ...
 
 
 class OwnLog:
@@ -47,6 +53,9 @@ class OwnLog:
         self._store.append(messages)
         done()
 
+    def refusals(self, messages: Sequence[PendingMessage]) -> Mapping[int, str]:
+        return self._store.refusals(messages)
+
 
 def deliver_fitting(
     delivery: Delivery,
@@ -54,26 +63,28 @@ def deliver_fitting(
     done: Callable[[], None],
     dropped: Callable[[PendingMessage, str], None],
 ) -> Outstanding | None:
-    """Deliver all but those that are refused for ever, over a limit that has changed; `dropped` hears why.
+    """Deliver all of `messages` but those over a limit, which has changed; call `dropped` with each of them and why.
 
-    Raises `StoreError` if nothing is taken now.  None but the own log refuses, which is never outstanding.
+    Raises `StoreError` if none is taken now: then nothing is stored, and nothing was dropped.
     """
     if not messages:
         done()
         return None
     try:
         return delivery.deliver(messages, done)
-    except RequestError as error:
-        if len(messages) == 1:
-            dropped(messages[0], error.remark)
-        else:
-            # Halves: all or none are taken.
-            middle = len(messages) // 2
-            deliver_fitting(delivery, messages[:middle], _nothing, dropped)
-            deliver_fitting(delivery, messages[middle:], _nothing, dropped)
+    except RequestError:
+        refused = delivery.refusals(messages)
+        if not refused:
+            raise
+
+    def stored() -> None:
+        for index, reason in refused.items():
+            dropped(messages[index], reason)
         done()
+
+    fitting = [message for index, message in enumerate(messages) if index not in refused]
+    if not fitting:
+        stored()
         return None
-
-
-def _nothing() -> None:
-    pass
+    # In one piece, like all of them: if it is refused now, nothing is stored, and all are delivered again later.
+    return delivery.deliver(fitting, stored)

@@ -14,6 +14,8 @@ from store.layout import FILE_NAME_DIGITS, file_name
 
 _log = logging.getLogger(__name__)
 _ZEROS_AT_ONCE: Final = 1 << 20
+# There before it is needed: what erases with it may have failed for want of memory.
+_ZEROS: Final = bytes(64 * 1024)
 _STRANGERS_SHOWN: Final = 5
 _CUT_BETWEEN_FILES: Final = failpoint("mapped_file_queue.cut_between_files")
 _HALF_CREATED: Final = failpoint("mapped_file_queue.half_created")
@@ -235,7 +237,8 @@ class MappedFileQueue:
 def zero_quietly(queue: MappedFileQueue, start: int, end: int) -> bool:
     """Overwrite what a failed write may have left; True if that worked.  Used only on the way to an error."""
     try:
-        queue.write(start, bytes(end - start))
-    except StoreError:
+        for at in range(start, end, len(_ZEROS)):
+            queue.write(at, _ZEROS[: end - at])
+    except BaseException:  # whatever it is, the bytes are not known to be zero
         return False
     return True

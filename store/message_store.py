@@ -225,6 +225,10 @@ class MessageStore:
         self.statistics.put(batch.message_count, batch.size_bytes, clock.monotonic() - started)
         return batch.appended
 
+    def refusals(self, messages: Sequence[PendingMessage]) -> dict[int, str]:
+        """Return why `append` would refuse some of `messages` for their content, by index.  Nothing is appended."""
+        return self._appender.refusals(messages)
+
     def _check(self) -> None:
         if self.failure is not None:
             raise DiskFailed(str(self.failure))

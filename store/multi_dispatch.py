@@ -82,7 +82,8 @@ class MultiDispatch:
         self.is_enabled = config.enable_lmq and config.enable_multi_dispatch
         self._most_queues = config.max_lmq_consume_queue_num
         self._table = table
-        self._queues: list[LogicQueue] = []
+        # In the order of the names; a dictionary, because a message may name thousands.
+        self._queues: dict[LogicQueue, None] = {}
 
     def marked(self, messages: Sequence[PendingMessage]) -> Sequence[PendingMessage]:
         """`messages`, those that enter light queues with the flag `DISPATCHES`."""
@@ -128,8 +129,8 @@ class MultiDispatch:
         if queue is None:
             self.admit(name)
             queue = self._table.get_or_create(name, LIGHT_QUEUE_ID)
-        if queue is not own and queue not in self._queues:
-            self._queues.append(queue)
+        if queue is not own:
+            self._queues[queue] = None
         return queue.next_offset
 
     def place(

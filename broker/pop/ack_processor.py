@@ -76,11 +76,11 @@ class AckProcessor:
 
     def _answer(self, done: list[tuple[Request[Any], None]]) -> None:
         _ACK_WRITTEN()
+        requests = [request for request, _ in done]
         frames = [
-            _DONE.frame(request.serialization, request.opaque, ()) for request, _ in done if not request.is_oneway
+            _DONE.frame(request.serialization, request.opaque, ()) for request in requests if request.wants_answer
         ]
-        if frames:
-            done[0][0].channel.write(b"".join(frames))
+        requests[0].channel.answer_run(requests, b"".join(frames))
 
     def _records_of_one(self, request: Request[AckMessageRequestHeader]) -> tuple[list[PendingMessage], None]:
         header, peer = request.header, request.channel.peer

@@ -23,7 +23,7 @@ from remoting.bodies.topic import TopicConfig
 from remoting.codes import ResponseCode
 from remoting.command import Request
 from remoting.headers.pop import PopMessageRequestHeader
-from sprocket.common.errors import InvariantError, SprocketError, StoreError
+from sprocket.common.errors import InvariantError, StoreError
 from sprocket.common.failpoints import failpoint
 
 _BEFORE_CHECKPOINT: Final = failpoint("pop.before_checkpoint")
@@ -181,7 +181,7 @@ class PopProcessor:
                 self._log.send(messages, lambda: self._written(found))
                 return
             end = self._log.append(messages, len(messages))
-        except SprocketError as error:
+        except Exception as error:  # whatever it is, what was taken is there for others
             self._give_back(found, error)
             return
         _CHECKPOINT_WRITTEN()
@@ -214,7 +214,7 @@ class PopProcessor:
                 self._offsets.safe(taken)
         _COMMITTED()
 
-    def _give_back(self, found: list[Popped], error: SprocketError) -> None:
+    def _give_back(self, found: list[Popped], error: Exception) -> None:
         """Nothing was written, so nothing was handed out."""
         for popped in reversed(found):
             self._take_back(popped)

@@ -11,7 +11,7 @@ from broker.pop.pop_checks import refusal
 from broker.pop.revive_log import ReviveLog
 from remoting.codes import ResponseCode
 from remoting.command import Request
-from sprocket.common.errors import InvariantError, SprocketError, StoreError
+from sprocket.common.errors import InvariantError, StoreError
 from store.record import PendingMessage
 
 D = TypeVar("D")
@@ -67,7 +67,7 @@ class PendingWrites(Generic[D]):
                 self._log.send(messages, lambda: self._answer(writing))
                 return
             end = self._log.append(messages, checkpoints)
-        except SprocketError as error:
+        except Exception as error:  # what was answered before keeps its answer
             self._refuse_all(writing, error)
             return
         if not self._waits.is_needed or (not checkpoints and self._config.broker.append_ack_async):
@@ -83,7 +83,7 @@ class PendingWrites(Generic[D]):
 
         self._waits.wait(end, stored)
 
-    def _refuse_all(self, writing: list[tuple[Request[Any], D]], error: SprocketError) -> None:
+    def _refuse_all(self, writing: list[tuple[Request[Any], D]], error: Exception) -> None:
         for request, _ in writing:
             self._refuse(request, error)
 

@@ -79,7 +79,7 @@ class Popped:
     def answer(self, code: int) -> None:
         """Send the answer: SUCCESS with what was taken, or POLLING_FULL or POLLING_TIMEOUT."""
         request = self.request
-        if request.is_oneway:
+        if not request.wants_answer:
             return
         values: tuple[bytes | int, ...] = (
             self.pop_time_ms, request.header.invisible_time, self.revive_queue_id, self.rest,
@@ -89,4 +89,4 @@ class Popped:
             values = (*values, join_entries(self.order_counts).encode())
         template = _TEMPLATES[ResponseCode(code), self.is_ordered]
         frame = template.frame(request.serialization, request.opaque, values, self.size_bytes)
-        request.channel.write(frame, *self.buffers)
+        request.channel.answer(request, frame, *self.buffers)

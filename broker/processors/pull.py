@@ -349,7 +349,7 @@ class PullProcessor:
         topic: TopicConfig,
         group: SubscriptionGroupConfig,
     ) -> None:
-        if request.flag & 2:
+        if not request.wants_answer:
             return
         if self.slave is None:
             suggested = suggested_id(result, group, self._config.broker.slave_read_enable)
@@ -360,7 +360,7 @@ class PullProcessor:
             topic.topic_sys_flag, group.group_sys_flag,
         )  # fmt: skip
         frame = template.frame(request.serialization, request.opaque, values, result.size_bytes)
-        request.channel.write(frame, *result.slices)
+        request.channel.answer(request, frame, *result.slices)
 
 
 def _unsupported_expression(expression_type: str | None) -> RequestError:

@@ -14,7 +14,7 @@ from broker.live_config import LiveConfig
 from broker.message_id import host_bytes
 from broker.message_intake import MessageIntake
 from broker.send_admission import RETRY_MARK, Admission, SendAdmission, SendHeader, check_accepting
-from broker.send_replies import HANDLE_MARK, Appended, SendReplies, Sent
+from broker.send_replies import Appended, SendReplies, Sent
 from broker.timer.recall_handle import handle_of
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Channel, Request
@@ -24,7 +24,7 @@ from remoting.message_properties import find
 from remoting.message_record import SysFlag
 from remoting.routes import Action, Lane, Resource, Route
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFailed, ReplicasNotEnough, RequestError, SprocketError, StoreBusy, StoreError
+from sprocket.common.errors import DiskFailed, ReplicasNotEnough, RequestError, StoreBusy, StoreError
 from store.record import PendingMessage
 from store.timer.timer_config import TIMER_TOPIC
 
@@ -124,7 +124,7 @@ class SendProcessor:
                     messages, sent = [], []
                     self._send_batch(request, admission, queue_id, born_host)
                     continue
-                key = None
+                key, handle = None, b""
                 sys_flag = header.sys_flag | admission.flags
                 if text and request.body and not (
                     sys_flag & _SPECIAL_FLAGS
@@ -150,10 +150,10 @@ class SendProcessor:
                             header.born_timestamp, born_host, header.reconsume_times or 0,
                         )  # fmt: skip
                 if not key:
-                    message, key = self._uncommon(request, admission, queue_id, born_host)
+                    message, key, handle = self._uncommon(request, admission, queue_id, born_host)
                 messages.append(message)
-                sent.append((request, queue_id, key))
-            except (RequestError, StoreError) as error:
+                sent.append((request, queue_id, key, handle))
+            except Exception as error:  # whatever it is, the others of the read are served
                 self._refuse([request], error)
         self._append(channel, messages, sent)
 
@@ -174,22 +174,23 @@ class SendProcessor:
 
     def _uncommon(
         self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes
-    ) -> tuple[PendingMessage, bytes]:
-        """The message of a request that is no batch, and its key with the handle by which it is taken back, if any."""
+    ) -> tuple[PendingMessage, bytes, bytes]:
+        """Return the message of a request that is no batch, its unique key, and its recall handle or nothing."""
         text, sys_flag, intake = request.header.properties, request.header.sys_flag | admission.flags, self._intake
-        quick = None
         if text and not sys_flag & _SLOW_FLAGS:
             if "TRAN_MSG" in text:
-                quick = intake.halves.message(request, admission, queue_id, born_host, self._suffix)
+                half = intake.halves.message(request, admission, queue_id, born_host, self._suffix)
+                if half is not None:
+                    return *half, b""
             elif "TIMER_DEL" in text and not sys_flag & _SPECIAL_FLAGS:
-                quick = intake.timed.message(request, admission, queue_id, born_host, self._suffix)
-        if quick is not None:
-            return quick
+                timed = intake.timed.message(request, admission, queue_id, born_host, self._suffix)
+                if timed is not None:
+                    return timed
         message, key = intake.message(request, admission, queue_id, born_host)
+        handle = None
         if message.topic == TIMER_TOPIC:
             handle = handle_of(message.properties, self._config.broker.broker_name, key)
-            key = key if handle is None else key + HANDLE_MARK + handle
-        return message, key
+        return message, key, handle or b""
 
     # Appending and answering
 
@@ -207,15 +208,18 @@ class SendProcessor:
             for message, one in zip(messages, sent, strict=True):
                 self._append(channel, [message], [one])
             return
-        except StoreError as error:
-            self._refuse([request for request, _, _ in sent], error)
+        except Exception as error:
+            self._refuse([one[0] for one in sent], error)
             return
         if self._waits.is_needed:
             self._answer_stored(channel, messages, sent, appended)
         else:
-            frames = self._replies.frames(sent, appended)
-            if frames:
-                channel.write(frames)
+            self._answer(channel, sent, appended)
+
+    def _answer(
+        self, channel: Channel, sent: list[Sent], appended: list[Appended], code: int = ResponseCode.SUCCESS
+    ) -> None:
+        channel.answer_run([one[0] for one in sent], self._replies.frames(sent, appended, code))
 
     def _answer_stored(
         self, channel: Channel, messages: list[PendingMessage], sent: list[Sent], appended: list[Appended]
@@ -224,7 +228,7 @@ class SendProcessor:
         hasty = [find(message.properties, b"WAIT\x01") == b"false" for message in messages]
         if any(hasty):
             chosen = [index for index, is_hasty in enumerate(hasty) if is_hasty]
-            channel.write(self._replies.frames([sent[i] for i in chosen], [appended[i] for i in chosen]))
+            self._answer(channel, [sent[i] for i in chosen], [appended[i] for i in chosen])
             chosen = [index for index, is_hasty in enumerate(hasty) if not is_hasty]
             rest, rest_appended = [sent[i] for i in chosen], [appended[i] for i in chosen]
         else:
@@ -232,9 +236,9 @@ class SendProcessor:
 
         def answer(error: StoreError | None, code: ResponseCode) -> None:
             if error is not None:
-                self._refuse([request for request, _, _ in rest], error)
+                self._refuse([one[0] for one in rest], error)
                 return
-            channel.write(self._replies.frames(rest, rest_appended, code))
+            self._answer(channel, rest, rest_appended, code)
 
         self._wait(appended, answer)
 
@@ -251,16 +255,16 @@ class SendProcessor:
         def answer(error: StoreError | None, code: ResponseCode) -> None:
             if error is not None:
                 self._refuse([request], error)
-            elif not request.is_oneway:
+            elif request.wants_answer:
                 frame = self._replies.batch_frame(request, code, queue_id, key, appended, kept_as_one=kept_as_one)
-                request.channel.write(frame)
+                request.channel.answer(request, frame)
 
         if self._waits.is_needed:
             self._wait(appended, answer)
         else:
             answer(None, ResponseCode.SUCCESS)
 
-    def _refuse(self, requests: Sequence[Request[Any]], error: SprocketError) -> None:
+    def _refuse(self, requests: Sequence[Request[Any]], error: Exception) -> None:
         if isinstance(error, RequestError):
             code, remark = error.code, error.remark
         elif isinstance(error, DiskFailed):
@@ -269,8 +273,13 @@ class SendProcessor:
             code, remark = ResponseCode.SYSTEM_ERROR, str(error)
         elif isinstance(error, StoreBusy):
             code, remark = ResponseCode.SYSTEM_BUSY, f"broker busy: {error}"
-        else:
+        elif isinstance(error, StoreError):
             code, remark = ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}"
+        else:
+            # A bug: the channel counts and logs it.
+            for request in requests:
+                request.channel.refuse(request, error)
+            return
         response = self._replies.refusal(code, remark)
         for request in requests:
             request.channel.reply(request, response)

@@ -66,6 +66,9 @@ class TransactionProcessor:
             except (RequestError, StoreError) as error:
                 _refuse(request, error)
                 continue
+            except Exception as error:  # whatever it is, the others of the read are served
+                request.channel.refuse(request, error)
+                continue
             if ending is None:
                 logger.info(
                     "event=transaction_unknown group=%s msg_id=%s from_check=%s remark=%r",

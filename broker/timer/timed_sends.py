@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from broker.live_config import LiveConfig
 from broker.send_admission import Admission
-from broker.send_replies import HANDLE_MARK
 from broker.timer.recall_handle import handle_text
 from broker.timer.timer_intake import TIMER_NAMES, TimerIntake
 from remoting import message_properties as names
@@ -36,8 +35,8 @@ class TimedSends:
 
     def message(
         self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes, suffix: bytes
-    ) -> tuple[PendingMessage, bytes] | None:
-        """The message of a request, and its unique key with the handle by which it is taken back.
+    ) -> tuple[PendingMessage, bytes, bytes] | None:
+        """Return the message of a request, its unique key and its recall handle.
 
         None for what `MessageIntake.message` must judge; `suffix` are the properties that the broker adds.
         Raises RequestError for a time that is refused.
@@ -71,4 +70,4 @@ class TimedSends:
             header.sys_flag | admission.sys_flag, header.born_timestamp, born_host, header.reconsume_times or 0,
         )  # fmt: skip
         handle = handle_text(real_topic, self._config.broker.broker_name.encode(), int(out_ms), key)
-        return pending, key + HANDLE_MARK + handle
+        return pending, key, handle

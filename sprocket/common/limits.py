@@ -29,5 +29,10 @@ TLS_HANDSHAKE_BYTES = 256 * 1024
 # `maxMessageSize` and the length fields of a record.
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_PROPERTIES_BYTES = 32767
+# Messages in one batch of a client, and light queues that they enter together.  RocketMQ has no limit: its clients
+# bound a batch by 4 MiB, and its example of splitting makes batches of 13,000.  The ids of so many still fit a header.
+MAX_BATCH_MESSAGES = 16 * 1024
+# The records of such a batch may have this beyond twice `maxMessageSize`: what RocketMQ's encoder allows beside a body.
+MAX_BATCH_GROWTH_BYTES = 64 * 1024
 MAX_TOPIC_CHARS = 127
 MAX_GROUP_CHARS = 255

@@ -282,6 +282,36 @@ async def test_a_white_address_is_never_locked_out() -> None:
     assert gate.status() == {"accessRefused": "4", "accessLockedOut": "3"}
 
 
+async def test_a_white_address_counts_while_it_is_on_the_list() -> None:
+    white: set[str] = set()
+
+    class Open:
+        """Lets everybody in."""
+
+        def check(self, asked: AccessRequest) -> Verdict | None:
+            return None
+
+        def check_right(self, account: str, asked: AccessRequest) -> None: ...
+
+    gate = Gate([Open()], GateSettings(), ManualClock(), is_white=lambda asked: (asked.access_key or "-") in white)
+    door = Doors([SEND], gate.stand_before)
+
+    def may_publish() -> bool:
+        return gate.allows(door.channel, "Mine", Action.PUB)
+
+    assert not may_publish()
+    assert door.ask(310, FIELDS, b"", JSON).served
+    for names, is_allowed in ((set(), False), ({"-"}, True), (set(), False), ({"u"}, False)):
+        white.clear()
+        white.update(names)
+        assert may_publish() is is_allowed
+    # What counts is the account that the last request names.
+    assert door.ask(310, {**FIELDS, "AccessKey": "u"}, b"", JSON).served
+    assert may_publish()
+    white.clear()
+    assert not may_publish()
+
+
 async def test_a_bug_of_a_policy_lets_nobody_in() -> None:
     class Broken:
         def check(self, asked: AccessRequest) -> Verdict | None:

@@ -1,14 +1,18 @@
 """Sends: what is stored, what is answered, what is refused."""
 
 import asyncio
+import re
 import struct
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from broker.names import SCHEDULE_TOPIC
 from broker.processors.send import SendProcessor
+from remoting import message_properties as names
 from remoting.bodies.client import MessageQueue
 from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.bodies.topic import TopicConfig
@@ -89,6 +93,24 @@ async def test_any_unique_key_comes_back_whole(tmp_path: Path, key: str, seriali
         assert property_map(path.record(TOPIC, 0, 0))["UNIQ_KEY"] == key
 
 
+@pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
+@pytest.mark.parametrize(
+    "key", ['abc\x03x","evil":"9', "abc\x03djEg", "\x03", 'a"b', "a\\", "a\nb", "a\x7f", "a\x00b", "%s%d%n", "é" * 17]
+)
+async def test_a_unique_key_adds_no_field_to_the_answer(tmp_path: Path, serialization: int, key: str) -> None:
+    async with hot_path(tmp_path, serialization=serialization) as path:
+        for timer in ({}, {"TIMER_DELAY_SEC": "60"}):
+            text = names.encode({"UNIQ_KEY": key} | timer)
+            response = await path.send(properties=text)
+            fields = dict(response.ext_fields)
+            handle = fields.pop("recallHandle", None)
+            assert set(fields) == {"msgId", "queueId", "queueOffset", "transactionId", "MSG_REGION", "TRACE_ON"}
+            assert fields["transactionId"] == key
+            assert (handle is not None) is bool(timer)
+            if handle is not None:
+                assert re.fullmatch("[A-Za-z0-9_=-]+", handle)
+
+
 @pytest.mark.parametrize("tags", ["TagA", "Zürich", "😀", "", "a\x01b"])
 async def test_the_tags_code_is_javas_hash_of_the_tag(tmp_path: Path, tags: str) -> None:
     async with hot_path(tmp_path) as path:
@@ -146,6 +168,54 @@ async def test_what_the_store_refuses_is_told_to_the_one_who_sent_it(tmp_path: P
         frames = [encode_request(310, n, path.send_header(), 3) + (b"bad" if n == 1 else b"yes") for n in range(3)]
         answers = await exchange(path, b"".join(frames), 3)
         assert {answer["opaque"]: answer["code"] for answer in answers} == {0: 0, 1: ResponseCode.MESSAGE_ILLEGAL, 2: 0}
+
+
+async def test_an_unexpected_error_of_one_send_does_not_hurt_the_others_of_its_read(tmp_path: Path) -> None:
+    async with hot_path(tmp_path) as path:
+        uncommon = path.send_processor._uncommon
+
+        def broken(*arguments: Any) -> Any:
+            if arguments[0].body == b"bad":
+                raise ZeroDivisionError("a bug")
+            return uncommon(*arguments)
+
+        path.send_processor._uncommon = broken  # type: ignore[method-assign]
+        slow = properties(TIMER_DELAY_SEC="0", note="x")
+        batch = client_batch((0, b"in a batch", b""))
+        frames = [encode_request(310, n, path.send_header(properties=slow), 3) + b"yes" for n in range(2)]
+        frames.append(encode_request(320, 2, path.send_header(batch=True), len(batch)) + batch)
+        frames += [
+            encode_request(310, n, path.send_header(properties=slow), 3) + (b"bad" if n == 4 else b"yes")
+            for n in range(3, 7)
+        ]
+        answers = await exchange(path, b"".join(frames), 7)
+        codes = {answer["opaque"]: answer["code"] for answer in answers}
+        assert codes == {n: ResponseCode.SYSTEM_ERROR if n == 4 else ResponseCode.SUCCESS for n in range(7)}
+        assert path.store.max_offset(TOPIC, 0) == 6
+
+
+async def test_an_unexpected_error_of_the_store_is_one_answer_each(tmp_path: Path) -> None:
+    async with hot_path(tmp_path) as path:
+        append = path.store.append
+
+        def broken(messages: list[Any]) -> Any:
+            if any(bytes(message.body) == b"bad" for message in messages):
+                raise MemoryError
+            return append(messages)
+
+        path.store.append = broken  # type: ignore[method-assign]
+        batch = client_batch((0, b"in a batch", b""))
+        frames = [encode_request(310, 0, path.send_header(), 3) + b"yes"]
+        frames.append(encode_request(320, 1, path.send_header(batch=True), len(batch)) + batch)
+        frames += [encode_request(310, n, path.send_header(), 3) + b"bad" for n in (2, 3)]
+        frames.append(encode_request(310, 4, path.send_header(), 3, oneway=True) + b"bad")
+        frames.append(encode_request(320, 5, path.send_header(batch=True), len(batch)) + batch)
+        answers = await exchange(path, b"".join(frames), 5)
+        codes = sorted((answer["opaque"], answer["code"]) for answer in answers)
+        assert codes == [(0, 0), (1, 0), (2, 1), (3, 1), (5, 0)]
+        # Nothing follows that nobody has asked for.
+        again = await exchange(path, encode_request(310, 9, path.send_header(), 3) + b"yes", 1)
+        assert [answer["opaque"] for answer in again] == [9]
 
 
 @pytest.mark.parametrize(
@@ -429,6 +499,65 @@ async def test_a_batch_that_cannot_be_stored_whole_is_refused_whole(
         response = await path.send(content, code=RequestCode.SEND_BATCH_MESSAGE, batch=True, **changes)
         assert response.code == ResponseCode.MESSAGE_ILLEGAL
         assert path.store.wrote_offset == 0
+
+
+def common_of(size_bytes: int) -> str:
+    return "a\x01" + "x" * (size_bytes - 3) + "\x02"
+
+
+@pytest.mark.parametrize(
+    ("content", "common", "why"),
+    [
+        # 430 KB, which became 450 MB of log and took 1.07 GiB of memory.
+        (client_batch((0, b"x", b"")) * 15_000, 30_000, "send several batches"),
+        # Not one more than is allowed.
+        (client_batch((0, b"", b"")) * 16_385, 10, "The batch has more than 16384 messages"),
+        (client_batch((0, b"", b"")) * 190_000, 10, "The batch has more than 16384 messages"),
+        (client_batch((0, bytes(900), b"")) * 4_500, 1_000, "send several batches"),
+    ],
+)
+async def test_a_batch_that_would_grow_is_refused_before_anything_is_made_of_it(
+    tmp_path: Path, content: bytes, common: int, why: str
+) -> None:
+    async with hot_path(tmp_path) as path:
+        header = path.send_header(batch=True, properties=common_of(common))
+        tracemalloc.start()
+        try:
+            response = await path.client.invoke(path.address, 320, header, content)
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert response.code == ResponseCode.MESSAGE_ILLEGAL
+        assert why in (response.remark or "")
+        assert path.store.wrote_offset == 0
+        # The request itself at both ends, what is held while it is sent and received, and where its members lie.
+        assert peak_bytes < 6 * len(content) + (4 << 20)
+
+
+async def test_the_largest_batches_of_real_clients_are_stored(tmp_path: Path) -> None:
+    sizes = {"mapped_file_size_commit_log": 32 << 20, "mapped_file_size_consume_queue": 20 * 300_000}
+    own = b"TAGS\x01Tag\x02KEYS\x01OrderID188\x02WAIT\x01true\x02UNIQ_KEY\x01" + KEY.encode() + b"\x02"
+    async with hot_path(tmp_path, store=sizes) as path:
+        # RocketMQ's example SplitBatchProducer fills batches up to 1,000,000 bytes by a count of its own.
+        example = client_batch((0, b"Hello world 12345", own)) * 13_000
+        for content, count in ((example, 13_000), (client_batch((0, b"", b"")) * 16_384, 16_384)):
+            response = await path.send(content, batch=True, properties=properties(WAIT="true"))
+            ids = header_of(response).msg_id.split(",")
+            assert len(set(ids)) == len(ids) == count
+        assert path.store.max_offset(TOPIC, 0) == 29_384
+
+
+async def test_a_batch_enters_a_bounded_number_of_light_queues(tmp_path: Path) -> None:
+    async with hot_path(tmp_path) as path:
+        queues = ",".join(["%LMQ%a", "%LMQ%b"] * 500)
+        content = client_batch((0, b"x", b"")) * 17
+        response = await path.send(content, batch=True, properties=properties(INNER_MULTI_DISPATCH=queues))
+        assert response.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "enters more than 16384 light queues" in (response.remark or "")
+        assert path.store.wrote_offset == 0
+        header_of(
+            await path.send(client_batch((0, b"x", b"")), batch=True, properties="INNER_MULTI_DISPATCH\x01%LMQ%a\x02")
+        )
 
 
 # SYNC_FLUSH

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.send_replies import HANDLE_MARK, SendReplies
+from broker.send_replies import SendReplies
 from remoting.framing import JSON
 from tests.compat import wire
 
@@ -15,8 +15,8 @@ HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
 @pytest.mark.parametrize("serialization", [JSON, wire.ROCKETMQ])
 @pytest.mark.parametrize("key", ["7F0000010B2A", "a key, with signs"])
 def test_the_handle_is_part_of_the_answer(serialization: int, key: str) -> None:
-    request: Any = SimpleNamespace(flag=0, serialization=serialization, opaque=77)
-    sent = [(request, 3, key.encode() + HANDLE_MARK + b"djEgVA=="), (request, 3, key.encode())]
+    request: Any = SimpleNamespace(flag=0, is_answered=0, serialization=serialization, opaque=77)
+    sent = [(request, 3, key.encode(), b"djEgVA=="), (request, 3, key.encode(), b"")]
     frames = SendReplies(HOST, "DefaultRegion", True).frames(sent, [(5, 4096, 300), (6, 4396, 300)])
     answers = []
     while frames:

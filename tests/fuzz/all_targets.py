@@ -4,11 +4,13 @@ from typing import Final
 
 from tests.fuzz.ha_targets import HA_TARGETS
 from tests.fuzz.security_targets import SECURITY_TARGETS
+from tests.fuzz.send_targets import SEND_TARGETS
 from tests.fuzz.store_targets import STORE_TARGETS
 from tests.fuzz.target import Target
 from tests.fuzz.text_targets import TEXT_TARGETS
 from tests.fuzz.wire_targets import WIRE_TARGETS
 
 TARGETS: Final[dict[str, Target]] = {
-    target.name: target for target in (*WIRE_TARGETS, *STORE_TARGETS, *TEXT_TARGETS, *HA_TARGETS, *SECURITY_TARGETS)
+    target.name: target
+    for target in (*WIRE_TARGETS, *STORE_TARGETS, *TEXT_TARGETS, *HA_TARGETS, *SECURITY_TARGETS, *SEND_TARGETS)
 }

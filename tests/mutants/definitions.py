@@ -147,10 +147,36 @@ MUTANTS: Final = (
     Mutant(
         "queue offset not taken back",
         "store/appender.py",
-        "        except BaseException:\n            _take_back(batch)\n            raise\n",
-        "        except BaseException:\n            raise\n",
+        "                queue.take_back(offset)\n            if chunks:\n",
+        "                pass\n            if chunks:\n",
         "a batch that failed leaves a gap in its queue",
         _FULL,
+    ),
+    Mutant(
+        "rolled back for errors of the store alone",
+        "store/appender.py",
+        "        except BaseException as error:\n            # Also MemoryError",
+        "        except StoreError as error:\n            # Also MemoryError",
+        "a message that was refused for want of memory is stored, and once more with its retry",
+        ("tests/store/test_all_or_none.py",),
+    ),
+    Mutant(
+        "half of a batch erased after an error that is none of the store's",
+        "store/commit_log.py",
+        "        except BaseException as error:\n            self.erase(chunks, error)\n",
+        "        except StoreError as error:\n            self.erase(chunks, error)\n",
+        "recovery would take the first chunk of a refused batch for records",
+        ("tests/store/test_all_or_none.py",),
+    ),
+    Mutant(
+        "batch split around a refused message",
+        "store/delivery.py",
+        "    return delivery.deliver(fitting, stored)\n",
+        "    for message in fitting[:-1]:\n"
+        "        delivery.deliver([message], lambda: None)\n"
+        "    return delivery.deliver(fitting[-1:], stored)\n",
+        "what was stored before the store was full is stored again with the retry of all",
+        ("tests/store/test_delivery.py",),
     ),
     Mutant(
         "refused write left in the log",
@@ -554,4 +580,72 @@ MUTANTS: Final = (
         ("tests/broker/test_sessions.py",),
     ),
     *CLUSTER_MUTANTS,
+    # Answers
+    Mutant(
+        "key of a producer formatted into JSON",
+        "broker/send_replies.py",
+        "            if not unique_key.isalnum():\n",
+        "            if not unique_key:\n",
+        "a producer writes fields into the answers of a connection that others share",
+        ("tests/broker/test_send.py",),
+    ),
+    Mutant(
+        "request answered twice",
+        "remoting/channel.py",
+        "            self._drop_answer(request)\n            return\n",
+        "            self._drop_answer(request)\n",
+        "a handler that fails late has its peer take the second answer for that of another request",
+        ("tests/remoting/test_one_answer.py",),
+    ),
+    Mutant(
+        "failure of a run answers all of it",
+        "remoting/channel.py",
+        "        for request in requests:\n            request.is_answered = 1\n",
+        "",
+        "requests that have their answer are refused as well when their handler fails",
+        ("tests/remoting/test_one_answer.py",),
+    ),
+    # Access control
+    Mutant(
+        "unguarded frame decoded",
+        "remoting/routes.py",
+        "        if self.guard is not None:\n            return _admitted(frame)\n",
+        "        if self.guard is not None and isinstance(frame, AdmittedFrame):\n            return frame.decoded\n",
+        "a frame that by some mistake did not pass access control is served",
+        ("tests/remoting/test_runs.py",),
+    ),
+    Mutant(
+        "white list asked once",
+        "acl/gate.py",
+        "            return unsigned is not None and self._is_white(unsigned)\n",
+        "            is_white = unsigned is not None and self._is_white(unsigned)\n"
+        '            return bool(channel.attributes.setdefault("white", is_white))\n',
+        "a connection from an address that was taken off the white list is still shown half messages",
+        ("tests/acl/test_gate.py",),
+    ),
+    Mutant(
+        "fields of JSON headers not counted",
+        "remoting/routes.py",
+        "            if len(header) > _FEW_FIELDS_BYTES and header.count(",
+        "            if len(header) > 1 << 40 and header.count(",
+        "a header holds more fields than limits.py permits",
+        ("tests/remoting/test_runs.py",),
+    ),
+    # Limits of a batch
+    Mutant(
+        "growth of a batch not bounded",
+        "broker/client_batch.py",
+        "    if total_bytes > allowed_bytes:\n",
+        "    if total_bytes > 1 << 60:\n",
+        "a request of 430 KB writes 450 MB",
+        ("tests/broker/test_send.py",),
+    ),
+    Mutant(
+        "members of a batch counted when all are there",
+        "broker/client_batch.py",
+        "        if len(found) == max_members:\n",
+        "        if at + _MIN_MEMBER_BYTES > end and len(found) >= max_members:\n",
+        "a request of 4 MB holds the loop for seconds",
+        ("tests/broker/test_send.py",),
+    ),
 )

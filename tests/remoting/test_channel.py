@@ -34,7 +34,7 @@ def test_serves_and_asks_under_uvloop() -> None:
 async def _answered_in_pieces(pieces: list[bytes]) -> bytes:
     def answer(request: Request[NoHeader]) -> None:
         head, *_ = encode_response(Response(body=b"".join(pieces)), request.opaque, request.serialization)
-        request.channel.write(head, *pieces)
+        request.channel.answer(request, head, *pieces)
 
     route = Route(RequestCode.HEART_BEAT, NoHeader, answer, Resource.NONE, Action.NONE)
     server, client = RemotingServer(RouteTable([route]), host="127.0.0.1"), RemotingClient()

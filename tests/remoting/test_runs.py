@@ -1,15 +1,20 @@
 """Runs of requests for one batch handler, and the templates that answer them."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from remoting.channel import RemotingChannel
+from remoting.channel_counters import ChannelCounters
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse, Request, Response
 from remoting.frames import ResponseTemplate, encode_request, encode_response
 from remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder, frame_prefix
 from remoting.headers.base import Header, Int
-from remoting.routes import Action, BatchHandler, Entry, NoHeader, Resource, Route, RouteTable
+from remoting.routes import Action, AdmittedFrame, BatchHandler, Entry, NoHeader, Resource, Route, RouteTable
+from sprocket.common import limits
+from sprocket.common.errors import ProtocolError
 
 BOTH = pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
 
@@ -142,3 +147,87 @@ def test_the_first_bytes_tell_where_a_request_goes(code: int, serialization: int
     entry = routes._entry_of(frame)
     assert entry is not None
     assert entry.code == code
+
+
+# What may be decoded
+
+
+def guarded() -> tuple[RouteTable, list[Frame]]:
+    """A table with a guard, and four frames, of which the guard has let in those with an even number."""
+    routes = table()
+    frames: list[Frame] = []
+    for number, frame in enumerate(frames_of(*(send(number, JSON) for number in range(4)))):
+        if number % 2 == 0:
+            admitted = AdmittedFrame(frame)
+            admitted.decoded = routes.decode(frame)
+            frames.append(admitted)
+        else:
+            frames.append(frame)
+    routes.guard = lambda frame, channel: None
+    return routes, frames
+
+
+def test_a_frame_that_did_not_pass_the_guard_is_not_decoded() -> None:
+    routes, frames = guarded()
+    assert not isinstance(routes.decode(frames[0]), ReceivedResponse)
+    with pytest.raises(ProtocolError, match="without passing access control"):
+        routes.decode(frames[1])
+    # A response has to pass it as well.
+    response = b"".join(map(bytes, encode_response(Response(), 1, JSON)))
+    with pytest.raises(ProtocolError, match="without passing access control"):
+        routes.decode(frames_of(response)[0])
+
+
+def test_a_run_behind_a_guard_ends_before_a_frame_that_did_not_pass_it() -> None:
+    routes, frames = guarded()
+    decoded = routes.decode(frames[0])
+    assert not isinstance(decoded, ReceivedResponse)
+    for following in ([frames[1], frames[2]], [frames[2], frames[1]]):
+        run = [decoded[1]]
+        routes.decode_run(decoded[0], frames[0], following, run)
+        assert [request.opaque for request in run] == [0, 2][: 1 + (following[0] is frames[2])]
+
+
+async def test_a_connection_with_a_frame_that_did_not_pass_the_guard_is_closed() -> None:
+    served: list[int] = []
+    routes, frames = guarded()
+    for entry in routes.entries.values():
+        entry.batch = lambda run: served.extend(request.opaque for request in run)
+    counters = ChannelCounters()
+    channel = RemotingChannel(routes, counters)
+    channel.connection_made(Closing())
+    channel._handle(frames)
+    assert served == [0]
+    assert counters.protocol_errors["unguarded"] == 1
+    assert channel._failed
+
+
+class Closing(asyncio.Transport):
+    """Takes nothing."""
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def many_fields(count: int, serialization: int, name: str = "f%d", value: str = "") -> bytes:
+    fields = {"number": "1"} | {name % number: value or str(number) for number in range(count - 1)}
+    return encode_request(310, 7, fields, serialization=serialization)
+
+
+@BOTH
+@pytest.mark.parametrize(("name", "value"), [("f%d", ""), ("%d", "0"), ("%d", "a,b"), ("%d,", "x" * 50)])
+def test_more_fields_than_are_permitted_are_refused(serialization: int, name: str, value: str) -> None:
+    most = limits.MAX_EXT_FIELDS
+    few, many = (frames_of(many_fields(count, serialization, name, value))[0] for count in (most, most + 1))
+    assert [request.opaque for request in run_of([few, few, many])] == [7, 7]
+    with pytest.raises(ProtocolError, match="ext_fields"):
+        table().decode(many)
+
+
+def test_the_shortest_fields_are_counted_too() -> None:
+    names = [*("abcdefghij"), *(f"{a}{b}" for a in "abcdefghijklmnopqrstuvwxyz" for b in "abcdefghijklmnopqrstuvwxyz")]
+    fields = ",".join(['"number":1', '"":0', *(f'"{name}":0' for name in names[: limits.MAX_EXT_FIELDS - 1])])
+    frame = frames_of(json_frame(b'{"code":310,"extFields":{%b}}' % fields.encode()))[0]
+    with pytest.raises(ProtocolError, match="ext_fields"):
+        table().decode(frame)

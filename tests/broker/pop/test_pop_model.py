@@ -43,8 +43,16 @@ class _Channel:
     def __init__(self) -> None:
         self.answers: list[ReceivedResponse] = []
 
-    def write(self, *buffers: Buffer) -> None:
-        frame = b"".join(buffers)
+    def answer_run(self, requests: list[Request[Any]], frames: bytes) -> None:
+        for request in requests:
+            request.is_answered = 1
+        self._keep(frames)
+
+    def answer(self, request: Request[Any], *buffers: Buffer) -> None:
+        assert not request.is_answered
+        self.answer_run([request], b"".join(buffers))
+
+    def _keep(self, frame: bytes) -> None:
         while frame:
             size, header_bytes = int.from_bytes(frame[:4], "big"), int.from_bytes(frame[5:8], "big")
             header = msgspec.json.decode(frame[8 : 8 + header_bytes])
@@ -58,7 +66,7 @@ class _Channel:
             frame = frame[4 + size :]
 
     def reply(self, request: Request[Any], response: Response) -> None:
-        self.write(*encode_response(response, request.opaque, request.serialization))
+        self.answer(request, *encode_response(response, request.opaque, request.serialization))
 
 
 class PopRig(ReviveRig):

@@ -10,7 +10,6 @@ from broker.message_id import UniqueKeys
 from broker.message_intake import MessageIntake
 from broker.queue_locks import QueueLocks
 from broker.send_admission import Admission
-from broker.send_replies import HANDLE_MARK
 from broker.subscription_groups import SubscriptionGroups
 from broker.timer.recall_handle import RecallHandle, handle_of
 from broker.timer.timer_intake import TimerIntake
@@ -71,7 +70,7 @@ def test_a_usual_one_is_made_quickly_and_is_the_same(tmp_path: Path, properties:
     message, key = intake.whole.message(request, ADMISSION, 3, HOST)
     assert quick[0] == message
     handle = handle_of(message.properties, "broker-a", key) or b""
-    assert quick[1] == key + HANDLE_MARK + handle
+    assert quick[1:] == (key, handle)
     told = RecallHandle.decode(handle.decode())
     assert (told.topic, told.broker_name, told.unique_key) == ("Ort", "broker-a", key.decode())
     assert told.encode() == handle.decode()
