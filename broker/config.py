@@ -354,6 +354,21 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings,
         "forceRegister", True, "Register each time; if false, only when the data version differs.", mutable=True
     )
     compressed_register: bool = _bool("compressedRegister", False, "Compress the body of a registration.", mutable=True)
+    enable_single_topic_register: bool = _bool(
+        "enableSingleTopicRegister",
+        False,
+        "Register a changed topic alone, with REGISTER_TOPIC_IN_NAMESRV; if false, with all topics.",
+        mutable=True,
+    )
+    enable_split_registration: bool = _bool(
+        "enableSplitRegistration",
+        False,
+        "Register topics in parts. No name server then deletes a route because the broker no longer names it.",
+        mutable=True,
+    )
+    split_registration_size: int = _int(
+        "splitRegistrationSize", 800, "Max topics of a part with enableSplitRegistration.", minimum=1, mutable=True
+    )
     validate_system_topic_when_update_topic: bool = _bool(
         "validateSystemTopicWhenUpdateTopic", True, "Refuse to change system topics.", mutable=True
     )

@@ -78,7 +78,7 @@ class NamesrvConfig(AuthSettings, GateSettings):
     delete_topic_with_broker_registration: bool = bool_setting(
         "deleteTopicWithBrokerRegistration",
         False,
-        "A topic that a broker's registration no longer names is removed from its routes.",
+        "Remove a topic from a broker's routes when its registrations no longer name it.",
         mutable=True,
     )
     support_acting_master: bool = bool_setting(
