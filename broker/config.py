@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from broker.acting_settings import ActingSettings
+from broker.cold_settings import ColdSettings
 from broker.local_address import host_name, local_address
 from broker.overload_settings import OverloadSettings
 from broker.pop_settings import PopSettings
@@ -32,7 +33,7 @@ class BrokerRole(StrEnum):
 
 
 @dataclass(frozen=True)
-class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings, OverloadSettings):
+class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings, OverloadSettings, ColdSettings):
     """The broker's part of its configuration."""
 
     broker_name: str = field(

@@ -12,6 +12,7 @@ from typing import TypeVar
 from broker.access_control import AccessControl
 from broker.broadcast_offsets import BroadcastOffsets
 from broker.clients import ConsumerRegistry, ProducerRegistry
+from broker.cold_flow import ColdFlow
 from broker.config import BrokerConfig
 from broker.config_file import ConfigFile
 from broker.confirm_waits import ConfirmWaits
@@ -210,6 +211,7 @@ class BrokerParts:
             NotificationService(self._core, self.pop),
             IdleOffsets(self._core),
             self.traffic,
+            ColdFlow(self._core, self.pulls),
             self.replication,
             MasterSessions(self._core, self.replication, self.tables, self.access),
             *(self._slave_services() if self.role.is_slave else []),

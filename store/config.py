@@ -12,6 +12,7 @@ from typing import Final
 from sprocket.common.errors import ConfigError
 from sprocket.common.limits import MAX_MESSAGE_BYTES
 from sprocket.common.setting_fields import bool_setting, int_setting
+from store.cold_config import ColdConfig
 from store.ha_config import HaConfig
 from store.layout import (
     BATCH_CONSUME_QUEUE_UNIT_BYTES,
@@ -45,7 +46,7 @@ def _live(key: str, default: int, doc: str, minimum: int, unit: str = "", maximu
 
 
 @dataclass(frozen=True)
-class StoreConfig(TimerConfig, HaConfig):
+class StoreConfig(TimerConfig, HaConfig, ColdConfig):
     """The store's part of a broker's configuration; checked when the store starts."""
 
     store_path_root_dir: Path = field(
@@ -129,19 +130,19 @@ class StoreConfig(TimerConfig, HaConfig):
     force_verify_prop_crc: bool = bool_setting(
         "forceVerifyPropCRC", False, "A record without the property __CRC32# counts as damaged when its CRC is checked."
     )
-    max_filter_message_size: int = int_setting(
+    max_filter_message_size: int = _live(
         "maxFilterMessageSize", 16_000, "Bytes of ConsumeQueue that one pull may look through.", 20, "bytes"
     )
-    max_transfer_bytes_on_message_in_memory: int = int_setting(
+    max_transfer_bytes_on_message_in_memory: int = _live(
         "maxTransferBytesOnMessageInMemory", 256 * 1024, "Bytes of one pull near the log's end.", 1, "bytes"
     )
-    max_transfer_count_on_message_in_memory: int = int_setting(
+    max_transfer_count_on_message_in_memory: int = _live(
         "maxTransferCountOnMessageInMemory", 32, "Messages of one pull near the log's end.", 1
     )
-    max_transfer_bytes_on_message_in_disk: int = int_setting(
+    max_transfer_bytes_on_message_in_disk: int = _live(
         "maxTransferBytesOnMessageInDisk", 64 * 1024, "Bytes of one pull far behind the log's end.", 1, "bytes"
     )
-    max_transfer_count_on_message_in_disk: int = int_setting(
+    max_transfer_count_on_message_in_disk: int = _live(
         "maxTransferCountOnMessageInDisk", 8, "Messages of one pull far behind the log's end.", 1
     )
     access_message_in_memory_max_ratio: int = int_setting(
