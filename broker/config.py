@@ -84,7 +84,12 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings,
         "haListenPort", 0, "Port that is registered for slaves; 0 means listenPort + 1.", minimum=0, maximum=65535
     )
     server_channel_max_idle_time_seconds: int = _int(
-        "serverChannelMaxIdleTimeSeconds", 120, "A connection that is silent this long is closed.", minimum=1, unit="s"
+        "serverChannelMaxIdleTimeSeconds",
+        120,
+        "A connection that is silent this long is closed.",
+        minimum=1,
+        unit="s",
+        mutable=True,
     )
     broker_permission: int = field(
         default=6,
@@ -134,7 +139,12 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings,
         "notifyConsumerIdsChangedEnable", True, "Tell the consumers of a group when one joins or leaves.", mutable=True
     )
     channel_expired_timeout: int = _int(
-        "channelExpiredTimeout", 120_000, "A client that sends no heartbeat this long is dropped.", minimum=1, unit="ms"
+        "channelExpiredTimeout",
+        120_000,
+        "A client that sends no heartbeat this long is dropped.",
+        minimum=1,
+        unit="ms",
+        mutable=True,
     )
     pop_polling_size: int = _int(
         "popPollingSize",
@@ -334,12 +344,18 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings,
         "How often name servers are asked again about topics that are divided here.",
         minimum=1,
         unit="ms",
+        mutable=True,
     )
     flush_consumer_offset_interval: int = _int(
-        "flushConsumerOffsetInterval", 5_000, "How often consumerOffset.json is written.", minimum=1, unit="ms"
+        "flushConsumerOffsetInterval",
+        5_000,
+        "How often consumerOffset.json is written.",
+        minimum=1,
+        unit="ms",
+        mutable=True,
     )
     flush_delay_offset_interval: int = _int(
-        "flushDelayOffsetInterval", 10_000, "How often delayOffset.json is written.", minimum=1, unit="ms"
+        "flushDelayOffsetInterval", 10_000, "How often delayOffset.json is written.", minimum=1, unit="ms", mutable=True
     )
     register_name_server_period: int = _int(
         "registerNameServerPeriod",
@@ -347,9 +363,10 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings,
         "How often the broker registers anew; taken as 10 to 60 seconds.",
         minimum=1,
         unit="ms",
+        mutable=True,
     )
     register_broker_timeout_mills: int = _int(
-        "registerBrokerTimeoutMills", 24_000, "How long a registration may take.", minimum=1, unit="ms"
+        "registerBrokerTimeoutMills", 24_000, "How long a registration may take.", minimum=1, unit="ms", mutable=True
     )
     force_register: bool = _bool(
         "forceRegister", True, "Register each time; if false, only when the data version differs.", mutable=True

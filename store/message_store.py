@@ -192,7 +192,10 @@ class MessageStore:
     def configure(self, config: StoreConfig) -> None:
         """Take a changed configuration, as far as its keys may change while the store runs."""
         self.config = config
-        parts = self.cleaner, self._commit_log, self._reader, self.cold_area
+        parts = (
+            self.cleaner, self._commit_log, self._reader, self.cold_area, self._appender, self._group_commit,
+            self._queue_flush, self.index,
+        )  # fmt: skip
         for part in parts:
             part.configure(config)
 
