@@ -25,7 +25,12 @@ class ActingSettings:
         mutable=True,
     )
     broker_heartbeat_interval: int = int_setting(
-        "brokerHeartbeatInterval", 1_000, "How often name servers get a sign of life.", minimum=1, unit="ms"
+        "brokerHeartbeatInterval",
+        1_000,
+        "How often name servers get a sign of life.",
+        minimum=1,
+        unit="ms",
+        mutable=True,
     )
     send_heartbeat_timeout_millis: int = int_setting(
         "sendHeartbeatTimeoutMillis",
@@ -33,6 +38,7 @@ class ActingSettings:
         "How long it may take to connect to a name server for that.",
         minimum=1,
         unit="ms",
+        mutable=True,
     )
     broker_not_active_timeout_millis: int = int_setting(
         "brokerNotActiveTimeoutMillis",
@@ -40,6 +46,7 @@ class ActingSettings:
         "After such a silence name servers take the broker for gone.",
         minimum=1,
         unit="ms",
+        mutable=True,
     )
     sync_broker_member_group_period: int = int_setting(
         "syncBrokerMemberGroupPeriod",
@@ -47,6 +54,7 @@ class ActingSettings:
         "How often name servers are asked who is in the broker group.",
         minimum=1,
         unit="ms",
+        mutable=True,
     )
     skip_pre_online: bool = bool_setting(
         "skipPreOnline",
@@ -60,10 +68,11 @@ class ActingSettings:
         mutable=True,
     )
     total_replicas: int = int_setting(
-        "totalReplicas", 1, "How many members the broker group has, see lockInStrictMode.", minimum=1
+        "totalReplicas", 1, "How many members the broker group has, see lockInStrictMode.", minimum=1, mutable=True
     )
     compatible_with_old_name_srv: bool = bool_setting(
         "compatibleWithOldNameSrv",
         True,
         "Talk to name servers about heartbeats and members with requests that those before 5.0 know, too.",
+        mutable=True,
     )

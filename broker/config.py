@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from broker.acting_settings import ActingSettings
+from broker.cold_settings import ColdSettings
 from broker.local_address import host_name, local_address
 from broker.overload_settings import OverloadSettings
 from broker.pop_settings import PopSettings
@@ -32,7 +33,7 @@ class BrokerRole(StrEnum):
 
 
 @dataclass(frozen=True)
-class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings, OverloadSettings):
+class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings, OverloadSettings, ColdSettings):
     """The broker's part of its configuration."""
 
     broker_name: str = field(
@@ -83,7 +84,12 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings,
         "haListenPort", 0, "Port that is registered for slaves; 0 means listenPort + 1.", minimum=0, maximum=65535
     )
     server_channel_max_idle_time_seconds: int = _int(
-        "serverChannelMaxIdleTimeSeconds", 120, "A connection that is silent this long is closed.", minimum=1, unit="s"
+        "serverChannelMaxIdleTimeSeconds",
+        120,
+        "A connection that is silent this long is closed.",
+        minimum=1,
+        unit="s",
+        mutable=True,
     )
     broker_permission: int = field(
         default=6,
@@ -133,7 +139,12 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings,
         "notifyConsumerIdsChangedEnable", True, "Tell the consumers of a group when one joins or leaves.", mutable=True
     )
     channel_expired_timeout: int = _int(
-        "channelExpiredTimeout", 120_000, "A client that sends no heartbeat this long is dropped.", minimum=1, unit="ms"
+        "channelExpiredTimeout",
+        120_000,
+        "A client that sends no heartbeat this long is dropped.",
+        minimum=1,
+        unit="ms",
+        mutable=True,
     )
     pop_polling_size: int = _int(
         "popPollingSize",
@@ -333,12 +344,18 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings,
         "How often name servers are asked again about topics that are divided here.",
         minimum=1,
         unit="ms",
+        mutable=True,
     )
     flush_consumer_offset_interval: int = _int(
-        "flushConsumerOffsetInterval", 5_000, "How often consumerOffset.json is written.", minimum=1, unit="ms"
+        "flushConsumerOffsetInterval",
+        5_000,
+        "How often consumerOffset.json is written.",
+        minimum=1,
+        unit="ms",
+        mutable=True,
     )
     flush_delay_offset_interval: int = _int(
-        "flushDelayOffsetInterval", 10_000, "How often delayOffset.json is written.", minimum=1, unit="ms"
+        "flushDelayOffsetInterval", 10_000, "How often delayOffset.json is written.", minimum=1, unit="ms", mutable=True
     )
     register_name_server_period: int = _int(
         "registerNameServerPeriod",
@@ -346,14 +363,30 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings,
         "How often the broker registers anew; taken as 10 to 60 seconds.",
         minimum=1,
         unit="ms",
+        mutable=True,
     )
     register_broker_timeout_mills: int = _int(
-        "registerBrokerTimeoutMills", 24_000, "How long a registration may take.", minimum=1, unit="ms"
+        "registerBrokerTimeoutMills", 24_000, "How long a registration may take.", minimum=1, unit="ms", mutable=True
     )
     force_register: bool = _bool(
         "forceRegister", True, "Register each time; if false, only when the data version differs.", mutable=True
     )
     compressed_register: bool = _bool("compressedRegister", False, "Compress the body of a registration.", mutable=True)
+    enable_single_topic_register: bool = _bool(
+        "enableSingleTopicRegister",
+        False,
+        "Register a changed topic alone, with REGISTER_TOPIC_IN_NAMESRV; if false, with all topics.",
+        mutable=True,
+    )
+    enable_split_registration: bool = _bool(
+        "enableSplitRegistration",
+        False,
+        "Register topics in parts. No name server then deletes a route because the broker no longer names it.",
+        mutable=True,
+    )
+    split_registration_size: int = _int(
+        "splitRegistrationSize", 800, "Max topics of a part with enableSplitRegistration.", minimum=1, mutable=True
+    )
     validate_system_topic_when_update_topic: bool = _bool(
         "validateSystemTopicWhenUpdateTopic", True, "Refuse to change system topics.", mutable=True
     )

@@ -76,20 +76,35 @@ class ConfirmWaits:
         self._store = store.confirmation
         self._clock = clock
         self._call_later = call_later
-        limits = []
-        if store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
-            limits.append((store.config.sync_flush_timeout / 1000, _DISK))
-        if role is BrokerRole.SYNC_MASTER:
-            limits.append((store.config.slave_timeout / 1000, _SLAVE))
-        # Whether any answer has to wait: else what is appended is as safe as it is to be.
-        self.is_needed = bool(limits)
         self.is_for_slaves = role is BrokerRole.SYNC_MASTER
         # All wait equally long, so in each stage the first is the first whose time is up.
-        self._stages = [_Stage(*limit) for limit in sorted(limits)] or [_Stage(0.0, _DISK)]
+        self._stages = self._new_stages(store.config)
+        # Whether any answer has to wait: else what is appended is as safe as it is to be.
+        self.is_needed = self.is_for_slaves or store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._timer: Timer | None = None
         self._timer_at = 0.0
         # Answers given by code, but for SUCCESS.
         self._unsafe: Counter[ResponseCode] = Counter()
+
+    def _new_stages(self, config: StoreConfig) -> "list[_Stage]":
+        limits = []
+        if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            limits.append((config.sync_flush_timeout / 1000, _DISK))
+        if self.is_for_slaves:
+            limits.append((config.slave_timeout / 1000, _SLAVE))
+        return [_Stage(*limit) for limit in sorted(limits)] or [_Stage(0.0, _DISK)]
+
+    def configure(self, config: StoreConfig) -> None:
+        """Take changed timeouts; they hold for what waits already, too."""
+        stages = self._new_stages(config)
+        if [(stage.limit_s, stage.code) for stage in stages] == [(old.limit_s, old.code) for old in self._stages]:
+            return
+        waits = sorted((wait for stage in self._stages for wait in stage.waits), key=lambda wait: wait.began)
+        # Whose first time is up goes on to the next stage, as the timer finds it.
+        stages[0].waits.extend(waits)
+        self._stages = stages
+        self.close()
+        self._set_timer()
 
     def __len__(self) -> int:
         return sum(wait.answer is not None for stage in self._stages for wait in stage.waits)

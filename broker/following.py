@@ -30,6 +30,7 @@ class Following(Service):
         self.tls = tls
         self.log = core.store.replica()
         self.follower = Follower(slave_rules(core.config.store), self.log, core.clock, core.fail)
+        core.config.on_update.append(lambda _: self.follower.configure(slave_rules(core.config.store)))
         self._own_address = registration
         # Where the master answers requests; empty while it is unknown.
         self.master_address = ""

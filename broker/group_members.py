@@ -75,12 +75,12 @@ class GroupMembers(Service):
 
     def periodic(self) -> list[Periodic]:
         """Heartbeats, and questions."""
-        config = self._core.config.broker
-        if not config.enable_slave_acting_master:
+        config = self._core.config
+        if not config.broker.enable_slave_acting_master:
             return []
         return [
-            Periodic("heartbeat", config.broker_heartbeat_interval / 1000, self._send_heartbeats),
-            Periodic("members", config.sync_broker_member_group_period / 1000, self._refresh),
+            Periodic("heartbeat", lambda: config.broker.broker_heartbeat_interval / 1000, self._send_heartbeats),
+            Periodic("members", lambda: config.broker.sync_broker_member_group_period / 1000, self._refresh),
         ]
 
     def stop(self) -> None:

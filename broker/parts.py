@@ -12,6 +12,7 @@ from typing import TypeVar
 from broker.access_control import AccessControl
 from broker.broadcast_offsets import BroadcastOffsets
 from broker.clients import ConsumerRegistry, ProducerRegistry
+from broker.cold_flow import ColdFlow
 from broker.config import BrokerConfig
 from broker.config_file import ConfigFile
 from broker.confirm_waits import ConfirmWaits
@@ -131,6 +132,7 @@ class BrokerParts:
 
         self._set_store_host(_UNKNOWN_HOST, config.listen_port)
         self.waits = ConfirmWaits(self.store, self.clock, _call_later, config.broker_role)
+        self.config.on_update.append(self._configure)
         self._core = self._new_core()
         self.timer = TimerService(self._core, self._file("timermetrics", TimerMetricsTable))
         self.pop = PopService(self._core, self._file("consumerOrderInfo.json", OrderInfoTable))
@@ -210,6 +212,7 @@ class BrokerParts:
             NotificationService(self._core, self.pop),
             IdleOffsets(self._core),
             self.traffic,
+            ColdFlow(self._core, self.pulls),
             self.replication,
             MasterSessions(self._core, self.replication, self.tables, self.access),
             *(self._slave_services() if self.role.is_slave else []),
@@ -280,6 +283,12 @@ class BrokerParts:
             self.pop.topic_deleted()
         self.registration.topics_changed(configs)
         self.retention.topics_changed(configs)
+
+    def _configure(self, changed: dict[str, str]) -> None:
+        """Take changed keys that no part of its own reads each time."""
+        if changed:
+            self.waits.configure(self.config.store)
+            self._server.idle_s = self.config.broker.server_channel_max_idle_time_seconds
 
     def _set_store_host(self, host: str, port: int) -> None:
         self.store.store_host = host_bytes(host, port)

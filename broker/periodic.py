@@ -24,10 +24,10 @@ async def pause(seconds: float) -> None:
 class Periodic:
     """Calls `work` every `period_s`, counted from the end of one call to the start of the next.
 
-    An error is logged and does not end it.
+    A period that may change is a function, asked before each pause.  An error is logged and does not end it.
     """
 
-    def __init__(self, name: str, period_s: float, work: Work) -> None:
+    def __init__(self, name: str, period_s: float | Callable[[], float], work: Work) -> None:
         self._name = name
         self._period_s = period_s
         self._work = work
@@ -51,7 +51,8 @@ class Periodic:
 
     def _set_timer(self) -> None:
         if self._running:
-            self._timer = asyncio.get_running_loop().call_later(self._period_s, self._begin)
+            period_s = self._period_s if isinstance(self._period_s, float | int) else self._period_s()
+            self._timer = asyncio.get_running_loop().call_later(period_s, self._begin)
 
     def _begin(self) -> None:
         self._timer = None

@@ -1,24 +1,30 @@
 """Keeps every name server informed of this broker and its topics.
 
-Source: RocketMQ 5.3.3, `BrokerController.registerBrokerAll`, `registerIncrementBrokerData`, `BrokerOuterAPI`.
+Source: RocketMQ 5.3.3, `BrokerController.registerBrokerAll`, `registerSingleTopicAll`, `BrokerOuterAPI`.
 
 Each name server has a task of its own, so that one that is down delays no other.  Beyond the reference, a
 registration that failed is tried again after a second, and one whose connection ended (which makes the
-name server forget the broker) is made anew at once.
+name server forget the broker) is repeated at once.
+
+A name server with deleteTopicWithBrokerRegistration takes the topics of a registration for all that the broker has.
+RocketMQ's broker registers a changed topic alone (`registerIncrementBrokerData`), which removes its other routes there.
+So a REGISTER_BROKER from here names every topic, or it is marked as a part (`_PART_MARK`), which removes nothing.
 """
 
 import asyncio
 import logging
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
+from itertools import count
 
 from broker.config import BrokerConfig
 from broker.live_config import LiveConfig
 from broker.topics import TopicTable
 from remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
+from remoting.bodies.route import QueueData, TopicRouteData
 from remoting.bodies.stats import KVTable
-from remoting.bodies.topic import TopicConfig
+from remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from remoting.channel import RemotingChannel
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -28,6 +34,7 @@ from remoting.headers.namesrv import (
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
     RegisterBrokerResponseHeader,
+    RegisterTopicRequestHeader,
     UnregisterBrokerRequestHeader,
 )
 from sprocket.common.errors import ClientError, ProtocolError
@@ -42,6 +49,16 @@ _UNREGISTER_TIMEOUT_S = 3.0
 # An operator's answer waits this long for name servers.
 SETTLE_TIMEOUT_S = 2.0
 _READ_WRITE = 0x6
+# With more changed topics than this, one list of all topics costs less than a request for each.
+_MAX_SINGLE_TOPICS = 64
+# A name server refuses a first registration of a single topic.
+_MIN_PART_TOPICS = 2
+# No name server removes routes for a registration that has queue mappings.  This one belongs to a topic without
+# queues, so no client ever gets it with a route.
+_PART_MARK = "rmq_sys_PART_OF_A_LIST_OF_TOPICS"
+
+
+_part_numbers = count(1)
 
 
 class Registration:
@@ -106,11 +123,69 @@ class Registration:
 
     # What the sessions send
 
-    async def register(self, name_server: str, topics: list[TopicConfig]) -> None:
-        """One REGISTER_BROKER with `topics`.  Raises ClientError when the name server does not accept it."""
+    async def register_all(self, name_server: str, registered: DataVersion | None) -> DataVersion:
+        """Register every topic, in parts with enableSplitRegistration.  Return the version of the table that was sent.
+
+        `registered` is the version that this name server had last.  Raises ClientError when it does not accept.
+        """
+        config = self._config.broker
+        topics, version = list(self._topics.by_name.values()), copy(self._topics.data_version)
+        size = max(config.split_registration_size, _MIN_PART_TOPICS)
+        if not config.enable_split_registration or len(topics) <= size:
+            await self._register(name_server, topics, version)
+            self._registered.set()
+            return version
+        parts = [topics[at : at + size] for at in range(0, len(topics), size)]
+        for number, part in enumerate(parts, 1):
+            # A name server that already has the version takes no changes.  So all parts but the last have a version
+            # that no other registration has; with the last the name server has the whole table, and its version.
+            is_last = number == len(parts) or version == registered
+            part_version = (
+                version if is_last else DataVersion(version.state_version, version.timestamp, -next(_part_numbers))
+            )
+            await self._register(name_server, part, part_version, is_part=True)
+        self._registered.set()
+        return version
+
+    async def register_alone(self, name_server: str, topics: Sequence[TopicConfig]) -> bool:
+        """Register topics one by one, beside those that the name server knows.
+
+        Return False if the name server is too old for it.  Raises ClientError when it does not accept.
+        """
+        calls = [self._register_topic(name_server, topic) for topic in topics]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return all(results)
+
+    async def _register_topic(self, name_server: str, topic: TopicConfig) -> bool:
+        config = self._config.broker
+        perm = _limited(topic, config.broker_permission).perm
+        queues = QueueData(
+            config.broker_name, topic.read_queue_nums, topic.write_queue_nums, perm, topic.topic_sys_flag
+        )
+        response = await self._client.invoke(
+            name_server,
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+            RegisterTopicRequestHeader(topic=topic.topic_name),
+            dumps(TopicRouteData(queue_datas=[queues])),
+            timeout_s=_timeout_s(config),
+        )
+        if response.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
+            raise ClientError(f"name server {name_server} refused topic {topic.topic_name}: {response.remark}")
+        return response.code == ResponseCode.SUCCESS
+
+    async def _register(
+        self, name_server: str, topics: Sequence[TopicConfig], version: DataVersion, *, is_part: bool = False
+    ) -> None:
+        """Send one REGISTER_BROKER with `topics`.  Raises ClientError when the name server does not accept it."""
         config = self._config.broker
         limited = [_limited(topic, config.broker_permission) for topic in topics]
-        content = TopicConfigAndMapping({topic.topic_name: topic for topic in limited}, copy(self._topics.data_version))
+        mark = {_PART_MARK: TopicQueueMappingInfo(_PART_MARK, bname=config.broker_name, curr_id_map={})}
+        content = TopicConfigAndMapping(
+            {topic.topic_name: topic for topic in limited}, version, mark if is_part else {}
+        )
         body = RegisterBrokerBody(content).encode(config.compressed_register)
         header = RegisterBrokerRequestHeader(
             broker_name=config.broker_name,
@@ -128,15 +203,11 @@ class Registration:
         )
         if response.code != ResponseCode.SUCCESS:
             raise ClientError(f"name server {name_server} refused the registration: {response.code} {response.remark}")
-        self._registered.set()
         master = response.header(RegisterBrokerResponseHeader)
         for listener in self.on_registered:
             listener(master)
         if response.body:
             self._topics.update_order(loads(response.body, KVTable).table)
-
-    def all_topics(self) -> list[TopicConfig]:
-        return list(self._topics.by_name.values())
 
     async def is_outdated(self, name_server: str) -> bool:
         """Whether the name server has another data version than the topic table."""
@@ -182,6 +253,15 @@ class Registration:
     def force(self) -> bool:
         return self._config.broker.force_register
 
+    @property
+    def is_single(self) -> bool:
+        """enableSingleTopicRegister."""
+        return self._config.broker.enable_single_topic_register
+
+    @property
+    def topic_count(self) -> int:
+        return len(self._topics.by_name)
+
     def connection(self, name_server: str) -> RemotingChannel | None:
         return self._client.open_channel(name_server)
 
@@ -197,7 +277,9 @@ class NameServerSession:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_registered: bool | None = None
+        # What the name server had last: the version of a whole table, over this connection.
         self._registered_over: RemotingChannel | None = None
+        self._registered_version: DataVersion | None = None
         self._settling: list[asyncio.Future[None]] = []
 
     @property
@@ -263,31 +345,41 @@ class NameServerSession:
             pass
 
     async def _register(self, *, periodic: bool) -> bool:
-        """Register all topics or those that changed; whether it succeeded."""
-        everything = self._needs_all or periodic
+        """Register all topics or those that changed; return whether it succeeded."""
+        owner = self._owner
         changed, self._changed = self._changed, {}
-        self._needs_all = False
-        topics = self._owner.all_topics() if everything else list(changed.values())
+        needs_all, self._needs_all = self._needs_all, False
+        alone = list(changed.values()) if not needs_all and not periodic and self._takes_topics(len(changed)) else []
         try:
-            if (
-                periodic
-                and not changed
-                and not self._owner.force
-                and not await self._owner.is_outdated(self.name_server)
-            ):
+            if periodic and not changed and not owner.force and not await owner.is_outdated(self.name_server):
                 return True
-            await self._owner.register(self.name_server, topics)
+            if alone and await owner.register_alone(self.name_server, alone):
+                # A name server that restarted meanwhile has no broker that the topics could belong to.
+                self._needs_all = owner.connection(self.name_server) is not self._registered_over
+            else:
+                alone = []
+                self._registered_version = await owner.register_all(self.name_server, self._registered_version)
+                self._registered_over = owner.connection(self.name_server)
         except (ClientError, ProtocolError) as error:
-            self._needs_all = True
-            if self._is_registered is not False:
-                logger.warning("event=register_failed name_server=%s detail=%r", self.name_server, str(error))
-            self._is_registered = False
+            self._failed(error)
             return False
-        if not self._is_registered or not everything:
-            logger.info("event=registered name_server=%s topics=%d", self.name_server, len(topics))
+        if not self._is_registered or changed:
+            count = len(alone) or owner.topic_count
+            logger.info("event=registered name_server=%s topics=%d", self.name_server, count)
         self._is_registered = True
-        self._registered_over = self._owner.connection(self.name_server)
         return True
+
+    def _takes_topics(self, count: int) -> bool:
+        """Whether changed topics are registered one by one: the name server must know the broker."""
+        is_known = self._is_registered and self._owner.connection(self.name_server) is self._registered_over
+        return bool(self._owner.is_single and is_known and count <= _MAX_SINGLE_TOPICS)
+
+    def _failed(self, error: Exception) -> None:
+        self._needs_all = True
+        self._registered_version = None
+        if self._is_registered is not False:
+            logger.warning("event=register_failed name_server=%s detail=%r", self.name_server, str(error))
+        self._is_registered = False
 
 
 def _limited(topic: TopicConfig, broker_permission: int) -> TopicConfig:

@@ -58,12 +58,24 @@ class Replication(Service):
             tls=tls,
             allows_cleartext=config.ha_allow_cleartext,
         )
+        core.config.on_update.append(lambda changed: self._configure() if changed else None)
         # What a slave says in place of a master's status.
         self.slave_status: Callable[[], HARuntimeInfo] | None = None
         # Bytes sent to each slave: until a second ago, and in that second.
         self._sent: dict[SlaveConnection, tuple[int, int]] = {}
         # And to those that have gone.
         self._sent_bytes = 0
+
+    def _configure(self) -> None:
+        """Take changed rules: who is in sync may be others, and more or fewer may be needed."""
+        config = self._core.config
+        self.listener.configure(link_rules(config.store))
+        acting = config.broker.enable_slave_acting_master
+        rules = replica_rules(config.store, is_acting_enabled=acting)
+        if rules != self.replicas.rules:
+            self.replicas.rules = rules
+            if self._is_sync:
+                self._acknowledged()
 
     def routes(self) -> list[Route]:
         """What operators ask for."""

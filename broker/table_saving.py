@@ -27,11 +27,15 @@ class TableSaving(Service):
 
     def periodic(self) -> list[Periodic]:
         """Write what has changed."""
-        broker = self._core.config.broker
+        config = self._core.config
         return [
-            Periodic("consumer_offsets", broker.flush_consumer_offset_interval / 1000, self._save_offsets),
+            Periodic(
+                "consumer_offsets", lambda: config.broker.flush_consumer_offset_interval / 1000, self._save_offsets
+            ),
             Periodic("consumer_filters", _FILTER_SAVE_S, self._save_filters),
-            Periodic("delay_offsets", broker.flush_delay_offset_interval / 1000, self._save_delay_offsets),
+            Periodic(
+                "delay_offsets", lambda: config.broker.flush_delay_offset_interval / 1000, self._save_delay_offsets
+            ),
         ]
 
     async def _save_offsets(self) -> None:

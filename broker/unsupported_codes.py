@@ -33,13 +33,6 @@ UNSUPPORTED: Final = _by_reason(
     ("One broker in a process; there is no broker container.", (Code.ADD_BROKER, Code.REMOVE_BROKER)),
     ("No static topics (logical queues that move between brokers).", (Code.UPDATE_AND_CREATE_STATIC_TOPIC,)),
     (
-        "Reads of old messages are not throttled here, so there is nothing to set.",
-        (
-            Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
-            Code.GET_COLD_DATA_FLOW_CTR_INFO, Code.SET_COMMITLOG_READ_MODE,
-        ),
-    ),
-    (
         "RocksDB is not used here.",
         (Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON),
     ),

@@ -158,6 +158,12 @@ class Follower:
         self._has_failed = False
         self.connection: MasterConnection | None = None
 
+    def configure(self, rules: SlaveRules) -> None:
+        """Take changed intervals, also for the connection that is there."""
+        self._rules = rules
+        if self.connection is not None:
+            self.connection.link.rules = rules
+
     @property
     def master_address(self) -> str:
         """``host:port`` of the master's HA port; empty while it is unknown."""

@@ -290,8 +290,18 @@ class SlaveListener:
         rules = self.session_rules
         if rules is None:
             return None
+        return MasterSession(self._session_link_rules(), rules, self._log, self.now())
+
+    def _session_link_rules(self) -> LinkRules:
         most_bytes = self._rules.session_batch_bytes or self._rules.batch_bytes
-        return MasterSession(replace(self._rules, batch_bytes=most_bytes), rules, self._log, self.now())
+        return replace(self._rules, batch_bytes=most_bytes)
+
+    def configure(self, rules: LinkRules) -> None:
+        """Take changed intervals and sizes, also for the slaves that are connected."""
+        self._rules = rules
+        for connection in self.connections:
+            is_session = isinstance(connection.link, MasterSession)
+            connection.link.configure(self._session_link_rules() if is_session else rules)
 
     @property
     def admits_plain(self) -> bool:

@@ -7,7 +7,7 @@ ever sent, for such a log is no copy.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ha.protocol import ReportReader, transfer_head
@@ -65,6 +65,10 @@ class MasterLink:
         self.sent_bytes = 0
 
     # What comes
+
+    def configure(self, rules: LinkRules) -> None:
+        """Take changed intervals and sizes; where an empty slave begins stays."""
+        self._rules = replace(rules, from_last_segment=self._rules.from_last_segment)
 
     def received(self, data: bytes, now: float) -> bool:
         """Whether the slave acknowledged more than before.

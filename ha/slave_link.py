@@ -57,7 +57,7 @@ class SlaveLink:
     """One connection to the master.  Times are those of a monotonic clock, seconds."""
 
     def __init__(self, rules: SlaveRules, log: ReplicaLog, now: float) -> None:
-        self._rules = rules
+        self.rules = rules
         self._log = log
         self._reader = TransferReader()
         self.read_at = now  # when the master was last heard
@@ -74,7 +74,7 @@ class SlaveLink:
         log = self._log
         end = self._same_end = log.end_offset
         # 0 would say that the log is empty.
-        self._same_to = max(log.min_offset, end - end % self._rules.segment_bytes, end - _COMPARED_BYTES, min(1, end))
+        self._same_to = max(log.min_offset, end - end % self.rules.segment_bytes, end - _COMPARED_BYTES, min(1, end))
         return self._report(now)
 
     def received(self, data: bytes | memoryview, now: float) -> bytes:
@@ -125,7 +125,7 @@ class SlaveLink:
 
     def due(self, now: float) -> bytes:
         """A heartbeat, if it is time for one."""
-        return self._report(now) if now - self.wrote_at >= self._rules.heartbeat_s else b""
+        return self._report(now) if now - self.wrote_at >= self.rules.heartbeat_s else b""
 
     def acknowledge(self, now: float) -> bytes:
         """A report, if the log reaches further than the last one said."""
@@ -143,9 +143,9 @@ class SlaveLink:
 
     def is_expired(self, now: float) -> bool:
         """Whether the master has been silent for too long."""
-        return now - self.read_at > self._rules.housekeeping_s
+        return now - self.read_at > self.rules.housekeeping_s
 
     def wait_s(self, now: float) -> float:
         """Until when at the latest `due` and `is_expired` are to be asked again, seconds from `now`."""
-        heartbeat = self.wrote_at + self._rules.heartbeat_s - now
-        return max(0.0, min(heartbeat, self.read_at + self._rules.housekeeping_s - now))
+        heartbeat = self.wrote_at + self.rules.heartbeat_s - now
+        return max(0.0, min(heartbeat, self.read_at + self.rules.housekeeping_s - now))

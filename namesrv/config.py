@@ -32,6 +32,7 @@ class NamesrvConfig(AuthSettings, GateSettings):
             "doc": "A connection that is silent this long is closed.",
             "minimum": 1,
             "unit": "s",
+            "mutable": True,
         },
     )
     server_socket_rcv_buf_size: int = int_setting(
@@ -64,6 +65,7 @@ class NamesrvConfig(AuthSettings, GateSettings):
             "doc": "How often silent brokers are looked for.",
             "minimum": 1,
             "unit": "ms",
+            "mutable": True,
         },
     )
     order_message_enable: bool = bool_setting(
@@ -78,7 +80,7 @@ class NamesrvConfig(AuthSettings, GateSettings):
     delete_topic_with_broker_registration: bool = bool_setting(
         "deleteTopicWithBrokerRegistration",
         False,
-        "A topic that a broker's registration no longer names is removed from its routes.",
+        "Remove a topic from a broker's routes when its registrations no longer name it.",
         mutable=True,
     )
     support_acting_master: bool = bool_setting(

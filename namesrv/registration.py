@@ -8,6 +8,7 @@ import logging
 from dataclasses import dataclass, field
 
 from namesrv.config import NamesrvConfig
+from namesrv.named_topics import NamedTopics
 from namesrv.route_table import (
     DEFAULT_BROKER_TIMEOUT_MS,
     LiveBroker,
@@ -40,9 +41,12 @@ def register(
     channel_id: int,
     config: NamesrvConfig,
     now_ms: int,
+    *,
+    marks_parts: bool = False,
 ) -> Registered | None:
     """Enter a broker and, if it is the master or stands in for it, its topics.
 
+    `marks_parts`: the broker registers parts of its table with a queue mapping, as Sprocket's does.
     None: refused, since a single topic came from a broker that is not registered.  An empty answer: the
     place is held by a broker with a newer state, and the one that asked is no longer known.
     """
@@ -63,7 +67,8 @@ def register(
     group = _enter_group(table, header, answer)
     if broker_id == MASTER_ID or _is_prime_slave(group, header):
         changed = first or previous is None or previous.data_version != body.topic_config_serialize_wrapper.data_version
-        _enter_topics(table, group, header, body, changed, config)
+        _remove_unnamed(table, header, body, config, marks_parts=marks_parts)
+        _enter_topics(table, group, header, body, changed)
     _enter_live(table, header, body, previous, channel_id, now_ms)
     if broker_id != MASTER_ID:
         _find_master(table, group, header.cluster_name, answer)
@@ -77,7 +82,11 @@ def is_changed(table: RouteInfo, cluster_name: str, broker_addr: str, version: D
         return True
     # A broker whose place was taken by another, which has left since, is to come back.
     group = table.brokers.get(live.broker_name)
-    return group is None or live.broker_id not in group.broker_addrs
+    if group is None or live.broker_id not in group.broker_addrs:
+        return True
+    # A route waits for another list of topics, which a broker without forceRegister sends only if it must.
+    named = table.named.get(live.broker_name)
+    return named is not None and named.awaits_list
 
 
 def heard_of(table: RouteInfo, cluster_name: str, broker_addr: str, channel_id: int, now_ms: int) -> None:
@@ -135,21 +144,42 @@ def _is_prime_slave(group: BrokerData, header: RegisterBrokerRequestHeader) -> b
     return header.enable_acting_master is not None and header.broker_id == min(group.broker_addrs)
 
 
+def _remove_unnamed(
+    table: RouteInfo,
+    header: RegisterBrokerRequestHeader,
+    body: RegisterBrokerBody,
+    config: NamesrvConfig,
+    *,
+    marks_parts: bool,
+) -> None:
+    """With deleteTopicWithBrokerRegistration, remove the routes that the broker no longer names."""
+    name = header.broker_name
+    if not config.delete_topic_with_broker_registration:
+        table.named.pop(name, None)
+        return
+    wrapper = body.topic_config_serialize_wrapper
+    named = table.named.setdefault(name, NamedTopics())
+    if wrapper.topic_queue_mapping_info_map:
+        # A part of a list, or a broker with static topics, which keeps its routes in RocketMQ, too.
+        named.note(wrapper.topic_config_table)
+        return
+    routed = [topic for topic, _ in table.topics_of(name)]
+    broker = header.cluster_name, name
+    for topic in named.unnamed(broker, wrapper.topic_config_table, routed, is_whole=marks_parts):
+        table.drop_queues(topic, name)
+        logger.info("event=topic_dropped topic=%s broker=%s reason=not_registered", topic, name)
+
+
 def _enter_topics(
     table: RouteInfo,
     group: BrokerData,
     header: RegisterBrokerRequestHeader,
     body: RegisterBrokerBody,
     changed: bool,
-    config: NamesrvConfig,
 ) -> None:
     wrapper = body.topic_config_serialize_wrapper
     name = header.broker_name
     acts = header.broker_id != MASTER_ID and group.enable_acting_master
-    if config.delete_topic_with_broker_registration and not wrapper.topic_queue_mapping_info_map:
-        for topic in [topic for topic, _ in table.topics_of(name) if topic not in wrapper.topic_config_table]:
-            table.drop_queues(topic, name)
-            logger.info("event=topic_dropped topic=%s broker=%s reason=not_registered", topic, name)
     for topic_config in wrapper.topic_config_table.values():
         if changed or name not in table.topics.get(topic_config.topic_name, ()):
             _enter_topic(table, name, topic_config, acts)

@@ -8,6 +8,7 @@ Source: RocketMQ 5.3.3, `RouteInfoManager`.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from namesrv.named_topics import NamedTopics
 from remoting.bodies.route import MASTER_ID, BrokerData, QueueData
 from remoting.bodies.topic import PERM_READ, PERM_WRITE, DataVersion, TopicQueueMappingInfo
 
@@ -57,6 +58,8 @@ class RouteInfo:
     live: dict[BrokerKey, LiveBroker] = field(default_factory=dict)
     filter_servers: dict[BrokerKey, list[str]] = field(default_factory=dict)
     mappings: dict[str, dict[str, TopicQueueMappingInfo]] = field(default_factory=dict)  # topic -> broker name
+    # Broker name -> when its topics were named; filled with deleteTopicWithBrokerRegistration alone.
+    named: dict[str, NamedTopics] = field(default_factory=dict)
 
     def topics_of(self, broker_name: str) -> Iterator[tuple[str, QueueData]]:
         """Topics that have queues on a broker group."""
@@ -94,6 +97,8 @@ class RouteInfo:
             return False
         for queues in queue_datas:
             self.put_queues(topic, queues)
+            if queues.broker_name in self.named:
+                self.named[queues.broker_name].note([topic])
         return True
 
     def wipe_write_perm(self, broker_name: str) -> int:

@@ -72,6 +72,7 @@ def remove(table: RouteInfo, live: LiveBroker, reason: str) -> list[MinBrokerIdC
 def _remove_group(table: RouteInfo, broker_name: str) -> None:
     """Forget a broker group that has no member, its topics, and a cluster that it leaves empty."""
     del table.brokers[broker_name]
+    table.named.pop(broker_name, None)
     for cluster_name in [name for name, members in table.clusters.items() if broker_name in members]:
         members = table.clusters[cluster_name]
         members.discard(broker_name)

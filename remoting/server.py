@@ -48,7 +48,7 @@ class RemotingServer:
         self._table = table
         self._host = host
         self._requested_port = port
-        self._idle_s = idle_s
+        self.idle_s = idle_s
         self._max_frame_bytes = max_frame_bytes
         self._on_bug = on_bug
         self._tls = tls
@@ -193,10 +193,10 @@ class RemotingServer:
             elif channel.partial_at is not None and now - channel.partial_at > limits.FRAME_DEADLINE_S:
                 self.counters.count_protocol_error("frame_deadline")
                 channel.abort("frame_not_finished")
-            elif now - channel.read_at > self._idle_s + limits.WRITE_STALL_S:
+            elif now - channel.read_at > self.idle_s + limits.WRITE_STALL_S:
                 # It was closed, and does not take what is left for it.
                 channel.abort("peer_does_not_read")
-            elif now - channel.read_at > self._idle_s:
+            elif now - channel.read_at > self.idle_s:
                 self.counters.idle_closed += 1
                 channel.close()
 

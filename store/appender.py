@@ -81,14 +81,19 @@ class Appender:
         self._table = table
         self._tags_codes = tags_codes
         self._light = MultiDispatch(config, table)
+        self.configure(config)
+        self.store_host = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
+        # Why nothing is appended; empty if it is.
+        self.refusal = ""
+
+    def configure(self, config: StoreConfig) -> None:
+        """Take the limits of a message and whether it is sealed, also changed ones."""
         self._max_body_bytes = config.max_message_size
         self._max_record_bytes = config.max_record_bytes
         # A record up to this size breaks no limit whatever its parts.
         self._unchecked_bytes = min(self._max_record_bytes, self._max_body_bytes, MAX_PROPERTIES_LENGTH)
         self._seal_bytes = SEAL_BYTES if config.enabled_append_prop_crc else 0
-        self.store_host = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
-        # Why nothing is appended; empty if it is.
-        self.refusal = ""
+        self._light.most_queues = config.max_lmq_consume_queue_num
 
     def append(self, messages: Sequence[PendingMessage], store_timestamp: int) -> Batch:
         """Append all of `messages` or none.

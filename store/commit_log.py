@@ -46,6 +46,7 @@ class CommitLog:
         self.requires_seals = config.force_verify_prop_crc
         self._files = MappedFileQueue(disk, config.commit_log_path, self.segment_bytes, preallocate=True)
         self._allocator = FileAllocator(disk, workers, config.warm_bytes)
+        self._reads_ahead = config.data_read_ahead_enable
         self._prepared_offset = -1
         # The segment that is written, and the offsets in it that take a write and nothing else.
         self._file: DiskFile | None = None
@@ -75,9 +76,24 @@ class CommitLog:
         behind the others are left alone in `detached`: recovery judges whether they are missed.
         """
         self.detached = self._files.load_front()
+        if not self._reads_ahead:
+            self._advise()
         if self.detached and not self._files.files and not self._files.is_hollow(self.detached[0]):
             raise StoreError(self.detached[0].reason)
         self.wrote_offset = self._files.end_offset
+
+    def configure(self, config: StoreConfig) -> None:
+        """Take a changed configuration, as far as its keys may change while the log is open."""
+        self.requires_seals = config.force_verify_prop_crc
+        self._allocator.warm_bytes = config.warm_bytes
+        if config.data_read_ahead_enable != self._reads_ahead:
+            self._reads_ahead = config.data_read_ahead_enable
+            self._advise()
+
+    def _advise(self) -> None:
+        """Tell the system whether to read ahead in the segments; new ones are told when they are taken."""
+        for file in self._files.files:
+            file.read_ahead(self._reads_ahead)
 
     def segment_end(self, offset: int) -> int:
         """End of the segment that holds `offset`."""
@@ -160,7 +176,9 @@ class CommitLog:
         if located is None:
             if offset != files.end_offset:
                 raise StoreError(f"physical offset {offset} is not the log's end {files.end_offset}")
-            files.files.append(self._allocator.take(files.path_at(offset), self.segment_bytes))
+            file = self._allocator.take(files.path_at(offset), self.segment_bytes)
+            file.read_ahead(self._reads_ahead)
+            files.files.append(file)
             located = files.files[-1], 0
         next_offset = files.end_offset
         if self._prepared_offset != next_offset and next_offset - offset < self.segment_bytes // 2:

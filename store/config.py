@@ -12,6 +12,7 @@ from typing import Final
 from sprocket.common.errors import ConfigError
 from sprocket.common.limits import MAX_MESSAGE_BYTES
 from sprocket.common.setting_fields import bool_setting, int_setting
+from store.cold_config import ColdConfig
 from store.ha_config import HaConfig
 from store.layout import (
     BATCH_CONSUME_QUEUE_UNIT_BYTES,
@@ -45,7 +46,7 @@ def _live(key: str, default: int, doc: str, minimum: int, unit: str = "", maximu
 
 
 @dataclass(frozen=True)
-class StoreConfig(TimerConfig, HaConfig):
+class StoreConfig(TimerConfig, HaConfig, ColdConfig):
     """The store's part of a broker's configuration; checked when the store starts."""
 
     store_path_root_dir: Path = field(
@@ -90,24 +91,45 @@ class StoreConfig(TimerConfig, HaConfig):
         "warmMapedFileEnable",
         False,
         "Write the next CommitLog file full of zeros first: shorter syncs, twice the bytes.",
+        mutable=True,
     )
     flush_least_pages_when_warm_mapped_file: int = int_setting(
-        "flushLeastPagesWhenWarmMapedFile", 4096, "Warming syncs the file each time after so many pages.", 1, "pages"
+        "flushLeastPagesWhenWarmMapedFile",
+        4096,
+        "Warming syncs the file each time after so many pages.",
+        1,
+        "pages",
+        mutable=True,
     )
     flush_interval_commit_log: int = int_setting(
-        "flushIntervalCommitLog", 500, "ASYNC_FLUSH: how often the CommitLog may be flushed.", 1, "ms"
+        "flushIntervalCommitLog", 500, "ASYNC_FLUSH: how often the CommitLog may be flushed.", 1, "ms", mutable=True
     )
     flush_commit_log_least_pages: int = int_setting(
-        "flushCommitLogLeastPages", 4, "ASYNC_FLUSH: flush only if so many pages of 4 KiB are unflushed.", 0, "pages"
+        "flushCommitLogLeastPages",
+        4,
+        "ASYNC_FLUSH: flush only if so many pages of 4 KiB are unflushed.",
+        0,
+        "pages",
+        mutable=True,
     )
     flush_commit_log_thorough_interval: int = int_setting(
-        "flushCommitLogThoroughInterval", 10_000, "ASYNC_FLUSH: flush whatever there is this often.", 1, "ms"
+        "flushCommitLogThoroughInterval",
+        10_000,
+        "ASYNC_FLUSH: flush whatever there is this often.",
+        1,
+        "ms",
+        mutable=True,
     )
     flush_interval_consume_queue: int = int_setting(
-        "flushIntervalConsumeQueue", 1_000, "How often ConsumeQueues may be flushed.", 1, "ms"
+        "flushIntervalConsumeQueue", 1_000, "How often ConsumeQueues may be flushed.", 1, "ms", mutable=True
     )
     flush_consume_queue_least_pages: int = int_setting(
-        "flushConsumeQueueLeastPages", 2, "Flush a ConsumeQueue only if so many pages of it are unflushed.", 0, "pages"
+        "flushConsumeQueueLeastPages",
+        2,
+        "Flush a ConsumeQueue only if so many pages of it are unflushed.",
+        0,
+        "pages",
+        mutable=True,
     )
     flush_consume_queue_thorough_interval: int = int_setting(
         "flushConsumeQueueThoroughInterval",
@@ -115,33 +137,47 @@ class StoreConfig(TimerConfig, HaConfig):
         "Flush every ConsumeQueue and write the checkpoint this often.",
         1,
         "ms",
+        mutable=True,
     )
-    max_message_size: int = int_setting("maxMessageSize", MAX_MESSAGE_BYTES, "Largest body of a message.", 1, "bytes")
+    max_message_size: int = int_setting(
+        "maxMessageSize", MAX_MESSAGE_BYTES, "Largest body of a message.", 1, "bytes", mutable=True
+    )
     sync_flush_timeout: int = int_setting(
-        "syncFlushTimeout", 5_000, "SYNC_FLUSH: a send that waits longer is answered FLUSH_DISK_TIMEOUT.", 1, "ms"
+        "syncFlushTimeout",
+        5_000,
+        "SYNC_FLUSH: a send that waits longer is answered FLUSH_DISK_TIMEOUT.",
+        1,
+        "ms",
+        mutable=True,
     )
     check_crc_on_recover: bool = bool_setting(
         "checkCRCOnRecover", True, "Recovery checks each body against its CRC before it trusts a record."
     )
     enabled_append_prop_crc: bool = bool_setting(
-        "enabledAppendPropCRC", True, "Each record ends with the property __CRC32#, a CRC of all that comes before it."
+        "enabledAppendPropCRC",
+        True,
+        "Each record ends with the property __CRC32#, a CRC of all that comes before it.",
+        mutable=True,
     )
     force_verify_prop_crc: bool = bool_setting(
-        "forceVerifyPropCRC", False, "A record without the property __CRC32# counts as damaged when its CRC is checked."
+        "forceVerifyPropCRC",
+        False,
+        "A record without the property __CRC32# counts as damaged when its CRC is checked.",
+        mutable=True,
     )
-    max_filter_message_size: int = int_setting(
+    max_filter_message_size: int = _live(
         "maxFilterMessageSize", 16_000, "Bytes of ConsumeQueue that one pull may look through.", 20, "bytes"
     )
-    max_transfer_bytes_on_message_in_memory: int = int_setting(
+    max_transfer_bytes_on_message_in_memory: int = _live(
         "maxTransferBytesOnMessageInMemory", 256 * 1024, "Bytes of one pull near the log's end.", 1, "bytes"
     )
-    max_transfer_count_on_message_in_memory: int = int_setting(
+    max_transfer_count_on_message_in_memory: int = _live(
         "maxTransferCountOnMessageInMemory", 32, "Messages of one pull near the log's end.", 1
     )
-    max_transfer_bytes_on_message_in_disk: int = int_setting(
+    max_transfer_bytes_on_message_in_disk: int = _live(
         "maxTransferBytesOnMessageInDisk", 64 * 1024, "Bytes of one pull far behind the log's end.", 1, "bytes"
     )
-    max_transfer_count_on_message_in_disk: int = int_setting(
+    max_transfer_count_on_message_in_disk: int = _live(
         "maxTransferCountOnMessageInDisk", 8, "Messages of one pull far behind the log's end.", 1
     )
     access_message_in_memory_max_ratio: int = int_setting(
@@ -151,6 +187,7 @@ class StoreConfig(TimerConfig, HaConfig):
         0,
         "percent",
         100,
+        mutable=True,
     )
     message_index_enable: bool = bool_setting(
         "messageIndexEnable", True, "Index messages by key and unique key; else queries find only what was before."
@@ -164,9 +201,15 @@ class StoreConfig(TimerConfig, HaConfig):
     max_index_num: int = int_setting(
         "maxIndexNum", INDEX_UNITS_PER_FILE, "Entries of one index file and 1; changing it makes the index anew.", 2
     )
-    max_msgs_num_batch: int = int_setting("maxMsgsNumBatch", 64, "Most messages that one query by key finds.", 1)
+    max_msgs_num_batch: int = int_setting(
+        "maxMsgsNumBatch", 64, "Most messages that one query by key finds.", 1, mutable=True
+    )
     default_query_max_num: int = int_setting(
-        "defaultQueryMaxNum", 32, "Most messages that a query by unique key finds, whatever the client asks for.", 1
+        "defaultQueryMaxNum",
+        32,
+        "Most messages that a query by unique key finds, whatever the client asks for.",
+        1,
+        mutable=True,
     )
     message_delay_level: str = field(
         default=DEFAULT_DELAY_LEVELS,
@@ -275,7 +318,11 @@ class StoreConfig(TimerConfig, HaConfig):
         "With enableLmq: a message also enters the light queues that its property INNER_MULTI_DISPATCH names.",
     )
     max_lmq_consume_queue_num: int = int_setting(
-        "maxLmqConsumeQueueNum", 20_000, "With so many light queues, messages for new ones are refused.", 1
+        "maxLmqConsumeQueueNum",
+        20_000,
+        "With so many light queues, messages for new ones are refused.",
+        1,
+        mutable=True,
     )
 
     @property

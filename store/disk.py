@@ -65,6 +65,14 @@ class DiskFile(Protocol):
         """
         ...
 
+    def read_ahead(self, enabled: bool) -> None:
+        """Let the system read ahead where `view` is read, or not: advice for reads far apart."""
+        ...
+
+    def cached_pages(self) -> bytes:
+        """One byte for each page: odd if the page is in the page cache.  May run in any thread."""
+        ...
+
     def close(self) -> None:
         """Release the descriptor."""
         ...

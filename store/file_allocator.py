@@ -108,7 +108,8 @@ class FileAllocator:
 
     def __init__(self, disk: Disk, workers: Workers = ThreadWorker, warm_bytes: int = 0) -> None:
         self._disk = disk
-        self._warm_bytes = warm_bytes
+        # May be changed: the next file is made with it.
+        self.warm_bytes = warm_bytes
         self._ahead: _Request | None = None
         self._worker = workers("store-allocate", self._turn)
 
@@ -117,7 +118,7 @@ class FileAllocator:
         if self._ahead is not None and self._ahead.path == path:
             return
         self.discard()
-        self._ahead = _Request(self._disk, path, size_bytes, self._warm_bytes)
+        self._ahead = _Request(self._disk, path, size_bytes, self.warm_bytes)
         self._worker.start()
         self._worker.wake()
 

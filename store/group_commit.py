@@ -29,9 +29,13 @@ class FlushSchedule:
     """Decides when ASYNC_FLUSH flushes: enough pages, or long enough since the last thorough flush."""
 
     def __init__(self, least_pages: int, thorough_interval_ms: int, now: float) -> None:
+        self.configure(least_pages, thorough_interval_ms)
+        self._last_thorough = now
+
+    def configure(self, least_pages: int, thorough_interval_ms: int) -> None:
+        """Take changed bounds."""
         self._least_bytes = least_pages * _PAGE_BYTES
         self._thorough_interval_s = thorough_interval_ms / 1000
-        self._last_thorough = now
 
     def is_due(self, now: float, unflushed_bytes: int) -> bool:
         """Whether to flush now; `now` in monotonic seconds."""
@@ -67,14 +71,21 @@ class GroupCommit:
         self._schedule = FlushSchedule(
             config.flush_commit_log_least_pages, config.flush_commit_log_thorough_interval, clock.monotonic()
         )
-        interval_s = None if self._is_sync else config.flush_interval_commit_log / 1000
-        self._worker = workers("store-flush", self._turn, interval_s)
+        self._worker = workers("store-flush", self._turn, self._interval_s(config))
         # Held while files are synced: who closes one that was removed from the log takes it.
         self.busy = threading.Lock()
         self._failure: DiskFailed | None = None
         self._is_asked = False
         self._flushing_since_s: float | None = None
         self.last_flush_s = 0.0
+
+    def _interval_s(self, config: StoreConfig) -> float | None:
+        return None if self._is_sync else config.flush_interval_commit_log / 1000
+
+    def configure(self, config: StoreConfig) -> None:
+        """Take changed intervals and sizes."""
+        self._schedule.configure(config.flush_commit_log_least_pages, config.flush_commit_log_thorough_interval)
+        self._worker.pace(self._interval_s(config))
 
     def start(self) -> None:
         """Start the thread."""

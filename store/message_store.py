@@ -20,6 +20,7 @@ from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from store.appender import Appender
 from store.checkpoint import Checkpoint
+from store.cold_area import ColdArea
 from store.commit_log import CommitLog
 from store.config import StoreConfig
 from store.confirmation import ArrivalListener, Confirmation, ConfirmListener
@@ -78,6 +79,7 @@ class MessageStore:
         self._books = Bookkeeping(config, clock, self.disk, self._commit_log, self._table)
         self._appender = Appender(config, self._commit_log, self._table, self._tags_codes)
         self._reader = QueueReader(config, self._commit_log, physical_memory_bytes())
+        self.cold_area = ColdArea(config, self._commit_log, physical_memory_bytes())
         self.confirmation = Confirmation(config, self._commit_log, lambda: self._group_commit.wake())
         self._group_commit = GroupCommit(config, clock, notify, self.confirmation.unflushed, self._on_flushed, workers)
         self.index = IndexService(
@@ -190,7 +192,12 @@ class MessageStore:
     def configure(self, config: StoreConfig) -> None:
         """Take a changed configuration, as far as its keys may change while the store runs."""
         self.config = config
-        self.cleaner.configure(config)
+        parts = (
+            self.cleaner, self._commit_log, self._reader, self.cold_area, self._appender, self._group_commit,
+            self._queue_flush, self.index,
+        )  # fmt: skip
+        for part in parts:
+            part.configure(config)
 
     # Appending
 

@@ -84,6 +84,12 @@ class PooledFile:
     def content_end(self, position: int) -> int:
         return self._opened().content_end(position)
 
+    def read_ahead(self, enabled: bool) -> None:
+        """Files of queues are read ahead: the key is about the CommitLog."""
+
+    def cached_pages(self) -> bytes:
+        return self._opened().cached_pages()
+
     def close(self) -> None:
         """Close for good, or until the next use."""
         self._disk.forget(self)

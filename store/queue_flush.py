@@ -59,8 +59,6 @@ class QueueFlush:
         self._write = write
         self._notify = notify
         self._failed = failed
-        self._least_bytes = config.flush_consume_queue_least_pages * _PAGE_BYTES
-        self._thorough_interval_s = config.flush_consume_queue_thorough_interval / 1000
         self._last_thorough = clock.monotonic()
         self._checkpoint_offset = 0
         self._busy = threading.Lock()
@@ -68,9 +66,16 @@ class QueueFlush:
         self._is_full = False
         self._failure: DiskFailed | None = None
         self._worker = workers("store-flush-queues", self._turn, config.flush_interval_consume_queue / 1000)
+        self.configure(config)
         table.files.on_pressure = self._worker.wake
         # Something else to do each turn, in this thread: the figures are sampled here.
         self.on_tick: Callable[[], None] = _nothing
+
+    def configure(self, config: StoreConfig) -> None:
+        """Take intervals and sizes, also changed ones."""
+        self._least_bytes = config.flush_consume_queue_least_pages * _PAGE_BYTES
+        self._thorough_interval_s = config.flush_consume_queue_thorough_interval / 1000
+        self._worker.pace(config.flush_interval_consume_queue / 1000)
 
     def start(self, flushed_offset: int) -> None:
         """Start the thread; the log was on the disk up to `flushed_offset`."""

@@ -46,7 +46,17 @@ class QueueReader:
 
     def __init__(self, config: StoreConfig, log: CommitLog, memory_bytes: int) -> None:
         self._log = log
-        self._memory_limit = memory_bytes * config.access_message_in_memory_max_ratio // 100
+        self._memory_bytes = memory_bytes
+        self.configure(config)
+        self._values = KeptValues(log)
+        self.cold = ColdReads(log, config.store_path_root_dir)
+        self.found_times = 0
+        self.missed_times = 0
+        self.transferred_messages = 0
+
+    def configure(self, config: StoreConfig) -> None:
+        """Take the limits of a read, also changed ones."""
+        self._memory_limit = self._memory_bytes * config.access_message_in_memory_max_ratio // 100
         self._max_scan_bytes = config.max_filter_message_size
         self._near = (
             config.max_transfer_count_on_message_in_memory,
@@ -56,11 +66,6 @@ class QueueReader:
             config.max_transfer_count_on_message_in_disk,
             config.max_transfer_bytes_on_message_in_disk,
         )
-        self._values = KeptValues(log)
-        self.cold = ColdReads(log, config.store_path_root_dir)
-        self.found_times = 0
-        self.missed_times = 0
-        self.transferred_messages = 0
 
     def get(
         self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: MessageFilter | None

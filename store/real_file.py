@@ -12,6 +12,7 @@ from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from store.file_extents import content_end
 from store.new_directories import NewDirectories
+from store.page_cache import cached_pages
 
 Content: TypeAlias = bytes | bytearray | memoryview
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -23,7 +24,7 @@ _BEFORE_DIRECTORY_SYNC: Final = failpoint("disk.before_directory_sync", takes_er
 class RealFile:
     """A `DiskFile` on the operating system."""
 
-    __slots__ = ("_descriptor", "_is_new", "_new_directories", "_view", "path", "size_bytes")
+    __slots__ = ("_descriptor", "_is_new", "_new_directories", "_reads_ahead", "_view", "path", "size_bytes")
 
     def __init__(self, path: Path, descriptor: int, size_bytes: int, new_directories: NewDirectories) -> None:
         self.path = path
@@ -31,6 +32,7 @@ class RealFile:
         self._descriptor = descriptor
         self._new_directories = new_directories
         self._is_new = False
+        self._reads_ahead = True
         self._view: memoryview | None = None
 
     def is_created(self) -> None:
@@ -43,9 +45,25 @@ class RealFile:
         view = self._view
         if view is None:
             # A mapping keeps a descriptor of its own, so files that nobody reads are not mapped.
-            view = memoryview(mmap.mmap(self._descriptor, self.size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
+            view = self._mapped()
+            if not self._reads_ahead:
+                _advise(view, mmap.MADV_RANDOM)
             self._view = view
         return view
+
+    def _mapped(self) -> memoryview:
+        return memoryview(mmap.mmap(self._descriptor, self.size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
+
+    def read_ahead(self, enabled: bool) -> None:
+        self._reads_ahead = enabled
+        view = self._view
+        if view is not None:
+            _advise(view, mmap.MADV_NORMAL if enabled else mmap.MADV_RANDOM)
+
+    def cached_pages(self) -> bytes:
+        # A file that nobody reads is not left mapped: the page cache is the same for every mapping.
+        view = self._view
+        return cached_pages(self._mapped() if view is None else view)
 
     def read(self, position: int, size_bytes: int) -> bytes:
         try:
@@ -102,6 +120,14 @@ class RealFile:
             os.close(self._descriptor)
             self._descriptor = -1
         self._view = None
+
+
+def _advise(view: memoryview, advice: int) -> None:
+    mapping = view.obj
+    assert isinstance(mapping, mmap.mmap)
+    # Advice that the system does not take changes no content.
+    with contextlib.suppress(OSError):
+        mapping.madvise(advice)
 
 
 def as_store_error(error: OSError, action: str, path: Path) -> StoreError:

@@ -20,6 +20,10 @@ class Worker(Protocol):
         """Ask for a turn that begins after this call.  Cheap when one is asked for already."""
         ...
 
+    def pace(self, interval_s: float | None) -> None:
+        """Take turns this often from the next one on."""
+        ...
+
     def stop(self) -> None:
         """Let a running turn end and take no more."""
         ...
@@ -55,6 +59,11 @@ class ThreadWorker:
         if not self._is_awake:
             self._is_awake = True
             self._signals.put(_WAKE)
+
+    def pace(self, interval_s: float | None) -> None:
+        if interval_s != self._interval_s:
+            self._interval_s = interval_s
+            self.wake()
 
     def stop(self) -> None:
         if self._thread is not None:

@@ -103,10 +103,14 @@ class PopService(Service):
 
     def periodic(self) -> list[Periodic]:
         """Write what is popped in order; forget what is gone."""
-        order_period_s = self._core.config.broker.flush_consumer_offset_interval / 1000
+        config = self._core.config
         return [
             Periodic("pop_clean", _CLEAN_S, self._clean),
-            Periodic("consumer_order_info", order_period_s, self._save_order_info),
+            Periodic(
+                "consumer_order_info",
+                lambda: config.broker.flush_consumer_offset_interval / 1000,
+                self._save_order_info,
+            ),
         ]
 
     async def _save_order_info(self) -> None:

@@ -56,8 +56,14 @@ class AssignmentService(Service):
         ]
 
     def periodic(self) -> list[Periodic]:
-        period_s = self._core.config.broker.load_balance_poll_name_server_interval / 1000
-        return [Periodic("topic_routes", period_s, self.topic_routes.refresh)]
+        config = self._core.config
+        return [
+            Periodic(
+                "topic_routes",
+                lambda: config.broker.load_balance_poll_name_server_interval / 1000,
+                self.topic_routes.refresh,
+            )
+        ]
 
     def load(self) -> None:
         self.modes.load()

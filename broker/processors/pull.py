@@ -96,6 +96,14 @@ class PullStore(Protocol):
     def max_offset(self, topic: str, queue_id: int, /) -> int: ...
 
 
+class ColdGate(Protocol):
+    """Delays pulls of messages that memory does not hold, see `broker.cold_flow`."""
+
+    def delays(self, request: Request[PullMessageRequestHeader], *, may_hold: bool) -> bool: ...
+
+    def note(self, header: PullMessageRequestHeader, result: GetResult, /) -> None: ...
+
+
 class PullForbidden(RequestError):
     """Refused, with the field that says who forbids it."""
 
@@ -127,6 +135,7 @@ class PullProcessor:
         self.held: HeldPulls | None = None  # without it nothing is held
         self.broadcasts: BroadcastOffsets | None = None  # without it members of broadcasting groups are like others
         self.slave: SlaveReads | None = None  # on a slave alone
+        self.cold: ColdGate | None = None  # with coldDataFlowControlEnable
         self.pulled_messages = 0
         self.pulled_bytes = 0
 
@@ -171,6 +180,9 @@ class PullProcessor:
         except PullForbidden as error:
             fields = {"forbiddenType": str(error.forbidden_type)}
             return Response(error.code, error.remark, fields)
+        cold = self.cold
+        if cold is not None and cold.delays(request, may_hold=may_hold):
+            return None
         broadcasts = self._broadcasts(header)
         begin = -1 if broadcasts is None else broadcasts.begin(request)
         result = self._get(header, matches, begin)
@@ -179,6 +191,8 @@ class PullProcessor:
         self._note_offsets(header, result, request.channel.peer, may_hold)
         status = result.status
         if status is _STATUS_FOUND:
+            if cold is not None:
+                cold.note(header, result)
             if broadcasts is not None:
                 broadcasts.note(request, None)
             self._write(request, _FOUND, result, topic, group)

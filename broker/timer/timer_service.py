@@ -92,7 +92,7 @@ class TimerService(Service):
         if not self._is_enabled:
             return []
         return [
-            Periodic("timer_flush", self._core.config.store.timer_flush_interval_ms / 1000, self._flush),
+            Periodic("timer_flush", lambda: self._core.config.store.timer_flush_interval_ms / 1000, self._flush),
             Periodic("timer_metrics", _METRICS_SAVE_S, self._save_metrics),
             Periodic("timer_log_expiry", _LOG_EXPIRY_S, self.timer.remove_expired),
             Periodic("timer_metrics_clean", _METRICS_CLEAN_S, self._clean_metrics),

@@ -16,8 +16,8 @@ from remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMappi
 from remoting.bodies.route import GetBrokerMemberGroupResponseBody
 from remoting.bodies.stats import KVTable
 from remoting.bodies.topic import DataVersion
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Request, Response
+from remoting.codes import LanguageCode, RequestCode, ResponseCode
+from remoting.command import LANGUAGE, Request, Response
 from remoting.fastjson import dumps, loads
 from remoting.headers.admin import GetBrokerMemberGroupRequestHeader
 from remoting.headers.namesrv import (
@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 # Ordinal of V3_0_11 in `MQVersion`: before it, the body held topics only.
 _VERSION_3_0_11 = 37
+# What the header of a Sprocket broker names, in JSON and in binary: RocketMQ's brokers are written in Java.
+_OUR_LANGUAGE = (LANGUAGE, str(LanguageCode[LANGUAGE].value))
 
 
 class BrokerProcessor:
@@ -97,6 +99,7 @@ class BrokerProcessor:
             request.channel.id,
             self._settings.current,
             self._now_ms(),
+            marks_parts=request.language in _OUR_LANGUAGE,
         )
         if registered is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "register broker failed")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field
 from pathlib import Path
 
+from sprocket.cli.fixed_keys import FIXED_KEYS
 from sprocket.cli.server_config import BROKER_CLASSES, NAMESRV_CLASSES
 from sprocket.common.config import Setting, allowed_text, settings_of, value_text
 from sprocket.common.rocketmq_keys import ReferenceKey, reference_keys
@@ -37,6 +38,11 @@ They stand in the server's file, among the words of `JAVA_OPT` or `JAVA_OPT_EXT`
 which wins over both. Commands take them from the environment and that file. See [security.md](security.md).
 
 """
+_FIXED = """\
+Every other key of a name server and a broker can be changed while the server runs. RocketMQ takes an update of these,
+too, but for brokerConfigPath, rocketmqHome and configBlackList; most of them then change nothing before a restart.
+The keys of TLS are read again when their files change, see [security.md](security.md).
+"""
 
 
 def page() -> str:
@@ -53,6 +59,7 @@ def page() -> str:
         parts += [f"\n## {title}\n\n{about}", "| Key | Default | Allowed | | Meaning |\n|---|---|---|---|---|\n"]
         defaults = declaration.__dataclass_fields__
         parts += [_row(setting, defaults[setting.field]) for setting in settings_of(declaration)]
+    parts += ["\n## Keys that need a restart\n\n", _FIXED, *_fixed()]
     parts += ["\n## Keys of RocketMQ that have no effect here\n", *_unsupported()]
     return "".join(parts)
 
@@ -78,6 +85,12 @@ def _default(setting: Setting, declared: "Field[object]") -> str:
         return "(required)"
     text = value_text(value).replace(str(Path.home()), "${user.home}")
     return f"`{text}`" if text else ""
+
+
+def _fixed() -> Iterator[str]:
+    for reason, keys in FIXED_KEYS.items():
+        names = ", ".join(f"`{key}`" for key in sorted(keys))
+        yield f"\n{reason} {names}.\n"
 
 
 def _unsupported() -> Iterator[str]:

@@ -67,7 +67,7 @@ class IndexService:
         self._failed = failed
         self.is_enabled = config.message_index_enable
         self._is_safe = config.message_index_safe
-        self._max_matches = config.max_msgs_num_batch
+        self.configure(config)
         self._files = IndexFiles(config, disk, clock)
         self._builder = IndexBuilder(log, self._files)
         self._worker = workers("store-index", self._turn, GATHER_S)
@@ -100,6 +100,10 @@ class IndexService:
         if self._is_safe:
             self._follow(math.inf)
         _log.info("state=loaded reached=%d log_max=%d", self.reached_offset, self._log.wrote_offset)
+
+    def configure(self, config: StoreConfig) -> None:
+        """Take the bound of a query, also a changed one."""
+        self._max_matches = config.max_msgs_num_batch
 
     def start(self) -> None:
         """Start the thread."""

@@ -58,7 +58,12 @@ class TimerConfig:
         mutable=True,
     )
     timer_flush_interval_ms: int = _int(
-        "timerFlushIntervalMs", 1000, "How often wheel, timer log, checkpoint and metrics are flushed.", 1, "ms"
+        "timerFlushIntervalMs",
+        1000,
+        "How often wheel, timer log, checkpoint and metrics are flushed.",
+        1,
+        "ms",
+        mutable=True,
     )
     timer_progress_log_interval_ms: int = _int(
         "timerProgressLogIntervalMs", 10_000, "How often the progress of the wheel is logged.", 1, "ms", mutable=True
@@ -71,6 +76,7 @@ class TimerConfig:
         metadata={
             "key": "timerCheckMetricsWhen",
             "doc": "Hours of the day, separated by ;, in which they are counted anew.",
+            "mutable": True,
         },
     )
     timer_metric_small_threshold: int = _int(

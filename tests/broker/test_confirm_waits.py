@@ -175,3 +175,22 @@ def test_who_has_to_wait_at_all(flush: FlushDiskType, role: BrokerRole, expected
     waiting = Waiting()
     waiting.config = StoreConfig(flush_disk_type=flush)
     assert ConfirmWaits(waiting, waiting.clock, waiting.timers.call_later, role).is_needed is expected
+
+
+def test_changed_timeouts_hold_for_what_waits_whichever_is_the_longer() -> None:
+    waiting = Waiting(BrokerRole.SYNC_MASTER, 0, sync_flush_timeout=10_000, slave_timeout=20_000)
+    waiting.wait(10)
+    waiting.timers.advance(1)
+    waiting.wait(20)
+    waiting.timers.advance(9.5)  # the first waits for slaves alone, 10.5 s
+    waiting.confirmation.reach(local=20)
+    waiting.config = StoreConfig(
+        flush_disk_type=FlushDiskType.SYNC_FLUSH, sync_flush_timeout=30_000, slave_timeout=12_000
+    )
+    waiting.waits.configure(waiting.config)
+    assert waiting.answers == []
+    waiting.timers.advance(2)
+    assert waiting.answers == [(10, None, SLAVE)]
+    waiting.timers.advance(1)
+    assert waiting.answers == [(10, None, SLAVE), (20, None, SLAVE)]
+    assert len(waiting.waits) == 0

@@ -49,3 +49,17 @@ async def test_one_run_at_a_time_and_stop_waits_for_it() -> None:
     gate.set()
     await stopping
     assert finished == 1
+
+
+async def test_a_period_that_changes_counts_from_the_next_pause() -> None:
+    done: list[int] = []
+    period_s = 0.001
+    periodic = Periodic("test", lambda: period_s, lambda: done.append(1))
+    periodic.start()
+    await until(lambda: len(done) >= 3)
+    period_s = 3600.0
+    await asyncio.sleep(0.05)
+    count = len(done)
+    await asyncio.sleep(0.05)
+    assert len(done) == count
+    await periodic.stop()

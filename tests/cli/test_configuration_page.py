@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from sprocket.cli.configuration_page import page
-from sprocket.cli.server_config import broker_configuration, namesrv_configuration
+from sprocket.cli.fixed_keys import FIXED_KEYS
+from sprocket.cli.server_config import (
+    BROKER_CLASSES,
+    NAMESRV_CLASSES,
+    broker_configuration,
+    namesrv_configuration,
+)
 from sprocket.common.config import settings_of
 from sprocket.common.rocketmq_keys import reference_keys
 
@@ -29,6 +35,14 @@ def test_sample_starts_without_a_warning(sample: Path) -> None:
     else:
         configuration = broker_configuration(sample, None)
     assert configuration.notices == ()
+
+
+def test_every_key_can_be_changed_while_the_server_runs_or_has_one_reason_why_not() -> None:
+    declarations = (NAMESRV_CLASSES[0], *BROKER_CLASSES[:2])
+    fixed = {setting.key for one in declarations for setting in settings_of(one) if not setting.mutable}
+    listed = [key for keys in FIXED_KEYS.values() for key in keys]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == fixed
 
 
 def test_every_declared_default_is_that_of_rocketmq() -> None:

@@ -74,4 +74,20 @@ CLUSTER_MUTANTS: Final = (
         "after a power cut a master writes over what it has acknowledged and a slave has",
         _CLUSTER,
     ),
+    Mutant(
+        "part of a list taken for the list",
+        "broker/registration.py",
+        "await self._register(name_server, part, part_version, is_part=True)",
+        "await self._register(name_server, part, part_version)",
+        "a name server that deletes removes the routes of the other parts",
+        ("tests/broker/test_registration.py",),
+    ),
+    Mutant(
+        "route removed before a whole table went by",
+        "namesrv/named_topics.py",
+        "last[topic] <= moment - 4",
+        "last[topic] <= moment - 2",
+        "a part that names the fixed topics removes routes that are in use",
+        ("tests/namesrv/test_named_topics.py",),
+    ),
 )

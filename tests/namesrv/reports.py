@@ -11,6 +11,8 @@ from remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInf
 from remoting.headers.namesrv import RegisterBrokerRequestHeader
 
 CLUSTER = "c"
+# What every broker's list of topics names.
+FIXED = ("SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", CLUSTER, "broker-a")
 
 
 def header(
@@ -55,8 +57,9 @@ def body(
 class Reports:
     """A table and the calls that fill it; every registration takes 1 ms."""
 
-    def __init__(self, config: NamesrvConfig | None = None) -> None:
+    def __init__(self, config: NamesrvConfig | None = None, *, marks_parts: bool = False) -> None:
         self.table = RouteInfo()
+        self.marks_parts = marks_parts
         self.config = NamesrvConfig() if config is None else config
         self.now_ms = 0
 
@@ -71,4 +74,6 @@ class Reports:
         self, to: RegisterBrokerRequestHeader | None = None, of: RegisterBrokerBody | None = None, channel_id: int = 1
     ) -> Registered | None:
         self.now_ms += 1
-        return registration.register(self.table, to or header(), of or body(), channel_id, self.config, self.now_ms)
+        return registration.register(
+            self.table, to or header(), of or body(), channel_id, self.config, self.now_ms, marks_parts=self.marks_parts
+        )

@@ -1,7 +1,6 @@
 """Registration, data version and heartbeat on the pure tables."""
 
 from namesrv import registration
-from namesrv.config import NamesrvConfig
 from namesrv.unregistration import close_channel
 from remoting.bodies.route import QueueData
 from remoting.bodies.topic import PERM_READ, PERM_WRITE, DataVersion, TopicConfig, TopicQueueMappingInfo
@@ -56,16 +55,6 @@ def test_a_topic_that_was_deleted_here_comes_back_with_the_next_registration() -
     reports.table.drop_topic("t")
     reports.register(of=body(version=1))
     assert "t" in reports.table.topics
-
-
-def test_topics_that_are_no_longer_named_stay_unless_configured_otherwise() -> None:
-    for delete in (False, True):
-        reports = Reports(NamesrvConfig(delete_topic_with_broker_registration=delete))
-        reports.register(of=body(["t", "u", "v"]))
-        reports.register(header("broker-b", OTHER), body(["t", "v"]), 2)
-        reports.register(of=body(["u", "v"], version=2))
-        assert ("broker-a" in reports.table.topics["t"]) is not delete
-        assert "broker-b" in reports.table.topics["t"]
 
 
 def test_a_single_topic_from_an_unknown_broker_is_refused_and_leaves_no_trace() -> None:

@@ -90,6 +90,12 @@ class SimFile:
         content = bytes(memoryview(self._file.buffer)[position : self.size_bytes])
         return position + len(content.rstrip(b"\0"))
 
+    def read_ahead(self, enabled: bool) -> None:
+        """All of it is memory."""
+
+    def cached_pages(self) -> bytes:
+        return b"\x01" * (-(-self.size_bytes // 4096))
+
     def close(self) -> None:
         self._is_open = False
 

@@ -50,6 +50,9 @@ class SteppedWorker:
     def wake(self) -> None:
         pass
 
+    def pace(self, interval_s: float | None) -> None:
+        pass
+
     def stop(self) -> None:
         self._is_running = False
 

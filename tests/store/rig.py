@@ -68,6 +68,12 @@ class FaultyFile:
     def content_end(self, position: int) -> int:
         return self._file.content_end(position)
 
+    def read_ahead(self, enabled: bool) -> None:
+        self._file.read_ahead(enabled)
+
+    def cached_pages(self) -> bytes:
+        return self._file.cached_pages()
+
     def close(self) -> None:
         self._file.close()
 

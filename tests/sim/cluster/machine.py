@@ -121,6 +121,9 @@ class SimWorker:
             if self._is_running:
                 self._threads.process.call_later(self._threads.machine.turn_s(), self._run)
 
+    def pace(self, interval_s: float | None) -> None:
+        self._interval_s = interval_s
+
     def stop(self) -> None:
         self._is_running = False
         if self._timer is not None:

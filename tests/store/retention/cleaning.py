@@ -34,6 +34,9 @@ class HandWorker:
     def wake(self) -> None:
         pass
 
+    def pace(self, interval_s: float | None) -> None:
+        pass
+
     def stop(self) -> None:
         self.is_running = False
 
