@@ -21,6 +21,23 @@ _REPLICATION: Final = ("tests/broker/test_replication.py",)
 _SESSION: Final = ("tests/ha/test_session.py",)
 
 MUTANTS: Final = (
+    # Access control
+    Mutant(
+        "what names no topic or group free for every account",
+        "acl/plain_requests.py",
+        "        else:\n            return None\n",
+        "",
+        "an account without rights would read the configuration and the offsets of all groups",
+        ("tests/acl/test_access_matrix.py",),
+    ),
+    Mutant(
+        "start with a route without a rule",
+        "acl/auth_requests.py",
+        "        invariant(not reason,",
+        "        invariant(not reason or True,",
+        "a request code that somebody adds would be served without anybody deciding who may ask it",
+        ("tests/acl/test_access_matrix.py",),
+    ),
     # Syncs and acknowledgements
     Mutant(
         "log sync skipped",
