@@ -17,6 +17,7 @@ from typing import Protocol
 from sprocket.cli import exit_codes
 from sprocket.common import failpoints
 from sprocket.common.errors import ConfigError, InvariantError, RestartNeeded, SprocketError, StoreError
+from sprocket.common.log_format import timed_formatter
 
 logger = logging.getLogger(__name__)
 
@@ -146,11 +147,7 @@ def _as_sprocket_error(error: Exception) -> SprocketError:
 
 
 def log_to_stderr(level: str) -> None:
-    """Lines of `key=value` on stderr, time in UTC."""
-    from time import gmtime
-
-    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
-    formatter.converter = gmtime
+    """Log lines of `key=value` to stderr, time in UTC, control characters escaped."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
+    handler.setFormatter(timed_formatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -1,5 +1,6 @@
 """How servers start, what they say, and the status that they end with."""
 
+import asyncio
 import resource
 import signal
 import socket
@@ -7,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.namesrv import PutKVConfigRequestHeader
 from sprocket.cli import exit_codes
 from sprocket.cli.server_process import exit_status
 from sprocket.common.errors import ClientError, ConfigError, DiskFailed, InvariantError
@@ -124,3 +128,23 @@ def test_important_keys_are_fewer(tmp_path: Path) -> None:
 )
 def test_status_of_an_error(error: Exception, status: int) -> None:
     assert exit_status(error) == status
+
+
+def test_what_a_peer_sends_begins_no_line_of_the_log(tmp_path: Path) -> None:
+    forged = "v\n2026-11-22T00:00:00.000Z WARNING sprocket.audit event=access decision=allow account=root"
+    header = PutKVConfigRequestHeader(namespace=forged, key=forged, value=forged)
+
+    async def put(port: int) -> int:
+        client = RemotingClient()
+        try:
+            return (await client.invoke(f"127.0.0.1:{port}", RequestCode.PUT_KV_CONFIG, header)).code
+        finally:
+            await client.close()
+
+    with server(tmp_path, "namesrv", "--set", "listenPort=0") as name_server:
+        assert asyncio.run(put(name_server.port)) == ResponseCode.SUCCESS
+        assert name_server.stop() == exit_codes.SUCCESS
+        lines = name_server.log.read_text().splitlines()
+    assert not [line for line in lines if line.startswith("2026-11-22T00:00:00.000Z WARNING sprocket.audit")]
+    (told,) = [line for line in lines if "event=access" in line]
+    assert " event=kv_put namespace=v\\n2026" in told

@@ -31,6 +31,14 @@ MUTANTS: Final = (
         ("tests/acl/test_access_matrix.py",),
     ),
     Mutant(
+        "control characters written to the log",
+        "sprocket/common/log_format.py",
+        "        return escaped(super().formatMessage(record))\n",
+        "        return super().formatMessage(record)\n",
+        "a group name with a line break would forge a line of the audit log",
+        ("tests/common/test_log_format.py",),
+    ),
+    Mutant(
         "start with a route without a rule",
         "acl/auth_requests.py",
         "        invariant(not reason,",
