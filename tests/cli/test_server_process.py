@@ -14,10 +14,10 @@ from remoting.headers.namesrv import PutKVConfigRequestHeader
 from sprocket.cli import exit_codes
 from sprocket.cli.server_process import exit_status
 from sprocket.common.errors import ClientError, ConfigError, DiskFailed, InvariantError
-from tests.cli.processes import BROKER_FLAGS, run, server
+from tests.cli.processes import BROKER_FLAGS, STOP_TIMEOUT_S, run, server
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_name_server_ends_with_0_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     with server(tmp_path, "namesrv", "--set", "listenPort=0") as name_server:
         assert name_server.stop(number) == exit_codes.SUCCESS
@@ -31,6 +31,28 @@ def test_broker_that_is_asked_to_stop_leaves_a_clean_store(tmp_path: Path) -> No
         assert broker.stop() == exit_codes.SUCCESS
         assert not (store / "abort").exists()
         assert (store / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGHUP], [signal.SIGTERM, signal.SIGHUP], [signal.SIGHUP, signal.SIGHUP]])
+def test_broker_whose_terminal_closes_stops_cleanly(tmp_path: Path, numbers: list[signal.Signals]) -> None:
+    with server(tmp_path, "broker", *BROKER_FLAGS) as broker:
+        for number in numbers:
+            broker.process.send_signal(number)
+        assert broker.process.wait(STOP_TIMEOUT_S) == exit_codes.SUCCESS
+        assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_nohup_keeps_a_server_running(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with server(tmp_path, "namesrv", "--set", "listenPort=0") as name_server:
+            name_server.process.send_signal(signal.SIGHUP)
+            with socket.create_connection(("127.0.0.1", name_server.port), timeout=60):
+                assert name_server.process.poll() is None
+            assert name_server.stop() == exit_codes.SUCCESS
+            assert "SIGHUP" not in name_server.log.read_text()
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_killed_broker_leaves_its_abort_file_and_starts_again(tmp_path: Path) -> None:
