@@ -63,8 +63,8 @@ class AccessControl(Service):
         check_rules(table.routes)
         return self.gate.stand_before(table) if self._is_guarded else table
 
-    def load(self) -> None:
-        """Read the accounts."""
+    def check(self) -> None:
+        """Read the accounts.  Raises ConfigError."""
         if self._files is not None:
             self._files.load()
         self.accounts_changed()

@@ -46,6 +46,15 @@ MUTANTS: Final = (
         "a request code that somebody adds would be served without anybody deciding who may ask it",
         ("tests/acl/test_access_matrix.py",),
     ),
+    # Start
+    Mutant(
+        "port of slaves taken late",
+        "broker/server.py",
+        "        for service in self._services:\n            await service.bind()\n",
+        "",
+        "an outgoing connection could take the port while the store recovers",
+        ("tests/broker/test_start_failures.py",),
+    ),
     # Syncs and acknowledgements
     Mutant(
         "log sync skipped",
@@ -362,7 +371,7 @@ MUTANTS: Final = (
         "consumer offsets beyond the queue kept",
         "broker/server.py",
         "            self.offsets.clamp(self.store.max_offset)\n",
-        "",
+        "            pass\n",
         "after a crash a group skips messages that are sent later",
         ("tests/broker/test_server.py", "tests/broker/test_consumer_offsets.py"),
     ),
