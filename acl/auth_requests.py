@@ -7,9 +7,11 @@ what names no resource needs the cluster.
 Source: RocketMQ 5.3.3, `DefaultAuthorizationContextBuilder`, `RocketMQAction` and `RocketMQResource` of each header.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from acl.access_request import AccessRequest, Needed
 from acl.auth_model import RETRY_PREFIX, Action, Resource, ResourceType
@@ -26,6 +28,7 @@ from remoting.bodies.pop import (
 from remoting.bodies.topic import CreateTopicListRequestBody
 from remoting.codes import RequestCode
 from remoting.fastjson import loads
+from sprocket.common.invariant import invariant
 from sprocket.common.limits import MAX_TOPIC_CHARS
 
 Actions = tuple[Action, ...]
@@ -344,6 +347,46 @@ _FIELDS: Final[dict[int, _Fields]] = {
     RequestCode.DELETE_TOPIC_IN_NAMESRV: _CLUSTER,
     RequestCode.GET_TOPICS_BY_CLUSTER: (("cluster", ResourceType.CLUSTER, ""),),
 }
+
+# These name no topic or group, because they answer about all of them: they need the cluster.
+_LISTS: Final = frozenset(
+    {
+        RequestCode.GET_ALL_TOPIC_CONFIG,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS,
+        RequestCode.GET_UNIT_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+    }
+)
+
+
+def check_rules(served: Iterable[routes.Route]) -> None:
+    """Raise InvariantError unless there is a rule for every route of a server.
+
+    Servers call it when they are made, with or without access control: a route without a rule never gets far.
+    """
+    for route in served:
+        reason = _missing_rule(route)
+        invariant(not reason, f"access control has no rule for {route.code.name}: {reason}")
+
+
+def _missing_rule(route: routes.Route) -> str:
+    if route.resource is routes.Resource.NONE:
+        return "its route declares no resource"
+    if route.action is routes.Action.NONE:
+        return "its route declares no action"
+    code = route.code
+    if code in _FIELDS:
+        known = {field.encode_name for field in msgspec.structs.fields(route.header)}
+        unknown = [field for field, *_ in _FIELDS[code] if field not in known]
+        return f"its header has no field {', '.join(unknown)}" if unknown else ""
+    if route.resource is routes.Resource.CLUSTER or code in _SPECIAL or code in _LISTS:
+        return ""
+    return f"nothing says where it names its {route.resource.value}"
 
 
 def _named(asked: AccessRequest) -> list[Needed]:

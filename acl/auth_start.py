@@ -10,6 +10,7 @@ from acl.auth_files import AuthFiles
 from acl.auth_migration import migrate
 from acl.auth_settings import AuthSettings
 from acl.auth_tables import AuthTables
+from acl.plain_accounts import WrittenAccount
 from acl.plain_files import PlainFiles
 from sprocket.common.errors import ConfigError
 
@@ -29,10 +30,16 @@ def fill(tables: AuthTables, files: AuthFiles, settings: AuthSettings, rocketmq_
         elif known.password != user.password:
             note = "its password was changed since, or the configuration's; updateUser sets it"
             logger.warning("event=configured_user_differs name=%r note=%r", user.username, note)
-    if settings.migrate_auth_from_v1_enabled:
-        if not rocketmq_home:
-            raise ConfigError("migrateAuthFromV1Enabled = true: set rocketmqHome, whose conf has the accounts")
-        written = PlainFiles(Path(rocketmq_home)).written()
-        migrate([account for file in written for account in file.accounts or ()], tables)
+    migrate(accounts_of_v1(settings, rocketmq_home), tables)
     if settings.asks_for_users and not any(user.is_super for user in tables.list_users()):
         logger.warning("event=no_super_user note=%r", "nobody can administer; set initAuthenticationUser")
+
+
+def accounts_of_v1(settings: AuthSettings, rocketmq_home: str) -> list[WrittenAccount]:
+    """The accounts of ACL 1.0 that are to become users: none if nobody asks for it.  Raises ConfigError."""
+    if not settings.migrate_auth_from_v1_enabled:
+        return []
+    if not rocketmq_home:
+        raise ConfigError("migrateAuthFromV1Enabled = true: set rocketmqHome, whose conf has the accounts")
+    written = PlainFiles(Path(rocketmq_home)).written()
+    return [account for file in written for account in file.accounts or ()]

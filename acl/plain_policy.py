@@ -14,7 +14,7 @@ from acl.auth_model import RETRY_PREFIX
 from acl.grants import Grants, grant
 from acl.permission import Permission
 from acl.plain_accounts import Account, AccountFile
-from acl.plain_requests import needs, needs_admin
+from acl.plain_requests import needs
 from acl.remote_addresses import RemoteAddresses
 from remoting.codes import ResponseCode
 from remoting.credentials import ACCESS_KEY, SIGNATURE, signature
@@ -105,13 +105,13 @@ class PlainPolicy:
 
 
 def _check_permissions(account: Account, request: AccessRequest) -> None:
-    if needs_admin(request):
-        detail = f"Need admin permission for request code={request.code}, but accessKey={account.access_key} is not"
-        raise AccessDenied(detail)
     try:
         needed = needs(request)
     except ProtocolError as error:
         raise AccessDenied(f"What the request is about cannot be told: {error}") from None
+    if needed is None:
+        detail = f"Need admin permission for request code={request.code}, but accessKey={account.access_key} is not"
+        raise AccessDenied(detail)
     if needed.get(TRACE_TOPIC) is Permission.PUB:
         del needed[TRACE_TOPIC]  # which everybody may publish to
     for resource, permission in needed.items():

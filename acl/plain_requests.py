@@ -1,102 +1,51 @@
 """What a request needs in ACL 1.0: an admin, or permissions.
 
-Source of what the usual requests need: RocketMQ 5.3.2, `PlainAccessResource.parse`.  There what is not listed needs a
-signature and nothing more; here it needs what its route says: who publishes needs PUB of the topic, who consumes SUB of
-topic and group, and who changes what others see has to be an admin.
+The rules are those of ACL 2.0 (`auth_requests`): PUB of a topic for publishing, SUB of topic and group for everything
+else that names them.  What changes topics, groups or the broker, and what names no topic or group, needs an admin; so
+does a code that no route serves.  Stricter than RocketMQ 5.3.2, `PlainAccessResource.parse`: a code that is not listed
+there needs a signature and nothing more.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
-from acl.access_request import AccessRequest, Needed
+from acl.access_request import AccessRequest
 from acl.auth_model import RETRY_PREFIX, ResourceType
 from acl.auth_model import Action as AuthAction
 from acl.auth_requests import required
-from acl.internal_topics import is_internal
 from acl.permission import ADMIN_CODES, Permission
-from remoting.bodies.heartbeat import read_heartbeat
 from remoting.codes import RequestCode
 from remoting.routes import Action
 
-# What consumers do about themselves, though the route calls it a change.
-_OWN_AFFAIRS: Final = frozenset(
-    {RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT, RequestCode.CHECK_CLIENT_CONFIG}
-)
-_GROUP_CODES: Final = frozenset(
-    {
-        RequestCode.UNREGISTER_CLIENT,
-        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
-        RequestCode.UPDATE_CONSUMER_OFFSET,
-        RequestCode.QUERY_CONSUMER_OFFSET,
-    }
-)
-# Their topics and groups stand in the body.
-_BODY_CODES: Final = frozenset(
-    {
-        RequestCode.BATCH_ACK_MESSAGE,
-        RequestCode.CHECK_CLIENT_CONFIG,
-        RequestCode.LOCK_BATCH_MQ,
-        RequestCode.UNLOCK_BATCH_MQ,
-        RequestCode.QUERY_ASSIGNMENT,
-    }
-)
+# NONE is the action of a code that no route serves.
+_ADMIN_ACTIONS: Final = frozenset({Action.NONE, Action.CREATE, Action.UPDATE, Action.DELETE})
 
 
-def needs_admin(asked: AccessRequest) -> bool:
-    """Whether only an admin may ask for it."""
-    if asked.found:
-        return any(one.resource.resource_type is ResourceType.CLUSTER for one in asked.found)
-    if asked.code in ADMIN_CODES:
-        return True
-    action = asked.action
-    if action is Action.UPDATE or action is Action.CREATE or action is Action.DELETE:
-        return asked.code not in _OWN_AFFAIRS and asked.code not in _GROUP_CODES
-    is_message = action in (Action.PUB, Action.SUB) or asked.code == RequestCode.QUERY_MESSAGE
-    topic = asked.sent_to if is_message else None
-    return topic is not None and is_internal(topic)
+def needs(asked: AccessRequest) -> dict[str, Permission] | None:
+    """Return the permissions that a request needs, or None if only an admin may ask for it.
 
-
-def needs(asked: AccessRequest) -> dict[str, Permission]:
-    """The permissions that it needs: topics by their names, groups by those of their retry topics.
-
-    Raises ProtocolError for a body that is none.
+    Topics have their names, groups those of their retry topics.  Raises ProtocolError if the body cannot be decoded.
     """
-    if asked.found or asked.code in _BODY_CODES:
-        return _permissions(required(asked))
-    code, action, fields = asked.code, asked.action, asked.fields
-    found: dict[str, Permission] = {}
-    topic = asked.sent_to
-    if code == RequestCode.HEART_BEAT:
-        for consumer in read_heartbeat(asked.body).consumer_data_set:
-            found[retry_topic(consumer.group_name)] = Permission.SUB
-            found.update((one.topic, Permission.SUB) for one in consumer.subscription_data_set)
-        return found
-    if code == RequestCode.CONSUMER_SEND_MSG_BACK:
-        return {retry_topic(fields["group"]): Permission.SUB} if fields.get("group") else {}
-    if code == RequestCode.QUERY_MESSAGE:
-        return {topic: Permission.SUB} if topic else {}
-    if action is Action.PUB and topic:
-        found[topic] = Permission.SUB if topic.startswith(RETRY_PREFIX) else Permission.PUB
-        found.update((carried, Permission.PUB) for carried in asked.carried_topics())
-    elif action is Action.SUB or code in _GROUP_CODES:
-        group = fields.get("consumerGroup") or fields.get("group")
-        if topic:
-            found[topic] = Permission.SUB
-        if group:
-            found[retry_topic(group)] = Permission.SUB
-    return found
+    if not asked.found and (asked.action in _ADMIN_ACTIONS or asked.code in ADMIN_CODES):
+        return None
+    if asked.code == RequestCode.VIEW_MESSAGE_BY_ID and not asked.found and not asked.sent_to:
+        # Clients before 5.0 name no topic.  The handler asks again for the topic that the message has.
+        return {}
+    permissions: dict[str, Permission] = {}
+    for one in required(asked):
+        resource_type, name = one.resource.resource_type, one.resource.name or ""
+        if resource_type is ResourceType.GROUP:
+            permissions[retry_topic(name)] = Permission.SUB
+        elif resource_type is ResourceType.TOPIC:
+            permissions[name] = _of_topic(one.actions)
+        else:
+            return None
+    return permissions
 
 
-def _permissions(needed: Iterable[Needed]) -> dict[str, Permission]:
-    """What ACL 1.0 has for it: PUB for whoever publishes, SUB for everybody else."""
-    found: dict[str, Permission] = {}
-    for one in needed:
-        name = one.resource.name or ""
-        if one.resource.resource_type is ResourceType.GROUP:
-            found[retry_topic(name)] = Permission.SUB
-        elif one.resource.resource_type is ResourceType.TOPIC:
-            found[name] = Permission.PUB if AuthAction.PUB in one.actions else Permission.SUB
-    return found
+def _of_topic(actions: tuple[AuthAction, ...]) -> Permission:
+    if AuthAction.PUB not in actions:
+        return Permission.SUB
+    return Permission.ANY if AuthAction.SUB in actions else Permission.PUB
 
 
 def retry_topic(group: str) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 
 from acl.access_request import AccessRequest
 from acl.auth_model import Action
+from acl.auth_requests import check_rules
 from acl.gate import Gate, Policy
 from acl.plain_files import PlainFiles
 from acl.weak_settings import Exposure, warn_of
@@ -58,11 +59,12 @@ class AccessControl(Service):
         self.accounts_changed()
 
     def guard(self, table: RouteTable) -> RouteTable:
-        """Stand in front of `table`, which is returned."""
+        """Stand in front of `table`, which is returned.  Raises InvariantError if a route has no rule."""
+        check_rules(table.routes)
         return self.gate.stand_before(table) if self._is_guarded else table
 
-    def load(self) -> None:
-        """Read the accounts."""
+    def check(self) -> None:
+        """Read the accounts.  Raises ConfigError."""
         if self._files is not None:
             self._files.load()
         self.accounts_changed()

@@ -97,6 +97,8 @@ class ConsumerRegistry:
         self._clock = clock
         self._notify_enabled = notify_enabled
         self._groups: dict[str, ConsumerGroup] = {}
+        # Names of the groups with a member on a channel, by its id: a connection that ends looks at no other.
+        self._names: dict[int, set[str]] = {}
         self.assumed = AssumedSubscriptions(clock)
         # Told of the subscriptions of each heartbeat that brings them, and of the end of a group.
         self.on_subscribed: list[Callable[[str, Sequence[SubscriptionData]], None]] = []
@@ -137,6 +139,7 @@ class ConsumerRegistry:
         group.consume_from_where = data.consume_from_where
         joined = member.channel.id not in group.members
         group.members[member.channel.id] = member
+        self._names.setdefault(member.channel.id, set()).add(group.name)
         changed = group.update_subscriptions(data.subscription_data_set) if with_subscriptions else False
         if joined:
             logger.info(
@@ -162,11 +165,11 @@ class ConsumerRegistry:
 
     def channel_closed(self, channel: Channel) -> None:
         """Every member on `channel` is gone."""
-        for group in self.groups:
-            if channel.id in group.members:
-                self._remove(group, channel.id, "connection_closed")
-                if not group.is_broadcasting:
-                    self._notify(group)
+        for name in sorted(self._names.get(channel.id, ())):
+            group = self._groups[name]
+            self._remove(group, channel.id, "connection_closed")
+            if not group.is_broadcasting:
+                self._notify(group)
 
     def expire(self, timeout_s: float) -> None:
         """Drop members that were not heard of for `timeout_s`, and close their connections."""
@@ -185,6 +188,7 @@ class ConsumerRegistry:
 
     def _remove(self, group: ConsumerGroup, channel_id: int, reason: str) -> None:
         member = group.members.pop(channel_id)
+        _discard(self._names, channel_id, group.name)
         logger.info(
             "event=consumer_left group=%s client=%s reason=%s members=%d",
             group.name, member.client_id, reason, len(group.members),
@@ -209,6 +213,8 @@ class ProducerRegistry:
         self._groups: dict[str, dict[int, Member]] = {}
         # By client id, then by group and channel id, the one that joined last at the end.
         self._clients: dict[str, dict[tuple[str, int], Member]] = {}
+        # As in `ConsumerRegistry`.
+        self._names: dict[int, set[str]] = {}
 
     @property
     def groups(self) -> dict[str, list[Member]]:
@@ -235,6 +241,7 @@ class ProducerRegistry:
                 "event=producer_joined group=%s client=%s peer=%s:%s", group, member.client_id, *member.channel.peer
             )
         members[member.channel.id] = member
+        self._names.setdefault(member.channel.id, set()).add(group)
 
     def unregister(self, group: str, channel: Channel) -> None:
         """The producer on `channel` leaves the group."""
@@ -242,7 +249,7 @@ class ProducerRegistry:
 
     def channel_closed(self, channel: Channel) -> None:
         """Every producer on `channel` is gone."""
-        for group in list(self._groups):
+        for group in sorted(self._names.get(channel.id, ())):
             self._remove(group, channel.id, "connection_closed")
 
     def expire(self, timeout_s: float) -> None:
@@ -259,6 +266,7 @@ class ProducerRegistry:
         member = members.pop(channel_id, None)
         if member is not None:
             self._forget(group, member)
+            _discard(self._names, channel_id, group)
             logger.info("event=producer_left group=%s client=%s reason=%s", group, member.client_id, reason)
         if not members:
             self._groups.pop(group, None)
@@ -268,3 +276,10 @@ class ProducerRegistry:
         del found[group, member.channel.id]
         if not found:
             del self._clients[member.client_id]
+
+
+def _discard(names: dict[int, set[str]], channel_id: int, group: str) -> None:
+    found = names[channel_id]
+    found.discard(group)
+    if not found:
+        del names[channel_id]

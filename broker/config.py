@@ -411,6 +411,8 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings,
                     f"namesrvAddr = {self.namesrv_addr!r}: allowed is host:port, several separated by ; "
                     "as in 127.0.0.1:9876;192.168.0.1:9876"
                 )
+        if self.listen_port and self.listen_port == self.ha_listen_port:
+            raise ConfigError(f"haListenPort = {self.ha_listen_port}: listenPort is the same, choose another one")
         if self.broker_role is not BrokerRole.SLAVE and self.broker_id != 0:
             raise ConfigError(f"brokerId = {self.broker_id}: a broker of role {self.broker_role} has brokerId 0")
         if self.broker_role is BrokerRole.SLAVE and self.broker_id == 0:

@@ -5,6 +5,7 @@ request, and is then spoken to in its own protocol.
 """
 
 import logging
+from pathlib import Path
 from typing import Final
 
 from broker.access_control import AccessControl
@@ -12,7 +13,7 @@ from broker.config import BrokerRole
 from broker.confirm_waits import Timer
 from broker.core import BrokerCore
 from broker.periodic import Periodic
-from broker.replica_identity import credentials
+from broker.replica_identity import credentials, read_secret
 from broker.replicated_tables import ReplicatedTables
 from broker.replication import Replication
 from broker.service import Service
@@ -64,16 +65,21 @@ class MasterSessions(Service):
         """Send the tables that changed."""
         return [Periodic("table_stream", LOOK_S, self._sender.look)]
 
+    def check(self) -> None:
+        """Raise ConfigError for haSecretFile, and where slaves have to prove what they cannot."""
+        store = self._core.config.store
+        if store.ha_secret_file:
+            read_secret(Path(store.ha_secret_file))
+        if not store.ha_session_enable and not self._core.role.is_slave:
+            self._check_open()
+
     def load(self) -> None:
         """Read the secret; begin to wait for the tail of the log, if it may be missing, or to be had by nobody else.
 
-        Raises ConfigError for haSecretFile, and where slaves have to prove what they cannot.
+        Raises ConfigError for haSecretFile.
         """
         core, store = self._core, self._core.config.store
-        if core.role.is_slave:
-            return
-        if not store.ha_session_enable:
-            self._check_open()
+        if core.role.is_slave or not store.ha_session_enable:
             return
         may_wait = core.role.kind is BrokerRole.SYNC_MASTER and store.ha_tail_recovery_wait
         if may_wait and (self._may_lack_tail() or self._may_show_too_much()):

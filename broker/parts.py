@@ -110,7 +110,7 @@ class BrokerParts:
         self._on_fatal, self._random_below = on_fatal, random_below
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fatal: SprocketError | None = None
-        self._is_running = False
+        self._is_running = self._is_store_open = False
 
         self.store = self._new_store(store_config, disk)
         self.topics, self.groups, self.offsets = new_tables(self.config, self._file, self.clock)

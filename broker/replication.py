@@ -90,11 +90,15 @@ class Replication(Service):
         if self._is_sync:
             self._acknowledged()
 
-    async def listen(self) -> None:
-        """Open haListenPort."""
+    async def bind(self) -> None:
+        """Take haListenPort: where it is a port for outgoing connections, one of them could take it later."""
         broker = self._core.config.broker
-        port = await self.listener.start(broker.bind_address, 0 if self._any_port else broker.ha_listen_port)
+        port = await self.listener.bind(broker.bind_address, 0 if self._any_port else broker.ha_listen_port)
         self._core.config.replace_broker(replace(broker, ha_listen_port=port))
+
+    async def listen(self) -> None:
+        """Serve haListenPort."""
+        await self.listener.start()
         self._log.on_append(self.listener.log_grew)
 
     def stop(self) -> None:

@@ -5,6 +5,7 @@ Source of the order: RocketMQ 5.3.3, `BrokerController.start`, `shutdown`.
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from broker.local_address import resolved
@@ -43,51 +44,94 @@ class Broker(BrokerParts):
     # Start
 
     async def start(self) -> None:
-        """Recover the store, read the configuration files, listen, and begin to register.
+        """Take the ports, recover the store, read the configuration files, serve, and begin to register.
 
-        Does not wait for a name server; see `registration.wait_registered`.  Raises `StoreError`, or
-        ConfigError, also when the port cannot be had; then nothing is left running.
+        Does not wait for a name server; see `registration.wait_registered`.  Raises `StoreError`, or ConfigError,
+        which also means that a port cannot be had.  After any error nothing is left running: ports, threads and the
+        lock of the store are free.  A configuration that cannot be started with is refused before anything is written.
         """
         self._loop = asyncio.get_running_loop()
+        try:
+            await self._bind()
+            await self._open()
+            await self._serve()
+        except BaseException:
+            await self._abandon()
+            raise
+        logger.info(
+            "event=started broker=%s cluster=%s address=%s store=%s",
+            self.config.broker.broker_name, self.config.broker.broker_cluster_name, self.address,
+            self.config.store.store_path_root_dir,
+        )  # fmt: skip
+
+    async def _bind(self) -> None:
+        """Check the configuration and take all ports; until they are served, connections are refused."""
+        self.config.store.check()
+        for service in self._services:
+            service.check()
         if self.client_tls is not None:
             self.client_tls.start()
         host = await resolved(self.config.broker.broker_ip1)
-        self._set_store_host(host, self.config.broker.listen_port)
+        await self._server.bind()
+        self._set_store_host(host, self._server.port)
+        self.config.replace_broker(self.config.broker.with_ports(self._server.port))
+        for service in self._services:
+            await service.bind()
+
+    async def _open(self) -> None:
+        """Recover the store and read the configuration files."""
         self.topics.load()  # first: the store asks it for the types of queues
         await asyncio.to_thread(self.store.start)
+        self._is_store_open = True
         _START_STORE_OPEN()
-        try:
-            self.retention.start()
-            self.groups.load()
-            self.offsets.load()
-            self.filters.load()
-            self.schedule.offsets.load()
-            if self.role.serves_group:  # to a slave the rest of the log is still to come
-                self.offsets.clamp(self.store.max_offset)
-            self.transactions.load(writes=not self.role.is_slave)
-            for service in self._services:
-                service.load()
-            await self._server.start()
-            await self._listen_for_slaves_of_rocketmq()
-            _START_LISTENING()
-        except BaseException:
-            self.store.shutdown()
-            raise
-        port = self._server.port
-        self._set_store_host(host, port)
-        self.config.replace_broker(self.config.broker.with_ports(port))
-        await self._listen()
+        self.retention.start()
+        self.groups.load()
+        self.offsets.load()
+        self.filters.load()
+        self.schedule.offsets.load()
+        if self.role.serves_group:  # to a slave the rest of the log is still to come
+            self.offsets.clamp(self.store.max_offset)
+        self.transactions.load(writes=not self.role.is_slave)
+        for service in self._services:
+            service.load()
+
+    async def _serve(self) -> None:
+        await self._server.start()
+        for service in self._services:
+            await service.listen()
+        await self._listen_for_slaves_of_rocketmq()
+        _START_LISTENING()
         self._is_running = True
         for service in self._services:
             service.start()
         for work in self._periodic:
             work.start()
         self.pre_online.start()
-        logger.info(
-            "event=started broker=%s cluster=%s address=%s store=%s",
-            self.config.broker.broker_name, self.config.broker.broker_cluster_name, self.address,
-            self.config.store.store_path_root_dir,
-        )  # fmt: skip
+
+    async def _abandon(self) -> None:
+        """Let go of everything that a start took before it failed; the error that it failed with goes on."""
+        self._is_running = False
+        steps: list[Callable[[], Awaitable[None] | None]] = [
+            self._server.stop_accepting,
+            self.pre_online.stop,
+            self.registration.stop,
+            self.client.close,
+            self._group_work.stop,
+            *(service.stop for service in reversed(self._services)),
+            *(work.stop for work in self._periodic),
+            self.held.close,
+            self._server.stop,
+            self.waits.close,
+        ]
+        if self._is_store_open:
+            steps.append(self.store.shutdown)
+        for step in steps:
+            try:
+                done = step()
+                if done is not None:
+                    await done
+            except Exception as error:
+                logger.error("event=start_not_undone step=%s", step.__qualname__, exc_info=error)
 
     async def _listen_for_slaves_of_rocketmq(self) -> None:
         """Open RocketMQ's VIP port, where its slaves ask their master for topics and the timer's progress.
@@ -99,18 +143,6 @@ class Broker(BrokerParts):
             reason = await self._server.listen_also(port)
             if reason:
                 logger.warning("event=vip_port_not_open port=%d reason=%r", port, reason)
-
-    async def _listen(self) -> None:
-        """Open the services' own ports; without one of them the broker does not start."""
-        try:
-            for service in self._services:
-                await service.listen()
-        except BaseException:
-            for service in self._services:
-                service.stop()
-            await self._server.stop()
-            self.store.shutdown()
-            raise
 
     # Stop
 

@@ -1,10 +1,10 @@
 """A part of the broker with a life of its own: what it serves, keeps in files, and does again and again.
 
-The broker calls, in this order: `routes` once; `load` when the store has recovered and nobody is served yet;
-`listen` when its own port is open, before anybody is told of it; `start` when clients are served; `periodic` work from
-then on; `take_over`, `activate` and `deactivate` as this replica becomes the one that serves the group, see
-`broker.role`, and ceases to be; `stop` when no new work may begin; `save` once nothing runs any more, unless the disk
-has failed.
+The broker calls, in this order: `routes` once; `check` and `bind` before the store is opened; `load` when the store has
+recovered and nobody is served yet; `listen` when clients can connect, before anybody is told of it; `start` when they
+are served; `periodic` work from then on; `take_over`, `activate` and `deactivate` as this replica becomes the one that
+serves the group, see `broker.role`, and ceases to be; `stop` when no new work may begin, also after a start that
+failed; `save` once nothing runs any more, unless the disk has failed.
 """
 
 from broker.periodic import Periodic
@@ -23,11 +23,17 @@ class Service:
         """What it does again and again."""
         return []
 
+    def check(self) -> None:
+        """Raise ConfigError for a configuration that it cannot start with.  Writes nothing."""
+
+    async def bind(self) -> None:
+        """Take a port of its own, without serving it.  Raises ConfigError if it cannot be had."""
+
     def load(self) -> None:
         """Take what its files hold.  Raises `StoreError` if they are broken beyond repair."""
 
     async def listen(self) -> None:
-        """Open a port of its own.  Raises ConfigError if it cannot be had."""
+        """Serve the port of its own.  Raises ConfigError if another process has taken it since."""
 
     def start(self) -> None:
         """Begin to work."""

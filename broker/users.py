@@ -17,7 +17,7 @@ from acl.auth_files import AuthFiles, new_seal
 from acl.auth_policy import AuthPolicy
 from acl.auth_requests import required
 from acl.auth_secrets import derived_key
-from acl.auth_start import fill
+from acl.auth_start import accounts_of_v1, fill
 from acl.auth_tables import AuthContent, AuthTables
 from broker.config import BrokerConfig
 from broker.periodic import Periodic
@@ -36,7 +36,7 @@ _PURPOSE: Final = "sprocket: users and acls from a master to its slaves"
 class Users(Service):
     """Lives in the event loop's thread.  `failed` hears of a write whose outcome is unknown.
 
-    Raises ConfigError, when made and by `load`, for what cannot be started with.
+    Raises ConfigError, when made and by `check`, for what cannot be started with.
     """
 
     def __init__(
@@ -61,6 +61,11 @@ class Users(Service):
     def routes(self) -> list[Route]:
         """What operators ask."""
         return AuthAdminProcessor(self.tables, self.policy, is_served=self.is_kept).routes()
+
+    def check(self) -> None:
+        """Raise ConfigError for accounts of ACL 1.0 that are to become users and cannot be read."""
+        if self.is_kept:
+            accounts_of_v1(self._config, self._config.rocketmq_home)
 
     def load(self) -> None:
         """Take what the file holds, and add those that the configuration names.  Raises StoreError or ConfigError."""

@@ -16,6 +16,7 @@ from ha.master_session import MasterSession, SessionLog, SessionRules
 from ha.replicas import Replicas
 from ha.table_queue import TableUpdate
 from remoting.entrance import Entrance
+from remoting.listening import bound, reason_of, serve
 from remoting.tls_watch import ServerTls
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, ProtocolError, StoreError
@@ -187,6 +188,7 @@ class SlaveListener:
         self._log = log
         self._clock = clock
         self._server: asyncio.Server | None = None
+        self._address = "", 0
         self._on_acknowledged = on_acknowledged
         self._is_pumping = False
         # What the log held at the start, or was sent since, to connections that have ended.
@@ -198,22 +200,37 @@ class SlaveListener:
         # In the order in which they came.
         self.connections: list[SlaveConnection] = []
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; the port that is listened on.  Raises ConfigError if it cannot be had.
+    async def bind(self, host: str, port: int) -> int:
+        """Take the port without serving it; return it.  Raises ConfigError if it cannot be had."""
+        self._address = host, port
+        try:
+            self._server = await bound(self._new_protocol, host, port)
+        except OSError as error:
+            raise self._cannot_listen(error) from None
+        taken: int = self._server.sockets[0].getsockname()[1]
+        self._address = host, taken
+        return taken
+
+    async def start(self) -> None:
+        """Serve the port of `bind`.  Raises ConfigError if another process listens there by now.
 
         What the log holds by now is what slaves may have from before.
         """
+        assert self._server is not None, "bind comes first"
         self._known_offset = self._log.end_offset
-        loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(self._new_protocol, host, port)
+            await serve(self._server)
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise ConfigError(f"haListenPort = {port}: cannot listen on {host}:{port}: {reason}") from None
-        bound: int = self._server.sockets[0].getsockname()[1]
-        logger.info("event=ha_listening address=%s:%d", host, bound)
+            raise self._cannot_listen(error) from None
+        logger.info("event=ha_listening address=%s:%d", *self._address)
         self._sweep_and_repeat()
-        return bound
+
+    def _cannot_listen(self, error: OSError) -> ConfigError:
+        host, port = self._address
+        return ConfigError(
+            f"haListenPort = {port}: cannot listen on {host}:{port}: {reason_of(error)}. "
+            "Stop what uses the port, or choose another one with haListenPort."
+        )
 
     def _new_entrance(self, tls: ServerTls, allows_cleartext: bool) -> Entrance:
         return Entrance(

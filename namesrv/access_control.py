@@ -9,7 +9,7 @@ from pathlib import Path
 from acl.auth_admin import AuthAdminProcessor
 from acl.auth_files import AuthFiles
 from acl.auth_policy import AuthPolicy
-from acl.auth_requests import required
+from acl.auth_requests import check_rules, required
 from acl.auth_start import fill
 from acl.auth_tables import AuthTables
 from acl.gate import Gate
@@ -44,7 +44,8 @@ class AccessControl:
         return [] if self.policy is None else AuthAdminProcessor(self.tables, self.policy, is_served=True).routes()
 
     def guard(self, table: RouteTable) -> RouteTable:
-        """Stand in front of `table`, which is returned."""
+        """Stand in front of `table`, which is returned.  Raises InvariantError if a route has no rule."""
+        check_rules(table.routes)
         return table if self.policy is None else self.gate.stand_before(table)
 
     def load(self) -> None:

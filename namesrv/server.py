@@ -47,6 +47,7 @@ class NameServer:
     ) -> None:
         self._clock: Clock = SystemClock() if clock is None else clock
         self._started_ms = 0
+        self._is_running = False
         self._scan_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.access = AccessControl(config, self._clock, tls or TlsSettings())
@@ -85,22 +86,31 @@ class NameServer:
         return self._server.port
 
     async def start(self) -> None:
-        """Read the users and the KV configuration, and listen.
+        """Take the port, read the users and the KV configuration, and listen.
 
-        Raises StoreError, or ConfigError, also when the port cannot be had.
+        Raises StoreError, or ConfigError, which also means that the port cannot be had; then nothing is left running.
         """
-        self.access.load()
-        self.kv_config.load()
-        if self._client_tls is not None:
-            self._client_tls.start()
-        self._started_ms = self._now_ms()
-        await self._server.start()
-        self.access.warn()
+        try:
+            await self._server.bind()
+            self.access.load()
+            self.kv_config.load()
+            if self._client_tls is not None:
+                self._client_tls.start()
+            self._started_ms = self._now_ms()
+            await self._server.start()
+            self.access.warn()
+        except BaseException:
+            await self._server.stop()
+            raise
+        self._is_running = True
         self._scan_timer = asyncio.get_running_loop().call_later(_SCAN_DELAY_S, self._scan_and_repeat)
         logger.info("event=started host=%s port=%d", self.settings.current.bind_address, self.port)
 
     async def stop(self) -> None:
         """Stop listening and close every connection."""
+        if not self._is_running:
+            return
+        self._is_running = False
         if self._scan_timer is not None:
             self._scan_timer.cancel()
         # Connections that end now are our doing; they say nothing about brokers.

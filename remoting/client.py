@@ -90,7 +90,7 @@ class RemotingClient:
                     lambda: RemotingChannel(
                         self._table,
                         self.counters,
-                        on_close=lambda _: self._closed_channel(address),
+                        on_close=lambda closed: self._closed_channel(address, closed),
                         pause_reads=False,
                         credentials=self._credentials,
                     ),
@@ -103,12 +103,15 @@ class RemotingClient:
             raise ConnectFailed(f"connect to {address}: no answer in {self._connect_timeout_s} s") from None
         except (OSError, ValueError, ConfigError) as error:
             raise ConnectFailed(f"connect to {address}: {error}") from None
-        self._channels[address] = channel
+        if not channel.is_closed:  # the peer may have closed it in the same turn of the loop
+            self._channels[address] = channel
         if self._on_open is not None:
             self._on_open(address)
         return channel
 
-    def _closed_channel(self, address: str) -> None:
+    def _closed_channel(self, address: str, channel: RemotingChannel) -> None:
+        if self._channels.get(address) is channel:
+            del self._channels[address]
         if self._on_close is not None:
             self._on_close(address)
 
@@ -138,11 +141,12 @@ class RemotingClient:
         self._closed = True
         for task in list(self._connecting.values()):
             task.cancel()
-        for channel in self._channels.values():
+        # Those that have closed leave the table.
+        for channel in list(self._channels.values()):
             channel.close()
         for _ in range(50):
-            if all(channel.is_closed for channel in self._channels.values()):
+            if not self._channels:
                 break
             await asyncio.sleep(0.01)
-        for channel in self._channels.values():
+        for channel in list(self._channels.values()):
             channel.abort("client_close")

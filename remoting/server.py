@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from typing import Any
 
 from remoting.channel import RemotingChannel
 from remoting.channel_counters import ChannelCounters
 from remoting.entrance import Entrance
+from remoting.listening import bound, reason_of, serve
 from remoting.receive_window import set_buffers
 from remoting.routes import RouteTable
 from remoting.tls_watch import ServerTls
@@ -70,8 +70,11 @@ class RemotingServer:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
-    async def start(self) -> None:
-        """Listen.  Raises ConfigError when the address cannot be had, or the files of TLS are wrong."""
+    async def bind(self) -> None:
+        """Take the port without serving it: nobody else can have it, and connections are refused until `start`.
+
+        Raises ConfigError when the address cannot be had, or the files of TLS are wrong.
+        """
         loop = asyncio.get_running_loop()
         self._turn = Turn(loop)
         if self._tls is not None:
@@ -79,26 +82,30 @@ class RemotingServer:
         try:
             self._server = await self._bound(self._requested_port)
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise ConfigError(
-                f"cannot listen on {self._host}:{self._requested_port}: {reason}. "
-                "Stop what uses the port, or choose another one with listenPort."
-            ) from None
-        self._sweep_task = loop.create_task(self._sweep_forever())
+            raise self._cannot_listen(error) from None
+
+    async def start(self) -> None:
+        """Listen, on the port of `bind` if that was called.  Raises ConfigError as `bind` does."""
+        if self._server is None:
+            await self.bind()
+        assert self._server is not None
+        try:
+            await serve(self._server)
+        except OSError as error:
+            raise self._cannot_listen(error) from None
+        self._sweep_task = asyncio.get_running_loop().create_task(self._sweep_forever())
+
+    def _cannot_listen(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"cannot listen on {self._host}:{self._requested_port}: {reason_of(error)}. "
+            "Stop what uses the port, or choose another one with listenPort."
+        )
 
     async def _bound(self, port: int) -> asyncio.Server:
-        server = await asyncio.get_running_loop().create_server(
-            self._entrance.visitor,
-            self._host,
-            port,
-            backlog=self._backlog,
-            reuse_address=True,
-            start_serving=False,
-        )
+        server = await bound(self._entrance.visitor, self._host, port, backlog=self._backlog)
         try:
             # Connections have the options of the socket that they came to.
             set_buffers(server.sockets, *self._buffer_bytes)
-            await server.start_serving()
         except OSError:
             server.close()
             raise
@@ -107,9 +114,11 @@ class RemotingServer:
     async def listen_also(self, port: int) -> str:
         """Serve the same at another port of the host; why it cannot be had, or the empty text."""
         try:
-            self._others.append(await self._bound(port))
-        except (OSError, OverflowError) as error:
+            server = await self._bound(port)
+            await serve(server)
+        except OSError as error:
             return str(error)
+        self._others.append(server)
         return ""
 
     async def stop_accepting(self) -> None:

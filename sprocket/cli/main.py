@@ -36,6 +36,9 @@ def main() -> None:
     Exit status: 0 done, 1 a server refused or cannot be reached, 2 wrong usage or configuration, 70 a bug of
     Sprocket, 74 the disk failed.
     """
+    from sprocket.common.log_format import escape_unconfigured
+
+    escape_unconfigured()
 
 
 @main.command()

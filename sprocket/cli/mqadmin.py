@@ -46,6 +46,9 @@ from sprocket.cli.mqadmin_topic import delete_topic, topic_list, topic_route, to
 @click.group(context_settings=HELP)
 def main() -> None:
     """Administer a cluster: RocketMQ's command names and flags."""
+    from sprocket.common.log_format import escape_unconfigured
+
+    escape_unconfigured()
 
 
 @main.command(name="help")

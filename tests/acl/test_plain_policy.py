@@ -126,6 +126,26 @@ def test_the_signature_is_that_of_the_reference() -> None:
             (CODE.WIPE_WRITE_PERM_OF_BROKER, Action.UPDATE, {}),
             "Need admin permission for request code=205, but accessKey=RocketMQ is not",
         ),
+        (
+            (CODE.GET_BROKER_CONFIG, Action.GET, {}),
+            "Need admin permission for request code=26, but accessKey=RocketMQ is not",
+        ),
+        (
+            (CODE.GET_ALL_TOPIC_CONFIG, Action.LIST, {}),
+            "Need admin permission for request code=21, but accessKey=RocketMQ is not",
+        ),
+        (
+            (CODE.CONTROLLER_GET_METADATA_INFO, Action.NONE, {}),  # served by nobody
+            "Need admin permission for request code=1005, but accessKey=RocketMQ is not",
+        ),
+        (
+            (CODE.GET_CONSUMER_CONNECTION_LIST, Action.GET, {"consumerGroup": "groupA"}),
+            "No permission for group:groupA",
+        ),
+        (
+            (CODE.QUERY_CONSUME_QUEUE, Action.GET, {"topic": "topicA", "consumerGroup": "groupB"}),
+            "No permission for topic:topicA",
+        ),
     ],
 )
 def test_what_an_account_may_not(asked: tuple[RequestCode, Action, dict[str, str]], reason: str) -> None:
@@ -141,8 +161,9 @@ def test_what_an_account_may_not(asked: tuple[RequestCode, Action, dict[str, str
         send("RMQ_SYS_TRACE_TOPIC"),
         pull("topicB", "groupB"),
         pull("topicC", "unknown"),
-        (CODE.UNREGISTER_CLIENT, Action.UPDATE, {"consumerGroup": "groupC"}),
-        (CODE.GET_BROKER_RUNTIME_INFO, Action.GET, {}),
+        (CODE.UNREGISTER_CLIENT, Action.SUB, {"consumerGroup": "groupC"}),
+        (CODE.GET_CONSUMER_CONNECTION_LIST, Action.GET, {"consumerGroup": "groupB"}),
+        (CODE.GET_TOPIC_STATS_INFO, Action.GET, {"topic": "topicC"}),
     ],
 )
 def test_what_an_account_may(asked: tuple[RequestCode, Action, dict[str, str]]) -> None:
@@ -156,7 +177,7 @@ def test_a_heartbeat_needs_all_that_it_subscribes_to() -> None:
         data += ',"subscriptionDataSet":[{"topic":"%s","subString":"*"}]}]}'
         return (data % (group, topic)).encode()
 
-    beat: tuple[RequestCode, Action, dict[str, str]] = (CODE.HEART_BEAT, Action.UPDATE, {})
+    beat: tuple[RequestCode, Action, dict[str, str]] = (CODE.HEART_BEAT, Action.SUB, {})
     ask(*beat, body=body("topicB", "groupB"))
     assert refusal(*beat, body=body("topicA", "groupB")) == "No permission for topic:topicA"
     assert refusal(*beat, body=body("topicB", "groupA")) == "No permission for group:groupA"
@@ -166,8 +187,8 @@ def test_of_an_account_in_two_files_the_first_counts() -> None:
     other = STOCK.replace(b"01234567", b"99999999")
     policy = PlainPolicy({"a.yml": parse("a.yml", STOCK), "b.yml": parse("b.yml", other)})
     fields = Credentials("RocketMQ", "01234567").signed({}, b"")
-    policy.check(AccessRequest(CODE.GET_BROKER_RUNTIME_INFO, 479, parts_of(AWAY), fields, b""))
+    policy.check(AccessRequest(CODE.UNREGISTER_CLIENT, 479, parts_of(AWAY), fields, b"", Action.SUB))
 
 
 def test_a_heartbeat_that_is_none_is_refused() -> None:
-    assert "cannot be told" in refusal(CODE.HEART_BEAT, Action.UPDATE, {}, body=b"{")
+    assert "cannot be told" in refusal(CODE.HEART_BEAT, Action.SUB, {}, body=b"{")

@@ -152,3 +152,46 @@ def test_producers_come_and_go(clock: ManualClock) -> None:
     producers.expire(120.0)
     assert three.is_closed
     assert producers.groups == {}
+
+
+class Unscanned(dict[str, Any]):
+    """A table that may be asked for a name, and not be looked through."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("looked through")
+
+    values = items = keys = __iter__
+
+
+def test_the_end_of_a_connection_looks_at_its_own_groups_alone(clock: ManualClock) -> None:
+    consumers, producers = ConsumerRegistry(clock), ProducerRegistry(clock)
+    mine, other = FakeChannel(1), FakeChannel(2)
+    for number in range(3):
+        theirs = data("T")
+        theirs.group_name = f"CG{number}"
+        for channel in (mine, other) if number else (other,):
+            consumers.register(member(channel, clock), theirs)
+            producers.register(f"PG{number}", member(channel, clock))
+    consumers._groups, producers._groups = Unscanned(consumers._groups), Unscanned(producers._groups)
+    for _ in range(2):
+        consumers.channel_closed(mine)  # type: ignore[arg-type]
+        producers.channel_closed(mine)  # type: ignore[arg-type]
+    for number in range(3):
+        group = consumers.group(f"CG{number}")
+        assert group is not None and group.client_ids() == ["c2"]
+        assert [one.client_id for one in producers.members(f"PG{number}")] == ["c2"]
+    for registry in (consumers, producers):
+        registry.channel_closed(other)  # type: ignore[arg-type]
+        assert len(registry._groups) == len(registry._names) == 0
+
+
+def test_a_connection_that_left_a_group_before_it_ends(clock: ManualClock) -> None:
+    consumers, producers = ConsumerRegistry(clock), ProducerRegistry(clock)
+    channel = FakeChannel(1)
+    consumers.register(member(channel, clock), data("T"))
+    producers.register("PG", member(channel, clock))
+    consumers.unregister("CG", channel)  # type: ignore[arg-type]
+    producers.unregister("PG", channel)  # type: ignore[arg-type]
+    consumers.channel_closed(channel)  # type: ignore[arg-type]
+    producers.channel_closed(channel)  # type: ignore[arg-type]
+    assert not consumers._names and not producers._names

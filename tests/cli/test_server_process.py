@@ -1,5 +1,6 @@
 """How servers start, what they say, and the status that they end with."""
 
+import asyncio
 import resource
 import signal
 import socket
@@ -7,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.namesrv import PutKVConfigRequestHeader
 from sprocket.cli import exit_codes
 from sprocket.cli.server_process import exit_status
 from sprocket.common.errors import ClientError, ConfigError, DiskFailed, InvariantError
-from tests.cli.processes import BROKER_FLAGS, run, server
+from tests.cli.processes import BROKER_FLAGS, STOP_TIMEOUT_S, run, server
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_name_server_ends_with_0_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     with server(tmp_path, "namesrv", "--set", "listenPort=0") as name_server:
         assert name_server.stop(number) == exit_codes.SUCCESS
@@ -27,6 +31,28 @@ def test_broker_that_is_asked_to_stop_leaves_a_clean_store(tmp_path: Path) -> No
         assert broker.stop() == exit_codes.SUCCESS
         assert not (store / "abort").exists()
         assert (store / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGHUP], [signal.SIGTERM, signal.SIGHUP], [signal.SIGHUP, signal.SIGHUP]])
+def test_broker_whose_terminal_closes_stops_cleanly(tmp_path: Path, numbers: list[signal.Signals]) -> None:
+    with server(tmp_path, "broker", *BROKER_FLAGS) as broker:
+        for number in numbers:
+            broker.process.send_signal(number)
+        assert broker.process.wait(STOP_TIMEOUT_S) == exit_codes.SUCCESS
+        assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_nohup_keeps_a_server_running(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with server(tmp_path, "namesrv", "--set", "listenPort=0") as name_server:
+            name_server.process.send_signal(signal.SIGHUP)
+            with socket.create_connection(("127.0.0.1", name_server.port), timeout=60):
+                assert name_server.process.poll() is None
+            assert name_server.stop() == exit_codes.SUCCESS
+            assert "SIGHUP" not in name_server.log.read_text()
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_killed_broker_leaves_its_abort_file_and_starts_again(tmp_path: Path) -> None:
@@ -124,3 +150,23 @@ def test_important_keys_are_fewer(tmp_path: Path) -> None:
 )
 def test_status_of_an_error(error: Exception, status: int) -> None:
     assert exit_status(error) == status
+
+
+def test_what_a_peer_sends_begins_no_line_of_the_log(tmp_path: Path) -> None:
+    forged = "v\n2026-11-22T00:00:00.000Z WARNING sprocket.audit event=access decision=allow account=root"
+    header = PutKVConfigRequestHeader(namespace=forged, key=forged, value=forged)
+
+    async def put(port: int) -> int:
+        client = RemotingClient()
+        try:
+            return (await client.invoke(f"127.0.0.1:{port}", RequestCode.PUT_KV_CONFIG, header)).code
+        finally:
+            await client.close()
+
+    with server(tmp_path, "namesrv", "--set", "listenPort=0") as name_server:
+        assert asyncio.run(put(name_server.port)) == ResponseCode.SUCCESS
+        assert name_server.stop() == exit_codes.SUCCESS
+        lines = name_server.log.read_text().splitlines()
+    assert not [line for line in lines if line.startswith("2026-11-22T00:00:00.000Z WARNING sprocket.audit")]
+    (told,) = [line for line in lines if "event=access" in line]
+    assert " event=kv_put namespace=v\\n2026" in told

@@ -67,7 +67,8 @@ async def pair(root: Path, **rules: float) -> AsyncIterator[Pair]:
         log, replicas, SystemClock(), lambda: acknowledged.append(max(replicas.offsets(), default=-1)),
     )  # fmt: skip
     log.on_append(listener.log_grew)
-    port = await listener.start("127.0.0.1", 0)
+    port = await listener.bind("127.0.0.1", 0)
+    await listener.start()
     slaves = Stores(root / "slave")
     try:
         yield Pair(master, log, listener, f"127.0.0.1:{port}", slaves, acknowledged)

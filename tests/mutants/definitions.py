@@ -21,6 +21,40 @@ _REPLICATION: Final = ("tests/broker/test_replication.py",)
 _SESSION: Final = ("tests/ha/test_session.py",)
 
 MUTANTS: Final = (
+    # Access control
+    Mutant(
+        "what names no topic or group free for every account",
+        "acl/plain_requests.py",
+        "        else:\n            return None\n",
+        "",
+        "an account without rights would read the configuration and the offsets of all groups",
+        ("tests/acl/test_access_matrix.py",),
+    ),
+    Mutant(
+        "control characters written to the log",
+        "sprocket/common/log_format.py",
+        "        return escaped(super().formatMessage(record))\n",
+        "        return super().formatMessage(record)\n",
+        "a group name with a line break would forge a line of the audit log",
+        ("tests/common/test_log_format.py",),
+    ),
+    Mutant(
+        "start with a route without a rule",
+        "acl/auth_requests.py",
+        "        invariant(not reason,",
+        "        invariant(not reason or True,",
+        "a request code that somebody adds would be served without anybody deciding who may ask it",
+        ("tests/acl/test_access_matrix.py",),
+    ),
+    # Start
+    Mutant(
+        "port of slaves taken late",
+        "broker/server.py",
+        "        for service in self._services:\n            await service.bind()\n",
+        "",
+        "an outgoing connection could take the port while the store recovers",
+        ("tests/broker/test_start_failures.py",),
+    ),
     # Syncs and acknowledgements
     Mutant(
         "log sync skipped",
@@ -363,7 +397,7 @@ MUTANTS: Final = (
         "consumer offsets beyond the queue kept",
         "broker/server.py",
         "            self.offsets.clamp(self.store.max_offset)\n",
-        "",
+        "            pass\n",
         "after a crash a group skips messages that are sent later",
         ("tests/broker/test_server.py", "tests/broker/test_consumer_offsets.py"),
     ),

@@ -1,5 +1,6 @@
 """The name server over real connections: its routes, who leaves and when, and what it tells brokers."""
 
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from namesrv.config import NamesrvConfig
+from namesrv.server import NameServer
 from remoting.bodies.route import TopicRouteData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request
@@ -19,7 +22,7 @@ from remoting.headers.namesrv import (
 )
 from remoting.routes import Action, Resource, Route, RouteTable
 from remoting.server import RemotingServer
-from sprocket.common.errors import ConfigError
+from sprocket.common.errors import ConfigError, StoreError
 from tests.namesrv.reports import CLUSTER, header
 from tests.namesrv.site import Site, site_at
 
@@ -175,3 +178,24 @@ def test_an_idle_name_server_is_small_and_brings_no_store(tmp_path: Path) -> Non
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert printed[1:] == []
     assert int(printed[0]) < 60 * 1024
+
+
+@pytest.mark.parametrize("step", ["kv_config.load", "access.load", "access.warn"])
+async def test_a_start_that_fails_leaves_the_port_free(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise StoreError("planted")
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = NameServer(NamesrvConfig(bind_address="127.0.0.1", listen_port=port, kv_config_path=tmp_path / "kv.json"))
+    part, name = step.split(".")
+    monkeypatch.setattr(getattr(server, part), name, fails)
+    with pytest.raises(StoreError, match="planted"):
+        await server.start()
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
+    await server.stop()

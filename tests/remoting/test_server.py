@@ -275,3 +275,26 @@ def test_addresses() -> None:
     for bad in ("", "a", "a:", ":1", "a:0", "a:65536", "a:x"):
         with pytest.raises(ValueError, match="host:port"):
             split_address(bad)
+
+
+async def test_a_client_forgets_connections_that_have_ended() -> None:
+    async with serving(Echo()) as server, client_of(server) as (client, address):
+        for _ in range(3):
+            channel = await client.channel(address)
+            assert client.open_channel(address) is channel
+            channel.close()
+            async with asyncio.timeout(60):
+                while client._channels:
+                    await asyncio.sleep(0)
+            assert client.open_channel(address) is None
+        assert (await client.invoke(address, RequestCode.HEART_BEAT, body=b"again")).body == b"again"
+        assert list(client._channels) == [address]
+
+
+async def test_the_end_of_an_old_connection_keeps_the_new_one() -> None:
+    async with serving(Echo()) as server, client_of(server) as (client, address):
+        old = await client.channel(address)
+        new = client._channels[address] = await RemotingClient().channel(address)
+        client._closed_channel(address, old)
+        assert await client.channel(address) is new
+        new.close()

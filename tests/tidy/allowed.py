@@ -15,6 +15,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     # remoting
     ("remoting/server.py", "sleep"): "edge: the listening side's sweep",
     ("remoting/client.py", "sleep"): "edge: a closing client gives its connections a turn",
+    ("remoting/listening.py", "network"): "edge: whether the loop's socket listens by now",
     ("remoting/receive_window.py", "network"): "edge: the options of a connection that the loop has made",
     ("remoting/tls_material.py", "disk"): "edge: reads certificates and keys; OpenSSL takes a test's from files alone",
     ("remoting/tls_material.py", "clock"): "edge: from when the certificate of the test mode is valid",

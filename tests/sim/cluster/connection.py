@@ -288,7 +288,7 @@ class Connection:
         if self._target[0] in network.without_power:
             return
         server = network.servers.get(self._target)
-        if server is None:
+        if server is None or not server.is_serving():
             self._back.send(self._refused)
             return
         far = self._far = SimTransport(server.process, self._back, self._target, self._own)

@@ -31,9 +31,17 @@ class Link:
 @dataclass
 class _Socket:
     address: tuple[str, int]
+    is_listening: bool = False
 
     def getsockname(self) -> tuple[str, int]:
         return self.address
+
+    def fileno(self) -> int:
+        return 0
+
+    def getsockopt(self, level: int, name: int) -> int:
+        """SO_ACCEPTCONN is all that the project asks for."""
+        return int(self.is_listening)
 
 
 class SimServer:
@@ -51,13 +59,14 @@ class SimServer:
             del self._network.servers[self.process.ip, self.port]
 
     async def start_serving(self) -> None:
-        """It does from the beginning."""
+        """Connections come from now on."""
+        self.sockets[0].is_listening = True
 
     async def wait_closed(self) -> None:
         """Nothing is left to wait for."""
 
     def is_serving(self) -> bool:
-        return self._network.servers.get((self.process.ip, self.port)) is self
+        return self.sockets[0].is_listening and self._network.servers.get((self.process.ip, self.port)) is self
 
 
 class Network:
@@ -112,13 +121,19 @@ class Network:
 
     # Connections
 
-    def listen(self, process: "Process", port: int, factory: Factory) -> SimServer:
-        """Raises OSError for a port that is taken."""
+    def bind(self, process: "Process", port: int, factory: Factory) -> SimServer:
+        """A port that is not served yet.  Raises OSError for a port that is taken."""
         if not port:
             port = self.next_port()
         if (process.ip, port) in self.servers:
             raise OSError(98, "Address already in use")
         server = self.servers[process.ip, port] = SimServer(self, process, port, factory)
+        return server
+
+    def listen(self, process: "Process", port: int, factory: Factory) -> SimServer:
+        """A port that is served at once.  Raises OSError as `bind` does."""
+        server = self.bind(process, port, factory)
+        server.sockets[0].is_listening = True
         return server
 
     def next_port(self) -> int:

@@ -144,6 +144,15 @@ class Process:
         return cast(tuple[asyncio.Transport, asyncio.BaseProtocol], await future)
 
     async def create_server(
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **_: Any
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        start_serving: bool = True,
+        **_: Any,
     ) -> Any:
-        return self._network.listen(self, port, protocol_factory)
+        server = self._network.bind(self, port, protocol_factory)
+        if start_serving:
+            await server.start_serving()
+        return server

@@ -138,6 +138,9 @@ class SimBroker:
         self.on_open(self)
         core = self._core()
         services = self._master_services(core) if self.is_master else self._slave_services(core)
+        for service in services:
+            service.check()
+            await service.bind()
         with self._own_credentials():
             for service in services:
                 service.load()
