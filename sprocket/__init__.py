@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ConnectionLost,
         IllegalMessage,
         NameServerUnreachable,
+        PermissionDenied,
         RemotingTimeout,
         ReplyTimeout,
         SendFailed,
@@ -94,6 +95,7 @@ __all__ = [
     "NameServerUnreachable",
     "OrderlyConsumer",
     "OrderlySettings",
+    "PermissionDenied",
     "PopHandler",
     "PopSettings",
     "PoppedMessage",
@@ -152,6 +154,7 @@ _EXPORTS = {
     "ConnectionLost": "sprocket.client.errors",
     "IllegalMessage": "sprocket.client.errors",
     "NameServerUnreachable": "sprocket.client.errors",
+    "PermissionDenied": "sprocket.client.errors",
     "RemotingTimeout": "sprocket.client.errors",
     "ReplyTimeout": "sprocket.client.errors",
     "SendFailed": "sprocket.client.errors",
@@ -192,3 +195,8 @@ def __getattr__(name: str) -> object:
     if module is None:
         raise AttributeError(f"module 'sprocket' has no attribute {name!r}")
     return getattr(import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, also those that are not loaded yet."""
+    return sorted({*globals(), *__all__})

@@ -41,6 +41,7 @@ from remoting.headers.namesrv import (
 )
 from remoting.tls_settings import TlsSettings
 from remoting.tls_watch import ClientTls
+from sprocket.client.errors import PermissionDenied, is_access_refusal
 from sprocket.common.errors import ClientError, ProtocolError
 
 DEFAULT_TOPIC = "TBW102"  # the topic that new ones are modelled on
@@ -63,6 +64,19 @@ class AdminError(ClientError):
         self.fields = fields or {}
 
 
+class AdminDenied(AdminError, PermissionDenied):
+    """An AdminError that is a PermissionDenied too: access control refused."""
+
+    code: int
+
+    def __init__(
+        self, message: str, code: int, remark: str | None, address: str, fields: Mapping[str, str] | None = None
+    ) -> None:
+        PermissionDenied.__init__(self, code, remark, address)
+        self.args = (message,)
+        self.fields = fields or {}
+
+
 class _TopicStatsText(msgspec.Struct, rename="camel"):
     """`TopicStatsTable` with its keys as they are on the wire."""
 
@@ -73,8 +87,8 @@ class _TopicStatsText(msgspec.Struct, rename="camel"):
 class AdminClient:
     """Asks the name servers given, in turn until one answers, and the brokers they name.
 
-    Every method raises AdminError.  `timeout_s` bounds one request; with `credentials` each is signed, with `tls` each
-    connection is TLS.
+    Every method raises AdminError; if access control refuses, it is a PermissionDenied too.  `timeout_s` bounds one
+    request; with `credentials` each is signed, with `tls` each connection is TLS.
     """
 
     def __init__(
@@ -319,6 +333,8 @@ class AdminClient:
             raise AdminError(f"{code.name} to {address}: {error}") from None
         if response.code != ResponseCode.SUCCESS:
             remark = f"{code.name} to {address}: CODE: {response.code}  DESC: {response.remark}"
+            if is_access_refusal(response.code, response.remark):
+                raise AdminDenied(remark, response.code, response.remark, address, response.ext_fields)
             raise AdminError(remark, response.code, response.ext_fields)
         return response
 

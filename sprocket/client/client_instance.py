@@ -21,7 +21,7 @@ from remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequ
 from remoting.routes import Route
 from remoting.tls_settings import TlsSettings
 from remoting.tls_watch import ClientTls
-from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientClosed, ClientError, TopicNotFound
+from sprocket.client.errors import BrokerNotFound, ClientClosed, ClientError, TopicNotFound, refusal
 from sprocket.client.identity import Identity, new_identity
 from sprocket.client.name_servers import NameServers, parse_addresses
 from sprocket.client.topic_route import TopicRoute, default_topic_route, subscribe_address, topic_route
@@ -295,7 +295,7 @@ class ClientInstance:
         """`response` unless it is an error.  Raises BrokerRefused."""
         if response.code != ResponseCode.SUCCESS:
             address = self.master_or_slave_address(broker_name) or broker_name
-            raise BrokerRefused(response.code, response.remark, address)
+            raise refusal(response.code, response.remark, address)
         return response
 
     # Heartbeats

@@ -12,7 +12,7 @@ from remoting.command import ReceivedResponse
 from remoting.fastjson import loads
 from remoting.headers.base import Header
 from remoting.headers.namesrv import GetRouteInfoRequestHeader
-from sprocket.client.errors import BrokerRefused, ClientError, NameServerUnreachable, TopicNotFound
+from sprocket.client.errors import ClientError, NameServerUnreachable, TopicNotFound, refusal
 
 logger = logging.getLogger(__name__)
 
@@ -71,5 +71,5 @@ class NameServers:
 
     def _body(self, response: ReceivedResponse) -> bytes:
         if response.code != ResponseCode.SUCCESS:
-            raise BrokerRefused(response.code, response.remark, self._addresses[self._current])
+            raise refusal(response.code, response.remark, self._addresses[self._current])
         return response.body

@@ -25,7 +25,7 @@ from sprocket.client.send_request import (
     check_topic,
     single_request,
 )
-from sprocket.client.sender import RETRY_CODES, Attempt, Sender
+from sprocket.client.sender import Attempt, Sender, is_retried
 from sprocket.common.clock import Clock, SystemClock
 
 T = TypeVar("T")
@@ -252,7 +252,7 @@ class Producer:
         try:
             return await self._sender.finish(request, attempt)
         except BrokerRefused as refused:
-            if refused.code not in RETRY_CODES:
+            if not is_retried(refused):
                 raise
             error: ClientError = refused
         except ClientError as failure:

@@ -15,7 +15,7 @@ from remoting.bodies.route import MASTER_ID
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from sprocket.client.client_instance import ClientInstance
-from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientError
+from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientError, refusal
 from sprocket.client.message import ReceivedMessage, queue_name
 from sprocket.client.process_queue import ProcessQueue
 from sprocket.client.record_decoder import decode_records
@@ -122,7 +122,7 @@ class Puller:
             )
             status = _STATUS.get(response.code)
             if status is None:
-                raise BrokerRefused(response.code, response.remark, address)
+                raise refusal(response.code, response.remark, address)
         except ClientError:
             # A slave that cannot be had, or does not serve: the master says whom to ask.
             self._suggested.pop(queue, None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from remoting.codes import RequestCode
 from remoting.headers.send import RecallMessageRequestHeader
 from sprocket.client.client_instance import ClientInstance
-from sprocket.client.errors import BrokerNotFound, BrokerRefused, IllegalMessage
+from sprocket.client.errors import BrokerNotFound, IllegalMessage, refusal
 from sprocket.client.send_request import RETRY_PREFIX, check_topic
 
 _DLQ_PREFIX = "%DLQ%"
@@ -57,5 +57,5 @@ async def recall(instance: ClientInstance, group: str, handle: str, timeout_s: f
     header = RecallMessageRequestHeader(producer_group=group, topic=wanted.topic, recall_handle=handle)
     response = await instance.remoting.invoke(address, RequestCode.RECALL_MESSAGE, header, timeout_s=timeout_s)
     if response.code != 0:
-        raise BrokerRefused(response.code, response.remark, address)
+        raise refusal(response.code, response.remark, address)
     return response.ext_fields.get("msgId", "")

@@ -19,8 +19,10 @@ from sprocket.client.errors import (
     BrokerRefused,
     ClientError,
     ConnectFailed,
+    PermissionDenied,
     RemotingTimeout,
     SendFailed,
+    refusal,
 )
 from sprocket.client.fault_tolerance import FaultTolerance
 from sprocket.client.message import SendResult, SendStatus
@@ -52,6 +54,11 @@ RETRY_CODES = frozenset(
 )
 _BACKOFF_FIRST_S = 0.05
 _BACKOFF_MAX_S = 1.0
+
+
+def is_retried(refused: BrokerRefused) -> bool:
+    """Whether another broker may take what one refused; access control is the same on all of them."""
+    return refused.code in RETRY_CODES and not isinstance(refused, PermissionDenied)
 
 
 class Attempt:
@@ -144,9 +151,10 @@ class Sender:
             raise
         status = _STATUS.get(response.code)
         if status is None:
-            self._refused(request.topic, queue.broker_name, response.code)
             address = self.instance.master_address(queue.broker_name) or queue.broker_name
-            raise BrokerRefused(response.code, response.remark, address)
+            refused = refusal(response.code, response.remark, address)
+            self._refused(request.topic, queue.broker_name, refused)
+            raise refused
         self.faults.sent(queue.broker_name, now() - attempt.started, now())
         fields = response.ext_fields
         queue_id = int(fields.get("queueId", queue.queue_id))
@@ -166,11 +174,11 @@ class Sender:
         self.faults.failed(broker_name, asyncio.get_running_loop().time())
         self.instance.request_refresh(topic)
 
-    def _refused(self, topic: str, broker_name: str, code: int) -> None:
-        if code in RETRY_CODES:
+    def _refused(self, topic: str, broker_name: str, refused: BrokerRefused) -> None:
+        if is_retried(refused):
             self.faults.failed(broker_name, asyncio.get_running_loop().time())
-        if code == ResponseCode.NO_PERMISSION:
-            self.instance.request_refresh(topic)
+            if refused.code == ResponseCode.NO_PERMISSION:
+                self.instance.request_refresh(topic)
 
     # A whole send
 
@@ -217,7 +225,7 @@ class Sender:
                 error = unsent
                 continue
             except BrokerRefused as refused:
-                if refused.code not in RETRY_CODES:
+                if not is_retried(refused):
                     raise
                 error = refused
             except ClientError as failure:
