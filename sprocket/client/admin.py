@@ -41,6 +41,7 @@ from remoting.headers.namesrv import (
 )
 from remoting.tls_settings import TlsSettings
 from remoting.tls_watch import ClientTls
+from sprocket.client import arguments
 from sprocket.client.errors import PermissionDenied, is_access_refusal
 from sprocket.common.errors import ClientError, ProtocolError
 
@@ -93,16 +94,17 @@ class AdminClient:
 
     def __init__(
         self,
-        name_servers: Sequence[str],
+        name_servers: str | Sequence[str],
         *,
         timeout_s: float = 5.0,
         credentials: Credentials | None = None,
         tls: TlsSettings | None = None,
     ) -> None:
-        if not name_servers:
-            raise AdminError("no name server given: use -n host:port or set NAMESRV_ADDR")
-        self._name_servers = list(name_servers)
-        self._timeout_s = timeout_s
+        """`name_servers` is a list of addresses, or a str with ``;`` between them.  Raises IllegalArgument."""
+        self._name_servers = arguments.addresses("name_servers", name_servers)
+        self._timeout_s = arguments.timeout("timeout_s", timeout_s)
+        arguments.optional("credentials", credentials, Credentials)
+        arguments.optional("tls", tls, TlsSettings)
         self._tls = None if tls is None else ClientTls(tls)
         self._remoting = RemotingClient(credentials=credentials, tls=self._tls)
 
@@ -326,7 +328,7 @@ class AdminClient:
         timeout_s: float | None = None,
     ) -> ReceivedResponse:
         """The answer of the server at `address`; a refusal raises AdminError with its code."""
-        within_s = timeout_s or self._timeout_s
+        within_s = arguments.timeout_or("timeout_s", timeout_s, self._timeout_s)
         try:
             response = await self._remoting.invoke(address, code, header, body, timeout_s=within_s)
         except (ConnectFailed, ConnectionLost, RemotingTimeout) as error:

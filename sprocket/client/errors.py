@@ -18,6 +18,7 @@ __all__ = [
     "ClientError",
     "ConnectFailed",
     "ConnectionLost",
+    "IllegalArgument",
     "IllegalMessage",
     "NameServerUnreachable",
     "PermissionDenied",
@@ -32,7 +33,14 @@ class ClientClosed(ClientError):
     """The producer or consumer is closed, or was never opened with ``async with``."""
 
 
-class IllegalMessage(ClientError):
+class IllegalArgument(ClientError, ValueError, TypeError):
+    """An argument of the wrong type, out of range, or in conflict with another; raised before anything is done.
+
+    It is a ValueError and a TypeError too, as Python's own functions raise them.
+    """
+
+
+class IllegalMessage(IllegalArgument):
     """A message, topic or group that no broker would take; nothing was sent."""
 
 

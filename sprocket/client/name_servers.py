@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, `NettyRemotingClient.getAndCreateNameserverChannel`, `MQ
 import logging
 
 from remoting.bodies.route import ClusterInfo, TopicRouteData
-from remoting.client import RemotingClient, split_address
+from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse
 from remoting.fastjson import loads
@@ -17,16 +17,6 @@ from sprocket.client.errors import ClientError, NameServerUnreachable, TopicNotF
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 3.0
-
-
-def parse_addresses(text: str) -> list[str]:
-    """``a:9876;b:9876`` as a list.  Raises ValueError for an empty list or a part that is no address."""
-    addresses = [part.strip() for part in text.replace(",", ";").split(";") if part.strip()]
-    if not addresses:
-        raise ValueError("no name server given: pass namesrv='host:9876' or 'a:9876;b:9876'")
-    for address in addresses:
-        split_address(address)
-    return addresses
 
 
 class NameServers:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from remoting.codes import RequestCode
 from remoting.headers.send import RecallMessageRequestHeader
+from sprocket.client.arguments import check_topic
 from sprocket.client.client_instance import ClientInstance
 from sprocket.client.errors import BrokerNotFound, IllegalMessage, refusal
-from sprocket.client.send_request import RETRY_PREFIX, check_topic
+from sprocket.client.send_request import RETRY_PREFIX
 
 _DLQ_PREFIX = "%DLQ%"
 _VERSION = "v1"

@@ -199,7 +199,7 @@ class Sender:
         """
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        deadline = begun + (timeout_s or self.settings.send_msg_timeout_s)
+        deadline = begun + (self.settings.send_msg_timeout_s if timeout_s is None else timeout_s)
         left = (0 if queue or sharding_key is not None else self.settings.retry_times_when_send_failed) + 1
         tried: list[str] = []
         last_broker, error = failed or (None, None)
