@@ -71,18 +71,25 @@ class Message:
         self.tags = tags if tags == "" else arguments.tag(tags)
         self.keys = "" if keys == () else arguments.keys(keys)
         self.properties = None if properties is None else arguments.properties(properties)
-        self.delay_level = delay_level if delay_level == 0 else arguments.delay_level(delay_level, error=IllegalMessage)
-        self.delay_ms = None if delay is None else arguments.delay_ms("delay", delay)
-        self.deliver_at_ms = (
-            None if deliver_at is None else arguments.moment_ms("deliver_at", deliver_at, IllegalMessage)
-        )
-        if (delay_level != 0) + (delay is not None) + (deliver_at is not None) > 1:
-            raise IllegalMessage("a message has one of delay_level, delay and deliver_at; leave the others out")
+        self.delay_level = 0
+        self.delay_ms: int | None = None
+        self.deliver_at_ms: int | None = None
+        if delay_level != 0 or delay is not None or deliver_at is not None:
+            self._delay(delay_level, delay, deliver_at)
         self.unique_key = unique_key if unique_key == "" else arguments.unique_key(unique_key)
         self.flag = flag if flag == 0 else arguments.whole("flag", flag, -(1 << 31), (1 << 31) - 1, IllegalMessage)
         self.wait_store_ok = wait_store_ok
         if wait_store_ok is not True:
             arguments.switch("wait_store_ok", wait_store_ok, IllegalMessage)
+
+    def _delay(self, level: int, delay: timedelta | float | None, deliver_at: datetime | int | None) -> None:
+        self.delay_level = arguments.delay_level(level, error=IllegalMessage)
+        if delay is not None:
+            self.delay_ms = arguments.delay_ms("delay", delay)
+        if deliver_at is not None:
+            self.deliver_at_ms = arguments.moment_ms("deliver_at", deliver_at, IllegalMessage)
+        if (level != 0) + (delay is not None) + (deliver_at is not None) > 1:
+            raise IllegalMessage("a message has one of delay_level, delay and deliver_at; leave the others out")
 
     @property
     def is_delayed(self) -> bool:
