@@ -29,6 +29,7 @@ from remoting.headers.offset import (
 from remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from sprocket.client import arguments
 from sprocket.client.admin import DEFAULT_TOPIC, DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, AdminClient, AdminError
+from sprocket.client.identity import random_number
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.message_lookup import MessageLookup
 from sprocket.client.queue_choice import RoundRobin, by_sharding_key
@@ -121,7 +122,7 @@ class Redrive:
         self._done_group = f"{group}_REDRIVE"
         self._seen_group = f"{group}_REDRIVE_SEEN"
         self._routes: dict[str, TopicRoute] = {}
-        self._choice = RoundRobin()
+        self._choice = RoundRobin(random_number)
 
     async def run(
         self, wanted: DeadLetterFilter | None = None, *, dry_run: bool = False, most: int | None = None

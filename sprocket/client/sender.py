@@ -8,6 +8,7 @@ back-off, until the time for the send is over.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable, Sequence
 
 from remoting.bodies.client import MessageQueue
 from remoting.channel import RemotingChannel
@@ -25,6 +26,7 @@ from sprocket.client.errors import (
     refusal,
 )
 from sprocket.client.fault_tolerance import FaultTolerance
+from sprocket.client.identity import random_number
 from sprocket.client.message import SendResult, SendStatus
 from sprocket.client.queue_choice import RoundRobin, by_sharding_key
 from sprocket.client.send_request import SendRequest, SendSettings
@@ -75,12 +77,19 @@ class Attempt:
 class Sender:
     """Sends for one producer group over the connections of `instance`."""
 
-    def __init__(self, instance: ClientInstance, group: str, settings: SendSettings) -> None:
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        settings: SendSettings,
+        first_queue: Callable[[], int] = random_number,
+    ) -> None:
+        """`first_queue` gives the place to begin at among a topic's queues."""
         self.instance = instance
         self.group = group
         self.settings = settings
         self.faults = FaultTolerance(settings.send_latency_enable)
-        self._round_robin = RoundRobin()
+        self._round_robin = RoundRobin(first_queue)
         self._outstanding = 0
         self._outstanding_bytes = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -124,16 +133,16 @@ class Sender:
         route = self.instance.cached_route(request.topic)
         if route is None or not route.publish:
             return None
-        queue = self._choose(route, None)
+        queue = self._choose(route, ())
         address = self.instance.master_address(queue.broker_name)
         channel = None if address is None else self.instance.remoting.open_channel(address)
         return None if channel is None else self._write(channel, request, queue, timeout_s)
 
-    def _choose(self, route: TopicRoute, last_broker: str | None) -> MessageQueue:
+    def _choose(self, route: TopicRoute, failed: Sequence[str]) -> MessageQueue:
         if not self.faults.any_avoided:
-            return self._round_robin.choose(route, None, last_broker)
+            return self._round_robin.choose(route, None, failed)
         now = asyncio.get_running_loop().time()
-        return self._round_robin.choose(route, lambda name: self.faults.is_available(name, now), last_broker)
+        return self._round_robin.choose(route, lambda name: self.faults.is_available(name, now), failed)
 
     def _write(self, channel: RemotingChannel, request: SendRequest, queue: MessageQueue, timeout_s: float) -> Attempt:
         fields = request.ext_fields(self.group, self.settings, queue, self.instance.clock.wall_ms())
@@ -210,12 +219,12 @@ class Sender:
         while left > 0 and loop.time() < deadline:
             if isinstance(error, BrokerRefused) and error.code == ResponseCode.TOPIC_NOT_EXIST:
                 await self._refresh(request.topic)
-            target = queue or await self._target(request.topic, sharding_key, last_broker)
+            target = queue or await self._target(request.topic, sharding_key, tried)
             if target.broker_name == last_broker:
                 # The only choice is the broker that has just failed: give it time.
                 await pause(min(backoff_s, deadline - loop.time()))
                 backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
-                target = queue or await self._target(request.topic, sharding_key, last_broker)
+                target = queue or await self._target(request.topic, sharding_key, tried)
             tried.append(target.broker_name)
             last_broker = target.broker_name
             try:
@@ -250,9 +259,9 @@ class Sender:
         except ClientError as error:
             logger.info("event=route_refresh_failed topic=%s reason=%r", topic, str(error))
 
-    async def _target(self, topic: str, sharding_key: str | None, last_broker: str | None) -> MessageQueue:
+    async def _target(self, topic: str, sharding_key: str | None, failed: Sequence[str]) -> MessageQueue:
         route = await self.instance.publish_route(topic, self.settings.default_topic_queue_nums)
-        return self._choose(route, last_broker) if sharding_key is None else by_sharding_key(route, sharding_key)
+        return self._choose(route, failed) if sharding_key is None else by_sharding_key(route, sharding_key)
 
     async def _connect(self, topic: str, broker_name: str) -> RemotingChannel:
         """Raises BrokerNotFound, ConnectFailed."""
@@ -273,7 +282,7 @@ class Sender:
 
         Raises TopicNotFound, NameServerUnreachable, BrokerNotFound, ConnectFailed.
         """
-        target = queue or await self._target(request.topic, sharding_key, None)
+        target = queue or await self._target(request.topic, sharding_key, ())
         channel = await self._connect(request.topic, target.broker_name)
         fields = request.ext_fields(self.group, self.settings, target, self.instance.clock.wall_ms())
         channel.notify(request.code, fields, request.body)

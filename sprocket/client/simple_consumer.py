@@ -20,6 +20,7 @@ from sprocket.client import arguments
 from sprocket.client.client_instance import ClientInstance, ClientSettings, settings_of
 from sprocket.client.errors import ClientError, IllegalMessage
 from sprocket.client.handling import ReconsumeLater
+from sprocket.client.identity import random_number
 from sprocket.client.inquiries import Inquiries
 from sprocket.client.pop_requests import MAX_POP_NUMS, PopRequests, Target
 from sprocket.client.pop_subject import PopHandler, PopSubject
@@ -133,7 +134,9 @@ class SimpleConsumer:
             limit_s=self._settings.renew_limit_s,
         )
         self._left_over: deque[PoppedMessage] = deque()  # of a `receive` that was cancelled
-        self._targets = PopTargets(self._instance, self._pops, self._subscriptions, self._left_over.extend)
+        self._targets = PopTargets(
+            self._instance, self._pops, self._subscriptions, self._left_over.extend, random_number()
+        )
         self._ready: deque[PoppedMessage] = deque()  # of the iteration
         self._arrived = Wakeup()
         self._room = Wakeup()

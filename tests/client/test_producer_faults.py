@@ -23,6 +23,7 @@ from sprocket import (
     SendSettings,
     TopicNotFound,
 )
+from sprocket.client.queue_choice import RoundRobin
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, client_tasks, hang_up, refuse, topic_data, until
 
 A = MessageQueue("T", "a", 0)
@@ -45,7 +46,10 @@ Two = tuple[FakeBroker, FakeBroker]
 
 
 def producer(name_server: FakeNameServer, **settings: object) -> Producer:
-    return Producer("g", name_server.address, settings=SendSettings(**settings))  # type: ignore[arg-type]
+    """A producer that begins at the first queue, so that tests know which broker is asked first."""
+    made = Producer("g", name_server.address, settings=SendSettings(**settings))  # type: ignore[arg-type]
+    made._sender._round_robin = RoundRobin()
+    return made
 
 
 @pytest.mark.parametrize("failure", [hang_up, refuse(ResponseCode.SYSTEM_BUSY), refuse(ResponseCode.SYSTEM_ERROR)])
