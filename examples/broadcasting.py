@@ -16,8 +16,7 @@ def member(namesrv: str, name: str, offsets: Path) -> Consumer:
     """`name` finds the member's offsets again; two members of one machine need two."""
     return Consumer(
         "caches",
-        ["Invalidations"],
-        namesrv,
+        "Invalidations",
         model=MessageModel.BROADCASTING,
         consume_from=ConsumeFrom.FIRST,
         settings=ConsumeSettings(local_offset_store_dir=offsets),  # ~/.rocketmq_offsets by default

@@ -15,7 +15,7 @@ from remoting.channel_counters import ChannelCounters
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import FLAG_ONEWAY, Buffer, ReceivedResponse, Request, Response
 from remoting.credentials import Credentials
-from remoting.frames import encode_request, encode_response
+from remoting.frames import NotEncodable, as_body, encode_request, encode_response
 from remoting.framing import JSON, Frame, FrameDecoder
 from remoting.headers.base import Header, to_ext_fields
 from remoting.joined_buffers import JOIN_BYTES, joined
@@ -391,8 +391,10 @@ class RemotingChannel(asyncio.Protocol):
 
     # Requests of our own
 
-    def notify(self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b"") -> None:
-        """Send a oneway request."""
+    def notify(self, code: int, header: Header | Mapping[str, str] | None = None, body: Buffer = b"") -> None:
+        """Send a oneway request.  Raises NotEncodable."""
+        # Whole before any of it is queued, so that a request without a form on the wire harms no other.
+        body = body if type(body) is bytes else as_body(body)
         header = self._signed(header, body)
         prefix = encode_request(RequestCode(code), self._pending.next_opaque(), header, len(body), oneway=True)
         self.write(prefix, body)
@@ -406,13 +408,18 @@ class RemotingChannel(asyncio.Protocol):
         timeout_s: float,
         serialization: int = JSON,
     ) -> "asyncio.Future[ReceivedResponse]":
-        """Send a request; the future gets its response, or RemotingTimeout or ConnectionLost."""
+        """Send a request; the future gets its response, or RemotingTimeout or ConnectionLost.  Raises NotEncodable."""
+        body = body if type(body) is bytes else as_body(body)
         future, opaque = self._pending.register(timeout_s, f"{code} at {self.peer[0]}:{self.peer[1]}")
         if self.is_closed:
             self._pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
             return future
-        header = self._signed(header, body)
-        prefix = encode_request(code, opaque, header, len(body), serialization=serialization)
+        try:
+            header = self._signed(header, body)
+            prefix = encode_request(code, opaque, header, len(body), serialization=serialization)
+        except NotEncodable:
+            self._pending.forget(opaque)
+            raise
         if len(body):
             self.write(prefix, body)
         else:
@@ -423,4 +430,7 @@ class RemotingChannel(asyncio.Protocol):
         if self._credentials is None:
             return header
         fields = to_ext_fields(header) if isinstance(header, Header) else header or {}
-        return self._credentials.signed(fields, body)
+        try:
+            return self._credentials.signed(fields, body)
+        except (TypeError, ValueError) as error:
+            raise NotEncodable(f"a request cannot be signed: {type(error).__name__}: {error}") from None

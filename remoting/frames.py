@@ -10,11 +10,28 @@ from remoting.codes import LanguageCode
 from remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, VERSION, Buffer, Response
 from remoting.framing import JSON, ROCKETMQ, frame_prefix
 from remoting.headers.base import Header, to_ext_fields
+from sprocket.common.errors import ClientError
 
 _JSON_PREFIX = struct.Struct(">ii")
 # Of a binary header without remark and extFields: code, language, version, opaque, flag, two lengths.
 _BINARY_FIXED_BYTES = 21
 _BINARY_LENGTHS = [size.to_bytes(4, "big") for size in range(256)]
+
+
+class NotEncodable(ClientError, ValueError, TypeError):
+    """A request that has no form on the wire; nothing of it was sent."""
+
+
+def as_body(body: object) -> Buffer:
+    """`body` as a buffer whose length is its number of bytes.  Raises NotEncodable.
+
+    A connection joins buffers of many requests: one that is none would be found when all of them are written.
+    """
+    if isinstance(body, bytes | bytearray):
+        return body
+    if isinstance(body, memoryview):
+        return body if body.itemsize == 1 and body.ndim == 1 and body.c_contiguous else bytes(body)
+    raise NotEncodable(f"the body of a request is a {type(body).__name__}; pass bytes")
 
 
 def encode_request(
@@ -26,11 +43,14 @@ def encode_request(
     oneway: bool = False,
     serialization: int = JSON,
 ) -> bytes:
-    """Everything of a request's frame that stands before its body."""
-    ext_fields = to_ext_fields(header) if isinstance(header, Header) else header
+    """Everything of a request's frame that stands before its body.  Raises NotEncodable."""
     encode_header = codec_binary.encode_header if serialization == ROCKETMQ else codec_json.encode_header
-    encoded = encode_header(code, opaque, FLAG_ONEWAY if oneway else 0, None, ext_fields)
-    return frame_prefix(serialization, len(encoded), body_bytes) + encoded
+    try:
+        ext_fields = to_ext_fields(header) if isinstance(header, Header) else header
+        encoded = encode_header(code, opaque, FLAG_ONEWAY if oneway else 0, None, ext_fields)
+        return frame_prefix(serialization, len(encoded), body_bytes) + encoded
+    except (TypeError, ValueError, OverflowError, AttributeError, struct.error) as error:
+        raise NotEncodable(f"request {code} cannot be encoded: {type(error).__name__}: {error}") from None
 
 
 def encode_response(response: Response, opaque: int, serialization: int) -> list[Buffer]:

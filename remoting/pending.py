@@ -48,6 +48,10 @@ class PendingRequests:
         if entry is not None and not entry[0].done():
             entry[0].set_result(response)
 
+    def forget(self, opaque: int) -> None:
+        """Wait no more for the response to a request that was not sent."""
+        self._waiting.pop(opaque, None)
+
     def fail_all(self, reason: str) -> None:
         """The connection is gone: every waiter gets ConnectionLost."""
         waiting, self._waiting = self._waiting, {}

@@ -12,9 +12,10 @@ import pyarrow as pa
 from remoting import message_properties as names
 from spark.columns import COLUMN_TYPES, nearest
 from spark.sink_options import SinkOptions
+from sprocket.client.arguments import check_topic
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message
-from sprocket.client.send_request import check_topic, single_request
+from sprocket.client.send_request import single_request
 from sprocket.common.errors import ConfigError
 
 # Column: the Arrow types that it may have, in Spark's words.
@@ -113,19 +114,21 @@ def _message(row: Mapping[str, Any], options: SinkOptions) -> Message:
     flag = options.flag if row.get("flag") is None else row["flag"]
     if not -(1 << 31) <= flag < 1 << 31:
         raise IllegalMessage(f"flag {flag} is no number of 32 bits")
-    return Message(
+    message = Message(
         topic,
         body.encode() if isinstance(body, str) else body,
         tags=row.get("tags") or "",
-        keys=row.get("keys") or "",
+        keys=(row.get("keys") or "").split(),
         properties=_own_properties(row.get("properties")),
         # A delay of the row takes the place of the option's.
         delay_level=_level(row, options),
-        delay=row.get("delayTimeMs"),
-        deliver_at=row.get("deliverTimeMs"),
         unique_key=row.get("uniqueKey") or "",
         flag=flag,
     )
+    # These columns say their unit, and are whole numbers.
+    message.delay_ms = row.get("delayTimeMs")
+    message.deliver_at_ms = row.get("deliverTimeMs")
+    return message
 
 
 def _level(row: Mapping[str, Any], options: SinkOptions) -> int:

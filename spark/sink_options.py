@@ -7,9 +7,10 @@ from typing import Final
 from remoting.credentials import Credentials
 from remoting.tls_settings import TlsSettings
 from spark.option_values import by_known_names, credentials, name_servers, tls, whole_number
+from sprocket.client.arguments import check_group, check_topic
 from sprocket.client.client_instance import ClientSettings
 from sprocket.client.errors import ClientError
-from sprocket.client.send_request import SendSettings, check_group, check_topic
+from sprocket.client.send_request import SendSettings
 from sprocket.common import limits
 from sprocket.common.errors import ConfigError
 

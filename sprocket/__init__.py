@@ -34,8 +34,10 @@ if TYPE_CHECKING:
         ClientError,
         ConnectFailed,
         ConnectionLost,
+        IllegalArgument,
         IllegalMessage,
         NameServerUnreachable,
+        PermissionDenied,
         RemotingTimeout,
         ReplyTimeout,
         SendFailed,
@@ -86,6 +88,7 @@ __all__ = [
     "Deduplicator",
     "HandledKeys",
     "Handler",
+    "IllegalArgument",
     "IllegalMessage",
     "KeyWindow",
     "Message",
@@ -94,6 +97,7 @@ __all__ = [
     "NameServerUnreachable",
     "OrderlyConsumer",
     "OrderlySettings",
+    "PermissionDenied",
     "PopHandler",
     "PopSettings",
     "PoppedMessage",
@@ -150,8 +154,10 @@ _EXPORTS = {
     "ClientError": "sprocket.client.errors",
     "ConnectFailed": "sprocket.client.errors",
     "ConnectionLost": "sprocket.client.errors",
+    "IllegalArgument": "sprocket.client.errors",
     "IllegalMessage": "sprocket.client.errors",
     "NameServerUnreachable": "sprocket.client.errors",
+    "PermissionDenied": "sprocket.client.errors",
     "RemotingTimeout": "sprocket.client.errors",
     "ReplyTimeout": "sprocket.client.errors",
     "SendFailed": "sprocket.client.errors",
@@ -192,3 +198,8 @@ def __getattr__(name: str) -> object:
     if module is None:
         raise AttributeError(f"module 'sprocket' has no attribute {name!r}")
     return getattr(import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, also those that are not loaded yet."""
+    return sorted({*globals(), *__all__})

@@ -17,8 +17,8 @@ from spark.tables.json_bodies import Json
 from spark.tables.parquet_settings import Compression
 from spark.tables.protobuf_bodies import Protobuf
 from spark.tables.schema_change import member_without_members
+from sprocket.client.arguments import check_topic
 from sprocket.client.errors import ClientError
-from sprocket.client.send_request import check_topic
 from sprocket.common.errors import ConfigError
 
 MEBIBYTE: Final = 1024 * 1024

@@ -9,6 +9,7 @@ be a batch together, for its size or for one bad message, is sent one by one, so
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from sprocket.client import arguments
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message, MessageQueue, SendResult
 from sprocket.client.reply import Reply
@@ -45,6 +46,7 @@ class Accumulator:
 
     def takes(self, message: Message) -> bool:
         """Whether `message` may wait for others: not when it is delayed, large, or too much waits already."""
+        arguments.body(message.body)  # it may have been set since the message was made
         return (
             len(message.body) <= self._batch_max_bytes
             and self._held_bytes + len(message.body) <= self._total_max_bytes

@@ -41,6 +41,8 @@ from remoting.headers.namesrv import (
 )
 from remoting.tls_settings import TlsSettings
 from remoting.tls_watch import ClientTls
+from sprocket.client import arguments
+from sprocket.client.errors import PermissionDenied, is_access_refusal
 from sprocket.common.errors import ClientError, ProtocolError
 
 DEFAULT_TOPIC = "TBW102"  # the topic that new ones are modelled on
@@ -63,6 +65,19 @@ class AdminError(ClientError):
         self.fields = fields or {}
 
 
+class AdminDenied(AdminError, PermissionDenied):
+    """An AdminError that is a PermissionDenied too: access control refused."""
+
+    code: int
+
+    def __init__(
+        self, message: str, code: int, remark: str | None, address: str, fields: Mapping[str, str] | None = None
+    ) -> None:
+        PermissionDenied.__init__(self, code, remark, address)
+        self.args = (message,)
+        self.fields = fields or {}
+
+
 class _TopicStatsText(msgspec.Struct, rename="camel"):
     """`TopicStatsTable` with its keys as they are on the wire."""
 
@@ -73,22 +88,23 @@ class _TopicStatsText(msgspec.Struct, rename="camel"):
 class AdminClient:
     """Asks the name servers given, in turn until one answers, and the brokers they name.
 
-    Every method raises AdminError.  `timeout_s` bounds one request; with `credentials` each is signed, with `tls` each
-    connection is TLS.
+    Every method raises AdminError; if access control refuses, it is a PermissionDenied too.  `timeout_s` bounds one
+    request; with `credentials` each is signed, with `tls` each connection is TLS.
     """
 
     def __init__(
         self,
-        name_servers: Sequence[str],
+        name_servers: str | Sequence[str],
         *,
         timeout_s: float = 5.0,
         credentials: Credentials | None = None,
         tls: TlsSettings | None = None,
     ) -> None:
-        if not name_servers:
-            raise AdminError("no name server given: use -n host:port or set NAMESRV_ADDR")
-        self._name_servers = list(name_servers)
-        self._timeout_s = timeout_s
+        """`name_servers` is a list of addresses, or a str with ``;`` between them.  Raises IllegalArgument."""
+        self._name_servers = arguments.addresses("name_servers", name_servers)
+        self._timeout_s = arguments.timeout("timeout_s", timeout_s)
+        arguments.optional("credentials", credentials, Credentials)
+        arguments.optional("tls", tls, TlsSettings)
         self._tls = None if tls is None else ClientTls(tls)
         self._remoting = RemotingClient(credentials=credentials, tls=self._tls)
 
@@ -312,13 +328,15 @@ class AdminClient:
         timeout_s: float | None = None,
     ) -> ReceivedResponse:
         """The answer of the server at `address`; a refusal raises AdminError with its code."""
-        within_s = timeout_s or self._timeout_s
+        within_s = arguments.timeout_or("timeout_s", timeout_s, self._timeout_s)
         try:
             response = await self._remoting.invoke(address, code, header, body, timeout_s=within_s)
         except (ConnectFailed, ConnectionLost, RemotingTimeout) as error:
             raise AdminError(f"{code.name} to {address}: {error}") from None
         if response.code != ResponseCode.SUCCESS:
             remark = f"{code.name} to {address}: CODE: {response.code}  DESC: {response.remark}"
+            if is_access_refusal(response.code, response.remark):
+                raise AdminDenied(remark, response.code, response.remark, address, response.ext_fields)
             raise AdminError(remark, response.code, response.ext_fields)
         return response
 

@@ -11,6 +11,7 @@ from hashlib import md5
 from typing import Protocol
 
 from remoting.bodies.client import MessageQueue
+from sprocket.client import arguments
 
 
 class AllocateMessageQueueStrategy(Protocol):
@@ -46,7 +47,10 @@ class AllocateMessageQueueByConfig:
     """Always the same queues, whoever else is in the group."""
 
     def __init__(self, queues: Iterable[MessageQueue]) -> None:
-        self._queues = list(queues)
+        """Raises IllegalArgument."""
+        self._queues = [
+            arguments.choice("an entry of queues", one, MessageQueue, "pass MessageQueues") for one in queues
+        ]
 
     def allocate(self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
         return list(self._queues)
@@ -55,8 +59,9 @@ class AllocateMessageQueueByConfig:
 class AllocateMessageQueueByMachineRoom:
     """Averagely, of the queues whose broker is named ``<room>@<name>`` with one of the given rooms."""
 
-    def __init__(self, rooms: Iterable[str]) -> None:
-        self._rooms = frozenset(rooms)
+    def __init__(self, rooms: str | Iterable[str]) -> None:
+        """A str is one room.  Raises IllegalArgument."""
+        self._rooms = frozenset(arguments.names_of("rooms", rooms))
 
     def allocate(self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
         if client_id not in client_ids:
@@ -78,9 +83,8 @@ class AllocateMessageQueueConsistentHash:
     """By a ring of hashes with `virtual_nodes` points per client: a member that comes or goes moves few queues."""
 
     def __init__(self, virtual_nodes: int = 10) -> None:
-        if virtual_nodes < 0:
-            raise ValueError(f"virtual_nodes is {virtual_nodes}; it must not be negative")
-        self._virtual_nodes = virtual_nodes
+        """Raises IllegalArgument."""
+        self._virtual_nodes = arguments.whole("virtual_nodes", virtual_nodes, 0)
 
     def allocate(self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
         if client_id not in client_ids:

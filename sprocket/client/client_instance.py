@@ -6,7 +6,7 @@ name server answers; heartbeats run in a task of their own, whatever the applica
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 from remoting.bodies.client import HeartbeatData
@@ -21,9 +21,10 @@ from remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequ
 from remoting.routes import Route
 from remoting.tls_settings import TlsSettings
 from remoting.tls_watch import ClientTls
-from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientClosed, ClientError, TopicNotFound
+from sprocket.client import arguments
+from sprocket.client.errors import BrokerNotFound, ClientClosed, ClientError, IllegalArgument, TopicNotFound, refusal
 from sprocket.client.identity import Identity, new_identity
-from sprocket.client.name_servers import NameServers, parse_addresses
+from sprocket.client.name_servers import NameServers
 from sprocket.client.topic_route import TopicRoute, default_topic_route, subscribe_address, topic_route
 from sprocket.client.wakeup import Wakeup
 from sprocket.common.cancellation import outcome_of
@@ -43,7 +44,7 @@ _DIMINISHED_LIMIT_S = 120.0
 class ClientSettings:
     """Times of a client under RocketMQ's names, in seconds here.  Source: RocketMQ 5.3.3, `ClientConfig`."""
 
-    namesrv: str
+    namesrv: str | Sequence[str]
     poll_name_server_interval_s: float = 30.0
     heartbeat_broker_interval_s: float = 30.0
     persist_consumer_offset_interval_s: float = 5.0
@@ -52,6 +53,33 @@ class ClientSettings:
     instance_name: str | None = None  # None: one that no other client has
     credentials: Credentials | None = None  # with them every request is signed, as `AclClientRPCHook` does
     tls: TlsSettings | None = None  # with them every connection is TLS; `TlsSettings.for_client` makes them
+
+    def __post_init__(self) -> None:
+        """Raises IllegalArgument."""
+        arguments.addresses("namesrv", self.namesrv)
+        arguments.check(self, _CHECKS)
+
+
+_CHECKS = {
+    "poll_name_server_interval_s": arguments.timeout,
+    "heartbeat_broker_interval_s": arguments.timeout,
+    "persist_consumer_offset_interval_s": arguments.timeout,
+    "api_timeout_s": arguments.timeout,
+    "connect_timeout_s": arguments.timeout,
+    "instance_name": arguments.or_none(arguments.text),
+    "credentials": arguments.or_none(arguments.of_kind(Credentials)),
+    "tls": arguments.or_none(arguments.of_kind(TlsSettings)),
+}
+
+
+def settings_of(namesrv: str | Sequence[str], client: ClientSettings | None) -> ClientSettings:
+    """The settings of a client that was given one of both.  Raises IllegalArgument for both or neither."""
+    if client is None:
+        return ClientSettings(namesrv=namesrv)
+    arguments.optional("client", client, ClientSettings)
+    if namesrv:
+        raise IllegalArgument("namesrv and client are both given; pass ClientSettings(namesrv=...) alone as client")
+    return client
 
 
 class ClientInstance:
@@ -75,7 +103,9 @@ class ClientInstance:
             routes, connect_timeout_s=settings.connect_timeout_s, on_open=self._channel_opened,
             credentials=settings.credentials, tls=self._tls,
         )  # fmt: skip
-        self.name_servers = NameServers(self.remoting, parse_addresses(settings.namesrv), settings.api_timeout_s)
+        self.name_servers = NameServers(
+            self.remoting, arguments.addresses("namesrv", settings.namesrv), settings.api_timeout_s
+        )
         self.is_open = False
         self._heartbeat = heartbeat
         self._on_route = on_route
@@ -289,13 +319,14 @@ class ClientInstance:
     ) -> ReceivedResponse:
         if address is None:
             raise BrokerNotFound(broker_name)
-        return await self.remoting.invoke(address, code, header, body, timeout_s=limit_s or self.settings.api_timeout_s)
+        timeout_s = self.settings.api_timeout_s if limit_s is None else limit_s
+        return await self.remoting.invoke(address, code, header, body, timeout_s=timeout_s)
 
     def expect_success(self, response: ReceivedResponse, broker_name: str) -> ReceivedResponse:
         """`response` unless it is an error.  Raises BrokerRefused."""
         if response.code != ResponseCode.SUCCESS:
             address = self.master_or_slave_address(broker_name) or broker_name
-            raise BrokerRefused(response.code, response.remark, address)
+            raise refusal(response.code, response.remark, address)
         return response
 
     # Heartbeats

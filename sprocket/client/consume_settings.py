@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from sprocket.client import arguments
 from sprocket.client.pull import PullSettings
 
 
@@ -25,8 +26,14 @@ class ConsumeSettings:
     local_offset_store_dir: Path = field(default_factory=lambda: Path.home() / ".rocketmq_offsets")
 
     def __post_init__(self) -> None:
-        """Raises ValueError for limits that `DefaultMQPushConsumerImpl.checkConfig` refuses."""
-        if not 1 <= self.consume_message_batch_max_size <= 1024:
-            raise ValueError(
-                f"consume_message_batch_max_size is {self.consume_message_batch_max_size}, but is from 1 to 1024"
-            )
+        """Raises IllegalArgument; limits are those of `DefaultMQPushConsumerImpl.checkConfig`."""
+        arguments.check(self, _CHECKS)
+
+
+_CHECKS = {
+    "pull": arguments.of_kind(PullSettings),
+    "max_reconsume_times": arguments.at_least(-1, 2**31 - 1),  # -1 leaves it to the broker
+    "consume_message_batch_max_size": arguments.at_least(1, 1024),
+    "consume_timeout_s": arguments.timeout,
+    "local_offset_store_dir": arguments.of_kind(Path),
+}

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
@@ -10,9 +10,10 @@ from typing import Self
 
 from remoting.bodies.client import ConsumerData, HeartbeatData, MessageQueue, SubscriptionData
 from remoting.bodies.consumption import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from sprocket.client import arguments
 from sprocket.client.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from sprocket.client.assignment import Assignment
-from sprocket.client.client_instance import ClientInstance, ClientSettings
+from sprocket.client.client_instance import ClientInstance, ClientSettings, settings_of
 from sprocket.client.consume_settings import ConsumeSettings, MessageModel
 from sprocket.client.consume_stats import ConsumerStats
 from sprocket.client.consume_timeout import give_back_expired
@@ -36,15 +37,20 @@ from sprocket.client.rebalance import Rebalance
 from sprocket.client.reply import Reply, make_reply
 from sprocket.client.request_reply import ReplySender
 from sprocket.client.running_info import properties_of, running_info
-from sprocket.client.send_request import SendSettings, check_topic
+from sprocket.client.send_request import SendSettings
 from sprocket.client.sender import Sender
-from sprocket.client.start_offset import ConsumeFrom, StartOffset, consume_from_where
-from sprocket.client.subscription import ALL, SqlFilter, retry_topic, subscription, subscriptions
+from sprocket.client.start_offset import ConsumeFrom, StartOffset, checked_start, consume_from_where
+from sprocket.client.subscription import ALL, SqlFilter, Topics, retry_topic, subscription, subscriptions
 from sprocket.client.subscription_check import check_subscriptions
 from sprocket.client.wakeup import Wakeup
 from sprocket.common.clock import Clock
 
 logger = logging.getLogger(__name__)
+
+
+def check_received(message: object) -> None:
+    """Raises IllegalArgument for what no consumer gave."""
+    arguments.choice("message", message, ReceivedMessage, "pass a message that this consumer gave")
 
 
 class Consumer:
@@ -65,8 +71,8 @@ class Consumer:
     def __init__(
         self,
         group: str,
-        topics: Mapping[str, str | SqlFilter] | Iterable[str] = (),
-        namesrv: str = "",
+        topics: Topics = (),
+        namesrv: str | Sequence[str] = "",
         *,
         model: MessageModel = MessageModel.CLUSTERING,
         consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
@@ -75,16 +81,18 @@ class Consumer:
         client: ClientSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`topics` maps each topic to ``*``, tags with ``||`` between them, or a SqlFilter; `subscribe` adds more.
+        """`topics` is one topic, a list, or maps each to ``*``, tags with ``||`` between them, or a SqlFilter.
 
-        Raises IllegalMessage, and ValueError for a name server address that is none.
+        `subscribe` adds more.  A `datetime` in `consume_from` has a time zone.  Raises IllegalArgument.
         """
         self.group = group
-        self.model = model
-        self._settings = settings or ConsumeSettings()
-        self._consume_from = consume_from
+        self.model = arguments.choice("model", model, MessageModel, "pass one of MessageModel")
+        self._settings = arguments.optional("settings", settings, ConsumeSettings) or ConsumeSettings()
+        self._consume_from = checked_start(consume_from)
+        if strategy is not None:
+            arguments.function("strategy.allocate", getattr(strategy, "allocate", None))
         self._is_clustering = model is MessageModel.CLUSTERING
-        client = client or ClientSettings(namesrv=namesrv)
+        client = settings_of(namesrv, client)
         if not self._is_clustering and client.instance_name is None:
             # The offset file is found again by the client id, so that must stay the same.
             client = replace(client, instance_name="DEFAULT")
@@ -182,7 +190,7 @@ class Consumer:
         Messages that were pulled with the old expression may still come.  Raises IllegalMessage, and BrokerRefused
         for a SqlFilter that a broker does not take; then the old expression holds.
         """
-        check_topic(topic)
+        arguments.check_topic(topic)
         wanted = subscription(topic, expression, self._instance.clock.wall_ms())
         if self._is_started:
             await check_subscriptions(self._instance, self.group, [wanted])
@@ -276,6 +284,8 @@ class Consumer:
 
         Empty when none came, or when the consumer is closed (`is_closed`).  Raises ClientClosed before it is open.
         """
+        arguments.whole("max_messages", max_messages, 1)
+        wait_s = arguments.wait_or("wait_s", wait_s, None)
         self._check_started()
         try:
             async with asyncio.timeout(wait_s):
@@ -297,6 +307,7 @@ class Consumer:
 
         Of a message whose queue another member has by now, nothing is kept: it comes again there.
         """
+        check_received(message)
         self.acknowledge(message)
 
     def acknowledge(self, message: ReceivedMessage) -> bool:
@@ -314,11 +325,14 @@ class Consumer:
 
         `delay_level` 1 to 18 chooses the delay, 0 lets it grow with every time, -1 is the dead-letter topic, where
         it also goes after `max_reconsume_times`.  When broadcasting there is no second time: it is only logged.
-        Of a message that was acknowledged or given back before, nothing is done.
+        Of a message that was acknowledged or given back before, nothing is done; nor of one whose queue another
+        member has by now, because that member gets it.
         Raises SendFailed when no broker took it; it is then still unacknowledged.
         """
+        check_received(message)
+        arguments.delay_level(delay_level, low=-1)
         source = message.source
-        if source is not None and not source.is_dropped and not source.is_pending(message):
+        if source is not None and (source.is_dropped or not source.is_pending(message)):
             return
         self._stats.of(message.queue.topic, self._monotonic()).failed += 1
         if self._is_clustering:
@@ -335,7 +349,10 @@ class Consumer:
         Raises IllegalMessage when it asks for no reply, SendFailed when the requester is gone.
         """
         self._instance.check_open()
-        return await self._replies.send(make_reply(message, answer) if isinstance(answer, bytes) else answer, timeout_s)
+        check_received(message)
+        if timeout_s is not None:
+            arguments.timeout("timeout_s", timeout_s)
+        return await self._replies.send(answer if isinstance(answer, Reply) else make_reply(message, answer), timeout_s)
 
     async def run(self, handler: Handler, *, concurrency: int = 20) -> None:
         """Hand every message to `handler`, up to `concurrency` at a time, until the consumer is closed.
@@ -344,17 +361,20 @@ class Consumer:
         logged; `ReconsumeLater` gives it back without that, after a delay that it may choose.  `handler` may be a
         plain function, which must not block.
         """
-        await self._run(as_batch_handler(handler), concurrency, 1)
+        await self._run(as_batch_handler(arguments.function("handler", handler)), concurrency, 1)
 
     async def run_batches(self, handler: BatchHandler, *, concurrency: int = 20) -> None:
         """As `run`, with lists of up to `consume_message_batch_max_size` messages of one queue, in its order.
 
         If `handler` raises, those messages of the list are given back that it has not acknowledged by itself.
         """
-        await self._run(handler, concurrency, self._settings.consume_message_batch_max_size)
+        await self._run(
+            arguments.function("handler", handler), concurrency, self._settings.consume_message_batch_max_size
+        )
 
     async def _run(self, handler: BatchHandler, concurrency: int, most: int) -> None:
         self._check_started()
+        arguments.whole("concurrency", concurrency, 1)
         self._handler, self._concurrency = handler, concurrency
         try:
             await run_workers(Handling(self._inbox, self, handler, most), concurrency)

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
+from sprocket.client import arguments
 from sprocket.common.clock import Clock, SystemClock
 
 
@@ -44,8 +45,9 @@ class KeyWindow:
     """The ids of the last `window_s`, `max_keys` at most, in this process alone."""
 
     def __init__(self, window_s: float = 3600.0, max_keys: int = 100_000, *, clock: Clock | None = None) -> None:
-        self._window_s = window_s
-        self._max_keys = max_keys
+        """Raises IllegalArgument."""
+        self._window_s = arguments.timeout("window_s", window_s)
+        self._max_keys = arguments.whole("max_keys", max_keys, 1)
         self._clock = clock or SystemClock()
         self._handled_at: OrderedDict[str, float] = OrderedDict()
 
@@ -96,12 +98,13 @@ class Deduplicator:
         key: Callable[[Identified], str] = unique_key,
     ) -> None:
         self._handled = handled if handled is not None else KeyWindow()
-        self._key = key
+        self._key = arguments.function("key", key)
         self._running: dict[str, asyncio.Future[None]] = {}
         self.duplicates = 0  # how many were left out
 
     def once(self, handler: Callable[[M], Awaitable[object] | object]) -> Callable[[M], Awaitable[None]]:
         """`handler` for messages that were not handled before; others count as consumed."""
+        arguments.function("handler", handler)
 
         async def handle_once(message: M) -> None:
             key = self._key(message)

@@ -3,6 +3,8 @@
 `ConnectFailed`, `ConnectionLost` and `RemotingTimeout` of the layer below are part of this tree.
 """
 
+from typing import Final
+
 from remoting.client import ConnectFailed
 from remoting.codes import ResponseCode
 from remoting.pending import ConnectionLost, RemotingTimeout
@@ -16,8 +18,10 @@ __all__ = [
     "ClientError",
     "ConnectFailed",
     "ConnectionLost",
+    "IllegalArgument",
     "IllegalMessage",
     "NameServerUnreachable",
+    "PermissionDenied",
     "RemotingTimeout",
     "ReplyTimeout",
     "SendFailed",
@@ -29,7 +33,14 @@ class ClientClosed(ClientError):
     """The producer or consumer is closed, or was never opened with ``async with``."""
 
 
-class IllegalMessage(ClientError):
+class IllegalArgument(ClientError, ValueError, TypeError):
+    """An argument of the wrong type, out of range, or in conflict with another; raised before anything is done.
+
+    It is a ValueError and a TypeError too, as Python's own functions raise them.
+    """
+
+
+class IllegalMessage(IllegalArgument):
     """A message, topic or group that no broker would take; nothing was sent."""
 
 
@@ -64,6 +75,37 @@ class BrokerRefused(ClientError):
         self.code = code
         self.remark = remark
         self.address = address
+
+
+class PermissionDenied(BrokerRefused):
+    """Access control of a broker or a name server refused the request; it is not repeated."""
+
+    def __init__(self, code: int, remark: str | None, address: str) -> None:
+        super().__init__(code, remark, address)
+        self.args = (
+            f"{self.args[0]}. Sign with credentials that may do this (ClientSettings.credentials), "
+            "or have an operator grant it (`mqadmin createAcl`, `updateAcl`)",
+        )
+
+
+# How ACL 1.0 of RocketMQ and of Sprocket begins a refusal, whose code is SYSTEM_ERROR.
+_PLAIN_REFUSAL: Final = "org.apache.rocketmq.acl.common.AclException"
+# With these words NO_PERMISSION is about the permission bits of a topic, group or broker, whoever asks.
+_PERMISSION_BITS: Final = ("forbidden", "subscription group no permission", "not allowed to")
+
+
+def is_access_refusal(code: int | None, remark: str | None) -> bool:
+    """Whether access control refused a request, judged by the response's code and remark."""
+    text = remark or ""
+    if code == ResponseCode.NO_PERMISSION:
+        return not any(words in text for words in _PERMISSION_BITS)
+    return code == ResponseCode.SYSTEM_ERROR and _PLAIN_REFUSAL in text
+
+
+def refusal(code: int, remark: str | None, address: str) -> BrokerRefused:
+    """The error for a response that says no: PermissionDenied when access control says it."""
+    kind = PermissionDenied if is_access_refusal(code, remark) else BrokerRefused
+    return kind(code, remark, address)
 
 
 class SendFailed(ClientError):

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from remoting.bodies.consumption import CMResult, ConsumeMessageDirectlyResult
+from sprocket.client import arguments
 from sprocket.client.inbox import Inbox
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.wakeup import pause
@@ -30,6 +31,10 @@ class ReconsumeLater(Exception):
     """
 
     def __init__(self, delay_level: int = 0, *, suspend_s: float | None = None) -> None:
+        """Raises IllegalArgument."""
+        arguments.delay_level(delay_level, low=-1)
+        if suspend_s is not None:
+            arguments.seconds("suspend_s", suspend_s)
         super().__init__(f"delay_level={delay_level}" if suspend_s is None else f"suspend_s={suspend_s:g}")
         self.delay_level = delay_level
         self.suspend_s = suspend_s

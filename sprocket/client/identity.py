@@ -22,6 +22,11 @@ class Identity:
     new_unique_id: Callable[[], str]
 
 
+def random_number() -> int:
+    """A number that differs among clients that start at the same time."""
+    return int.from_bytes(os.urandom(4))
+
+
 async def local_address() -> str:
     """The address by which others most likely reach this machine; 127.0.0.1 without a network."""
     try:

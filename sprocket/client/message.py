@@ -8,7 +8,9 @@ from typing import Protocol
 from remoting import message_properties as names
 from remoting.bodies.client import MessageQueue
 from remoting.message_record import SysFlag
+from sprocket.client import arguments
 from sprocket.client.compression import decompress
+from sprocket.client.errors import IllegalMessage
 
 _COMPRESSED = int(SysFlag.COMPRESSED)
 
@@ -21,11 +23,16 @@ class Message:
     `keys` are what an operator can later find it by; `properties` are the application's own; `flag` is a number
     that travels along.  `wait_store_ok` False lets a broker answer before its flush or replica has the message.
 
+    A message has one tag in `tags`.  A str in `keys` is one key; a key holds no blank.
+
     At most one of three says when it comes: `delay_level` 1 to 18, one of the broker's `messageDelayLevel`;
-    `delay`, a timedelta or ms from its arrival at the broker; `deliver_at`, a datetime or ms since the epoch.
+    `delay`, a timedelta or seconds from its arrival at the broker; `deliver_at`, a datetime with a time zone or ms
+    since the epoch.
 
     `unique_key`, if given, makes the message id (UNIQ_KEY): sends of one key to one topic have one id, also after a
     restart, so that a `Deduplicator` knows them as one message.
+
+    Raises IllegalMessage for an argument of the wrong type or out of range.
     """
 
     __slots__ = (
@@ -51,23 +58,38 @@ class Message:
         keys: Iterable[str] | str = (),
         properties: Mapping[str, str] | None = None,
         delay_level: int = 0,
-        delay: timedelta | int | None = None,
+        delay: timedelta | float | None = None,
         deliver_at: datetime | int | None = None,
         unique_key: str = "",
         flag: int = 0,
         wait_store_ok: bool = True,
     ) -> None:
+        arguments.check_topic(topic)
         self.topic = topic
-        self.body = body
-        self.tags = tags
-        self.keys = keys if isinstance(keys, str) else " ".join(keys)
-        self.properties = properties
-        self.delay_level = delay_level
-        self.delay_ms = milliseconds(delay)
-        self.deliver_at_ms = round(deliver_at.timestamp() * 1000) if isinstance(deliver_at, datetime) else deliver_at
-        self.unique_key = unique_key
-        self.flag = flag
+        # The usual values pass without a call: this is done for every message.
+        self.body = body if type(body) is bytes else arguments.body(body)
+        self.tags = tags if tags == "" else arguments.tag(tags)
+        self.keys = "" if keys == () else arguments.keys(keys)
+        self.properties = None if properties is None else arguments.properties(properties)
+        self.delay_level = 0
+        self.delay_ms: int | None = None
+        self.deliver_at_ms: int | None = None
+        if delay_level != 0 or delay is not None or deliver_at is not None:
+            self._delay(delay_level, delay, deliver_at)
+        self.unique_key = unique_key if unique_key == "" else arguments.unique_key(unique_key)
+        self.flag = flag if flag == 0 else arguments.whole("flag", flag, -(1 << 31), (1 << 31) - 1, IllegalMessage)
         self.wait_store_ok = wait_store_ok
+        if wait_store_ok is not True:
+            arguments.switch("wait_store_ok", wait_store_ok, IllegalMessage)
+
+    def _delay(self, level: int, delay: timedelta | float | None, deliver_at: datetime | int | None) -> None:
+        self.delay_level = arguments.delay_level(level, error=IllegalMessage)
+        if delay is not None:
+            self.delay_ms = arguments.delay_ms("delay", delay)
+        if deliver_at is not None:
+            self.deliver_at_ms = arguments.moment_ms("deliver_at", deliver_at, IllegalMessage)
+        if (level != 0) + (delay is not None) + (deliver_at is not None) > 1:
+            raise IllegalMessage("a message has one of delay_level, delay and deliver_at; leave the others out")
 
     @property
     def is_delayed(self) -> bool:
@@ -259,11 +281,6 @@ class ReceivedMessage:
 
     def __repr__(self) -> str:
         return f"ReceivedMessage({self.message_id}, {queue_name(self.queue)}, queue_offset={self.queue_offset})"
-
-
-def milliseconds(duration: timedelta | int | None) -> int | None:
-    """`duration`, which may be a number of ms already, in ms."""
-    return round(duration / timedelta(milliseconds=1)) if isinstance(duration, timedelta) else duration
 
 
 def queue_name(queue: MessageQueue) -> str:

@@ -6,27 +6,17 @@ Source: RocketMQ 5.3.3, `NettyRemotingClient.getAndCreateNameserverChannel`, `MQ
 import logging
 
 from remoting.bodies.route import ClusterInfo, TopicRouteData
-from remoting.client import RemotingClient, split_address
+from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse
 from remoting.fastjson import loads
 from remoting.headers.base import Header
 from remoting.headers.namesrv import GetRouteInfoRequestHeader
-from sprocket.client.errors import BrokerRefused, ClientError, NameServerUnreachable, TopicNotFound
+from sprocket.client.errors import ClientError, NameServerUnreachable, TopicNotFound, refusal
 
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 3.0
-
-
-def parse_addresses(text: str) -> list[str]:
-    """``a:9876;b:9876`` as a list.  Raises ValueError for an empty list or a part that is no address."""
-    addresses = [part.strip() for part in text.replace(",", ";").split(";") if part.strip()]
-    if not addresses:
-        raise ValueError("no name server given: pass namesrv='host:9876' or 'a:9876;b:9876'")
-    for address in addresses:
-        split_address(address)
-    return addresses
 
 
 class NameServers:
@@ -71,5 +61,5 @@ class NameServers:
 
     def _body(self, response: ReceivedResponse) -> bytes:
         if response.code != ResponseCode.SUCCESS:
-            raise BrokerRefused(response.code, response.remark, self._addresses[self._current])
+            raise refusal(response.code, response.remark, self._addresses[self._current])
         return response.body

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from sprocket.client import arguments
 from sprocket.client.allocation import AllocateMessageQueueStrategy
 from sprocket.client.assignment import Assignment
 from sprocket.client.client_instance import ClientSettings
@@ -20,7 +21,7 @@ from sprocket.client.orderly_queue import OrderlyQueue, Slots
 from sprocket.client.process_queue import ProcessQueue
 from sprocket.client.queue_locks import QueueLocks
 from sprocket.client.start_offset import ConsumeFrom, StartOffset
-from sprocket.client.subscription import SqlFilter
+from sprocket.client.subscription import Topics
 from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock
 
@@ -32,7 +33,12 @@ class OrderlySettings(ConsumeSettings):
     """How messages are consumed in order.  Source: RocketMQ 5.3.3, `DefaultMQPushConsumer`."""
 
     max_reconsume_times: int = 2**31 - 1  # a message that never succeeds stops its queue for good
-    suspend_current_queue_time_s: float = 1.0  # within 10 ms and 30 s
+    suspend_current_queue_time_s: float = 1.0  # from 10 ms to 30 s
+
+    def __post_init__(self) -> None:
+        """Raises IllegalArgument."""
+        super().__post_init__()
+        arguments.suspend_s("suspend_current_queue_time_s", self.suspend_current_queue_time_s)
 
 
 class OrderlyConsumer(Consumer):
@@ -50,8 +56,8 @@ class OrderlyConsumer(Consumer):
     def __init__(
         self,
         group: str,
-        topics: Mapping[str, str | SqlFilter] | Iterable[str] = (),
-        namesrv: str = "",
+        topics: Topics = (),
+        namesrv: str | Sequence[str] = "",
         *,
         consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
         strategy: AllocateMessageQueueStrategy | None = None,
@@ -60,7 +66,7 @@ class OrderlyConsumer(Consumer):
         clock: Clock | None = None,
     ) -> None:
         """As `Consumer`."""
-        self._orderly_settings = settings or OrderlySettings()
+        self._orderly_settings = arguments.optional("settings", settings, OrderlySettings) or OrderlySettings()
         super().__init__(
             group, topics, namesrv, consume_from=consume_from, strategy=strategy, settings=self._orderly_settings,
             client=client, clock=clock,
@@ -115,6 +121,7 @@ class OrderlyConsumer(Consumer):
             raise ClientError("an orderly consumer has one `run` at a time")
         if self._is_closed:
             raise ClientClosed("the consumer is closed")
+        arguments.whole("concurrency", concurrency, 1)
         self._handler, self._concurrency, self._most = handler, concurrency, most
         self._run_ended = asyncio.get_running_loop().create_future()
         self._slots.open(concurrency)

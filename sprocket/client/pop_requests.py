@@ -24,7 +24,7 @@ from remoting.headers.pop import (
 )
 from remoting.pop_extra_info import PopHandle, real_topic
 from sprocket.client.client_instance import ClientInstance
-from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientError
+from sprocket.client.errors import BrokerNotFound, ClientError, refusal
 from sprocket.client.popped_message import PoppedMessage, popped_messages
 from sprocket.client.wakeup import pause
 from sprocket.common.errors import RequestError
@@ -186,7 +186,7 @@ class PopRequests:
         if response.code == ResponseCode.SUCCESS:
             return response
         address = self._instance.master_address(target.broker_name) or target.broker_name
-        raise BrokerRefused(response.code, response.remark, address)
+        raise refusal(response.code, response.remark, address)
 
 
 def _offset(handle: PopHandle) -> int:

@@ -31,13 +31,17 @@ class PopTargets:
         pops: PopRequests,
         subscriptions: Mapping[str, SubscriptionData],
         keep: Callable[[list[PoppedMessage]], object],
+        first: int = 0,
     ) -> None:
-        """`keep` gets what a pop brings whose caller was cancelled meanwhile: such a pop cannot be taken back."""
+        """`first` is the place to begin at among the brokers.
+
+        `keep` gets what a pop brings whose caller was cancelled meanwhile: such a pop cannot be taken back.
+        """
         self._instance = instance
         self._pops = pops
         self._subscriptions = subscriptions
         self._keep = keep
-        self._turn = 0
+        self._turn = first
 
     async def all(self) -> list[Target]:
         """Every broker of every topic.  Raises TopicNotFound, NameServerUnreachable, BrokerRefused."""

@@ -9,9 +9,10 @@ from typing import Self, TypeVar
 from remoting import message_properties as names
 from remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData
 from remoting.routes import Route
+from sprocket.client import arguments
 from sprocket.client.accumulator import Accumulator
-from sprocket.client.client_instance import ClientInstance, ClientSettings
-from sprocket.client.errors import BrokerRefused, ClientError, ReplyTimeout
+from sprocket.client.client_instance import ClientInstance, ClientSettings, settings_of
+from sprocket.client.errors import BrokerRefused, ClientError, IllegalMessage, ReplyTimeout
 from sprocket.client.message import Message, ReceivedMessage, SendResult
 from sprocket.client.queue_choice import by_sharding_key
 from sprocket.client.recall import recall
@@ -21,11 +22,9 @@ from sprocket.client.send_request import (
     SendRequest,
     SendSettings,
     batch_request,
-    check_group,
-    check_topic,
     single_request,
 )
-from sprocket.client.sender import RETRY_CODES, Attempt, Sender
+from sprocket.client.sender import Attempt, Sender, is_retried
 from sprocket.common.clock import Clock, SystemClock
 
 T = TypeVar("T")
@@ -44,18 +43,20 @@ class Producer:
     def __init__(
         self,
         group: str,
-        namesrv: str = "",
+        namesrv: str | Sequence[str] = "",
         *,
         settings: SendSettings | None = None,
         client: ClientSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        check_group(group)
+        """Raises IllegalArgument."""
+        arguments.check_group(group)
         self.group = group
+        arguments.optional("settings", settings, SendSettings)
         clock = clock or SystemClock()
         self._pending = PendingReplies(clock)
         self._instance = ClientInstance(
-            client or ClientSettings(namesrv=namesrv),
+            settings_of(namesrv, client),
             routes=[self._pending.route(), *self._routes()],
             heartbeat=self._heartbeat,
             clock=clock,
@@ -66,7 +67,6 @@ class Producer:
         self._accumulator: Accumulator | None = None
         if self._settings.auto_batch:
             self._accumulator = Accumulator(self._settings, self._send_alone, self._send_together)
-        self._checked_topics: set[str] = set()
         self._announced_topics: set[str] = set()  # whose brokers know that replies go to this client
 
     async def __aenter__(self) -> Self:
@@ -110,15 +110,16 @@ class Producer:
         A reply (`make_reply`) goes to the client that waits for it, whatever `queue` and `sharding_key` say.
         With `SendSettings.auto_batch` it may wait for others and travel with them, unless `timeout_s` is given.
 
-        Raises IllegalMessage, TopicNotFound, NameServerUnreachable, SendFailed, BrokerRefused, ClientClosed.
+        Raises IllegalArgument, TopicNotFound, TopicNotWritable, NameServerUnreachable, SendFailed, BrokerRefused (of
+        which PermissionDenied is one), ClientClosed.
         """
+        self._check_place(message, queue, sharding_key, timeout_s)
         if isinstance(message, Reply):
             self._instance.check_open()
             return await self._replies.send(message, timeout_s)
         if self._accumulator is not None and timeout_s is None and self._accumulator.takes(message):
             self._instance.check_open()
             if queue is None and sharding_key is not None:
-                check_topic(message.topic)
                 route = await self._instance.publish_route(message.topic, self._settings.default_topic_queue_nums)
                 queue = by_sharding_key(route, sharding_key)
             return await self._accumulator.add(message, queue)
@@ -136,7 +137,9 @@ class Producer:
         await self._sender.take_room(body_bytes)
         try:
             if queue is None and sharding_key is None:
-                attempt = self._sender.start(request, timeout_s or self._settings.send_msg_timeout_s)
+                attempt = self._sender.start(
+                    request, self._settings.send_msg_timeout_s if timeout_s is None else timeout_s
+                )
                 if attempt is not None:
                     return await self._finish(request, attempt)
             return await self._sender.send(request, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s)
@@ -155,6 +158,7 @@ class Producer:
 
         Until then it counts as outstanding.  Raises ReplyTimeout when it was sent and no reply came, and as `send`.
         """
+        self._check_place(message, queue, sharding_key, timeout_s)
         request = self._prepare(message)
         correlation_id = self._instance.identity.new_unique_id()
         properties = {names.CORRELATION_ID: correlation_id, names.REPLY_TO_CLIENT: self._instance.client_id}
@@ -192,6 +196,7 @@ class Producer:
         self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | None = None
     ) -> None:
         """Send `message` without an answer: it may be lost without notice."""
+        self._check_place(message, queue, sharding_key, None)
         await self._sender.send_oneway(self._prepare(message), queue, sharding_key)
 
     async def send_batch(
@@ -202,14 +207,15 @@ class Producer:
         Raises as `send`; IllegalMessage also when they differ in topic or `wait_store_ok`, have a delay,
         or are larger together than maxMessageSize.
         """
-        return await self._send_together(list(messages), queue, timeout_s)
+        batch = list(messages)
+        for message in batch:
+            self._check_place(message, queue, None, timeout_s)
+        return await self._send_together(batch, queue, timeout_s)
 
     async def _send_together(
         self, batch: Sequence[Message], queue: MessageQueue | None, timeout_s: float | None = None
     ) -> SendResult:
         self._instance.check_open()
-        if batch:
-            self._check_topic(batch[0].topic)
         request = batch_request(batch, self._settings, self._instance.identity.new_unique_id)
         await self._sender.take_room(len(request.body))
         try:
@@ -226,6 +232,7 @@ class Producer:
         No task is made per message.  The first message that cannot be sent raises, as `send` does; what is
         outstanding then may or may not have arrived.
         """
+        arguments.whole("window", window, 1)
         started: deque[tuple[SendRequest, Attempt | None]] = deque()
         timeout_s = self._settings.send_msg_timeout_s
         async for message in _as_async(messages):
@@ -252,7 +259,7 @@ class Producer:
         try:
             return await self._sender.finish(request, attempt)
         except BrokerRefused as refused:
-            if refused.code not in RETRY_CODES:
+            if not is_retried(refused):
                 raise
             error: ClientError = refused
         except ClientError as failure:
@@ -267,23 +274,35 @@ class Producer:
         ConnectionLost, RemotingTimeout when the broker could not be asked.
         """
         self._instance.check_open()
+        arguments.text("handle", handle, "pass the recall_handle of a SendResult", IllegalMessage)
         return await recall(self._instance, self.group, handle, self._settings.send_msg_timeout_s)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that messages of `topic` may be sent to.  Raises TopicNotFound, NameServerUnreachable."""
         self._instance.check_open()
+        arguments.check_topic(topic)
         route = await self._instance.publish_route(topic, self._settings.default_topic_queue_nums)
         return list(route.publish)
 
     def _prepare(self, message: Message) -> SendRequest:
         self._instance.check_open()
-        if message.topic not in self._checked_topics:
-            self._check_topic(message.topic)
+        if not isinstance(message, Message):
+            raise IllegalMessage(f"message is a {type(message).__name__}; pass a Message")
+        arguments.check_topic(message.topic)
         return single_request(message, self._settings, self._instance.identity.new_unique_id)
 
-    def _check_topic(self, topic: str) -> None:
-        check_topic(topic)
-        self._checked_topics.add(topic)
+    @staticmethod
+    def _check_place(
+        message: Message, queue: MessageQueue | None, sharding_key: str | None, timeout_s: float | None
+    ) -> None:
+        if not isinstance(message, Message):
+            raise IllegalMessage(f"message is a {type(message).__name__}; pass a Message")
+        if queue is not None:
+            arguments.queue_of(queue, message.topic)
+        if sharding_key is not None:
+            arguments.sharding_key(sharding_key, queue)
+        if timeout_s is not None:
+            arguments.timeout("timeout_s", timeout_s)
 
 
 def _is_done(attempt: Attempt | None) -> bool:

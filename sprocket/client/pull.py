@@ -14,8 +14,9 @@ from remoting.bodies.client import MessageQueue, SubscriptionData
 from remoting.bodies.route import MASTER_ID
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from sprocket.client import arguments
 from sprocket.client.client_instance import ClientInstance
-from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientError
+from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientError, refusal
 from sprocket.client.message import ReceivedMessage, queue_name
 from sprocket.client.process_queue import ProcessQueue
 from sprocket.client.record_decoder import decode_records
@@ -47,6 +48,22 @@ class PullSettings:
     consume_concurrently_max_span: int = 2000
     suspend_timeout_s: float = 15.0  # brokerSuspendMaxTimeMillis
     suspend_consumer_timeout_s: float = 30.0  # consumerTimeoutMillisWhenSuspend
+
+    def __post_init__(self) -> None:
+        """Raises IllegalArgument."""
+        arguments.check(self, _CHECKS)
+
+
+# Limits are those of `DefaultMQPushConsumerImpl.checkConfig`.
+_CHECKS: dict[str, Callable[[str, object], object]] = {
+    "pull_batch_size": arguments.at_least(1, 1024),
+    "pull_batch_size_in_bytes": arguments.at_least(1),
+    "pull_threshold_for_queue": arguments.at_least(1, 65_535),
+    "pull_threshold_size_for_queue_bytes": arguments.at_least(1),
+    "consume_concurrently_max_span": arguments.at_least(1, 65_535),
+    "suspend_timeout_s": arguments.seconds,
+    "suspend_consumer_timeout_s": arguments.timeout,
+}
 
 
 class PullStatus(Enum):
@@ -122,7 +139,7 @@ class Puller:
             )
             status = _STATUS.get(response.code)
             if status is None:
-                raise BrokerRefused(response.code, response.remark, address)
+                raise refusal(response.code, response.remark, address)
         except ClientError:
             # A slave that cannot be had, or does not serve: the master says whom to ask.
             self._suggested.pop(queue, None)

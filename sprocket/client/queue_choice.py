@@ -3,7 +3,7 @@
 Source: RocketMQ 5.3.3, `TopicPublishInfo`, `MQFaultStrategy.selectOneMessageQueue`, `SelectMessageQueueByHash`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from remoting.bodies.client import MessageQueue
 from remoting.java_hash import java_hash_code
@@ -11,31 +11,40 @@ from sprocket.client.topic_route import TopicRoute
 
 
 class RoundRobin:
-    """Goes through the queues of each topic in turn, past those of brokers that are to be avoided."""
+    """Goes through the queues of each topic in turn, broker by broker, past those brokers that are to be avoided.
 
-    def __init__(self, start: int = 0) -> None:
-        self._start = start
+    `first` gives the place to begin at in a topic: a random one, so that producers that start together do not all
+    send to one queue, and topics that are created by their first message do not all come to one broker.
+    """
+
+    def __init__(self, first: Callable[[], int] = lambda: 0) -> None:
+        self._first = first
         self._next: dict[str, int] = {}
 
     def choose(
-        self, route: TopicRoute, is_available: Callable[[str], bool] | None = None, last_broker: str | None = None
+        self,
+        route: TopicRoute,
+        is_available: Callable[[str], bool] | None = None,
+        failed: Sequence[str] = (),
     ) -> MessageQueue:
-        """A queue of `route`, which has at least one.
+        """A queue of `route`, which has at least one; `failed` are the brokers that failed just now, the last one last.
 
-        Preferred: an available broker other than `last_broker`; then another broker; then any.
+        Preferred: a broker that is available and has not failed; then any but the last one that failed; then any.
         """
-        queues = route.publish
+        queues = route.rotation
         count = len(queues)
-        index = self._next.get(route.topic, self._start)
-        if is_available is not None or last_broker is not None:
+        index = self._next.get(route.topic)
+        if index is None:
+            index = self._first() % count
+        if is_available is not None or failed:
             for step in range(count):
                 queue = queues[(index + step) % count]
-                if queue.broker_name != last_broker and (is_available is None or is_available(queue.broker_name)):
+                if queue.broker_name not in failed and (is_available is None or is_available(queue.broker_name)):
                     self._next[route.topic] = index + step + 1
                     return queue
             for step in range(count):
                 queue = queues[(index + step) % count]
-                if queue.broker_name != last_broker:
+                if not failed or queue.broker_name != failed[-1]:
                     self._next[route.topic] = index + step + 1
                     return queue
         self._next[route.topic] = index + 1

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from remoting.codes import RequestCode
 from remoting.headers.send import RecallMessageRequestHeader
+from sprocket.client.arguments import check_topic
 from sprocket.client.client_instance import ClientInstance
-from sprocket.client.errors import BrokerNotFound, BrokerRefused, IllegalMessage
-from sprocket.client.send_request import RETRY_PREFIX, check_topic
+from sprocket.client.errors import BrokerNotFound, IllegalMessage, refusal
+from sprocket.client.send_request import RETRY_PREFIX
 
 _DLQ_PREFIX = "%DLQ%"
 _VERSION = "v1"
@@ -57,5 +58,5 @@ async def recall(instance: ClientInstance, group: str, handle: str, timeout_s: f
     header = RecallMessageRequestHeader(producer_group=group, topic=wanted.topic, recall_handle=handle)
     response = await instance.remoting.invoke(address, RequestCode.RECALL_MESSAGE, header, timeout_s=timeout_s)
     if response.code != 0:
-        raise BrokerRefused(response.code, response.remark, address)
+        raise refusal(response.code, response.remark, address)
     return response.ext_fields.get("msgId", "")

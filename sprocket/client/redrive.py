@@ -10,7 +10,7 @@ One redrive of a group at a time: its queues are locked.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,7 +27,9 @@ from remoting.headers.offset import (
     UpdateConsumerOffsetRequestHeader,
 )
 from remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from sprocket.client import arguments
 from sprocket.client.admin import DEFAULT_TOPIC, DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, AdminClient, AdminError
+from sprocket.client.identity import random_number
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.message_lookup import MessageLookup
 from sprocket.client.queue_choice import RoundRobin, by_sharding_key
@@ -60,15 +62,27 @@ class DeadLetterFilter:
     (enablePropertyFilter).
     """
 
-    tags: frozenset[str] = frozenset()
-    keys: frozenset[str] = frozenset()
+    tags: Iterable[str] = frozenset()
+    keys: Iterable[str] = frozenset()
     since_ms: int | None = None
     until_ms: int | None = None
     sql: str | None = None
 
+    def __post_init__(self) -> None:
+        """A str is one tag or key.  Raises IllegalArgument."""
+        for name in ("tags", "keys"):
+            object.__setattr__(self, name, frozenset(arguments.names_of(name, getattr(self, name))))
+        for name in ("since_ms", "until_ms"):
+            if getattr(self, name) is not None:
+                arguments.whole(name, getattr(self, name), 0)
+        if self.sql is not None:
+            arguments.text("sql", self.sql)
+
     def matches(self, message: ReceivedMessage) -> bool:
         """Whether tag and keys are wanted; time and SQL are looked at when messages are read."""
-        return (not self.tags or message.tags in self.tags) and (not self.keys or bool(self.keys & set(message.keys)))
+        return (not self.tags or message.tags in self.tags) and (
+            not self.keys or not set(self.keys).isdisjoint(message.keys)
+        )
 
 
 @dataclass
@@ -97,7 +111,9 @@ class Redrive:
     """
 
     def __init__(self, admin: AdminClient, group: str, *, to_retry: bool = False, owner: str = "redrive") -> None:
-        self._admin = admin
+        """Raises IllegalArgument."""
+        arguments.check_group(group)
+        self._admin = arguments.choice("admin", admin, AdminClient, "pass an AdminClient")
         self._lookup = MessageLookup(admin)
         self._group = group
         self._to_retry = to_retry
@@ -106,7 +122,7 @@ class Redrive:
         self._done_group = f"{group}_REDRIVE"
         self._seen_group = f"{group}_REDRIVE_SEEN"
         self._routes: dict[str, TopicRoute] = {}
-        self._choice = RoundRobin()
+        self._choice = RoundRobin(random_number)
 
     async def run(
         self, wanted: DeadLetterFilter | None = None, *, dry_run: bool = False, most: int | None = None
@@ -115,6 +131,9 @@ class Redrive:
 
         Raises AdminError, also when another redrive of the group runs, and RedriveFailed.
         """
+        arguments.optional("wanted", wanted, DeadLetterFilter)
+        if most is not None:
+            arguments.whole("most", most, 1)
         report = Redriven()
         for queue, address in await self._lookup.queues(self._topic):
             if dry_run:

@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `MessageUtil.createReplyMessage`, `MixAll.getReplyTopic`
 """
 
 from remoting import message_properties as names
+from sprocket.client import arguments
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message, ReceivedMessage
 
@@ -27,6 +28,7 @@ def make_reply(received: ReceivedMessage, body: bytes) -> Reply:
 
     Tags, keys and properties may be set on it.  Raises IllegalMessage when `received` asks for no reply.
     """
+    arguments.choice("received", received, ReceivedMessage, "pass the message that a consumer received")
     properties = received.properties
     cluster = properties.get(names.CLUSTER)
     wanted = {name: properties.get(name) for name in (names.CORRELATION_ID, names.REPLY_TO_CLIENT, names.TTL)}

@@ -16,10 +16,11 @@ from remoting.codes import RequestCode
 from remoting.command import Request, Response
 from remoting.headers.send import ReplyMessageRequestHeader
 from remoting.routes import Action, Lane, Resource, Route
+from sprocket.client.arguments import check_topic
 from sprocket.client.errors import ClientError, SendFailed
 from sprocket.client.message import ReceivedMessage, SendResult
 from sprocket.client.reply import Reply
-from sprocket.client.send_request import SendSettings, check_topic, single_request
+from sprocket.client.send_request import SendSettings, single_request
 from sprocket.client.sender import Sender
 from sprocket.common.clock import Clock
 

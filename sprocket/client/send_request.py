@@ -4,7 +4,6 @@ Source: RocketMQ 5.3.3, `Validators`, `DefaultMQProducerImpl.sendKernelImpl`, `t
 `MessageBatch`, `MessageDecoder.encodeMessage`.
 """
 
-import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from remoting import message_properties as names
 from remoting.bodies.client import MessageQueue
 from remoting.codes import RequestCode
+from sprocket.client import arguments
 from sprocket.client.compression import Compression, compress
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message
@@ -20,18 +20,6 @@ from sprocket.client.unique_id import derived_id
 from sprocket.common import limits
 
 RETRY_PREFIX = "%RETRY%"
-_LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
-# Topics that brokers write themselves.  Source: RocketMQ 5.3.3, `TopicValidator.NOT_ALLOWED_SEND_TOPIC_SET`.
-_NOT_ALLOWED_SEND = frozenset(
-    {
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    }
-)
 # Total size, magic, body CRC, flag, body length; then the body, i16 length of properties, properties.
 _BATCHED_HEAD = struct.Struct(">iiiii")
 
@@ -58,13 +46,32 @@ class SendSettings:
     total_batch_max_bytes: int = 32 * 1024 * 1024  # totalHoldSize
 
     def __post_init__(self) -> None:
-        """Raises ValueError for limits that RocketMQ's `ProduceAccumulator` refuses."""
-        if not 1 <= self.batch_max_delay_ms <= 30_000:
-            raise ValueError(f"batch_max_delay_ms is {self.batch_max_delay_ms}, but is from 1 to 30000")
-        if not 1 <= self.batch_max_bytes <= 2 * 1024 * 1024:
-            raise ValueError(f"batch_max_bytes is {self.batch_max_bytes}, but is from 1 to 2097152")
-        if self.total_batch_max_bytes <= 0:
-            raise ValueError(f"total_batch_max_bytes is {self.total_batch_max_bytes}, but is more than 0")
+        """Raises IllegalArgument."""
+        arguments.check(self, _CHECKS)
+        arguments.whole("compress_level", self.compress_level, *_COMPRESS_LEVELS[self.compress_type])
+
+
+# A frame holds a header beside the largest body.
+_MAX_BODY_BYTES = limits.MAX_FRAME_BYTES - 256 * 1024
+_COMPRESS_LEVELS = {Compression.ZLIB: (0, 9), Compression.LZ4: (0, 16), Compression.ZSTD: (1, 22)}
+# Limits of batches are those of RocketMQ's `ProduceAccumulator`.
+_CHECKS = {
+    "create_topic_key": lambda _, value: arguments.check_topic(value),
+    "default_topic_queue_nums": arguments.at_least(1, 65_535),
+    "send_msg_timeout_s": arguments.timeout,
+    "retry_times_when_send_failed": arguments.at_least(0),
+    "retry_another_broker_when_not_store_ok": arguments.switch,
+    "send_latency_enable": arguments.switch,
+    "max_message_size": arguments.at_least(1, _MAX_BODY_BYTES),
+    "compress_msg_body_over_howmuch": arguments.at_least(0),
+    "compress_type": arguments.of_kind(Compression),
+    "max_outstanding": arguments.at_least(1),
+    "max_outstanding_bytes": arguments.at_least(1),
+    "auto_batch": arguments.switch,
+    "batch_max_delay_ms": arguments.at_least(1, 30_000),
+    "batch_max_bytes": arguments.at_least(1, 2 * 1024 * 1024),
+    "total_batch_max_bytes": arguments.at_least(1),
+}
 
 
 class SendRequest:
@@ -115,31 +122,10 @@ class SendRequest:
         return fields
 
 
-def check_topic(topic: str) -> None:
-    """Raises IllegalMessage for a topic that messages cannot be sent to."""
-    if not topic.strip():
-        raise IllegalMessage("the topic is blank")
-    if len(topic) > limits.MAX_TOPIC_CHARS:
-        raise IllegalMessage(f"topic {topic!r} has {len(topic)} characters, at most {limits.MAX_TOPIC_CHARS}")
-    if not _LEGAL_NAME.fullmatch(topic):
-        raise IllegalMessage(f"topic {topic!r} has a character that is not allowed: only % | a-z A-Z 0-9 _ -")
-    if topic in _NOT_ALLOWED_SEND:
-        raise IllegalMessage(f"topic {topic} belongs to the brokers; messages cannot be sent to it")
-
-
-def check_group(group: str) -> None:
-    """Raises IllegalMessage for a name that no group may have."""
-    if not group.strip():
-        raise IllegalMessage("the group is blank")
-    if len(group) > limits.MAX_GROUP_CHARS:
-        raise IllegalMessage(f"group {group!r} has {len(group)} characters, at most {limits.MAX_GROUP_CHARS}")
-    if not _LEGAL_NAME.fullmatch(group):
-        raise IllegalMessage(f"group {group!r} has a character that is not allowed: only % | a-z A-Z 0-9 _ -")
-
-
 def single_request(message: Message, settings: SendSettings, new_id: Callable[[], str]) -> SendRequest:
     """`message` ready for the wire; its topic is taken as checked.  Raises IllegalMessage."""
-    body = message.body
+    # Attributes may have been set since the message was made.
+    body = message.body if type(message.body) is bytes else arguments.body(message.body)
     if not body:
         raise IllegalMessage("the body is empty; a message carries at least one byte")
     if len(body) > settings.max_message_size:
@@ -191,8 +177,9 @@ def _check_batched(message: Message, first: Message) -> None:
         raise IllegalMessage("a reply cannot be sent in a batch")
     if message.wait_store_ok != first.wait_store_ok:
         raise IllegalMessage("all messages of a batch have the same wait_store_ok")
-    if not message.body:
+    if not arguments.body(message.body):
         raise IllegalMessage("the body is empty; a message carries at least one byte")
+    arguments.whole("flag", message.flag, -(1 << 31), (1 << 31) - 1, IllegalMessage)
 
 
 def _batched(message: Message, properties: str) -> bytes:
@@ -213,11 +200,11 @@ def _properties_text(message: Message, message_id: str) -> str:
         text += _delay_text(message)
     if message.properties:
         for name, value in message.properties.items():
-            if name in names.RESERVED or not name.strip() or not value.strip():
-                raise IllegalMessage(f"property {name!r}={value!r}: the name is reserved, or one of the two is blank")
-            text += f"{_checked(name)}\x01{_checked(value)}\x02"
-    if len(text) > limits.MAX_PROPERTIES_BYTES // 4 and len(text.encode()) > limits.MAX_PROPERTIES_BYTES:
-        raise IllegalMessage(f"the properties have {len(text.encode())} bytes, at most {limits.MAX_PROPERTIES_BYTES}")
+            arguments.check_property(name, value)
+            text += f"{name}\x01{value}\x02"
+    size = len(text) if text.isascii() else len(arguments.text("a property", text, error=IllegalMessage).encode())
+    if size > limits.MAX_PROPERTIES_BYTES:
+        raise IllegalMessage(f"the properties have {size} bytes, at most {limits.MAX_PROPERTIES_BYTES}")
     return text
 
 
@@ -230,12 +217,11 @@ def _delay_text(message: Message) -> str:
         name, value = names.DELAY, message.delay_level
     else:
         raise IllegalMessage("a message has one of delay_level, delay and deliver_at")
-    if value < 0:
-        raise IllegalMessage(f"{name}={value}: a delay or a time to deliver at is not negative")
+    arguments.whole(name, value, 0, error=IllegalMessage)
     return f"{name}\x01{value}\x02"
 
 
 def _checked(text: str) -> str:
-    if names.separators_in(text):
-        raise IllegalMessage(f"{text!r} holds a character 0x01 or 0x02, which separate properties")
+    if type(text) is not str or names.separators_in(text):
+        raise IllegalMessage(f"{text!r} is no str, or holds a character 0x01 or 0x02, which separate properties")
     return text

@@ -8,6 +8,7 @@ back-off, until the time for the send is over.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable, Sequence
 
 from remoting.bodies.client import MessageQueue
 from remoting.channel import RemotingChannel
@@ -19,10 +20,13 @@ from sprocket.client.errors import (
     BrokerRefused,
     ClientError,
     ConnectFailed,
+    PermissionDenied,
     RemotingTimeout,
     SendFailed,
+    refusal,
 )
 from sprocket.client.fault_tolerance import FaultTolerance
+from sprocket.client.identity import random_number
 from sprocket.client.message import SendResult, SendStatus
 from sprocket.client.queue_choice import RoundRobin, by_sharding_key
 from sprocket.client.send_request import SendRequest, SendSettings
@@ -54,6 +58,11 @@ _BACKOFF_FIRST_S = 0.05
 _BACKOFF_MAX_S = 1.0
 
 
+def is_retried(refused: BrokerRefused) -> bool:
+    """Whether another broker may take what one refused; access control is the same on all of them."""
+    return refused.code in RETRY_CODES and not isinstance(refused, PermissionDenied)
+
+
 class Attempt:
     """A request that was written to a broker and whose answer is awaited."""
 
@@ -68,12 +77,19 @@ class Attempt:
 class Sender:
     """Sends for one producer group over the connections of `instance`."""
 
-    def __init__(self, instance: ClientInstance, group: str, settings: SendSettings) -> None:
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        settings: SendSettings,
+        first_queue: Callable[[], int] = random_number,
+    ) -> None:
+        """`first_queue` gives the place to begin at among a topic's queues."""
         self.instance = instance
         self.group = group
         self.settings = settings
         self.faults = FaultTolerance(settings.send_latency_enable)
-        self._round_robin = RoundRobin()
+        self._round_robin = RoundRobin(first_queue)
         self._outstanding = 0
         self._outstanding_bytes = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -117,16 +133,16 @@ class Sender:
         route = self.instance.cached_route(request.topic)
         if route is None or not route.publish:
             return None
-        queue = self._choose(route, None)
+        queue = self._choose(route, ())
         address = self.instance.master_address(queue.broker_name)
         channel = None if address is None else self.instance.remoting.open_channel(address)
         return None if channel is None else self._write(channel, request, queue, timeout_s)
 
-    def _choose(self, route: TopicRoute, last_broker: str | None) -> MessageQueue:
+    def _choose(self, route: TopicRoute, failed: Sequence[str]) -> MessageQueue:
         if not self.faults.any_avoided:
-            return self._round_robin.choose(route, None, last_broker)
+            return self._round_robin.choose(route, None, failed)
         now = asyncio.get_running_loop().time()
-        return self._round_robin.choose(route, lambda name: self.faults.is_available(name, now), last_broker)
+        return self._round_robin.choose(route, lambda name: self.faults.is_available(name, now), failed)
 
     def _write(self, channel: RemotingChannel, request: SendRequest, queue: MessageQueue, timeout_s: float) -> Attempt:
         fields = request.ext_fields(self.group, self.settings, queue, self.instance.clock.wall_ms())
@@ -144,9 +160,10 @@ class Sender:
             raise
         status = _STATUS.get(response.code)
         if status is None:
-            self._refused(request.topic, queue.broker_name, response.code)
             address = self.instance.master_address(queue.broker_name) or queue.broker_name
-            raise BrokerRefused(response.code, response.remark, address)
+            refused = refusal(response.code, response.remark, address)
+            self._refused(request.topic, queue.broker_name, refused)
+            raise refused
         self.faults.sent(queue.broker_name, now() - attempt.started, now())
         fields = response.ext_fields
         queue_id = int(fields.get("queueId", queue.queue_id))
@@ -166,11 +183,11 @@ class Sender:
         self.faults.failed(broker_name, asyncio.get_running_loop().time())
         self.instance.request_refresh(topic)
 
-    def _refused(self, topic: str, broker_name: str, code: int) -> None:
-        if code in RETRY_CODES:
+    def _refused(self, topic: str, broker_name: str, refused: BrokerRefused) -> None:
+        if is_retried(refused):
             self.faults.failed(broker_name, asyncio.get_running_loop().time())
-        if code == ResponseCode.NO_PERMISSION:
-            self.instance.request_refresh(topic)
+            if refused.code == ResponseCode.NO_PERMISSION:
+                self.instance.request_refresh(topic)
 
     # A whole send
 
@@ -191,7 +208,7 @@ class Sender:
         """
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        deadline = begun + (timeout_s or self.settings.send_msg_timeout_s)
+        deadline = begun + (self.settings.send_msg_timeout_s if timeout_s is None else timeout_s)
         left = (0 if queue or sharding_key is not None else self.settings.retry_times_when_send_failed) + 1
         tried: list[str] = []
         last_broker, error = failed or (None, None)
@@ -202,12 +219,12 @@ class Sender:
         while left > 0 and loop.time() < deadline:
             if isinstance(error, BrokerRefused) and error.code == ResponseCode.TOPIC_NOT_EXIST:
                 await self._refresh(request.topic)
-            target = queue or await self._target(request.topic, sharding_key, last_broker)
+            target = queue or await self._target(request.topic, sharding_key, tried)
             if target.broker_name == last_broker:
                 # The only choice is the broker that has just failed: give it time.
                 await pause(min(backoff_s, deadline - loop.time()))
                 backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
-                target = queue or await self._target(request.topic, sharding_key, last_broker)
+                target = queue or await self._target(request.topic, sharding_key, tried)
             tried.append(target.broker_name)
             last_broker = target.broker_name
             try:
@@ -217,7 +234,7 @@ class Sender:
                 error = unsent
                 continue
             except BrokerRefused as refused:
-                if refused.code not in RETRY_CODES:
+                if not is_retried(refused):
                     raise
                 error = refused
             except ClientError as failure:
@@ -242,9 +259,9 @@ class Sender:
         except ClientError as error:
             logger.info("event=route_refresh_failed topic=%s reason=%r", topic, str(error))
 
-    async def _target(self, topic: str, sharding_key: str | None, last_broker: str | None) -> MessageQueue:
+    async def _target(self, topic: str, sharding_key: str | None, failed: Sequence[str]) -> MessageQueue:
         route = await self.instance.publish_route(topic, self.settings.default_topic_queue_nums)
-        return self._choose(route, last_broker) if sharding_key is None else by_sharding_key(route, sharding_key)
+        return self._choose(route, failed) if sharding_key is None else by_sharding_key(route, sharding_key)
 
     async def _connect(self, topic: str, broker_name: str) -> RemotingChannel:
         """Raises BrokerNotFound, ConnectFailed."""
@@ -265,7 +282,7 @@ class Sender:
 
         Raises TopicNotFound, NameServerUnreachable, BrokerNotFound, ConnectFailed.
         """
-        target = queue or await self._target(request.topic, sharding_key, None)
+        target = queue or await self._target(request.topic, sharding_key, ())
         channel = await self._connect(request.topic, target.broker_name)
         fields = request.ext_fields(self.group, self.settings, target, self.instance.clock.wall_ms())
         channel.notify(request.code, fields, request.body)

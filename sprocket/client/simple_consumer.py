@@ -9,16 +9,18 @@ import asyncio
 import inspect
 import logging
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
 from remoting.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
-from sprocket.client.client_instance import ClientInstance, ClientSettings
+from sprocket.client import arguments
+from sprocket.client.client_instance import ClientInstance, ClientSettings, settings_of
 from sprocket.client.errors import ClientError, IllegalMessage
 from sprocket.client.handling import ReconsumeLater
+from sprocket.client.identity import random_number
 from sprocket.client.inquiries import Inquiries
 from sprocket.client.pop_requests import MAX_POP_NUMS, PopRequests, Target
 from sprocket.client.pop_subject import PopHandler, PopSubject
@@ -26,7 +28,7 @@ from sprocket.client.pop_targets import PopTargets
 from sprocket.client.popped_message import PoppedMessage
 from sprocket.client.renewal import Renewal
 from sprocket.client.start_offset import ConsumeFrom
-from sprocket.client.subscription import SqlFilter, subscriptions
+from sprocket.client.subscription import Topics, subscriptions
 from sprocket.client.subscription_check import check_subscriptions
 from sprocket.client.wakeup import Wakeup, pause
 from sprocket.common.cancellation import is_cancelled
@@ -53,11 +55,21 @@ class PopSettings:
     renew_limit_s: float = 15 * 60.0  # consumeTimeout: a message in work is renewed no longer than this
 
     def __post_init__(self) -> None:
-        """Raises ValueError."""
-        if not 1 <= self.pop_batch_nums <= MAX_POP_NUMS:
-            raise ValueError(f"pop_batch_nums is {self.pop_batch_nums}, but is from 1 to {MAX_POP_NUMS}")
-        if self.pop_invisible_time_s <= 0 or self.poll_time_s < 0 or self.pop_threshold_for_queue < 1:
-            raise ValueError("times and numbers of PopSettings are positive")
+        """Raises IllegalArgument."""
+        arguments.check(self, _CHECKS)
+
+
+_CHECKS = {
+    "pop_invisible_time_s": arguments.timeout,
+    "pop_batch_nums": arguments.at_least(1, MAX_POP_NUMS),
+    "pop_threshold_for_queue": arguments.at_least(1),
+    "poll_time_s": arguments.seconds,
+    "renew_limit_s": arguments.timeout,
+}
+
+
+def _check_popped(popped: object) -> None:
+    arguments.choice("popped", popped, PoppedMessage, "pass a message that this consumer gave")
 
 
 class SimpleConsumer:
@@ -80,8 +92,8 @@ class SimpleConsumer:
     def __init__(
         self,
         group: str,
-        topics: Mapping[str, str | SqlFilter] | Iterable[str],
-        namesrv: str = "",
+        topics: Topics,
+        namesrv: str | Sequence[str] = "",
         *,
         consume_from: ConsumeFrom = ConsumeFrom.LAST,
         ordered: bool = False,
@@ -91,11 +103,13 @@ class SimpleConsumer:
     ) -> None:
         """`topics` as for `Consumer`.  `ordered`: a queue gives nothing more until what it gave is acknowledged.
 
-        Raises IllegalMessage, and ValueError for a name server address that is none.
+        Raises IllegalArgument.
         """
         self.group = group
-        self._settings = settings or PopSettings()
-        client = client or ClientSettings(namesrv=namesrv)
+        arguments.choice("consume_from", consume_from, ConsumeFrom, "pass ConsumeFrom.FIRST or ConsumeFrom.LAST")
+        arguments.switch("ordered", ordered)
+        self._settings = arguments.optional("settings", settings, PopSettings) or PopSettings()
+        client = settings_of(namesrv, client)
         clock = clock or SystemClock()
         self._subscriptions: dict[str, SubscriptionData] = subscriptions(
             group, topics, clock.wall_ms(), with_retry=False
@@ -103,7 +117,8 @@ class SimpleConsumer:
         if not self._subscriptions:
             raise IllegalMessage("a SimpleConsumer has at least one topic")
         self._subject = PopSubject(
-            group, client.namesrv, self._subscriptions, lambda: self._renewal.held(), clock.monotonic,
+            group, ";".join(arguments.addresses("namesrv", client.namesrv)), self._subscriptions,
+            lambda: self._renewal.held(), clock.monotonic,
             is_ordered=ordered,
         )  # fmt: skip
         self._instance = ClientInstance(
@@ -119,7 +134,9 @@ class SimpleConsumer:
             limit_s=self._settings.renew_limit_s,
         )
         self._left_over: deque[PoppedMessage] = deque()  # of a `receive` that was cancelled
-        self._targets = PopTargets(self._instance, self._pops, self._subscriptions, self._left_over.extend)
+        self._targets = PopTargets(
+            self._instance, self._pops, self._subscriptions, self._left_over.extend, random_number()
+        )
         self._ready: deque[PoppedMessage] = deque()  # of the iteration
         self._arrived = Wakeup()
         self._room = Wakeup()
@@ -191,13 +208,12 @@ class SimpleConsumer:
         Raises TopicNotFound, NameServerUnreachable, BrokerRefused when no broker could be asked, ClientClosed.
         """
         self._instance.check_open()
-        if not 1 <= max_messages <= MAX_POP_NUMS:
-            raise IllegalMessage(f"max_messages is {max_messages}, but is from 1 to {MAX_POP_NUMS}")
-        invisible_s = self._settings.pop_invisible_time_s if invisible is None else self._in_s(invisible)
+        arguments.whole("max_messages", max_messages, 1, MAX_POP_NUMS)
+        invisible_s = arguments.timeout_or("invisible", invisible, self._settings.pop_invisible_time_s)
+        wait_s = arguments.wait_or("wait_s", wait_s, self._settings.poll_time_s) or 0.0
         kept = self._take_left_over(max_messages)
         if kept:
             return kept
-        wait_s = self._settings.poll_time_s if wait_s is None else wait_s
         return await self._targets.receive(max_messages, invisible_s, wait_s)
 
     def _take_left_over(self, most: int) -> list[PoppedMessage]:
@@ -209,13 +225,6 @@ class SimpleConsumer:
                 kept.append(popped)
         return kept
 
-    @staticmethod
-    def _in_s(duration: timedelta | float) -> float:
-        seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
-        if seconds < 0:
-            raise IllegalMessage(f"{seconds:g} s: a message cannot be invisible for a negative time")
-        return seconds
-
     # What becomes of them
 
     async def ack(self, popped: PoppedMessage) -> None:
@@ -224,6 +233,7 @@ class SimpleConsumer:
         Raises BrokerRefused when its time is over and its broker does not have it so any more; BrokerNotFound,
         ConnectFailed, ConnectionLost, RemotingTimeout when the broker could not be asked: then it may come again.
         """
+        _check_popped(popped)
         await self._released(popped)
         await self._pops.ack(popped)
 
@@ -231,7 +241,10 @@ class SimpleConsumer:
         """Count all of `batch` as consumed, by one request to each broker.  Raises as `ack`."""
         by_target: defaultdict[Target, list[PoppedMessage]] = defaultdict(list)
         single: list[PoppedMessage] = []
-        for popped in batch:
+        listed = list(batch)
+        for popped in listed:
+            _check_popped(popped)
+        for popped in listed:
             await self._released(popped)
             if popped.handle.is_ordered:
                 single.append(popped)
@@ -244,13 +257,16 @@ class SimpleConsumer:
 
     async def renew(self, popped: PoppedMessage, invisible: timedelta | float | None = None) -> None:
         """Keep `popped` from now on for `invisible` (`pop_invisible_time_s` by default).  Raises as `ack`."""
-        seconds = self._settings.pop_invisible_time_s if invisible is None else self._in_s(invisible)
-        await self._pops.change_invisible(popped, seconds)
+        _check_popped(popped)
+        invisible_s = arguments.timeout_or("invisible", invisible, self._settings.pop_invisible_time_s)
+        await self._pops.change_invisible(popped, invisible_s)
 
     async def nack(self, popped: PoppedMessage, delay: timedelta | float = 1.0) -> None:
         """Give `popped` back: it comes again after `delay`, with one more in `reconsume_times`.  Raises as `ack`."""
+        _check_popped(popped)
+        delay_s = arguments.seconds("delay", delay)
         await self._released(popped)
-        await self._pops.change_invisible(popped, self._in_s(delay))
+        await self._pops.change_invisible(popped, delay_s)
 
     async def _renew_one(self, popped: PoppedMessage) -> None:
         await self._pops.change_invisible(popped, self._settings.pop_invisible_time_s)
@@ -287,6 +303,9 @@ class SimpleConsumer:
         A handler that returns has consumed its message.  One that raises leaves it: it comes again when its time is
         over, or, after `ReconsumeLater` with `suspend_s`, after that.
         """
+        self._instance.check_open()
+        arguments.function("handler", handler)
+        arguments.whole("concurrency", concurrency, 1)
         self._subject.handler, self._subject.concurrency = handler, concurrency
         try:
             async with asyncio.TaskGroup() as workers:

@@ -14,6 +14,7 @@ from remoting.headers.offset import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
+from sprocket.client import arguments
 from sprocket.client.client_instance import ClientInstance
 from sprocket.client.offset_store import OffsetStore
 from sprocket.client.send_request import RETRY_PREFIX
@@ -24,6 +25,14 @@ class ConsumeFrom(Enum):
 
     FIRST = "CONSUME_FROM_FIRST_OFFSET"
     LAST = "CONSUME_FROM_LAST_OFFSET"
+
+
+def checked_start(consume_from: ConsumeFrom | datetime) -> ConsumeFrom | datetime:
+    """`consume_from` if it is one, and not a time that means another moment on another machine."""
+    if isinstance(consume_from, datetime):
+        arguments.moment_ms("consume_from", consume_from)
+        return consume_from
+    return arguments.choice("consume_from", consume_from, ConsumeFrom, "pass ConsumeFrom.FIRST, LAST or a datetime")
 
 
 def consume_from_where(consume_from: ConsumeFrom | datetime) -> str:

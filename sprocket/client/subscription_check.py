@@ -10,7 +10,7 @@ from remoting.bodies.client import CheckClientRequestBody, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.fastjson import dumps
 from sprocket.client.client_instance import ClientInstance
-from sprocket.client.errors import BrokerRefused, ClientError
+from sprocket.client.errors import ClientError, refusal
 from sprocket.client.subscription import is_sql
 from sprocket.client.topic_route import subscribe_address
 
@@ -44,4 +44,4 @@ async def _check(instance: ClientInstance, group: str, data: SubscriptionData, b
         logger.info("event=filter_not_checked topic=%s broker=%s reason=%r", data.topic, broker_name, str(error))
         return
     if response.code != ResponseCode.SUCCESS:
-        raise BrokerRefused(response.code, response.remark, address)
+        raise refusal(response.code, response.remark, address)

@@ -7,7 +7,7 @@ Any number of threads may use one object.  An interrupt (Ctrl-C) ends the call t
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from itertools import islice
@@ -16,6 +16,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from remoting.credentials import Credentials
 from remoting.tls_settings import TlsSettings
+from sprocket.client import arguments
 from sprocket.client import consumer as aio_consumer
 from sprocket.client import orderly_consumer as aio_orderly
 from sprocket.client import producer as aio_producer
@@ -27,14 +28,13 @@ from sprocket.client.client_instance import ClientSettings
 from sprocket.client.consume_settings import ConsumeSettings, MessageModel
 from sprocket.client.event_loop_thread import shared_loop
 from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult
-from sprocket.client.name_servers import parse_addresses
 from sprocket.client.orderly_consumer import OrderlySettings
 from sprocket.client.popped_message import PoppedMessage
 from sprocket.client.reply import Reply
 from sprocket.client.send_request import SendSettings
 from sprocket.client.simple_consumer import PopSettings
 from sprocket.client.start_offset import ConsumeFrom
-from sprocket.client.subscription import ALL, SqlFilter
+from sprocket.client.subscription import ALL, SqlFilter, Topics
 from sprocket.client.transaction import TransactionResult, TransactionState
 
 __all__ = ["Admin", "Consumer", "OrderlyConsumer", "Producer", "SimpleConsumer", "TransactionProducer"]
@@ -130,6 +130,7 @@ class _Producing(_Blocking[P]):
 
     def send_many(self, messages: Iterable[Message], *, window: int = 256) -> Iterator[SendResult]:
         """Results in order; `messages` are taken `window` at a time."""
+        arguments.whole("window", window, 1)
         iterator = iter(messages)
         while chunk := list(islice(iterator, window)):
             yield from self._call(self._send_chunk(chunk, window))
@@ -154,7 +155,7 @@ class Producer(_Producing[aio_producer.Producer]):
     def __init__(
         self,
         group: str,
-        namesrv: str = "",
+        namesrv: str | Sequence[str] = "",
         *,
         settings: SendSettings | None = None,
         client: ClientSettings | None = None,
@@ -168,13 +169,15 @@ class TransactionProducer(_Producing[aio_transaction.TransactionProducer]):
     def __init__(
         self,
         group: str,
-        namesrv: str = "",
+        namesrv: str | Sequence[str] = "",
         *,
         checker: Callable[[ReceivedMessage], TransactionState],
         check_threads: int = 4,
         settings: SendSettings | None = None,
         client: ClientSettings | None = None,
     ) -> None:
+        arguments.function("checker", checker)
+
         async def check(message: ReceivedMessage) -> TransactionState:
             return await asyncio.to_thread(checker, message)
 
@@ -193,6 +196,8 @@ class TransactionProducer(_Producing[aio_transaction.TransactionProducer]):
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> TransactionResult:
+        arguments.function("local", local)
+
         async def run_local(sent: Message, transaction_id: str) -> TransactionState:
             return await asyncio.to_thread(local, sent, transaction_id)
 
@@ -225,6 +230,8 @@ class _Consuming(_Blocking[PC]):
 
         An interrupt ends it when the handlers that run are through.
         """
+        arguments.function("handler", handler)
+        arguments.whole("concurrency", concurrency, 1)
         with ThreadPoolExecutor(concurrency, thread_name_prefix="sprocket-handler") as threads:
 
             async def handle(message: ReceivedMessage) -> None:
@@ -245,8 +252,8 @@ class Consumer(_Consuming[aio_consumer.Consumer]):
     def __init__(
         self,
         group: str,
-        topics: Mapping[str, str | SqlFilter] | Iterable[str] = (),
-        namesrv: str = "",
+        topics: Topics = (),
+        namesrv: str | Sequence[str] = "",
         *,
         model: MessageModel = MessageModel.CLUSTERING,
         consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
@@ -264,6 +271,7 @@ class Consumer(_Consuming[aio_consumer.Consumer]):
         self._ready: deque[ReceivedMessage] = deque()  # came along with one that was asked for
 
     def receive(self, max_messages: int = 1, *, wait_s: float | None = None) -> list[ReceivedMessage]:
+        arguments.whole("max_messages", max_messages, 1)
         kept: list[ReceivedMessage] = []
         while len(kept) < max_messages and (message := self._next_ready()) is not None:
             kept.append(message)
@@ -279,6 +287,7 @@ class Consumer(_Consuming[aio_consumer.Consumer]):
                 return message
 
     def ack(self, message: ReceivedMessage) -> None:
+        aio_consumer.check_received(message)
         shared_loop.soon(self._aio.acknowledge, message)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
@@ -299,8 +308,8 @@ class OrderlyConsumer(_Consuming[aio_orderly.OrderlyConsumer]):
     def __init__(
         self,
         group: str,
-        topics: Mapping[str, str | SqlFilter] | Iterable[str] = (),
-        namesrv: str = "",
+        topics: Topics = (),
+        namesrv: str | Sequence[str] = "",
         *,
         consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
         strategy: AllocateMessageQueueStrategy | None = None,
@@ -320,8 +329,8 @@ class SimpleConsumer(_Blocking[aio_simple.SimpleConsumer]):
     def __init__(
         self,
         group: str,
-        topics: Mapping[str, str | SqlFilter] | Iterable[str],
-        namesrv: str = "",
+        topics: Topics,
+        namesrv: str | Sequence[str] = "",
         *,
         consume_from: ConsumeFrom = ConsumeFrom.LAST,
         ordered: bool = False,
@@ -366,14 +375,13 @@ class Admin(_Blocking[AdminClient]):
 
     def __init__(
         self,
-        namesrv: str,
+        namesrv: str | Sequence[str],
         *,
         timeout_s: float = 5.0,
         credentials: Credentials | None = None,
         tls: TlsSettings | None = None,
     ) -> None:
-        servers = parse_addresses(namesrv)
-        super().__init__(AdminClient(servers, timeout_s=timeout_s, credentials=credentials, tls=tls))
+        super().__init__(AdminClient(namesrv, timeout_s=timeout_s, credentials=credentials, tls=tls))
 
     def __call__(self, ask: Callable[[AdminClient], Awaitable[T]]) -> T:
         """The outcome of what `ask` makes of the asyncio client."""

@@ -6,6 +6,7 @@ Source: RocketMQ 5.3.3, `MQClientInstance.topicRouteData2TopicPublishInfo`, `top
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from remoting.bodies.client import MessageQueue
 from remoting.bodies.route import MASTER_ID, TopicRouteData
@@ -14,12 +15,25 @@ from remoting.bodies.topic import PERM_READ, PERM_WRITE
 
 @dataclass(frozen=True)
 class TopicRoute:
-    """One topic.  `publish` is in the order that sending goes through; `subscribe` is sorted."""
+    """One topic.  `publish` is in the order that keys are spread over; `subscribe` is sorted.
+
+    `rotation` are the queues of `publish` in the order that sending goes through: a queue of each broker in turn.
+    `unwritable` says, for each broker without a queue to send to, why.
+    """
 
     topic: str
     publish: tuple[MessageQueue, ...]
     subscribe: tuple[MessageQueue, ...]
     broker_addresses: dict[str, dict[int, str]] = field(default_factory=dict)
+    unwritable: tuple[str, ...] = ()
+    rotation: tuple[MessageQueue, ...] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        of_broker: dict[str, list[MessageQueue]] = {}
+        for queue in self.publish:
+            of_broker.setdefault(queue.broker_name, []).append(queue)
+        rounds = zip_longest(*of_broker.values())
+        object.__setattr__(self, "rotation", tuple(queue for turn in rounds for queue in turn if queue is not None))
 
     def members(self) -> Iterable[tuple[str, int]]:
         """Name and id of every broker: masters and slaves."""
@@ -29,7 +43,9 @@ class TopicRoute:
 def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
     """The route that `data`, a name server's answer, means."""
     addresses = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
-    return TopicRoute(topic, tuple(_publish(topic, data, addresses)), tuple(_subscribe(topic, data)), addresses)
+    publish = tuple(_publish(topic, data, addresses))
+    unwritable = () if publish else tuple(_unwritable(data, addresses))
+    return TopicRoute(topic, publish, tuple(_subscribe(topic, data)), addresses, unwritable)
 
 
 def default_topic_route(topic: str, data: TopicRouteData, queue_count: int) -> TopicRoute:
@@ -48,6 +64,17 @@ def _publish(topic: str, data: TopicRouteData, addresses: dict[str, dict[int, st
     for queues in sorted(data.queue_datas, key=lambda queues: queues.broker_name):
         if queues.perm & PERM_WRITE and MASTER_ID in addresses.get(queues.broker_name, ()):
             yield from (MessageQueue(topic, queues.broker_name, index) for index in range(queues.write_queue_nums))
+
+
+def _unwritable(data: TopicRouteData, addresses: dict[str, dict[int, str]]) -> Iterable[str]:
+    for queues in sorted(data.queue_datas, key=lambda queues: queues.broker_name):
+        name = queues.broker_name
+        if not queues.perm & PERM_WRITE:
+            yield f"{name} does not permit writing (perm {queues.perm})"
+        elif MASTER_ID not in addresses.get(name, ()):
+            yield f"the master of {name} is down or not registered"
+        else:
+            yield f"{name} has no write queue of the topic"
 
 
 def _subscribe(topic: str, data: TopicRouteData) -> list[MessageQueue]:

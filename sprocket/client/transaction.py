@@ -9,7 +9,7 @@ Source: RocketMQ 5.3.3, `TransactionMQProducer`, `DefaultMQProducerImpl.sendMess
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import Final, Self
 
@@ -21,8 +21,9 @@ from remoting.headers.client import CheckTransactionStateRequestHeader
 from remoting.headers.send import EndTransactionRequestHeader
 from remoting.message_record import SysFlag
 from remoting.routes import Action, Lane, Resource, Route
+from sprocket.client import arguments
 from sprocket.client.client_instance import AUTO_CREATE_TOPIC_KEY, ClientSettings
-from sprocket.client.errors import ClientError, IllegalMessage
+from sprocket.client.errors import ClientError, IllegalArgument, IllegalMessage
 from sprocket.client.message import Message, ReceivedMessage, SendResult, SendStatus
 from sprocket.client.producer import Producer
 from sprocket.client.record_decoder import decode_records
@@ -85,7 +86,7 @@ class TransactionProducer(Producer):
     def __init__(
         self,
         group: str,
-        namesrv: str = "",
+        namesrv: str | Sequence[str] = "",
         *,
         checker: Checker,
         check_threads: int = 4,
@@ -93,9 +94,10 @@ class TransactionProducer(Producer):
         client: ClientSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """Raises IllegalArgument."""
         super().__init__(group, namesrv, settings=settings, client=client, clock=clock)
-        self._checker = checker
-        self._check_threads = check_threads
+        self._checker = arguments.function("checker", checker)
+        self._check_threads = arguments.whole("check_threads", check_threads, 1)
         self._questions: asyncio.Queue[tuple[Request[CheckTransactionStateRequestHeader], ReceivedMessage]]
         self._questions = asyncio.Queue(_MOST_QUESTIONS)
 
@@ -139,6 +141,10 @@ class TransactionProducer(Producer):
 
         Raises as `send`; IllegalMessage also for a delay.
         """
+        self._check_place(message, queue, None, timeout_s)
+        arguments.function("local", local)
+        if check_immunity_s is not None:
+            arguments.whole("check_immunity_s", check_immunity_s, 0)
         request = self._prepare(message)
         if message.is_delayed:
             raise IllegalMessage("a message of a transaction cannot be delayed")
@@ -231,5 +237,5 @@ class TransactionProducer(Producer):
 async def _outcome(answer: TransactionState | Awaitable[TransactionState]) -> TransactionState:
     state = await answer if inspect.isawaitable(answer) else answer
     if not isinstance(state, TransactionState):
-        raise TypeError(f"{state!r} is no TransactionState")
+        raise IllegalArgument(f"{state!r} is no TransactionState; return COMMIT, ROLLBACK or UNKNOWN")
     return state

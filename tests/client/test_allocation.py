@@ -49,5 +49,5 @@ def test_configured_queues_are_given_to_anybody() -> None:
 def test_ring_without_points_gives_nothing() -> None:
     queues, clients = case(8, 3)
     assert AllocateMessageQueueConsistentHash(0).allocate(clients[0], queues, clients) == []
-    with pytest.raises(ValueError, match="negative"):
+    with pytest.raises(ValueError, match="virtual_nodes is -1"):
         AllocateMessageQueueConsistentHash(-1)

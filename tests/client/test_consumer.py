@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -38,7 +38,8 @@ async def send(broker: Broker, topic: str, count: int, first: int = 0, **fields:
 def reader(broker: Broker, topic: str, **options: object) -> Consumer:
     group = options.pop("group", f"group-{topic}")
     options.setdefault("consume_from", ConsumeFrom.FIRST)
-    return Consumer(group, options.pop("topics", [topic]), broker.namesrv, **options)  # type: ignore[arg-type]
+    namesrv = "" if "client" in options else broker.namesrv
+    return Consumer(group, options.pop("topics", [topic]), namesrv, **options)  # type: ignore[arg-type]
 
 
 async def take(consumer: Consumer, count: int) -> list[ReceivedMessage]:
@@ -183,6 +184,29 @@ async def test_members_share_the_queues_and_take_over(shared_broker: Broker, top
     assert set(seen.values()) == {1}
 
 
+async def test_nack_on_a_revoked_queue_sends_nothing_back(
+    shared_broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new owner gets the message: a copy by the retry topic would be a second one."""
+    sent_back: list[ReceivedMessage] = []
+
+    async def send_back(message: ReceivedMessage, delay_level: int) -> None:
+        sent_back.append(message)
+
+    await send(shared_broker, topic, 20)
+    async with reader(shared_broker, topic) as first:
+        monkeypatch.setattr(first._back, "send", send_back)
+        held = [await anext(first) for _ in range(20)]
+        async with reader(shared_broker, topic) as second:
+            await until(lambda: len([queue for queue in first.assigned_queues if queue.topic == topic]) == 2)
+            revoked = [message for message in held if message.queue not in first.assigned_queues]
+            assert len(revoked) == 10
+            for message in held:
+                await first.nack(message)
+            assert numbers(await take(second, 10)) == numbers(revoked)
+    assert numbers(sent_back) == sorted(set(numbers(held)) - set(numbers(revoked)))
+
+
 async def test_broadcasting_gives_everything_to_everybody(shared_broker: Broker, topic: str, tmp_path: Path) -> None:
     def listener(name: str) -> Consumer:
         return reader(
@@ -205,7 +229,7 @@ async def test_broadcasting_gives_everything_to_everybody(shared_broker: Broker,
 async def test_new_group_begins_where_it_is_told(shared_broker: Broker, topic: str) -> None:
     await send(shared_broker, topic, 20)
     await asyncio.sleep(0.01)
-    between = datetime.now()
+    between = datetime.now(UTC)
     await asyncio.sleep(0.01)
     await send(shared_broker, topic, 20, 20)
     async with reader(shared_broker, topic, group="by-time", consume_from=between) as consumer:

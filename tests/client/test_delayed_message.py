@@ -4,6 +4,7 @@ import base64
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def properties(message: Message) -> dict[str, str]:
     ("message", "name", "value"),
     [
         (Message("T", b"x", delay_level=3), "DELAY", "3"),
-        (Message("T", b"x", delay=1500), "TIMER_DELAY_MS", "1500"),
+        (Message("T", b"x", delay=1.5), "TIMER_DELAY_MS", "1500"),
         (Message("T", b"x", delay=timedelta(seconds=2.5)), "TIMER_DELAY_MS", "2500"),
         (Message("T", b"x", deliver_at=1_700_000_000_123), "TIMER_DELIVER_MS", "1700000000123"),
         (Message("T", b"x", deliver_at=datetime(2030, 1, 1, tzinfo=UTC)), "TIMER_DELIVER_MS", "1893456000000"),
@@ -40,18 +41,25 @@ def test_time_of_delivery_is_one_property(message: Message, name: str, value: st
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("times", "reason"),
     [
-        Message("T", b"x", delay=1, delay_level=1),
-        Message("T", b"x", delay=1, deliver_at=5),
-        Message("T", b"x", deliver_at=5, delay_level=2),
-        Message("T", b"x", delay=-1),
-        Message("T", b"x", delay=timedelta(seconds=-1)),
+        ({"delay": 1, "delay_level": 1}, "one of delay_level, delay and deliver_at"),
+        ({"delay": 1, "deliver_at": 1_700_000_000_000}, "one of"),
+        ({"deliver_at": 1_700_000_000_000, "delay_level": 2}, "one of"),
+        ({"delay": -1}, "delay is -1 s"),
+        ({"delay": timedelta(seconds=-1)}, "delay is -1 s"),
     ],
 )
-def test_two_times_or_a_negative_one_are_refused(message: Message) -> None:
-    with pytest.raises(IllegalMessage):
-        properties(message)
+def test_two_times_or_a_negative_one_are_refused(times: dict[str, Any], reason: str) -> None:
+    with pytest.raises(IllegalMessage, match=reason):
+        Message("T", b"x", **times)
+    late = Message("T", b"x")
+    late.delay_ms, late.delay_level = -1, 0
+    with pytest.raises(IllegalMessage, match="TIMER_DELAY_MS"):
+        properties(late)
+    late.delay_level = 1
+    with pytest.raises(IllegalMessage, match="one of"):
+        properties(late)
 
 
 def test_unique_key_makes_the_id() -> None:
@@ -95,7 +103,7 @@ async def test_recall_goes_to_the_broker_of_the_handle() -> None:
         a.script.append(accept)
         b.script.append(accept)
         async with Producer("g", names.address) as producer:
-            result = await producer.send(Message("T", b"x", delay=60_000))
+            result = await producer.send(Message("T", b"x", delay=60))
             assert result.recall_handle == given
             assert await producer.recall(given) == "ID"
             assert (asked[0].topic, asked[0].producer_group, asked[0].recall_handle) == ("T", "g", given)
@@ -112,7 +120,7 @@ async def test_delays_on_a_broker(tmp_path: Path) -> None:
             begun_ms = time.time() * 1000
             after = await producer.send(Message("Later", b"after", delay=timedelta(milliseconds=600)))
             await producer.send(Message("Later", b"at", deliver_at=round(begun_ms) + 1300))
-            never = await producer.send(Message("Later", b"never", delay=1200))
+            never = await producer.send(Message("Later", b"never", delay=1.2))
             assert after.recall_handle is not None
             assert never.recall_handle is not None
             assert RecallHandle.decode(never.recall_handle).topic == "Later"

@@ -4,7 +4,7 @@ import asyncio
 import re
 import textwrap
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ def snippet(words: str) -> str:
 async def run(code: str, **names: object) -> dict[str, object]:
     """Run `code`, which may await, with `names`; its own names are returned."""
     space: dict[str, object] = {name: getattr(sprocket, name) for name in sprocket.__all__}
-    space |= {"asyncio": asyncio, "datetime": datetime, "timedelta": timedelta} | names
+    space |= {"asyncio": asyncio, "UTC": UTC, "datetime": datetime, "timedelta": timedelta} | names
     source = "async def program():\n" + textwrap.indent(code, "    ") + "\n    return locals()\n"
     exec(compile(source, "docs/client.md", "exec"), space)
     return await space["program"]()  # type: ignore[operator, no-any-return]
@@ -92,6 +92,8 @@ async def test_pop(broker: Broker) -> None:
 
 async def test_later(broker: Broker) -> None:
     async with Producer("g", broker.namesrv) as producer:
-        code = snippet("recall_handle").replace("datetime(2027, 1, 1)", "datetime.now() + timedelta(hours=1)")
+        code = snippet("recall_handle").replace(
+            "datetime(2027, 1, 1, tzinfo=UTC)", "datetime.now(UTC) + timedelta(hours=1)"
+        )
         made = await run(code, producer=producer)
     assert made["sent"].recall_handle  # type: ignore[attr-defined]

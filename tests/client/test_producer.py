@@ -38,6 +38,14 @@ async def test_queues_take_turns_and_keys_stay_together(shared_broker: Broker, t
     assert len({result.queue for result in keyed}) == 1
 
 
+async def test_first_messages_of_new_producers_do_not_all_go_to_one_queue(shared_broker: Broker, topic: str) -> None:
+    queues = set()
+    for _ in range(12):
+        async with Producer("g", shared_broker.namesrv) as producer:
+            queues.add((await producer.send(Message(topic, b"x"))).queue)
+    assert len(queues) > 1  # by chance of 1 in 4 million all of them meet
+
+
 async def test_batch_arrives_as_single_messages_in_one_queue(shared_broker: Broker, topic: str) -> None:
     async with Producer("g", shared_broker.namesrv) as producer:
         result = await producer.send_batch([Message(topic, b"%d" % number, tags="A") for number in range(5)])

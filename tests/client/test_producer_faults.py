@@ -5,21 +5,25 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from remoting.codes import ResponseCode
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.client import HeartbeatRequestHeader
 from remoting.tls_settings import TlsSettings
 from sprocket import (
     BrokerRefused,
     ClientClosed,
     ClientError,
     ClientSettings,
+    IllegalMessage,
     Message,
     MessageQueue,
     NameServerUnreachable,
     Producer,
     SendFailed,
+    SendResult,
     SendSettings,
     TopicNotFound,
 )
+from sprocket.client.queue_choice import RoundRobin
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, client_tasks, hang_up, refuse, topic_data, until
 
 A = MessageQueue("T", "a", 0)
@@ -42,7 +46,10 @@ Two = tuple[FakeBroker, FakeBroker]
 
 
 def producer(name_server: FakeNameServer, **settings: object) -> Producer:
-    return Producer("g", name_server.address, settings=SendSettings(**settings))  # type: ignore[arg-type]
+    """A producer that begins at the first queue, so that tests know which broker is asked first."""
+    made = Producer("g", name_server.address, settings=SendSettings(**settings))  # type: ignore[arg-type]
+    made._sender._round_robin = RoundRobin()
+    return made
 
 
 @pytest.mark.parametrize("failure", [hang_up, refuse(ResponseCode.SYSTEM_BUSY), refuse(ResponseCode.SYSTEM_ERROR)])
@@ -70,6 +77,38 @@ async def test_every_broker_may_fail_once_more_than_the_retries(name_server: Fak
             await sender.send(Message("T", b"x"))
         assert isinstance(failure.value.__cause__, BrokerRefused)
         assert len(a.script) + len(b.script) == 3
+
+
+async def test_bad_messages_harm_none_of_those_sent_with_them(name_server: FakeNameServer, brokers: Two) -> None:
+    """Also when a message was spoiled after it was made, and when a frame is written past the producer's checks."""
+    async with producer(name_server, retry_times_when_send_failed=0) as sender:
+        await asyncio.gather(*(sender.send(Message("T", b"warm")) for _ in range(4)))
+        with pytest.raises(IllegalMessage, match=r"body is a str; pass bytes, as in text\.encode\(\)"):
+            Message("T", "text")  # type: ignore[arg-type]
+        spoiled = Message("T", b"x")
+        spoiled.body = "text"  # type: ignore[assignment]
+        outcomes = await asyncio.gather(
+            *(sender.send(Message("T", b"%d" % number)) for number in range(6)),
+            sender.send(spoiled),
+            return_exceptions=True,
+        )
+        assert [type(outcome) for outcome in outcomes] == [*[SendResult] * 6, IllegalMessage]
+        channel = await sender._instance.remoting.channel(brokers[0].address)
+        good = [channel.request(RequestCode.HEART_BEAT, HeartbeatRequestHeader(), b"{}", timeout_s=30.0)]
+        for header, body in (
+            ({}, "text"), ({}, 5), ({"a": object()}, b""), ({"a": "\ud800"}, b""),
+            ({}, memoryview(bytes(16)).cast("I")),
+        ):  # fmt: skip
+            try:
+                good.append(channel.request(RequestCode.HEART_BEAT, header, body, timeout_s=30.0))  # type: ignore[arg-type]
+            except ClientError as error:
+                assert "encoded" in str(error) or "body" in str(error)
+        with pytest.raises(ClientError, match="body"):
+            channel.notify(RequestCode.HEART_BEAT, {}, "text")  # type: ignore[arg-type]
+        answers = await asyncio.gather(*good)
+        assert [answer.code for answer in answers] == [ResponseCode.SUCCESS] * 2  # the memoryview has a form
+        assert len(channel._pending) == 0
+        assert not channel.is_closed
 
 
 async def test_answer_that_no_other_broker_would_change_is_raised_at_once(

@@ -12,22 +12,45 @@ from tests.client.java_vectors import HASHES
 ROUTE = TopicRoute("T", tuple(MessageQueue("T", name, index) for name in ("a", "b") for index in range(2)), ())
 
 
-def test_queues_take_turns() -> None:
+def test_queues_take_turns_and_so_do_brokers() -> None:
     choice = RoundRobin()
-    assert [choice.choose(ROUTE) for _ in range(5)] == [*ROUTE.publish, ROUTE.publish[0]]
+    a0, a1, b0, b1 = ROUTE.publish
+    assert [choice.choose(ROUTE) for _ in range(5)] == [a0, b0, a1, b1, a0]
+    uneven = TopicRoute("T", (a0, a1, b0), ())
+    assert uneven.rotation == (a0, b0, a1)
+
+
+def test_producers_that_start_together_begin_at_different_queues() -> None:
+    begun = [RoundRobin(lambda first=first: first).choose(ROUTE) for first in range(6)]  # type: ignore[misc]
+    assert begun == [*ROUTE.rotation, *ROUTE.rotation[:2]]
+
+
+def test_topics_that_are_created_by_their_first_message_spread_over_brokers() -> None:
+    numbers = iter(range(4))
+    choice = RoundRobin(lambda: next(numbers))
+    names = [choice.choose(TopicRoute(f"New{n}", ROUTE.publish, ())).broker_name for n in range(4)]
+    assert names == ["a", "b", "a", "b"]
 
 
 def test_another_broker_follows_one_that_failed() -> None:
     choice = RoundRobin()
-    assert [choice.choose(ROUTE, last_broker="a").broker_name for _ in range(4)] == ["b"] * 4
+    assert [choice.choose(ROUTE, failed=["a"]).broker_name for _ in range(4)] == ["b"] * 4
 
 
 def test_broker_to_avoid_is_passed_and_is_taken_when_there_is_no_other() -> None:
     choice = RoundRobin()
     assert {choice.choose(ROUTE, lambda name: name == "b").broker_name for _ in range(4)} == {"b"}
-    assert choice.choose(ROUTE, lambda name: False, last_broker="a").broker_name == "b"
+    assert choice.choose(ROUTE, lambda name: False, failed=["a"]).broker_name == "b"
     only_a = TopicRoute("T", ROUTE.publish[:2], ())
-    assert choice.choose(only_a, lambda name: False, last_broker="a").broker_name == "a"
+    assert choice.choose(only_a, lambda name: False, failed=["a"]).broker_name == "a"
+
+
+def test_no_broker_is_tried_twice_while_another_was_not() -> None:
+    three = TopicRoute("T", tuple(MessageQueue("T", name, 0) for name in "abc"), ())
+    choice = RoundRobin()
+    assert choice.choose(three, failed=["a", "b"]).broker_name == "c"
+    assert choice.choose(three, failed=["b", "c"]).broker_name == "a"
+    assert choice.choose(three, failed=["a", "b", "c"]).broker_name != "c"
 
 
 @pytest.mark.parametrize("key", HASHES)

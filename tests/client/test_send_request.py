@@ -1,6 +1,7 @@
 """What may be sent, and what it looks like on the wire."""
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -8,8 +9,9 @@ from remoting import message_properties
 from remoting.bodies.client import MessageQueue
 from remoting.codes import RequestCode
 from sprocket import Compression, IllegalMessage, Message, SendSettings
+from sprocket.client.arguments import check_group, check_topic
 from sprocket.client.compression import decompress
-from sprocket.client.send_request import SendRequest, batch_request, check_group, check_topic, single_request
+from sprocket.client.send_request import SendRequest, batch_request, single_request
 
 SETTINGS = SendSettings()
 
@@ -41,18 +43,27 @@ def test_body_is_compressed_from_the_limit_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "reason"),
+    ("changes", "reason"),
     [
-        (Message("T", b""), "empty"),
-        (Message("T", bytes(SETTINGS.max_message_size + 1)), "maxMessageSize"),
-        (Message("T", b"x", properties={"TAGS": "A"}), "reserved"),
-        (Message("T", b"x", properties={"a": " "}), "blank"),
-        (Message("T", b"x", properties={"a": "b\x02c"}), "0x01 or 0x02"),
-        (Message("T", b"x", tags="A\x01"), "0x01 or 0x02"),
-        (Message("T", b"x", properties={"a": "b" * 40_000}), "properties have"),
+        ({"body": b""}, "empty"),
+        ({"body": bytes(SETTINGS.max_message_size + 1)}, "maxMessageSize"),
+        ({"body": "text"}, "body is a str"),
+        ({"properties": {"TAGS": "A"}}, "reserved"),
+        ({"properties": {"a": " "}}, "blank"),
+        ({"properties": {"a": 1}}, "property 'a' is a int"),
+        ({"properties": {"a": "b\x02c"}}, "0x01 or 0x02"),
+        ({"properties": {"a": "\ud800"}}, "no Unicode text"),
+        ({"properties": {"a": "b" * 40_000}}, "properties have"),
+        ({"tags": "A\x01"}, "0x01 or 0x02"),
+        ({"tags": "\ud800"}, "no Unicode text"),
+        ({"keys": ["a"]}, "0x01 or 0x02"),
     ],
 )
-def test_illegal_message_is_refused(message: Message, reason: str) -> None:
+def test_illegal_message_is_refused(changes: dict[str, Any], reason: str) -> None:
+    """Also one whose attributes were set after it was made."""
+    message = Message("T", b"x")
+    for name, value in changes.items():
+        setattr(message, name, value)
     with pytest.raises(IllegalMessage, match=reason):
         single(message)
 
@@ -88,7 +99,7 @@ def test_batch_on_the_wire() -> None:
         ([], "at least one"),
         ([Message("A", b"x"), Message("B", b"x")], "one topic"),
         ([Message("A", b"x", delay_level=1)], "delayed"),
-        ([Message("A", b"x", delay=5)], "delayed"),
+        ([Message("A", b"x", delay=0.005)], "delayed"),
         ([Message("%RETRY%g", b"x")], "retry topic"),
         ([Message("A", b"x"), Message("A", b"x", wait_store_ok=False)], "wait_store_ok"),
         ([Message("A", bytes(3 << 20)), Message("A", bytes(3 << 20))], "maxMessageSize"),

@@ -9,6 +9,7 @@ from sprocket import (
     BrokerRefused,
     ClientClosed,
     ConsumeFrom,
+    IllegalArgument,
     IllegalMessage,
     Message,
     PoppedMessage,
@@ -217,13 +218,13 @@ async def test_wrong_use(shared_broker: Broker, topic: str) -> None:
     with pytest.raises(ClientClosed):
         await consumer.receive()
     async with consumer:
-        with pytest.raises(IllegalMessage, match="1 to 32"):
+        with pytest.raises(IllegalArgument, match="1 to 32"):
             await consumer.receive(33)
-        with pytest.raises(IllegalMessage, match="negative"):
+        with pytest.raises(IllegalArgument, match="invisible is -1 s"):
             await consumer.receive(1, invisible=-1)
     with pytest.raises(IllegalMessage, match="at least one topic"):
         SimpleConsumer("g", [], shared_broker.namesrv)
-    with pytest.raises(ValueError, match="1 to 32"):
+    with pytest.raises(IllegalArgument, match="1 to 32"):
         PopSettings(pop_batch_nums=33)
 
 

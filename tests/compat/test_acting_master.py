@@ -180,7 +180,7 @@ class Story:
         self.gate.clear()
         await self.send(producer, 10, 10)
         await producer.send(Message(TOPIC, b"delayed", delay_level=2), queue=queue)
-        await producer.send(Message(TOPIC, b"timed", delay=6_000), queue=queue)
+        await producer.send(Message(TOPIC, b"timed", delay=6), queue=queue)
         half = {"TRAN_MSG": "true", "PGROUP": PRODUCERS, "UNIQ_KEY": "0C" * 16}
         fields = {
             "a": PRODUCERS, "b": TOPIC, "c": "TBW102", "d": "4", "e": "1", "f": "4", "g": str(time.time_ns() // 10**6),

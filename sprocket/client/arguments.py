@@ -1,0 +1,340 @@
+"""Checks of what applications pass: each says at once which argument is wrong, why, and what to pass.
+
+Every public class and function of the client uses these, so that an argument means the same everywhere: durations
+are a timedelta or seconds, moments are a datetime with a time zone, one name may stand for a list of one.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Final, TypeVar
+
+from remoting import message_properties as names
+from remoting.bodies.client import MessageQueue
+from remoting.client import split_address
+from sprocket.client.errors import IllegalArgument, IllegalMessage
+from sprocket.common import limits
+
+T = TypeVar("T")
+
+MAX_DELAY_LEVEL: Final = 18  # levels of the default messageDelayLevel
+_LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+# Topics that brokers write themselves.  Source: RocketMQ 5.3.3, `TopicValidator.NOT_ALLOWED_SEND_TOPIC_SET`.
+_NOT_ALLOWED_SEND: Final = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+# The year 2001 in ms: a smaller number is most likely a time in seconds.
+_SMALLEST_EPOCH_MS: Final = 1_000_000_000_000
+_Refusal = type[IllegalArgument]
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+# Plain values
+
+
+def text(name: str, value: object, advice: str = "pass a str", error: _Refusal = IllegalArgument) -> str:
+    """`value` if it is a str that UTF-8 can hold."""
+    if not isinstance(value, str):
+        raise error(f"{name} is {_kind(value)}; {advice}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as reason:
+            raise error(f"{name} {value!r} is no Unicode text: {reason.reason}; leave such characters out") from None
+    return value
+
+
+def whole(name: str, value: object, low: int, high: int | None = None, error: _Refusal = IllegalArgument) -> int:
+    """`value` if it is an int from `low` to `high`."""
+    allowed = f"from {low} to {high}" if high is not None else f"from {low} on"
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise error(f"{name} is {_kind(value)}; pass an int {allowed}")
+    if value < low or (high is not None and value > high):
+        raise error(f"{name} is {value}, but is {allowed}")
+    return value
+
+
+def choice(name: str, value: object, kind: type[T] | tuple[type[T], ...], advice: str) -> T:
+    """`value` if it is a `kind`."""
+    if not isinstance(value, kind):
+        raise IllegalArgument(f"{name} is {_kind(value)}; {advice}")
+    return value
+
+
+def optional(name: str, value: T | None, kind: type[T]) -> T | None:
+    """`value` if it is a `kind` or None."""
+    if value is not None and not isinstance(value, kind):
+        raise IllegalArgument(f"{name} is {_kind(value)}; pass a {kind.__name__}, or leave it out")
+    return value
+
+
+def switch(name: str, value: object, error: _Refusal = IllegalArgument) -> bool:
+    """`value` if it is a bool."""
+    if not isinstance(value, bool):
+        raise error(f"{name} is {_kind(value)}; pass True or False")
+    return value
+
+
+def suspend_s(name: str, value: object) -> float:
+    """How long a queue waits for its next message: RocketMQ allows from 10 ms to 30 s."""
+    pause_s = seconds(name, value, low=0.01)
+    if pause_s > 30:
+        raise IllegalArgument(f"{name} is {pause_s:g} s; pass a duration from 0.01 s to 30 s")
+    return pause_s
+
+
+def function(name: str, value: T) -> T:
+    """`value` if it can be called."""
+    if not callable(value):
+        raise IllegalArgument(f"{name} is {_kind(value)}; pass a function")
+    return value
+
+
+# Times
+
+
+def seconds(name: str, value: object, *, low: float = 0.0, error: _Refusal = IllegalArgument) -> float:
+    """A duration, a timedelta or seconds, as seconds; at least `low`."""
+    if isinstance(value, timedelta):
+        duration = value.total_seconds()
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        duration = float(value)
+    else:
+        raise error(f"{name} is {_kind(value)}; pass a timedelta or seconds")
+    if not math.isfinite(duration) or duration < low:
+        raise error(f"{name} is {duration:g} s; pass a duration of {low:g} s or more")
+    return duration
+
+
+def timeout(name: str, value: object) -> float:
+    """A limit for something that needs time: seconds or a timedelta, above zero."""
+    limit_s = seconds(name, value)
+    if not limit_s:
+        raise IllegalArgument(f"{name} is 0, and nothing is done in no time; pass a duration above 0 s")
+    return limit_s
+
+
+def timeout_or(name: str, value: object, default_s: float) -> float:
+    """`timeout`, or `default_s` for None."""
+    return default_s if value is None else timeout(name, value)
+
+
+def wait_or(name: str, value: object, default_s: float | None) -> float | None:
+    """How long to wait for something that may be there: 0 does not wait, None is `default_s`."""
+    return default_s if value is None else seconds(name, value)
+
+
+def delay_ms(name: str, value: object) -> int:
+    """A message's delay, a timedelta or seconds, in ms."""
+    return round(seconds(name, value, error=IllegalMessage) * 1000)
+
+
+def moment_ms(name: str, value: object, error: _Refusal = IllegalArgument) -> int:
+    """A moment, a datetime with a time zone or whole ms since the epoch, as ms since the epoch."""
+    if isinstance(value, datetime):
+        if value.tzinfo is None or value.utcoffset() is None:
+            raise error(
+                f"{name} {value.isoformat()} has no time zone, so machines would disagree about it; "
+                "pass datetime.now(UTC) + ..., or value.astimezone() for local time"
+            )
+        moment = round(value.timestamp() * 1000)
+        if moment < 0:
+            raise error(f"{name} {value.isoformat()} is before 1970; pass a later time")
+        return moment
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise error(f"{name} is {_kind(value)}; pass a datetime with a time zone, or ms since the epoch as an int")
+    if value < _SMALLEST_EPOCH_MS:
+        raise error(f"{name} is {value} ms since the epoch, before September 2001; multiply seconds by 1000")
+    return value
+
+
+# Names
+
+
+@lru_cache(maxsize=4096)
+def _legal_topic(topic: str) -> None:
+    if not topic.strip():
+        raise IllegalMessage("the topic is blank; pass a name of the characters % | a-z A-Z 0-9 _ -")
+    if len(topic) > limits.MAX_TOPIC_CHARS:
+        raise IllegalMessage(f"topic {topic!r} has {len(topic)} characters, at most {limits.MAX_TOPIC_CHARS}")
+    if not _LEGAL_NAME.fullmatch(topic):
+        raise IllegalMessage(f"topic {topic!r} has a character that is not allowed: only % | a-z A-Z 0-9 _ -")
+    if topic in _NOT_ALLOWED_SEND:
+        raise IllegalMessage(f"topic {topic} belongs to the brokers; messages cannot be sent to it")
+
+
+def check_topic(topic: object) -> None:
+    """Raises IllegalMessage for a topic that messages cannot be sent to."""
+    if type(topic) is not str:
+        raise IllegalMessage(f"topic is {_kind(topic)}; pass the topic's name as a str")
+    _legal_topic(topic)
+
+
+def check_group(group: object) -> None:
+    """Raises IllegalMessage for a name that no group may have."""
+    if not isinstance(group, str):
+        raise IllegalMessage(f"group is {_kind(group)}; pass the group's name as a str")
+    if not group.strip():
+        raise IllegalMessage("the group is blank; pass a name of the characters % | a-z A-Z 0-9 _ -")
+    if len(group) > limits.MAX_GROUP_CHARS:
+        raise IllegalMessage(f"group {group!r} has {len(group)} characters, at most {limits.MAX_GROUP_CHARS}")
+    if not _LEGAL_NAME.fullmatch(group):
+        raise IllegalMessage(f"group {group!r} has a character that is not allowed: only % | a-z A-Z 0-9 _ -")
+
+
+def names_of(name: str, value: object) -> list[str]:
+    """A list of names, where a str is one name and not a list of characters."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, Iterable) or isinstance(value, bytes | bytearray | memoryview):
+        raise IllegalArgument(f"{name} is {_kind(value)}; pass a str, or a list of them")
+    return [text(f"an entry of {name}", entry) for entry in value]
+
+
+def addresses(name: str, value: str | Sequence[str]) -> list[str]:
+    """Addresses ``host:port``: a str with ``;`` or ``,`` between them, or a list."""
+    listed = [value] if isinstance(value, str) else names_of(name, value)
+    parts = [part.strip() for entry in listed for part in re.split("[;,]", entry) if part.strip()]
+    if not parts:
+        raise IllegalArgument(f"no name server given: pass {name}='host:9876' or 'a:9876;b:9876'")
+    for part in parts:
+        try:
+            split_address(part)
+        except ValueError as error:
+            raise IllegalArgument(f"{name}: {error}; pass 'host:9876' or 'a:9876;b:9876'") from None
+    return parts
+
+
+def sharding_key(value: object, queue: object) -> None:
+    """Raises IllegalArgument for a sharding key that is no str, or that comes with a queue."""
+    if value is None:
+        return
+    text("sharding_key", value, f"pass a str, as in str({value!r})")
+    if queue is not None:
+        raise IllegalArgument("queue and sharding_key both say where the message goes; pass one of them")
+
+
+def queue_of(value: object, topic: str) -> None:
+    """Raises IllegalArgument for a queue that is none of `topic`."""
+    if value is None:
+        return
+    queue = choice("queue", value, MessageQueue, "pass a MessageQueue, as Producer.queues(topic) lists them")
+    if queue.topic != topic:
+        raise IllegalArgument(f"queue is one of topic {queue.topic}, but the message is for {topic}; pass one of that")
+
+
+def delay_level(value: object, *, low: int = 0, error: _Refusal = IllegalArgument) -> int:
+    """A level of the broker's messageDelayLevel."""
+    return whole("delay_level", value, low, MAX_DELAY_LEVEL, error)
+
+
+# Messages
+
+
+def body(value: object) -> bytes:
+    """What a message carries."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    advice = "pass bytes, as in text.encode()" if isinstance(value, str) else "pass bytes"
+    raise IllegalMessage(f"body is {_kind(value)}; {advice}")
+
+
+def _property_text(name: str, value: object) -> str:
+    found = text(name, value, error=IllegalMessage)
+    if names.separators_in(found):
+        raise IllegalMessage(f"{name} {found!r} holds a character 0x01 or 0x02, which separate properties; remove it")
+    return found
+
+
+def unique_key(value: object) -> str:
+    """The application's own name of a message; empty for none."""
+    return text("unique_key", value, error=IllegalMessage)
+
+
+def tag(value: object) -> str:
+    """The tag of a message; empty for none.  Source: RocketMQ 5.3.3, `GrpcValidator.validateTag`."""
+    if type(value) is str and value.isalnum() and value.isascii():
+        return value  # the usual kind, told fast: this is done for every message
+    found = _property_text("tags", value)
+    if not found:
+        return found
+    if "|" in found:
+        raise IllegalMessage(f"tags {found!r} holds '|', which separates tags in a subscription; a message has one tag")
+    if found.strip() != found:
+        raise IllegalMessage(f"tags {found!r} begins or ends with a blank, so no subscription matches it; strip it")
+    return found
+
+
+def keys(value: object) -> str:
+    """The keys of a message as they travel, with blanks between them; a str is one key."""
+    if type(value) is str and value.isascii() and value.isprintable() and value and " " not in value:
+        return value  # the usual kind, told fast
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, Iterable) or isinstance(found, bytes | bytearray | memoryview):
+        raise IllegalMessage(f"keys is {_kind(value)}; pass a str, or a list of them")
+    checked = [_property_text("an entry of keys", key) for key in found if key != ""]
+    for key in checked:
+        if key.split() != [key]:
+            raise IllegalMessage(f"key {key!r} holds a blank, which separates keys; pass keys={key.split()!r}")
+    return " ".join(checked)
+
+
+def properties(value: object) -> Mapping[str, str]:
+    """The application's own properties."""
+    if not isinstance(value, Mapping):
+        raise IllegalMessage(f"properties is {_kind(value)}; pass a dict of str to str")
+    for name, content in value.items():
+        check_property(name, content)
+    return value
+
+
+def check_property(name: object, value: object) -> None:
+    """Raises IllegalMessage for a property that a message cannot have."""
+    if type(name) is str and type(value) is str and name not in names.RESERVED and name.strip() and value.strip():
+        both = name + value
+        if both.isascii() and both.isprintable():
+            return  # the usual kind, told fast
+    key = _property_text("the name of a property", name)
+    content = _property_text(f"property {key!r}", value)
+    if key in names.RESERVED:
+        raise IllegalMessage(f"property {key!r} is reserved for the protocol; use another name")
+    if not key.strip() or not content.strip():
+        raise IllegalMessage(f"property {key!r}={content!r}: name and value are not blank; leave it out")
+
+
+# Settings
+
+
+def check(settings: object, checks: Mapping[str, Callable[[str, object], object]]) -> None:
+    """Run each check on the field of that name of `settings`."""
+    for name, checked in checks.items():
+        checked(name, getattr(settings, name))
+
+
+def at_least(low: int, high: int | None = None) -> Callable[[str, object], int]:
+    """The check of a whole number."""
+    return lambda name, value: whole(name, value, low, high)
+
+
+def of_kind(kind: type[object]) -> Callable[[str, object], object]:
+    """The check of an object of a class."""
+    return lambda name, value: choice(name, value, kind, f"pass a {kind.__name__}")
+
+
+def or_none(checked: Callable[[str, object], object]) -> Callable[[str, object], object]:
+    """The check of a value that may be left out."""
+    return lambda name, value: None if value is None else checked(name, value)
