@@ -1,8 +1,8 @@
 """Spark's daemon of Python workers, which prints no stack when Spark has hung up on a worker.
 
-A query that has what it needs (``show``, ``first``, ``limit``) closes the connections of workers that still write.  Over
-a Unix socket (spark.python.unix.domain.socket.enabled) the next write fails, and PySpark's daemon prints a traceback of
-BrokenPipeError for each worker (4.3, `pyspark/daemon.py`).  Nothing is wrong: the worker has to end, no more.
+A query that has what it needs (``show``, ``first``, ``limit``) closes the connections of workers that still write.
+Over a Unix socket (spark.python.unix.domain.socket.enabled) the next write fails, and the daemon of PySpark 4.3 prints
+a traceback of BrokenPipeError for each worker (`pyspark/daemon.py`).  The worker has to end, and nothing is wrong.
 `spark.worker_python` starts this file in the place of `MODULE`.  It imports nothing of the project.
 """
 

@@ -121,9 +121,10 @@ class ClusterWatch:
     async def bring_up(self, say: Callable[[str], None]) -> None:
         """Start what does not run, and wait until all know each other.
 
-        Raises ClusterNotStarted; what was started here is stopped again then.
+        Raises ClusterNotStarted; what was started here is stopped again then.  Raises PortTaken before that.
         """
         cluster, started = self._cluster, Started()
+        cluster.check_ports()
         with started.undone_on_failure():
             # Name servers first, for the others to find; masters before the slaves that ask for them.
             for members in (cluster.name_servers, cluster.masters, cluster.slaves):

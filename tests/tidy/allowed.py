@@ -61,6 +61,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/processes/tls_folder.py", "disk"): "edge: writes and reads a folder of certificates",
     ("sprocket/processes/local_cluster.py", "disk"): "edge: a cluster's directory",
     ("sprocket/processes/cluster_watch.py", "sleep"): "edge: asks members again and again while they start",
+    ("sprocket/processes/ports.py", "network"): "edge: binds the ports that servers are about to have",
     # sprocket.cli
     ("sprocket/cli/configuration_page.py", "disk"): "writes docs/configuration.md",
     ("sprocket/cli/compatibility_page.py", "disk"): "reads sources and tests, writes docs/compatibility.md",
