@@ -82,6 +82,8 @@ async def test_a_cluster_lives_until_down_and_keeps_its_data(cluster: Cluster) -
     assert {row["state"] for row in rows.values()} == {"running"}
     assert [row["role"] for row in rows.values()] == ["NAMESRV"] * 2 + ["ASYNC_MASTER"] * 2 + ["SLAVE"] * 2
     assert [rows[name]["inSync"] for name in ("broker-a", "broker-a-s", "broker-b-s")] == [None, "yes", "yes"]
+    logs = "".join(path.read_text() for path in (cluster.directory / "logs").iterdir())
+    assert not [line for line in logs.splitlines() if " INFO " not in line]
     await exchange(cluster.namesrv, "first")
 
     # A second time nothing is started; one that was killed is shown, and is all that is.
