@@ -139,9 +139,9 @@ def with_admin(namesrv: str | None, ask: "Callable[[AdminClient], Awaitable[T]]"
     addresses = name_servers(namesrv)
 
     async def session() -> T:
-        from sprocket.client.admin import AdminClient
+        from sprocket.cli.patient_admin import PatientAdminClient
 
-        async with AdminClient(addresses, credentials=tool_credentials(), tls=tool_tls()) as admin:
+        async with PatientAdminClient(addresses, credentials=tool_credentials(), tls=tool_tls()) as admin:
             return await ask(admin)
 
     return run(session())

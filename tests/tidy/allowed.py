@@ -70,5 +70,6 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/cli/store_dump.py", "disk"): "a closed pipe behind `dump` becomes /dev/null",
     ("sprocket/cli/mqadmin_message.py", "disk"): "edge: bodies of messages go to files, as RocketMQ's tool has it",
     ("sprocket/cli/mqadmin_connection.py", "disk"): "`consumerStatus` writes what clients say into files, as there",
+    ("sprocket/cli/patient_admin.py", "sleep"): "edge: waits for a name server that has just been started",
     ("sprocket/cli/mqadmin_broker.py", "clock"): "`clusterList -i` repeats, and shows hours until now",
 }
