@@ -8,6 +8,7 @@ Source: RocketMQ 5.3.3, `DefaultHAService`, `AdminBrokerProcessor.getBrokerHaSta
 import logging
 from collections.abc import Callable, Hashable
 from dataclasses import replace
+from math import inf
 
 from broker.config import BrokerRole
 from broker.core import BrokerCore
@@ -27,6 +28,8 @@ from store.config import StoreConfig
 logger = logging.getLogger(__name__)
 
 _SAMPLE_S = 1.0
+# A master is short of slaves that are in sync: they start, connect and catch up within this time, or are missing.
+_SLAVES_COME_WITHIN_S = 30.0
 # Each frame costs both ends some steps.  RocketMQ's 32 KiB are for slaves that read that much.
 _SESSION_BATCH_BYTES = 256 * 1024
 
@@ -47,6 +50,7 @@ class Replication(Service):
         acting = core.config.broker.enable_slave_acting_master
         self.replicas = Replicas(replica_rules(config, is_acting_enabled=acting))
         self._standing: Standing | None = None
+        self._short_since_s: float | None = None  # since when too few slaves are in sync; inf once that is told
         self._in_sync: frozenset[Hashable] = frozenset()
         self.listener = SlaveListener(
             link_rules(config),
@@ -172,7 +176,12 @@ class Replication(Service):
             return
         self._standing = standing
         if before is None or before.is_enough != standing.is_enough or before.is_refusing != standing.is_refusing:
-            logger.warning(
+            # Slaves come after their master: at a start too few of them are nothing to worry about yet.
+            was_better = before is not None and (
+                before.is_enough > standing.is_enough or before.is_refusing < standing.is_refusing
+            )
+            logger.log(
+                logging.WARNING if was_better else logging.INFO,
                 "event=replicas_counted in_sync=%d required=%d refuses=%s",
                 1 + len(self.replicas.in_sync_slaves()), self.replicas.required(), standing.is_refusing,
             )  # fmt: skip
@@ -180,7 +189,22 @@ class Replication(Service):
             standing.limit, standing.acknowledged, is_enough=standing.is_enough, is_refusing=standing.is_refusing
         )
 
+    def _warn_of_missing_slaves(self, now_s: float) -> None:
+        """Once for each time that too few slaves stay in sync."""
+        if self._standing is None or self._standing.is_enough:
+            self._short_since_s = None
+        elif self._short_since_s is None:
+            self._short_since_s = now_s
+        elif now_s - self._short_since_s >= _SLAVES_COME_WITHIN_S:
+            self._short_since_s = inf
+            logger.warning(
+                "event=replicas_missing in_sync=%d required=%d refuses=%s for_s=%d",
+                1 + len(self.replicas.in_sync_slaves()), self.replicas.required(), self._standing.is_refusing,
+                _SLAVES_COME_WITHIN_S,
+            )  # fmt: skip
+
     def _look_who_is_in_sync(self) -> None:
+        self._warn_of_missing_slaves(self._core.clock.monotonic())
         self.replicas.check(self._log.end_offset, self._core.clock.monotonic())
         before, self._in_sync = self._in_sync, self.replicas.in_sync_slaves()
         for slave in self._in_sync - before:

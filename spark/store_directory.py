@@ -16,7 +16,7 @@ from typing import Final
 
 from remoting.message_record import BLANK_MIN_BYTES
 from spark.confirm_limit import confirm_limit
-from spark.consume_queue import ConsumeQueue, open_queues, topics_of
+from spark.consume_queue import ConsumeQueue, every_topic_of, open_queues, topics_of
 from spark.log_copies import check_copies
 from spark.segment import RESYNC_BYTES, Segment, segment_paths
 from sprocket.common.errors import ConfigError, CorruptRecord
@@ -26,6 +26,8 @@ from store.recovery.flushed_mark import FlushedMark
 logger = logging.getLogger(__name__)
 
 COMMIT_LOG: Final = "commitlog"
+# Files that a broker makes in its store when it starts, before there is a message.
+_OF_A_BROKER: Final = ("lock", "abort", "checkpoint", "config/topics.json")
 _QUEUES_ASKED: Final = 8
 # file:/a and file:///a; no host may stand between.
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://(?=/))?(/.*)")
@@ -91,7 +93,7 @@ class StoreDirectory:
                     _check_that_nothing_is_missing(segments)
                 self._check_end(whole_end, promised, path, drop_malformed)
                 return segments if limit is None else _cut(segments, limit)
-        self._check_end(0, promised, paths[-1][1], drop_malformed)
+        self._check_end(0, promised, paths[-1][1] if paths else self.root / COMMIT_LOG, drop_malformed)
         return []
 
     def has_record(self, physical_offset: int, size: int) -> bool:
@@ -122,15 +124,33 @@ class StoreDirectory:
         )
 
     def _segment_paths(self) -> list[tuple[int, Path]]:
-        directory = self.root / COMMIT_LOG
-        try:
-            paths = segment_paths(directory)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise ConfigError(f"{directory}: {reason}; path must be a store directory that can be read") from error
-        if not paths:
-            raise ConfigError(f"{directory} has no segment: files there are named by 20 digits")
-        return paths
+        return log_paths(self.root)
+
+
+def log_paths(root: Path) -> list[tuple[int, Path]]:
+    """(first physical offset, file) of every segment of the store at `root`; empty if no message was ever sent to it.
+
+    Raises ConfigError if there ought to be a log and there is none, or none that can be read.
+    """
+    directory = root / COMMIT_LOG
+    try:
+        paths = segment_paths(directory)
+    except FileNotFoundError:
+        paths = []
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"{directory}: {reason}; path must be a store directory that can be read") from error
+    if not paths and not _is_unused(root):
+        raise ConfigError(f"{directory} has no segment: files there are named by 20 digits")
+    return paths
+
+
+def _is_unused(root: Path) -> bool:
+    """Whether a broker has opened a store at `root`, which makes a few files, and nothing was sent to it yet.
+
+    A queue needs a log: with queues here, the log is missing, or on another disk.
+    """
+    return any((root / name).is_file() for name in _OF_A_BROKER) and not every_topic_of(root)
 
 
 def _late_record(segment: Segment, asked: list[list[ConsumeQueue]]) -> int:
@@ -262,7 +282,7 @@ def split_paths(path: str | None, paths: str | None) -> list[str]:
 
 
 def _store_root(path: Path) -> Path | None:
-    if (path / COMMIT_LOG).is_dir():
+    if (path / COMMIT_LOG).is_dir() or _is_unused(path):
         return path.resolve()
     return path.resolve().parent if path.name == COMMIT_LOG and path.is_dir() else None
 

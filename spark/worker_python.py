@@ -6,7 +6,7 @@ archive anew in every process: that takes 0.9 to 1.2 s of processor time, of a w
 Spark waits 10 s for the latter to connect, and nothing changes that (`PythonWorkerFactory.createSimpleWorker`): on a
 busy machine a stream then fails with "Python worker failed to connect back".  Where PySpark is installed, which is
 the same one, its modules are compiled already; and the reader of a stream connects before it imports them
-(`spark.stream_worker`).
+(`spark.stream_worker`).  The daemon that forks workers is `spark.worker_daemon`.
 """
 
 import os
@@ -20,7 +20,7 @@ from typing import Final
 
 from pyspark.find_spark_home import _find_spark_home
 
-from spark import stream_worker
+from spark import stream_worker, worker_daemon
 
 _VARIABLE: Final = "PYSPARK_PYTHON"
 _ARCHIVES: Final = ("pyspark.zip", "py4j-*-src.zip")
@@ -71,7 +71,10 @@ def _launcher() -> Path | None:
     without = _KEEP_ALL_BUT.format("|".join(map(shlex.quote, archives)))
     python = shlex.quote(sys.executable)
     connected = f'[ "$*" = "-m {stream_worker.MODULE}" ] && exec {python} {shlex.quote(stream_worker.__file__)}'
-    path.write_text("\n".join(["#!/bin/sh", without, "export PYTHONPATH", connected, f'exec {python} "$@"\n']))
+    own_daemon = f"exec {python} {shlex.quote(worker_daemon.__file__)}"
+    forking = f'[ "$1 $2" = "-m {worker_daemon.MODULE}" ] && shift 2 && {own_daemon} "$@"'
+    lines = ["#!/bin/sh", without, "export PYTHONPATH", connected, forking, f'exec {python} "$@"\n']
+    path.write_text("\n".join(lines))
     path.chmod(0o700)
     if not os.access(path, os.X_OK):  # a file system without programs
         directory.cleanup()

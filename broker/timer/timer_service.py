@@ -78,6 +78,7 @@ class TimerService(Service):
         self._is_running = False
         self._enqueue_rate, self._dequeue_rate = _Rate(), _Rate()
         self._logged_at = 0.0
+        self._logged = (0, 0, 0)  # waiting, enqueue_behind, queue_offset
         self._is_flushing = False
 
     def routes(self) -> list[Route]:
@@ -221,8 +222,13 @@ class TimerService(Service):
     def _log_progress(self, now_s: float) -> None:
         timer = self.timer
         interval_s = self._core.config.store.timer_progress_log_interval_ms / 1000
-        if now_s - self._logged_at >= interval_s and (timer.waiting or timer.enqueue_behind):
-            self._logged_at = now_s
+        if now_s - self._logged_at < interval_s:
+            return
+        # What is behind for less than the interval is about to be delivered.
+        is_late = timer.dequeue_behind_ms >= interval_s * 1000
+        progress = (timer.waiting, timer.enqueue_behind, timer.queue_offset)
+        if progress != self._logged or is_late:
+            self._logged_at, self._logged = now_s, progress
             logger.info(
                 "event=timer_progress waiting=%d enqueue_behind=%d dequeue_behind_ms=%d queue_offset=%d",
                 timer.waiting, timer.enqueue_behind, timer.dequeue_behind_ms, timer.queue_offset,

@@ -22,9 +22,8 @@ from spark.consume_queue import BATCH_DIRECTORY, DIRECTORY, LIGHT_PREFIX, can_be
 from spark.positions import QueueId
 from spark.queues.offset_queue import OffsetQueue, check_kind, open_queue
 from spark.queues.tail import QueueTail
-from spark.segment import Segment, segment_paths
-from spark.store_directory import COMMIT_LOG, StoreDirectory
-from sprocket.common.errors import ConfigError
+from spark.segment import Segment
+from spark.store_directory import StoreDirectory, log_paths
 
 logger = logging.getLogger(__name__)
 
@@ -229,13 +228,8 @@ class OpenLog(ExitStack):
         super().__init__()
         self._store = store
         self._limit = confirm_limit(store.root)
-        try:
-            self._paths = segment_paths(store.root / COMMIT_LOG)
-        except OSError as error:
-            raise ConfigError(f"{store.root / COMMIT_LOG}: {error.strerror or error}") from error
-        if not self._paths:
-            raise ConfigError(f"{store.root / COMMIT_LOG} has no segment: files there are named by 20 digits")
-        self.begin = self._paths[0][0]
+        self._paths = log_paths(store.root)
+        self.begin = self._paths[0][0] if self._paths else 0
         self.starts = np.array([start for start, _ in self._paths], np.int64)
         self._open: dict[int, Segment | None] = {}
 

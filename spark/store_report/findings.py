@@ -71,6 +71,7 @@ class StoreLatency:
     negative: int = 0  # stored before they were born: the clocks differ
     held_back: int = 0  # delayed, timed, or in a transaction: not counted
     without_time: int = 0  # the producer's time is no date
+    redriven: int = 0  # sent back from a dead-letter topic: not counted
 
 
 @dataclass(frozen=True)

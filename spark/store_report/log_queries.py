@@ -23,6 +23,7 @@ from spark.store_report.findings import (
     TopicTotals,
 )
 from spark.store_report.topic_kinds import APPLICATION_PATTERN, DLQ_PREFIX, RETRY_PREFIX, group_of, kind_of
+from sprocket.client.redrive import REDRIVEN_FROM
 
 MAX_STEPS: Final = 720
 _DAY_S: Final = 86_400
@@ -58,11 +59,16 @@ class Log:
     def _place_columns(self) -> tuple[str, ...]:
         if not self.bounds:
             return ()
-        return ("physicalOffset", "brokerName") if len(self.bounds) > 1 else ("physicalOffset",)
+        return ("physicalOffset", "brokerName") if self._has_several else ("physicalOffset",)
+
+    @property
+    def _has_several(self) -> bool:
+        # A store without a message when brokers were counted has no bounds; it may have messages by now.
+        return len(self.paths) > 1
 
     def _within(self) -> Column:
         offset = sf.col("physicalOffset")
-        if len(self.bounds) == 1:
+        if not self._has_several:
             return offset.between(*next(iter(self.bounds.values())))
         within = sf.lit(False)
         for broker, bounds in self.bounds.items():
@@ -166,16 +172,18 @@ def count_traffic(log: Log, buckets: Buckets, drawn: Sequence[str], rest: str) -
     return traffic
 
 
-def measure_latency(log: Log, buckets: Buckets, can_hold_back: bool) -> StoreLatency:
-    """From birth to store.  `can_hold_back`: some messages may have waited on purpose; they are left out."""
-    columns = ["topic", "bornTimestamp", "storeTimestamp", *(["properties"] if can_hold_back else [])]
-    frame = log.read(*columns).where(sf.col("topic").rlike(f"^{APPLICATION_PATTERN}$"))
-    held: Column = sf.lit(False)
-    if can_hold_back:
-        # What the store leaves in a message that came by the delay levels or a transaction, or by the timer.
-        held = sf.expr("properties['REAL_TOPIC'] IS NOT NULL OR properties['TIMER_OUT_MS'] IS NOT NULL")
+def measure_latency(log: Log, buckets: Buckets) -> StoreLatency:
+    """From birth to store.  Left out are messages that waited on purpose, and redriven dead letters.
+
+    A redriven message keeps the time of its birth: the time to its store holds all its failures, and the operator.
+    """
+    frame = log.read("topic", "bornTimestamp", "storeTimestamp", "properties")
+    frame = frame.where(sf.col("topic").rlike(f"^{APPLICATION_PATTERN}$"))
+    redriven = sf.expr(f"properties['{REDRIVEN_FROM}'] IS NOT NULL")
+    # What the store leaves in a message that came by the delay levels or a transaction, or by the timer.
+    held = sf.expr("properties['REAL_TOPIC'] IS NOT NULL OR properties['TIMER_OUT_MS'] IS NOT NULL") & ~redriven
     elapsed = milliseconds("storeTimestamp") - milliseconds("bornTimestamp")
-    counted = sf.col("ms").isNotNull() & ~sf.col("held")
+    counted = sf.col("ms").isNotNull() & ~sf.col("held") & ~sf.col("redriven")
     value = sf.when(counted, sf.col("ms"))
     rows = (
         frame.select(
@@ -183,6 +191,7 @@ def measure_latency(log: Log, buckets: Buckets, can_hold_back: bool) -> StoreLat
             step_of(milliseconds("storeTimestamp"), buckets).alias("step"),
             elapsed.alias("ms"),
             held.alias("held"),
+            redriven.alias("redriven"),
         )
         .groupingSets([[sf.col("topic")], [sf.col("step")], []], sf.col("topic"), sf.col("step"))
         .agg(
@@ -192,6 +201,7 @@ def measure_latency(log: Log, buckets: Buckets, can_hold_back: bool) -> StoreLat
             sf.max(value).alias("largest"),
             sf.count_if(counted & (sf.col("ms") < 0)).alias("negative"),
             sf.count_if(sf.col("held")).alias("held"),
+            sf.count_if(sf.col("redriven")).alias("redriven"),
             sf.count_if(sf.col("ms").isNull()).alias("without"),
         )
         .collect()
@@ -214,6 +224,7 @@ def measure_latency(log: Log, buckets: Buckets, can_hold_back: bool) -> StoreLat
         everything["negative"],
         everything["held"],
         everything["without"],
+        everything["redriven"],
     )
 
 

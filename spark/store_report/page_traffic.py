@@ -147,16 +147,17 @@ def latency(findings: Findings, times: Times) -> list[Chart | Table]:
     found = findings.latency
     notes = []
     if found.held_back:
-        were = "was" if found.held_back == 1 else "were"
-        notes.append(
-            f"{count_text(found.held_back, 'message')} that {were} delayed, timed or in a transaction are left out."
-        )
+        notes.append(f"Left out: {count_text(found.held_back, 'message')} delayed, timed or in a transaction.")
+    if found.redriven:
+        letters = count_text(found.redriven, "redriven dead letter")
+        notes.append(f"Left out: {letters}; a redrive keeps the bornTimestamp of the first sending.")
     if found.negative:
         notes.append(
             f"{found.negative:,} seem to be stored before they were sent: the clocks of producer and broker differ."
         )
     if found.without_time:
-        notes.append(f"{found.without_time:,} have a bornTimestamp that is no date and are left out.")
+        messages = count_text(found.without_time, "message")
+        notes.append(f"Left out: {messages} with a bornTimestamp that is no date.")
     if found.overall is None:
         return [Table("From producer to store", " ".join(["No message to measure.", *notes]), (), [])] if notes else []
     shown = list(found.by_topic[:LISTED])

@@ -6,7 +6,6 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from spark.consume_queue import topics_of
 from spark.store_directory import find_stores
 from spark.store_report.committed import committed_lags
 from spark.store_report.consumption import follow_pops, follow_trace
@@ -20,7 +19,7 @@ from spark.store_report.log_queries import (
     follow_failures,
     measure_latency,
 )
-from spark.store_report.topic_kinds import HOLDING_TOPICS, TRACE_TOPIC, TopicKind, kind_of
+from spark.store_report.topic_kinds import TRACE_TOPIC, TopicKind, kind_of
 
 # How many topics are drawn by themselves; the others are drawn together.
 DRAWN: Final = 7
@@ -56,13 +55,10 @@ def survey(
     if not topics:
         return replace(findings, missing=missing)
     findings = replace(findings, topics=topics, brokers=brokers, sizes=sizes)
-    holds_back = any(HOLDING_TOPICS.intersection(topics_of(store.root)) for store in stores)
-    return _with_log(findings, log.up_to(brokers), trace_topic, missing, holds_back)
+    return _with_log(findings, log.up_to(brokers), trace_topic, missing)
 
 
-def _with_log(
-    findings: Findings, log: Log, trace_topic: str, missing: list[tuple[str, str]], holds_back: bool
-) -> Findings:
+def _with_log(findings: Findings, log: Log, trace_topic: str, missing: list[tuple[str, str]]) -> Findings:
     topics, brokers = findings.topics, findings.brokers
     names = {topic.topic for topic in topics}
     buckets = buckets_between(min(each.first_ms for each in brokers), max(each.last_ms for each in brokers))
@@ -74,7 +70,7 @@ def _with_log(
         findings = replace(
             findings,
             traffic=count_traffic(log, buckets, drawn, REST),
-            latency=measure_latency(log, buckets, holds_back),
+            latency=measure_latency(log, buckets),
             tags=find_hot(log, "tags", _HOT),
             keys=find_hot(log, "keys", _HOT),
         )

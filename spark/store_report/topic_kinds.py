@@ -7,8 +7,6 @@ import re
 from enum import Enum
 from typing import Final
 
-from spark.decode import WAITING_TOPICS
-
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
@@ -27,8 +25,6 @@ SYSTEM_TOPICS: Final = frozenset(
         "CHECKPOINT_TOPIC",
     }
 )
-# Where a message waits before it comes to its own topic, so that it is stored there later than it was sent.
-HOLDING_TOPICS: Final = frozenset(WAITING_TOPICS)
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 _SYSTEM_PREFIX: Final = "rmq_sys_"
 _REPLY_POSTFIX: Final = "REPLY_TOPIC"

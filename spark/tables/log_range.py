@@ -8,8 +8,8 @@ from typing import Final
 
 from spark.filters import RowFilter
 from spark.plan import Span, cut_at_records, through_queues
-from spark.segment import Segment, segment_paths
-from spark.store_directory import COMMIT_LOG, SegmentFile, StoreDirectory
+from spark.segment import Segment
+from spark.store_directory import SegmentFile, StoreDirectory, log_paths
 from spark.tables.place import BrokerPlace
 from sprocket.common.errors import StoreError
 
@@ -121,7 +121,7 @@ def is_same_log(place: BrokerPlace, store: StoreDirectory) -> bool:
 
     It may lie behind what may be read just now.
     """
-    before = [found for found in segment_paths(store.root / COMMIT_LOG) if found[0] <= place.last_offset]
+    before = [found for found in log_paths(store.root) if found[0] <= place.last_offset]
     if place.last_offset < 0 or not before:
         return True
     start, path = before[-1]

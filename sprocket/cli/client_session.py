@@ -47,11 +47,39 @@ class WrongUsage(CommandFailed):
     exit_code = USAGE
 
 
+class ServerAddress(click.ParamType[str]):
+    """The address of one server, ``host:port``."""
+
+    name = "HOST:PORT"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """`value` without blanks around it; what is no address is wrong usage."""
+        from remoting.client import split_address
+
+        address = value.strip()
+        try:
+            split_address(address)
+        except ValueError:
+            self.fail(f"{address!r}: allowed is host:port, as in 127.0.0.1:10911", param, ctx)
+        return address
+
+
+SERVER_ADDRESS: Final = ServerAddress()
+
+
 def name_servers(namesrv: str | None) -> list[str]:
-    """The addresses in `namesrv`.  Raises CommandFailed when there is none."""
+    """The addresses in `namesrv`.  Raises WrongUsage when there is none, and for a part that is no address."""
+    from remoting.client import split_address
+
     addresses = [part.strip() for part in (namesrv or "").split(";") if part.strip()]
     if not addresses:
         raise WrongUsage("no name server given: use -n host:port or set NAMESRV_ADDR")
+    for address in addresses:
+        try:
+            split_address(address)
+        except ValueError:
+            form = "allowed is host:port, several separated by ';', as in 127.0.0.1:9876;192.168.0.1:9876"
+            raise WrongUsage(f"name server {address!r}: {form}") from None
     return addresses
 
 
@@ -92,12 +120,16 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """Run `main` on uvloop; an error of Sprocket becomes a message and an exit status."""
     import uvloop
 
+    from sprocket.cli.permission import refusal_in, refusal_text
+
     try:
         return uvloop.run(main)
     except ConfigError as error:
         raise WrongUsage(str(error)) from None
     except SprocketError as error:
-        raise CommandFailed(str(error)) from None
+        refusal = refusal_in(error)
+        text = str(error) if refusal is None else refusal_text(refusal, tool_credentials())
+        raise CommandFailed(text) from None
     except KeyboardInterrupt:
         raise click.Abort from None
 
@@ -107,9 +139,9 @@ def with_admin(namesrv: str | None, ask: "Callable[[AdminClient], Awaitable[T]]"
     addresses = name_servers(namesrv)
 
     async def session() -> T:
-        from sprocket.client.admin import AdminClient
+        from sprocket.cli.patient_admin import PatientAdminClient
 
-        async with AdminClient(addresses, credentials=tool_credentials(), tls=tool_tls()) as admin:
+        async with PatientAdminClient(addresses, credentials=tool_credentials(), tls=tool_tls()) as admin:
             return await ask(admin)
 
     return run(session())

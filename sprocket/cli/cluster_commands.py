@@ -1,10 +1,15 @@
 """`sprocket topic`, `sprocket cluster`, `sprocket offset`: a cluster seen and changed by hand."""
 
+from typing import Final
+
 import click
 
-from sprocket.cli.client_session import HELP, CommandFailed, json_option, namesrv_option, print_json, with_admin
+from sprocket.cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
 from sprocket.cli.columns import fitted, millis_text, perm_text
 from sprocket.cli.local_cluster_commands import down, status, up
+
+# On each broker, as RocketMQ's updateTopic has it.
+_QUEUES: Final = 8
 
 
 def _print_table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
@@ -19,43 +24,70 @@ def topic() -> None:
 
 @topic.command("list")
 @namesrv_option
-@click.option("--all", "show_all", is_flag=True, help="Retry and dead-letter topics too.")
+@click.option("--all", "show_all", is_flag=True, help="Also topics of the system, retry and dead-letter topics.")
 @json_option
 def list_topics(namesrv: str | None, show_all: bool, as_json: bool) -> None:
-    """List topics."""
-    topics = with_admin(namesrv, lambda admin: admin.topic_list())
-    shown = [name for name in topics if show_all or not name.startswith("%")]
+    """List the topics that applications send to."""
+    from sprocket.cli.system_topics import without_system_topics
+    from sprocket.client.admin import AdminClient
+
+    async def ask(admin: AdminClient) -> tuple[list[str], list[str]]:
+        known = await admin.topic_list()
+        return known, known if show_all else without_system_topics(known, await admin.cluster_info())
+
+    known, shown = with_admin(namesrv, ask)
     if as_json:
         print_json(shown)
-    else:
-        for name in shown:
-            click.echo(name)
+        return
+    for name in shown:
+        click.echo(name)
+    if known and not shown:
+        click.echo(f"No application has a topic yet; --all shows the {len(known)} topics of the system.", err=True)
 
 
 @topic.command("create")
 @click.argument("name")
 @namesrv_option
 @click.option("--cluster", default="DefaultCluster", show_default=True, help="Create it on every master of this.")
-@click.option("--queues", type=click.IntRange(1), default=8, show_default=True, help="Queues on each broker.")
+@click.option("--queues", type=click.IntRange(1, 65535), help="Queues on each broker.  [default: 8]")
+@click.option("--update", is_flag=True, help="If the topic exists, change its number of queues; needs --queues.")
+@click.option("--force", is_flag=True, help="With --update: shrink it, although messages become unreachable.")
 @json_option
-def create_topic(name: str, namesrv: str | None, cluster: str, queues: int, as_json: bool) -> None:
-    """Create topic NAME, or change its number of queues."""
-    from remoting.bodies.topic import TopicConfig
+def create_topic(
+    name: str, namesrv: str | None, cluster: str, queues: int | None, update: bool, force: bool, as_json: bool
+) -> None:
+    """Create topic NAME, or change its number of queues.
+
+    A topic that exists is left alone without --update. With fewer queues than before, nobody can read the messages
+    of the last ones; this takes --force too.
+    """
+    from sprocket.cli import topic_change
     from sprocket.client.admin import AdminClient
 
+    if update and queues is None:
+        raise click.UsageError("--update needs --queues")
+    if force and not update:
+        raise click.UsageError("--force needs --update")
+    count = queues or _QUEUES
+
     async def create(admin: AdminClient) -> list[str]:
-        masters = await admin.broker_addresses(cluster, masters_only=True)
-        for address in masters:
-            await admin.create_topic(address, TopicConfig(name, queues, queues))
-        return masters
+        masters = await topic_change.masters_of(admin, cluster, name)
+        if not update:
+            topic_change.refuse_existing(masters, name)
+        lost = await topic_change.unreachable(admin, masters, name, count)
+        if not force:
+            topic_change.refuse_shrinking(lost, masters, name, count, cluster)
+        await topic_change.set_queues(admin, masters, name, count)
+        for line in lost:
+            click.echo(f"Nobody can read any more on {line}", err=True)
+        return [each.address for each in masters]
 
     masters = with_admin(namesrv, create)
-    if not masters:
-        raise CommandFailed(f"cluster {cluster} has no master")
     if as_json:
-        print_json({"topic": name, "queues": queues, "brokers": masters})
+        print_json({"topic": name, "queues": count, "brokers": masters})
     else:
-        click.echo(f"topic {name} has {queues} queues on each of {', '.join(masters)}")
+        on = masters[0] if len(masters) == 1 else f"each of {', '.join(masters)}"
+        click.echo(f"topic {name} has {topic_change.count_text(count, 'queue')} on {on}")
 
 
 @topic.command("route")

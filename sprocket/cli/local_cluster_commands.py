@@ -108,7 +108,8 @@ def _opened(directory: Path) -> "LocalCluster":
 def _opened_or_made(
     profile: str | None, directory: Path, port_base: int | None, tls: Path | None, with_trace: bool
 ) -> "LocalCluster":
-    from sprocket.processes.local_cluster import PORT_BASE, LocalCluster
+    from sprocket.processes.local_cluster import PORT_BASE, LocalCluster, check_ports_of
+    from sprocket.processes.ports import PortTaken
     from sprocket.processes.profile import find_profile
     from sprocket.processes.tls_folder import TlsFolder
 
@@ -127,7 +128,11 @@ def _opened_or_made(
         raise click.UsageError(f"PROFILE is needed: there is no cluster in {directory}")
     try:
         found = find_profile(profile, with_trace=with_trace)
+        # Before there is a directory, which holds the ports of its cluster for good.
+        check_ports_of(found, port_base or PORT_BASE)
         return LocalCluster.create(directory, found, port_base or PORT_BASE, keys)
+    except PortTaken as error:
+        raise CommandFailed(str(error)) from None
     except (ConfigError, OSError) as error:
         raise WrongUsage(str(error)) from None
 

@@ -129,7 +129,8 @@ def consume(
     """Print the messages of TOPIC as they come, one line each, and acknowledge them."""
     import asyncio
 
-    from sprocket.client.admin import AdminClient
+    from sprocket.cli.patient_admin import PatientAdminClient
+    from sprocket.cli.permission import check_may_consume
     from sprocket.client.consumer import Consumer
     from sprocket.client.start_offset import ConsumeFrom
 
@@ -137,9 +138,10 @@ def consume(
     begin = ConsumeFrom.FIRST if start == "first" else ConsumeFrom.LAST
 
     async def consume_all() -> None:
-        # A consumer waits for name servers that are down; whoever types a wrong address wants to hear of it.
-        async with AdminClient(servers.split(";"), credentials=tool_credentials(), tls=tool_tls()) as admin:
+        # A consumer waits for name servers that are down and for permissions: a person is told at once.
+        async with PatientAdminClient(servers.split(";"), credentials=tool_credentials(), tls=tool_tls()) as admin:
             await admin.cluster_info()
+            await check_may_consume(admin, topic, tags, group)
         async with Consumer(group, {topic: tags}, client=client_settings(servers), consume_from=begin) as consumer:
             count = 0
             while limit is None or count < limit:

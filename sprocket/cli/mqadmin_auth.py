@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from sprocket.cli.client_session import HELP, CommandFailed, json_option, namesrv_option, print_json, with_admin
+from sprocket.cli.client_session import (
+    HELP,
+    SERVER_ADDRESS,
+    CommandFailed,
+    json_option,
+    namesrv_option,
+    print_json,
+    with_admin,
+)
 
 if TYPE_CHECKING:
     from remoting.bodies.auth import AclInfo, UserInfo
@@ -26,7 +34,7 @@ Order = Callable[["AuthAdmin", str], Awaitable[None]]
 def _target(command: F) -> F:
     """The options that say which brokers: one, or all of a cluster."""
     command = click.option("-c", "--clusterName", "cluster", help="All brokers of this cluster.")(command)
-    return click.option("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="This broker.")(command)
+    return click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="This broker.")(command)
 
 
 def _acl_options(command: F) -> F:
@@ -197,8 +205,8 @@ def _print_users(users: "Sequence[UserInfo]", show: bool, as_json: bool) -> None
 
 @click.command("copyUser", context_settings=HELP)
 @namesrv_option
-@click.option("-f", "--fromBroker", "source", required=True, metavar="HOST:PORT", help="The broker that has them.")
-@click.option("-t", "--toBroker", "target", required=True, metavar="HOST:PORT", help="The broker that is to.")
+@click.option("-f", "--fromBroker", "source", required=True, type=SERVER_ADDRESS, help="The broker that has them.")
+@click.option("-t", "--toBroker", "target", required=True, type=SERVER_ADDRESS, help="The broker that is to.")
 @click.option("-u", "--usernames", help="Only these, with commas.")
 def copy_user(namesrv: str | None, source: str, target: str, usernames: str | None) -> None:
     """Copy user to cluster."""
@@ -307,8 +315,8 @@ def _print_acls(acls: "Sequence[AclInfo]", as_json: bool) -> None:
 
 @click.command("copyAcl", context_settings=HELP)
 @namesrv_option
-@click.option("-f", "--fromBroker", "source", required=True, metavar="HOST:PORT", help="The broker that has them.")
-@click.option("-t", "--toBroker", "target", required=True, metavar="HOST:PORT", help="The broker that is to.")
+@click.option("-f", "--fromBroker", "source", required=True, type=SERVER_ADDRESS, help="The broker that has them.")
+@click.option("-t", "--toBroker", "target", required=True, type=SERVER_ADDRESS, help="The broker that is to.")
 @click.option("-s", "--subjects", help="Only of these, with commas.")
 def copy_acl(namesrv: str | None, source: str, target: str, subjects: str | None) -> None:
     """Copy acl to cluster."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from sprocket.cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket.cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
 
 if TYPE_CHECKING:
     from sprocket.client.admin import AdminClient
@@ -148,7 +148,7 @@ def _number(table: Mapping[str, str], key: str) -> float:
 
 @click.command("brokerStatus", context_settings=HELP)
 @namesrv_option
-@click.option("-b", "--brokerAddr", "broker", help="Address of one broker.")
+@click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Address of one broker.")
 @click.option("-c", "--clusterName", "cluster", help="Every broker of this cluster.")
 @json_option
 def broker_status(namesrv: str | None, broker: str | None, cluster: str | None, as_json: bool) -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket.cli.client_session import HELP, namesrv_option, with_admin
+from sprocket.cli.client_session import HELP, SERVER_ADDRESS, namesrv_option, with_admin
 
 if TYPE_CHECKING:
     from sprocket.client.admin import AdminClient
 
-_broker_option = click.option("-b", "--brokerAddr", "broker", help="Address of one broker.")
+_broker_option = click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Address of one broker.")
 _cluster_option = click.option("-c", "--cluster", "cluster", help="Every broker of this cluster; of all without it.")
 # Asks the broker at an address.
 Request = Callable[["AdminClient", str], Awaitable[None]]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from sprocket.cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket.cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
 from sprocket.cli.mqadmin_consumer import version_text
 from sprocket.cli.running_info_text import diagnosis, running_info_text
 from sprocket.common.clock import SystemClock
@@ -21,7 +21,7 @@ _TOPIC: Final = "%-20s %s"
 _PRODUCER: Final = "%04d  %-32s %-22s %-8s %s"
 _STATUS: Final = "%-10s %-40s %-20s %s"
 
-broker_option = click.option("-b", "--brokerAddr", "broker", help="Ask this broker.")
+broker_option = click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Ask this broker.")
 
 
 @click.command("consumerConnection", context_settings=HELP)
@@ -82,7 +82,7 @@ def producer_connection(namesrv: str | None, group: str, topic: str, as_json: bo
 
 @click.command("producer", context_settings=HELP)
 @namesrv_option
-@click.option("-b", "--broker", required=True, help="Address of the broker.")
+@click.option("-b", "--broker", required=True, type=SERVER_ADDRESS, help="Address of the broker.")
 @json_option
 def producer(namesrv: str | None, broker: str, as_json: bool) -> None:
     """Query producer's instances, connection, status, etc."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from sprocket.cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket.cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
 from sprocket.cli.columns import seconds_text
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def version_text(version: int) -> str:
 
 @click.command("setConsumeMode", context_settings=HELP)
 @namesrv_option
-@click.option("-b", "--brokerAddr", "broker", help="Set it on this broker.")
+@click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Set it on this broker.")
 @click.option("-c", "--clusterName", "cluster", help="Set it on every master of this cluster.")
 @click.option("-t", "--topicName", "topic", required=True, help="Topic name.")
 @click.option("-g", "--groupName", "group", required=True, help="Consumer group.")

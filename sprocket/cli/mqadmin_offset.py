@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket.cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket.cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
 from sprocket.cli.mqadmin_message import parse_time
 from sprocket.common.clock import SystemClock
 
@@ -82,7 +82,7 @@ def _json(done: "dict[MessageQueue, int] | list[Rollback]") -> list[dict[str, ob
     "-s", "--timestamp", "when", required=True, help="now, milliseconds, -1 (the end), or yyyy-MM-dd#HH:mm:ss:SSS."
 )
 @force_option
-@click.option("-b", "--broker", help="Address of a broker; with -q, reset only that queue.")
+@click.option("-b", "--broker", type=SERVER_ADDRESS, help="Address of a broker; with -q, reset only that queue.")
 @click.option("-q", "--queue", "queue_id", type=click.IntRange(0), help="Queue id.")
 @click.option("-o", "--offset", type=click.IntRange(0), help="With -b and -q: this offset instead of a time's.")
 @click.option("-c", "--cluster", help="Cluster or parent topic whose route finds the brokers of a light topic.")

@@ -3,6 +3,7 @@
 What differs from RocketMQ: `consumeMessage` counts the messages of all queues together and never gives more than -c.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -61,8 +62,11 @@ def send_message(
     if queue_id is not None and broker_name is None:
         raise WrongUsage("Broker name must be set if the queue is chosen!")
     topic = topic.strip()
-    message = Message(topic, body.strip().encode(), tags=tags.strip(), keys=keys.split())
     queue = MessageQueue(topic, broker_name.strip(), queue_id) if broker_name and queue_id is not None else None
+
+    def message() -> Message:
+        return Message(topic, body.strip().encode(), tags=tags.strip(), keys=keys.split())
+
     result = run(_send(name_servers(namesrv), message, queue))
     place = result.queue
     if as_json:
@@ -77,11 +81,11 @@ def send_message(
     click.echo(_SENT % (place.broker_name, place.queue_id, result.status.name, result.message_id))
 
 
-async def _send(servers: list[str], message: "Message", queue: "MessageQueue | None") -> "SendResult":
+async def _send(servers: list[str], message: Callable[[], "Message"], queue: "MessageQueue | None") -> "SendResult":
     from sprocket.client.producer import Producer
 
     async with Producer(_producer_group(), client=client_settings(";".join(servers))) as producer:
-        return await producer.send(message, queue=queue)
+        return await producer.send(message(), queue=queue)
 
 
 def _producer_group() -> str:

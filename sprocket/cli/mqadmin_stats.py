@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from sprocket.cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket.cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
 from sprocket.cli.columns import seconds_text
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def day_sum(stats: "BrokerStatsData") -> int:
 
 @click.command("brokerConsumeStats", context_settings=HELP)
 @namesrv_option
-@click.option("-b", "--brokerAddr", "broker", required=True, help="Address of the broker.")
+@click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, required=True, help="Address of the broker.")
 @click.option("-t", "--timeoutMillis", "timeout_ms", type=click.IntRange(1), default=50_000, help="Time to wait, ms.")
 @click.option("-l", "--level", type=int, default=0, help="Only queues of which so many messages are unread.")
 @click.option("-o", "--order", "ordered_only", type=bool, default=False, help="Only ordered topics (true|false).")
@@ -165,7 +165,7 @@ def _queue_rows(found: "ConsumeStatsList[str]") -> Iterator[tuple[str, str, str,
 @click.option("-q", "--queue", "queue_id", type=click.IntRange(0), required=True, help="Queue id.")
 @click.option("-i", "--index", type=int, required=True, help="First queue offset.")
 @click.option("-c", "--count", type=click.IntRange(0), default=10, help="How many.")
-@click.option("-b", "--broker", help="Address of the broker; without it, the first one of the topic.")
+@click.option("-b", "--broker", type=SERVER_ADDRESS, help="Address of a broker; by default one of the topic.")
 @click.option("-g", "--consumer", "group", help="Also show what this group wants of the topic.")
 @json_option
 def query_cq(

@@ -7,6 +7,7 @@ import click
 
 from sprocket.cli.client_session import (
     HELP,
+    SERVER_ADDRESS,
     CommandFailed,
     WrongUsage,
     json_option,
@@ -55,7 +56,7 @@ def topic_config_text(config: "TopicConfig") -> str:
 
 @click.command("updateTopic", context_settings=HELP)
 @namesrv_option
-@click.option("-b", "--brokerAddr", "broker", help="Create the topic on this broker.")
+@click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Create the topic on this broker.")
 @click.option("-c", "--clusterName", "cluster", help="Create the topic on every master of this cluster.")
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-r", "--readQueueNums", "read_queues", type=click.IntRange(1), default=8, help="Queues to read.")

@@ -16,6 +16,8 @@ from typing import Final
 from sprocket.common.errors import SprocketError
 
 _STOP_LIMIT_S: Final = 20.0
+# From the end of a process's output to its own end.
+_HUNG_UP_S: Final = 1.0
 _TAIL_CHARACTERS: Final = 4000
 
 
@@ -91,8 +93,18 @@ class ChildProcess:
         out = self._process.stdout
         line = out.readline() if await_readable(out.fileno(), limit_s) else b""
         if not line:
-            raise ProcessNotStarted(f"{self.name} did not start within {limit_s:g} s; end of its log:\n{self.tail()}")
+            status = self._end_status()
+            why = f"did not start within {limit_s:g} s" if status is None else f"did not start: it ended with {status}"
+            raise ProcessNotStarted(f"{self.name} {why}; end of its log:\n{self.tail()}")
         return line
+
+    def _end_status(self) -> int | None:
+        """The exit status of a process that has hung up, None if it goes on."""
+        assert self._process is not None
+        try:
+            return self._process.wait(_HUNG_UP_S)
+        except subprocess.TimeoutExpired:
+            return None
 
     def facts(self, limit_s: float) -> dict[str, object]:
         """What a server started with ``--json`` says once it listens.  Raises ProcessNotStarted."""

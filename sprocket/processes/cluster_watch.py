@@ -14,6 +14,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.credentials import Credentials
 from remoting.fastjson import loads
 from sprocket.client.admin import AdminClient, AdminError
+from sprocket.client.errors import BrokerRefused, PermissionDenied
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError
 from sprocket.processes.child_process import end_of
@@ -92,7 +93,7 @@ class ClusterWatch:
             brokers = loads(bytes(answer.body), ClusterInfo).broker_addr_table.values()
             return running, {address for broker in brokers for address in broker.broker_addrs.values()}
         except (AdminError, ProtocolError) as error:
-            return replace(running, state=REFUSING if _is_refusal(error) else "silent"), None
+            return replace(running, state=REFUSING if is_refusal(error) else "silent"), None
 
     async def _add_slaves(self, admin: AdminClient, master: Member, tables: dict[str, MemberStatus]) -> None:
         """What a master says of its slaves.
@@ -120,9 +121,10 @@ class ClusterWatch:
     async def bring_up(self, say: Callable[[str], None]) -> None:
         """Start what does not run, and wait until all know each other.
 
-        Raises ClusterNotStarted; what was started here is stopped again then.
+        Raises ClusterNotStarted; what was started here is stopped again then.  Raises PortTaken before that.
         """
         cluster, started = self._cluster, Started()
+        cluster.check_ports()
         with started.undone_on_failure():
             # Name servers first, for the others to find; masters before the slaves that ask for them.
             for members in (cluster.name_servers, cluster.masters, cluster.slaves):
@@ -155,6 +157,10 @@ class ClusterWatch:
         raise ClusterNotStarted(f"{status.member.name} is {status.state}; the end of {log}:\n{end_of(log)}")
 
 
-def _is_refusal(error: Exception) -> bool:
+def is_refusal(error: BaseException) -> bool:
     """Whether access control gave this answer; ACL 1.0 has no code of its own for it."""
-    return isinstance(error, AdminError) and (error.code == ResponseCode.NO_PERMISSION or _PLAIN_REFUSAL in str(error))
+    if isinstance(error, PermissionDenied):
+        return True
+    if not isinstance(error, AdminError | BrokerRefused):
+        return False
+    return error.code == ResponseCode.NO_PERMISSION or _PLAIN_REFUSAL in str(error)

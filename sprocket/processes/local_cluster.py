@@ -9,7 +9,7 @@ import contextlib
 import fcntl
 import json
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from sprocket.common.errors import ConfigError, SprocketError
 from sprocket.common.properties import parse, render
 from sprocket.processes.child_process import ChildProcess, ProcessNotStarted, isolated
 from sprocket.processes.pid_file import PidFile
+from sprocket.processes.ports import WantedPort, refuse_taken
 from sprocket.processes.profile import Plan, Profile
 from sprocket.processes.tls_folder import TlsFolder
 
@@ -135,6 +136,16 @@ class LocalCluster:
                 raise ConfigError(f"another command starts or stops the cluster in {self.directory}") from None
             yield
 
+    def check_ports(self) -> None:
+        """Raises PortTaken if members that do not run could not listen, with the ports that their files name."""
+        wanted = []
+        for member in self.members:
+            if self.pid_file(member).running() is None:
+                path = _file(self.directory, member)
+                entries = parse(path.read_bytes(), str(path)) if path.exists() else []
+                wanted += _ports(member, {entry.key: entry.value for entry in entries})
+        refuse_taken(wanted, f"Stop what listens there, or change the port in {self.directory / 'conf'}")
+
     def launch(self, members: Sequence[Member], started: "Started") -> None:
         """Start those of `members` that do not run, and wait until they listen.  Raises ClusterNotStarted."""
         for folder in ("logs", "run"):
@@ -208,6 +219,24 @@ class Started:
                 process.end(signal.SIGTERM)
                 pid_file.remove()
             raise
+
+
+def check_ports_of(profile: Profile, port_base: int) -> None:
+    """Raises PortTaken if a new cluster of this `profile` could not listen, ConfigError if the ports do not suffice."""
+    wanted = [port for member in _members(profile.plans, port_base) for port in _ports(member, {})]
+    refuse_taken(wanted, "Stop what listens there, or give another --port-base")
+
+
+def _ports(member: Member, values: Mapping[str, str]) -> list[WantedPort]:
+    """The ports that `member` listens on by the values of its file; what is no number its own start refuses."""
+    own = {"listenPort": member.port, **({"haListenPort": member.port + 1} if member.is_broker else {})}
+    host = values.get("bindAddress", HOST).strip()
+    texts = {key: values.get(key, str(port)).strip() for key, port in own.items()}
+    return [
+        WantedPort(member.name, key, host, int(text))
+        for key, text in texts.items()
+        if text.isdecimal() and 0 < int(text) < 65536
+    ]
 
 
 def _members(plans: Sequence[Plan], port_base: int) -> list[Member]:

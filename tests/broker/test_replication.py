@@ -132,6 +132,29 @@ async def test_a_send_is_acknowledged_when_the_slave_has_it_and_not_before(tmp_p
         assert it.sends[1].result().header(SendMessageResponseHeader).queue_offset == 1
 
 
+async def test_a_healthy_start_logs_no_warning_and_a_lost_slave_does(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    def levels(event: str) -> list[str]:
+        return [record.levelname for record in caplog.records if record.getMessage().startswith(f"event={event} ")]
+
+    async with master(tmp_path) as it:
+        async with fake_slave(it.port):
+            await it.in_sync(1)
+            await until(lambda: levels("replicas_counted") == ["INFO", "INFO"])
+        await until(lambda: levels("replicas_counted") == ["INFO", "INFO", "WARNING"])
+
+
+async def test_a_slave_that_never_comes_is_missed_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with master(tmp_path) as it:
+        for seconds in range(0, 300, 10):
+            it.broker.replication._warn_of_missing_slaves(float(seconds))
+    missing = [text for text in caplog.messages if text.startswith("event=replicas_missing ")]
+    assert missing == ["event=replicas_missing in_sync=1 required=2 refuses=False for_s=30"]
+
+
 async def test_without_a_slave_it_is_said_at_once(tmp_path: Path) -> None:
     async with master(tmp_path, slave_timeout=60_000) as it:
         await it.send()

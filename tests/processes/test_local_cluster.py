@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ import pytest
 
 from sprocket import ConsumeFrom, Consumer, Message, Producer
 from sprocket.processes.local_cluster import LocalCluster, Started
+from sprocket.processes.ports import PortTaken
 from sprocket.processes.profile import find_profile
-from tests.compat.ports import free_port_base
+from tests.compat.ports import free_port, free_port_base
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -79,6 +82,8 @@ async def test_a_cluster_lives_until_down_and_keeps_its_data(cluster: Cluster) -
     assert {row["state"] for row in rows.values()} == {"running"}
     assert [row["role"] for row in rows.values()] == ["NAMESRV"] * 2 + ["ASYNC_MASTER"] * 2 + ["SLAVE"] * 2
     assert [rows[name]["inSync"] for name in ("broker-a", "broker-a-s", "broker-b-s")] == [None, "yes", "yes"]
+    logs = "".join(path.read_text() for path in (cluster.directory / "logs").iterdir())
+    assert not [line for line in logs.splitlines() if " INFO " not in line]
     await exchange(cluster.namesrv, "first")
 
     # A second time nothing is started; one that was killed is shown, and is all that is.
@@ -103,15 +108,52 @@ async def test_a_cluster_lives_until_down_and_keeps_its_data(cluster: Cluster) -
         assert (await anext(consumer)).body == b"first"
 
 
-def test_a_cluster_that_cannot_start_leaves_nothing_and_says_why(cluster: Cluster) -> None:
-    slave_port = cluster.port_base + 1035 + 30  # of broker-b-s, the last that is started
+@contextmanager
+def listening(port: int) -> Iterator[None]:
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(("127.0.0.1", slave_port))
+        taken.bind(("127.0.0.1", port))
         taken.listen()
+        yield
+
+
+def test_a_taken_port_is_told_before_anything_is_started(cluster: Cluster) -> None:
+    slave, master = cluster.port_base + 1035 + 30, cluster.port_base + 1035
+    with listening(slave), listening(master + 1):
         failed = cluster.up("2m-2s-sync")
+        assert failed.returncode == 1
+        assert failed.stderr == (
+            f"Error: taken on 127.0.0.1: port {master + 1} of broker-a (haListenPort); "
+            f"port {slave} of broker-b-s (listenPort). "
+            "Nothing was started. Stop what listens there, or give another --port-base\n"
+        )
+        # No directory keeps those ports, so another try may have others.
+        assert not cluster.directory.exists()
+
+
+def test_a_taken_port_of_a_cluster_that_is_there(tmp_path: Path) -> None:
+    cluster = LocalCluster.create(tmp_path, find_profile("2m-noslave"), free_port_base())
+    cluster.check_ports()
+    path = tmp_path / "conf" / "broker-b.properties"
+    other = free_port()
+    path.write_text(path.read_text().replace("haListenPort=", "haListenPort.before=") + f"haListenPort={other}\n")
+    with (
+        listening(cluster.masters[1].port + 1),  # of no member any more
+        listening(other),
+        pytest.raises(PortTaken, match=rf"port {other} of broker-b \(haListenPort\)\. Nothing.*{tmp_path}/conf"),
+    ):
+        cluster.check_ports()
+
+
+def test_a_cluster_that_cannot_start_leaves_nothing_and_says_why(cluster: Cluster, tmp_path: Path) -> None:
+    profile = tmp_path / "profile"
+    shutil.copytree(Path(__file__).parents[2] / "conf" / "2m-2s-async", profile)
+    with (profile / "broker-b-s.properties").open("a") as file:
+        file.write("flushDiskType=SOMETIMES\n")
+    failed = cluster.up(str(profile))
     assert failed.returncode == 1
-    assert "broker-b-s did not start" in failed.stderr and str(slave_port) in failed.stderr
+    assert "broker-b-s did not start: it ended with 2; end of its log" in failed.stderr
+    assert "flushDiskType" in failed.stderr
     assert set(cluster.states().values()) == {"stopped"}
 
 

@@ -282,6 +282,20 @@ def test_what_is_no_store_is_said(tmp_path: Path) -> None:
         read_rows(tmp_path)
 
 
+@pytest.mark.parametrize("file", ["lock", "abort", "checkpoint", "config/topics.json"])
+@pytest.mark.parametrize("with_log", [False, True])
+def test_a_store_that_was_never_sent_a_message_has_no_rows(tmp_path: Path, file: str, with_log: bool) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).touch()
+    if with_log:
+        (tmp_path / "commitlog").mkdir()
+    assert read_rows(tmp_path) == []
+    # Queues without a log: it is gone, or on another disk.
+    (tmp_path / "consumequeue" / "T" / "0").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="no segment" if with_log else "has no commitlog"):
+        read_rows(tmp_path)
+
+
 def test_an_empty_log_has_no_rows(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(1 << 16))

@@ -24,6 +24,8 @@ from tests.spark.store_builder import Row, StoreBuilder
 
 START_MS = 1_780_000_000_000
 TRACE = "RMQ_SYS_TRACE_TOPIC"
+# Messages that `sprocket dlq redrive` sent again 77 s after their birth.
+REDRIVEN = (13, 111)
 
 
 def shop_rows() -> list[Row]:
@@ -34,8 +36,10 @@ def shop_rows() -> list[Row]:
         properties = {"UNIQ_KEY": f"ID{number:030d}", "TAGS": "ABC"[number % 3], "KEYS": f"k{number % 40} all"}
         if number % 50 == 0:
             properties = {"UNIQ_KEY": f"ID{number:030d}", "REAL_TOPIC": "T0"}
+        if number in REDRIVEN:
+            properties["REDRIVEN_FROM"] = "0A000002"
         topic = f"T{min(number % 24, number % 13)}"
-        born = stored - number % 90 + (5 if number == 101 else 0) * 1000
+        born = stored - number % 90 + (5 if number == 101 else 0) * 1000 - (77_000 if number in REDRIVEN else 0)
         row = Row(topic, number % 4, b"x" * (number * 7 % 3000), properties, born, stored)
         rows.append(row)
         if number % 2 == 0:
@@ -130,10 +134,12 @@ def test_traffic(findings: Findings, shop: StoreBuilder) -> None:
 
 
 def test_latency_to_the_store(findings: Findings, shop: StoreBuilder) -> None:
-    at_once = [row for row in applications(shop) if "REAL_TOPIC" not in row.properties]
+    assert findings.latency.redriven == len(REDRIVEN)
+    at_once = [row for row in applications(shop) if not {"REAL_TOPIC", "REDRIVEN_FROM"} & row.properties.keys()]
     values = [row.store_timestamp - row.born_timestamp for row in at_once]
     found = findings.latency
-    assert found.held_back == len(applications(shop)) - len(at_once) == 8
+    assert found.held_back == len(applications(shop)) - len(at_once) - len(REDRIVEN) == 8
+    assert max(values) < 77_000
     assert same(found.overall, latency("all topics", values))
     assert found.negative == sum(value < 0 for value in values) == 1
     for each in found.by_topic:
@@ -145,6 +151,28 @@ def test_latency_to_the_store(findings: Findings, shop: StoreBuilder) -> None:
     expected = [(at, *np.percentile(some, [50, 99]), float(max(some))) for at, some in sorted(steps.items())]
     assert [step for step, *_ in found.by_step] == sorted(steps)
     assert np.allclose([each[1:] for each in found.by_step], [each[1:] for each in expected])
+
+
+def test_the_page_says_what_latency_leaves_out(findings: Findings) -> None:
+    html = store_page(findings, START_MS).html()
+    assert "Left out: 2 redriven dead letters; a redrive keeps the bornTimestamp of the first sending." in html
+    assert "Left out: 8 messages delayed, timed or in a transaction." in html
+
+
+def test_a_store_without_a_message_beside_others(
+    spark_session: Any, shop: StoreBuilder, findings: Findings, tmp_path: Path
+) -> None:
+    """A master that started and was never sent a message has no log."""
+    unused = tmp_path / "broker-b" / "store"
+    (unused / "config").mkdir(parents=True)
+    (unused / "config" / "topics.json").write_text("{}")
+    both = survey(spark_session, [f"broker-a={shop.root}", str(unused)])
+    assert (both.messages, both.latency) == (findings.messages, findings.latency)
+    assert [each.broker for each in both.brokers] == ["broker-a"]
+    assert any(str(unused) in store for store in both.stores)
+    alone = survey(spark_session, [str(unused)])
+    assert alone.messages == 0
+    assert "The log holds no message." in store_page(alone, START_MS).html()
 
 
 def test_hot_tags_and_keys(findings: Findings, shop: StoreBuilder) -> None:

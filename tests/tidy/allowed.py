@@ -62,6 +62,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/processes/tls_folder.py", "disk"): "edge: writes and reads a folder of certificates",
     ("sprocket/processes/local_cluster.py", "disk"): "edge: a cluster's directory",
     ("sprocket/processes/cluster_watch.py", "sleep"): "edge: asks members again and again while they start",
+    ("sprocket/processes/ports.py", "network"): "edge: binds the ports that servers are about to have",
     # sprocket.cli
     ("sprocket/cli/configuration_page.py", "disk"): "writes docs/configuration.md",
     ("sprocket/cli/compatibility_page.py", "disk"): "reads sources and tests, writes docs/compatibility.md",
@@ -70,5 +71,6 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/cli/store_dump.py", "disk"): "a closed pipe behind `dump` becomes /dev/null",
     ("sprocket/cli/mqadmin_message.py", "disk"): "edge: bodies of messages go to files, as RocketMQ's tool has it",
     ("sprocket/cli/mqadmin_connection.py", "disk"): "`consumerStatus` writes what clients say into files, as there",
+    ("sprocket/cli/patient_admin.py", "sleep"): "edge: waits for a name server that has just been started",
     ("sprocket/cli/mqadmin_broker.py", "clock"): "`clusterList -i` repeats, and shows hours until now",
 }

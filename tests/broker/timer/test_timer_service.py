@@ -177,3 +177,22 @@ async def test_metrics_are_counted_anew_from_the_log(tmp_path: Path) -> None:
     async with running_broker(tmp_path, store=FAST) as (broker, client):
         assert broker.timer.metrics.by_topic[TOPIC].count == 3
         assert broker.timer.timer.waiting == 3
+
+
+async def test_progress_is_logged_when_there_is_any(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    def lines() -> list[str]:
+        return [text for text in caplog.messages if text.startswith("event=timer_progress ")]
+
+    async with running_broker(tmp_path, store=FAST | {"timer_progress_log_interval_ms": 3_600_000}) as (broker, client):
+        now_s = broker.clock.monotonic() + 10_000
+        for hours in range(5):
+            broker.timer._log_progress(now_s + 3600 * hours)
+        assert lines() == []
+        await client.send(b"later", TIMER_DELAY_MS="600000")
+        await until(lambda: broker.timer.timer.waiting == 1)
+        for hours in range(5, 10):
+            broker.timer._log_progress(now_s + 3600 * hours)
+        [line] = lines()
+        assert line.startswith("event=timer_progress waiting=1 enqueue_behind=0 ")

@@ -1,0 +1,51 @@
+"""An admin client for commands that people type right after ``mqnamesrv &``."""
+
+import asyncio
+import errno
+from collections.abc import Sequence
+from typing import Final
+
+from remoting.codes import RequestCode
+from remoting.command import ReceivedResponse
+from remoting.credentials import Credentials
+from remoting.headers.base import Header
+from remoting.tls_settings import TlsSettings
+from sprocket.client.admin import AdminClient, AdminError
+
+START_LIMIT_S: Final = 5.0
+_PAUSE_S: Final = 0.1
+_REFUSED: Final = f"[Errno {errno.ECONNREFUSED}]"
+
+
+class PatientAdminClient(AdminClient):
+    """Asks again, for `START_LIMIT_S` in all, while nobody listens at the address of a name server.
+
+    Of several name servers the last one is waited for: another may answer at once.
+    """
+
+    def __init__(
+        self, name_servers: Sequence[str], *, credentials: Credentials | None = None, tls: TlsSettings | None = None
+    ) -> None:
+        super().__init__(name_servers, credentials=credentials, tls=tls)
+        self._last = name_servers[-1]
+        self._left_s = START_LIMIT_S
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> ReceivedResponse:
+        """The answer of the server at `address`.  Raises AdminError."""
+        while True:
+            try:
+                return await super().ask(address, code, header, body, timeout_s=timeout_s)
+            except AdminError as error:
+                is_starting = address == self._last and error.code is None and _REFUSED in str(error)
+                if not is_starting or self._left_s <= 0:
+                    raise
+            self._left_s -= _PAUSE_S
+            await asyncio.sleep(_PAUSE_S)

@@ -1,0 +1,19 @@
+"""Topics that brokers make for themselves, told from those of applications.
+
+Source: RocketMQ 5.3.3, `TopicConfigManager.init`, `TopicValidator`: cluster and broker names are topics, too.
+"""
+
+from collections.abc import Iterable
+
+from broker.names import REPLY_TOPIC_POSTFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from remoting.bodies.route import ClusterInfo
+from sprocket.client.admin import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
+
+_PREFIXES = (SYSTEM_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)
+
+
+def without_system_topics(topics: Iterable[str], info: ClusterInfo) -> list[str]:
+    """Those of `topics` that applications send to: no system, retry or dead-letter topics."""
+    own = SYSTEM_TOPICS | info.cluster_addr_table.keys() | info.broker_addr_table.keys()
+    own |= {f"{cluster}_{REPLY_TOPIC_POSTFIX}" for cluster in info.cluster_addr_table}
+    return [topic for topic in topics if topic not in own and not topic.startswith(_PREFIXES)]
