@@ -55,6 +55,11 @@ class Following(Service):
         address = self._core.config.store.ha_master_address
         return address if len(address) >= _MIN_ADDRESS else ""
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the configuration names the master's port for slaves."""
+        return bool(self._fixed_address)
+
     def periodic(self) -> list[Periodic]:
         """Count what comes in a second."""
         return [Periodic("following", _SAMPLE_S, self._sample)]

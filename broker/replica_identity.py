@@ -58,7 +58,12 @@ def credentials(
         secret = read_secret(Path(store.ha_secret_file))
     else:
         secret = _secret_of(access, random_bytes) if access is not None and access.is_guarded else b""
-    return Credentials(identity, random_bytes, secret, allow_plain=store.ha_allow_plain_peers)
+
+    def own_address() -> str:
+        # As name servers tell it, see `Registration.ha_address`; the port may be chosen later.
+        return f"{core.config.broker.broker_ip2}:{core.config.broker.ha_listen_port}"
+
+    return Credentials(identity, random_bytes, secret, store.ha_allow_plain_peers, own_address)
 
 
 def _secret_of(access: AccessControl, random_bytes: Callable[[int], bytes]) -> bytes:

@@ -1,4 +1,13 @@
-"""A slave's session with a master that is Sprocket too, or the plain protocol with one that is not."""
+"""A slave's session with a master that is Sprocket too, or the plain protocol with one that is not.
+
+Two rules decide what a slave takes and from which master:
+
+- A slave that asks for proof (access control or haSecretFile, without haAllowPlainPeers) greets at the master's port
+  for slaves and asks nothing at the port for clients.  A request there would carry a signature, and the address may
+  come from a name server that anybody can write to.
+- Tables are asked for by polling only over an established plain connection whose log was compared with this one.  Any
+  doubt (no answer, a refusal, an error, no connection) means: ask nothing, install nothing.
+"""
 
 import logging
 import ssl
@@ -27,7 +36,7 @@ _TIMEOUT_S: Final = 3.0
 
 
 class SlaveSessions(Service):
-    """Lives in the event loop's thread.  `polling` stands back while a session brings the tables."""
+    """Lives in the event loop's thread.  `polling` asks only while `may_poll` allows it."""
 
     def __init__(
         self,
@@ -43,12 +52,12 @@ class SlaveSessions(Service):
         self._receiver = TableReceiver(core, tables, self._begin_anew)
         self._credentials: Credentials | None = None
         self._awaits_flush = False
-        # What the master said when it was asked last.
-        self._speaks: bool | None = None
         self._said = ""
-        # Whether the master's port for slaves takes TLS, as it said when it was asked last.
+        # Whether the next connection is TLS: as the master said, or as a slave that asks for proof tries it.
         self._master_takes_tls = False
-        polling.is_delivered = lambda: self.is_delivering
+        # The session that this slave began last without a question, to see whether the master answered.
+        self._greeted: SlaveSession | None = None
+        polling.may_poll = lambda: self.may_poll
         following.follower.new_link = self._new_link
         following.follower.on_received = self._received
         following.follower.new_context = self._context
@@ -58,9 +67,10 @@ class SlaveSessions(Service):
         self._credentials = credentials(self._core, self._access)
 
     @property
-    def is_delivering(self) -> bool:
-        """Whether the master's tables come in a session, now or when the next one begins."""
-        return self._speaks is True
+    def may_poll(self) -> bool:
+        """Whether the master's tables may be asked for: over a plain connection to a log that was compared."""
+        connection = self._following.follower.connection
+        return connection is not None and connection.link.admits_polling
 
     def _begin_anew(self, reason: str) -> None:
         connection = self._following.follower.connection
@@ -72,19 +82,42 @@ class SlaveSessions(Service):
     async def _new_link(self, address: str) -> SlaveLink | None:
         own, follower = self._credentials, self._following.follower
         assert own is not None
-        rules = slave_rules(self._core.config.store)
-        speaks = self._speaks = await self._master_speaks_sessions()
-        if speaks is not None and not self._admits_transport(address):
+        if not own.admits_plain:
+            return self._unasked_session(address, own)
+        speaks = await self._master_speaks_sessions()
+        if speaks is None or not self._admits_transport(address):
             return None
         if speaks:
-            return SlaveSession(rules, self._following.log, own, self._receiver.apply, follower.now())
-        if speaks is None:
-            return None
-        if not own.admits_plain:
-            self._say(f"the master at {address} proves nothing, which is asked for here; haAllowPlainPeers admits it")
-            return None
+            return self._session(own)
         self._say(f"the master at {address} speaks the plain protocol")
-        return SlaveLink(rules, self._following.log, follower.now())
+        return SlaveLink(slave_rules(self._core.config.store), self._following.log, follower.now())
+
+    def _session(self, own: Credentials, dialed: str = "") -> SlaveSession:
+        rules, now = slave_rules(self._core.config.store), self._following.follower.now()
+        return SlaveSession(rules, self._following.log, own, self._receiver.apply, now, dialed=dialed)
+
+    def _unasked_session(self, address: str, own: Credentials) -> SlaveSession | None:
+        """Greet at once: the greeting proves both ends, a question at the port for clients would prove nothing.
+
+        With tls.enable and haAllowCleartext a master that did not answer in TLS is tried in clear next, and back.
+        """
+        store = self._core.config.store
+        if not store.ha_session_enable:
+            self._say(
+                "haSessionEnable = false: no master can prove itself, so none is followed; haAllowPlainPeers admits"
+            )
+            return None
+        was_answered = self._greeted is None or self._greeted.epoch >= 0
+        if self._following.tls is None:
+            self._master_takes_tls = False
+        elif self._greeted is None or not store.ha_allow_cleartext:
+            self._master_takes_tls = True
+        elif not was_answered:
+            self._master_takes_tls = not self._master_takes_tls
+        self._say(f"the master at {address} has to prove itself, tls={self._master_takes_tls}")
+        # An address of the configuration may be translated on the way; one that was told must be the master's own.
+        self._greeted = self._session(own, "" if self._following.is_fixed else address)
+        return self._greeted
 
     def _admits_transport(self, address: str) -> bool:
         """Whether the log may be asked for as the master offers it: TLS where this broker wants it."""

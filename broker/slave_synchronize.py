@@ -7,6 +7,10 @@ for then, too, when a message came of one that is not known.
 Stricter than the reference: what says how far messages were delivered waits until this replica's log has all that the
 master's had when it said so.  RocketMQ's slave takes it at once; if it then has to go on alone, what was delivered by
 records that it does not have is lost.
+
+Stricter again: RocketMQ's slave asks any address that a name server calls the master, and installs any answer.  A
+master with an empty disk then takes the slave's topics and group offsets away.  Here `may_poll` says whether the logs
+were compared, and a master whose log ends before this one is asked for nothing.
 Source: RocketMQ 5.3.3, `SlaveSynchronize`, `BrokerController.initializeBrokerScheduledTasks`.
 """
 
@@ -38,20 +42,23 @@ _TIMEOUT_S: Final = 5.0
 # A table of this size is read in another thread.
 _LARGE_BYTES: Final = 64 * 1024
 
+# Under which name it is said that the master's log does not reach as far as this one.
+_MASTER_LOG: Final = "(all)"
+
 Install = Callable[[], None]
 
 
 class SlaveSynchronize(Service):
-    """Keeps the tables of a slave.  Lives in the event loop's thread.
+    """Keeps the tables of a slave of a plain master.  Lives in the event loop's thread.
 
-    It stands back while `is_delivered` says that a session with the master brings the tables.
+    It asks only while `may_poll` says that the master's log was compared with this one, over a link that still holds.
     """
 
     def __init__(self, core: BrokerCore, following: Following, tables: ReplicatedTables) -> None:
         self._core = core
         self._following = following
         self._tables = tables
-        self.is_delivered: Callable[[], bool] = lambda: False
+        self.may_poll: Callable[[], bool] = lambda: False
         self.all_s = _ALL_S
         self.checkpoint_s = _CHECKPOINT_S
         self._asked = ""  # the master that was asked last
@@ -86,13 +93,37 @@ class SlaveSynchronize(Service):
         self._install_held()
         now = self._core.clock.monotonic()
         due = self._due(now)
-        if due:
+        if due and await self._has_our_log(master):
             await self._synchronize(master, due)
+
+    async def _has_our_log(self, master: str) -> bool:
+        """Whether the master's log reaches as far as this one: one that lost its log has no say about tables.
+
+        The connection to its log may outlive the master that it was made to, the answer does not.
+        """
+        own_end = self._core.store.wrote_offset
+        if not own_end:
+            return True
+        try:
+            master_end = await self._master_end(master)
+        except (ConnectFailed, ConnectionLost) as error:
+            self._lost(master, str(error))
+        except (ClientError, ProtocolError) as error:
+            self._failed(_MASTER_LOG, master, str(error))
+        else:
+            if master_end >= own_end:
+                self._settled(_MASTER_LOG)
+                return self._may_ask(master)
+            reason = f"the master's log ends at {master_end}, this one at {own_end}: this slave keeps its own tables"
+            self._failed(_MASTER_LOG, master, reason)
+        # Tried again in the next turn, not only when it is time for all.
+        self._all_at = self._checkpoint_at = float("-inf")
+        return False
 
     def _may_ask(self, master: str) -> bool:
         """Whether `master` is the one to ask, now."""
         is_known = bool(master) and master == self._following.master_address
-        return is_known and not self._core.role.is_acting and not self.is_delivered()
+        return is_known and not self._core.role.is_acting and self.may_poll()
 
     def _forget(self) -> None:
         """What one master said says nothing of another's log."""

@@ -42,6 +42,8 @@ class Credentials:
     secret: bytes = b""
     # Whether an end that speaks the plain protocol, which proves nothing, is welcome although there is a secret.
     allow_plain: bool = False
+    # Where slaves are told to find this end's port for slaves; empty if nobody is told.
+    own_address: Callable[[], str] = lambda: ""
 
     @property
     def admits_plain(self) -> bool:
@@ -107,6 +109,10 @@ class MasterGreeting:
             return f"this is the master of {own.cluster}/{own.broker_name}, not of {other.cluster}/{other.broker_name}"
         if other.broker_id == own.broker_id:
             return f"the slave has the master's own brokerId {own.broker_id}"
+        own_address = self._credentials.own_address()
+        if self._credentials.secret and hello.dialed and own_address and hello.dialed != own_address:
+            # A stranger that passes a greeting on to the true master would be taken for it.
+            return f"the slave connected to {hello.dialed}, this is {own_address}: somebody passes the greeting on"
         return _one_sided(bool(self._credentials.secret), hello.has_secret, "slave")
 
     def _check(self, body: bytes) -> None:
@@ -119,13 +125,17 @@ class MasterGreeting:
 
 
 class SlaveGreeting:
-    """A slave greets its master."""
+    """A slave greets its master.
 
-    def __init__(self, credentials: Credentials) -> None:
+    `dialed` is the address that it connected to, empty if its own configuration names it.  It is part of what both ends
+    prove, so a greeting that a stranger passes on to the true master proves nothing.
+    """
+
+    def __init__(self, credentials: Credentials, dialed: str = "") -> None:
         self._credentials = credentials
         self._reader = GreetingReader()
         nonce = credentials.random_bytes(NONCE_BYTES)
-        self._hello = Hello(bool(credentials.secret), nonce, credentials.identity)
+        self._hello = Hello(bool(credentials.secret), nonce, credentials.identity, dialed)
         self.welcome: Welcome | None = None
 
     @property

@@ -86,12 +86,15 @@ class Hello:
     has_secret: bool
     nonce: bytes
     identity: Identity
+    # The address that the slave connected to, if it was told that address; empty if its configuration names it.
+    dialed: str = ""
 
     def body(self) -> bytes:
         """The message without its envelope."""
         one = self.identity
         head = HELLO.struct.pack(self.has_secret, self.nonce, one.broker_id)
-        return head + _texts(one.cluster, one.broker_name, one.store_id)
+        dialed = (self.dialed,) if self.dialed else ()
+        return head + _texts(one.cluster, one.broker_name, one.store_id, *dialed)
 
 
 @dataclass(frozen=True)
@@ -181,9 +184,10 @@ class GreetingReader:
 
 def decode_hello(body: bytes) -> Hello:
     """A slave's.  Raises ProtocolError."""
-    texts = _decoded_texts(HELLO, body, 3)
+    texts = _decoded_texts(HELLO, body, 3, most=4)
     has_secret, nonce, broker_id = HELLO.struct.unpack_from(body)
-    return Hello(bool(has_secret), nonce, Identity(texts[0], texts[1], broker_id, texts[2]))
+    dialed = texts[3] if len(texts) > 3 else ""
+    return Hello(bool(has_secret), nonce, Identity(texts[0], texts[1], broker_id, texts[2]), dialed)
 
 
 def decode_welcome(body: bytes) -> Welcome:
@@ -196,11 +200,11 @@ def decode_welcome(body: bytes) -> Welcome:
     return Welcome(bool(has_secret), nonce, identity, epoch, refusal, bool(counts_flushed), proof)
 
 
-def _decoded_texts(layout: Layout, body: bytes, count: int) -> list[str]:
-    """The texts behind the numbers of `layout`, and nothing behind them."""
+def _decoded_texts(layout: Layout, body: bytes, count: int, most: int = 0) -> list[str]:
+    """Return the texts after the numbers of `layout`: `count` of them, up to `most` if there is more, nothing else."""
     at = layout.struct.size
-    texts = []
-    for _ in range(count):
+    texts: list[str] = []
+    while len(texts) < count or (len(texts) < most and at < len(body)):
         if len(body) < at + _LENGTH.size:
             raise ProtocolError("ha_hello", f"{layout.title} of {len(body)} bytes ends too early")
         (length,) = _LENGTH.unpack_from(body, at)

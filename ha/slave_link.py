@@ -17,6 +17,11 @@ from sprocket.common.errors import ProtocolError
 
 # So much of the end is compared, within its segment: the master may have no more of what is before.
 _COMPARED_BYTES: Final = 4096
+# Advice that cannot be misread: neither store is called the wrong one.
+KEEP_BOTH: Final = (
+    "Delete nothing yet: stop both brokers, copy both stores aside, compare them (sprocket store check), and only then"
+    " choose the master"
+)
 
 
 class ReplicaLog(Protocol):
@@ -67,10 +72,17 @@ class SlaveLink:
         self._same_to = self._same_end = 0
         self.master_offset = -1  # the master has sent up to here; -1 before its first word
         self.received_bytes = 0
+        self._has_begun = False
+
+    @property
+    def admits_polling(self) -> bool:
+        """Whether the master may be asked for its tables: its log goes on from this one, or this one is empty."""
+        return self._has_begun and self._same_to >= self._same_end
 
     def begin(self, now: float) -> bytes:
         """The first thing to write."""
         self._log.restart()
+        self._has_begun = True
         log = self._log
         end = self._same_end = log.end_offset
         # 0 would say that the log is empty.
@@ -115,8 +127,8 @@ class SlaveLink:
             own = self._log.piece_at(self._same_to, min(len(content), self._same_end - self._same_to))
             if own is None or own != content[: len(own)]:
                 detail = (
-                    f"this log ends at {self._same_end}, and the master's is another one from {self._same_to} on or"
-                    " soon behind: empty the store that is the wrong one"
+                    f"this slave's log ends at {self._same_end} and differs from the master's after {self._same_to};"
+                    f" both stores hold data and this slave keeps its own untouched.  {KEEP_BOTH}"
                 )
                 raise ProtocolError("ha_diverged", detail)
             self._same_to += len(own)

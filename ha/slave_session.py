@@ -67,10 +67,12 @@ class SlaveSession(SlaveLink):
         credentials: Credentials,
         apply: Callable[[TableContent], None],
         now: float,
+        *,
+        dialed: str = "",
     ) -> None:
         super().__init__(rules, log, now)
         self._session_log = log
-        self._greeting = SlaveGreeting(credentials)
+        self._greeting = SlaveGreeting(credentials, dialed)
         self._frames = FrameReader(from_slave=False)
         self._apply = apply
         self._state = _State.GREETING
@@ -82,6 +84,11 @@ class SlaveSession(SlaveLink):
         self.counts_flushed = False  # the master wants what it sends to be flushed at once
         self.master_confirm_offset = -1
         self.master_flushed_offset = -1
+
+    @property
+    def admits_polling(self) -> bool:
+        """Never: this session brings the tables, after the logs were compared."""
+        return False
 
     @property
     def is_streaming(self) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -134,6 +135,7 @@ async def stub_master(answers: dict[RequestCode, bytes], root: Path) -> AsyncIte
     async with running_slave(root) as (slave, _):
         assert slave.following is not None
         slave.following.master_address = f"127.0.0.1:{stub.server.port}"
+        slave.synchronize.may_poll = lambda: True  # as if its log had been compared over a plain connection
         try:
             yield stub, slave
         finally:
@@ -191,6 +193,7 @@ async def test_what_was_delivered_waits_for_the_log_that_says_so(tmp_path: Path)
         assert stub.asked.count(RequestCode.GET_ALL_DELAY_OFFSET) == 1
     async with running_broker(tmp_path / "master") as (master, client), stub_master(answers, tmp_path) as (stub, slave):
         await client.send()
+        stub.answers[RequestCode.GET_BROKER_HA_STATUS] = dumps({"masterCommitLogMaxOffset": master.store.wrote_offset})
         assert slave.following is not None
         slave.following.follower.follow(f"127.0.0.1:{master.config.broker.ha_listen_port}")
         await until(lambda: slave.schedule.offsets.delivered.get(2) == 9)
@@ -205,14 +208,14 @@ async def test_a_master_that_does_not_know_the_status_is_asked_for_its_figures(t
         await until(lambda: slave.schedule.offsets.delivered.get(2) == 9)
 
 
-async def test_nothing_is_asked_while_a_session_brings_the_tables_or_the_slave_acts(tmp_path: Path) -> None:
+async def test_nothing_is_asked_unless_the_link_admits_it_or_while_the_slave_acts(tmp_path: Path) -> None:
     answers = {RequestCode.GET_ALL_CONSUMER_OFFSET: OFFSETS, RequestCode.GET_BROKER_HA_STATUS: STATUS}
-    is_delivered = True
+    may_poll = False
     async with stub_master(answers, tmp_path) as (stub, slave):
-        slave.synchronize.is_delivered = lambda: is_delivered
+        slave.synchronize.may_poll = lambda: may_poll
         await asyncio.sleep(0.3)
         assert not stub.asked
-        is_delivered = False
+        may_poll = True
         await until(lambda: slave.offsets.query(GROUP, TOPIC, 0) == 5)
         slave.role.act(True)
         asked = len(stub.asked)
@@ -244,3 +247,67 @@ async def test_a_topic_that_is_not_known_is_asked_for_at_once(tmp_path: Path) ->
         await client.send(b"first of its topic", topic="New")
         await until(lambda: "New" in slave.topics)
         assert slave.topics.get("New") == master.topics.get("New")
+
+
+# A master that lost its log, or never had this one
+
+
+async def _filled(root: Path, store: dict[str, Any]) -> None:
+    """Leave a slave's store with ten messages, their topic and a group at offset 10; its master's is gone."""
+    async with (
+        name_server() as address,
+        running_broker(root / "master", namesrv_addr=address, store=store) as (master, client),
+    ):
+        assert await master.registration.wait_registered(10)
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        async with running_slave(root / "slave", namesrv_addr=address, store=store) as (slave, _):
+            for _ in range(10):
+                await client.send(b"of the lost master")
+            master.offsets.commit(GROUP, TOPIC, 0, 10)
+            await until(lambda: in_step(master, slave) and slave.offsets.query(GROUP, TOPIC, 0) == 10)
+    shutil.rmtree(root / "master")
+
+
+def _has_kept_all(slave: Broker) -> bool:
+    return (
+        TOPIC in slave.topics and slave.offsets.query(GROUP, TOPIC, 0) == 10 and slave.store.max_offset(TOPIC, 0) == 10
+    )
+
+
+@pytest.mark.parametrize("has_sessions", [True, False])
+async def test_a_master_with_an_empty_disk_takes_no_table_from_its_slave(tmp_path: Path, has_sessions: bool) -> None:
+    """It began to listen after the slave asked what it speaks, and before the next table is due."""
+    settings = FAST | {"ha_session_enable": has_sessions}
+    await _filled(tmp_path, settings)
+    async with running_slave(tmp_path / "slave", store=settings) as (slave, _):
+        following = slave.following
+        assert following is not None
+        following.found("127.0.0.1:9", "127.0.0.1:9")
+        await asyncio.sleep(0.2)  # the question has failed
+        async with running_broker(tmp_path / "master", store=settings) as (master, _):
+            following.master_address = master.address
+            await asyncio.sleep(1.0)
+            assert _has_kept_all(slave)
+            # Also once its log is followed, or would be.
+            following.found(master.address, f"127.0.0.1:{master.config.broker.ha_listen_port}")
+            await asyncio.sleep(1.0)
+            assert _has_kept_all(slave)
+
+
+async def test_a_plain_link_that_outlives_its_master_vouches_for_no_other_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The machine lost power and came back empty: the old connection stays for haHousekeepingInterval."""
+    await _filled(tmp_path, FAST)
+    answers = {
+        RequestCode.GET_ALL_TOPIC_CONFIG: dumps({"topicConfigTable": {}, "dataVersion": {}}),
+        RequestCode.GET_ALL_CONSUMER_OFFSET: OFFSETS,
+        RequestCode.GET_BROKER_HA_STATUS: STATUS,
+    }
+    async with stub_master(answers, tmp_path / "slave") as (stub, slave):
+        await until(lambda: stub.asked.count(RequestCode.GET_BROKER_HA_STATUS) >= 3)
+        assert set(stub.asked) == {RequestCode.GET_BROKER_HA_STATUS}
+        assert _has_kept_all(slave)
+        assert caplog.text.count("this slave keeps its own tables") == 1
+        stub.answers[RequestCode.GET_BROKER_HA_STATUS] = dumps({"masterCommitLogMaxOffset": 1 << 20})
+        await until(lambda: TOPIC not in slave.topics)

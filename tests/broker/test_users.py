@@ -55,7 +55,7 @@ async def follower(
 ) -> AsyncIterator[tuple[Broker, TestClient]]:
     async with guarded(root, store, **SLAVE, **changes) as (slave, client):
         assert slave.following is not None
-        slave.following.found(master.address, f"127.0.0.1:{master.config.broker.ha_listen_port}")
+        slave.following.found(master.address, master.registration.ha_address)
         yield slave, client
 
 

@@ -1,5 +1,7 @@
 """How two ends greet: who they are, and whether they know the same secret."""
 
+from dataclasses import replace
+
 import pytest
 
 from ha.greeting import MasterGreeting, SlaveGreeting
@@ -126,3 +128,28 @@ def _body(message: bytes, kind: Kind) -> bytes:
     body = GreetingReader().feed(message, kind)
     assert body is not None
     return body
+
+
+@pytest.mark.parametrize(("dialed", "is_refused"), [("", False), ("10.0.0.1:10912", False), ("10.0.0.66:10912", True)])
+def test_a_greeting_counts_only_at_the_address_that_the_slave_connected_to(dialed: str, is_refused: bool) -> None:
+    """A stranger whom a name server calls the master can pass every byte on to the true one."""
+    own = replace(credentials(0, SECRET), own_address=lambda: "10.0.0.1:10912")
+    master, slave = MasterGreeting(own, 1), SlaveGreeting(credentials(1, SECRET), dialed)
+    welcome = master.received(slave.begin())
+    assert bool(master.refusal) is is_refused
+    if is_refused:
+        assert "passes the greeting on" in master.refusal
+        with pytest.raises(ProtocolError, match="passes the greeting on"):
+            slave.received(welcome)
+    else:
+        master.received(slave.received(welcome))
+        assert master.is_done
+
+
+def test_an_address_that_was_changed_on_the_way_proves_nothing() -> None:
+    own = replace(credentials(0, SECRET), own_address=lambda: "10.0.0.1:10912")
+    slave = SlaveGreeting(credentials(1, SECRET), "10.0.0.66:10912")
+    hello = decode_hello(_body(slave.begin(), Kind.HELLO))
+    forged = sealed(Kind.HELLO, replace(hello, dialed="10.0.0.1:10912").body())
+    with pytest.raises(ProtocolError, match="proof is wrong"):
+        slave.received(MasterGreeting(own, 1).received(forged))
