@@ -121,10 +121,6 @@ class SendFailed(ClientError):
         self.brokers = brokers
 
 
-class PermissionDenied(ClientError):
-    """A server refused a request for lack of permission."""
-
-
 class ReplyTimeout(ClientError):
     """A request was sent, and no reply came in time: nobody consumes the topic, or not fast enough."""
 
