@@ -1,5 +1,6 @@
 """Shared by the tests of the Spark side."""
 
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -31,10 +32,13 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from sprocket.common.errors import ConfigError
 
     warehouse = tmp_path_factory.mktemp("warehouse")
+    interrupt = signal.getsignal(signal.SIGINT)
     try:
         spark = session("local[2]", "tests", {"spark.sql.warehouse.dir": str(warehouse), **QUICK})
     except ConfigError as error:
         pytest.skip(str(error))
+    # PySpark takes SIGINT for itself and never gives it back: other tests of this worker interrupt themselves.
+    signal.signal(signal.SIGINT, interrupt)
     yield spark
     close(spark)
 
