@@ -205,7 +205,7 @@ class RemotingChannel(asyncio.Protocol):
     # Requests of the peer
 
     def _guarded(self, guard: Guard, frames: list[Frame]) -> list[Frame]:
-        """The frames that may be served; all before one that is no request at all."""
+        """Return the frames that may be served, before the first that is no request; that one ends the connection."""
         admitted: list[Frame] = []
         for frame in frames:
             try:
@@ -215,7 +215,8 @@ class RemotingChannel(asyncio.Protocol):
                     admitted_frame.decoded = decoded
                     admitted.append(admitted_frame)
             except ProtocolError as error:
-                self._fail(error)
+                # Only when those before it have their answers.
+                self._decoder.error = error
                 break
         return admitted
 
