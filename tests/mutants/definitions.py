@@ -659,9 +659,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "fields of JSON headers not counted",
-        "remoting/routes.py",
-        "            if len(header) > _FEW_FIELDS_BYTES and header.count(",
-        "            if len(header) > 1 << 40 and header.count(",
+        "remoting/framing.py",
+        "                self.has_large_header = True\n",
+        "                self.has_large_header = False\n",
         "a header holds more fields than limits.py permits",
         ("tests/remoting/test_runs.py",),
     ),
@@ -681,5 +681,22 @@ MUTANTS: Final = (
         "        if at + _MIN_MEMBER_BYTES > end and len(found) >= max_members:\n",
         "a request of 4 MB holds the loop for seconds",
         ("tests/broker/test_send.py",),
+    ),
+    # Kinds of sends
+    Mutant(
+        "checkpoint of a pop taken for a property of the user",
+        "broker/send_kinds.py",
+        "        names.POP_CK,\n",
+        "",
+        "a producer's POP_CK reaches consumers as if a broker had set it",
+        ("tests/broker/test_send_kinds.py",),
+    ),
+    Mutant(
+        "kind of a send told by its values",
+        "broker/send_kinds.py",
+        '    r"(?:\\A|\\x02)(DELAY',
+        '    r"(?:\\A|\\x02|\\x01)(DELAY',
+        "a user value can turn a message into another kind",
+        ("tests/broker/test_send_kinds.py",),
     ),
 )
