@@ -59,8 +59,8 @@ MUTANTS: Final = (
     Mutant(
         "new group not told where an empty queue begins",
         "broker/processors/offsets.py",
-        "and not self._store.max_offset(topic, queue_id):",
-        "and False:",
+        "and not self._store.max_offset(topic, queue_id)\n",
+        "and False\n",
         "a message that arrives before the group asks for the end of the queue is lost to it",
         ("tests/broker/processors/test_offsets.py",),
     ),
