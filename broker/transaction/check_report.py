@@ -51,7 +51,8 @@ class CheckReport:
         if self._given_up:
             logger.error(
                 "event=transaction_given_up transactions=%d topics=%s unique_keys=%s moved_to=%s",
-                self._given_up.total(), _examples(self._given_up), list(self._given_up_keys), TRANS_CHECK_MAX_TIME_TOPIC,
+                self._given_up.total(), _examples(self._given_up), list(self._given_up_keys),
+                TRANS_CHECK_MAX_TIME_TOPIC,
             )  # fmt: skip
         if self._not_copied:
             logger.error(
