@@ -124,8 +124,8 @@ class OffsetProcessor:
         return Response(header=GetMaxOffsetResponseHeader(offset=offset))
 
     def get_min_offset(self, request: Request[GetMinOffsetRequestHeader]) -> Response:
-        """The oldest message that still exists."""
-        offset = self._store.min_offset(request.header.topic, request.header.queue_id)
+        """The oldest message that still exists; -1 for a queue of batches that never had one."""
+        offset = self._store.reported_min_offset(request.header.topic, request.header.queue_id)
         return Response(header=GetMinOffsetResponseHeader(offset=offset))
 
     def search_offset(self, request: Request[SearchOffsetRequestHeader]) -> Response:
