@@ -138,7 +138,8 @@ class MessageLookup:
             return response.header(SearchOffsetResponseHeader).offset
         if code is RequestCode.GET_MIN_OFFSET:
             response = await ask(address, code, GetMinOffsetRequestHeader(topic=topic, queue_id=queue_id))
-            return response.header(GetMinOffsetResponseHeader).offset
+            # -1 for a queue of batches that never had a message.
+            return max(0, response.header(GetMinOffsetResponseHeader).offset)
         response = await ask(address, code, GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id))
         return response.header(GetMaxOffsetResponseHeader).offset
 

@@ -35,4 +35,6 @@ MAX_BATCH_MESSAGES = 16 * 1024
 # The records of such a batch may have this beyond twice `maxMessageSize`: what RocketMQ's encoder allows beside a body.
 MAX_BATCH_GROWTH_BYTES = 64 * 1024
 MAX_TOPIC_CHARS = 127
-MAX_GROUP_CHARS = 255
+# RocketMQ allows 255, and fails to make the retry topic of a group that has more than 248: a topic is a directory,
+# whose name has at most 255 bytes, and the retry topic's begins with %RETRY%.
+MAX_GROUP_CHARS = 248

@@ -55,6 +55,15 @@ MUTANTS: Final = (
         "an outgoing connection could take the port while the store recovers",
         ("tests/broker/test_start_failures.py",),
     ),
+    # Where a new group begins
+    Mutant(
+        "new group not told where an empty queue begins",
+        "broker/processors/offsets.py",
+        "and not self._store.max_offset(topic, queue_id)\n",
+        "and False\n",
+        "a message that arrives before the group asks for the end of the queue is lost to it",
+        ("tests/broker/processors/test_offsets.py",),
+    ),
     # Syncs and acknowledgements
     Mutant(
         "log sync skipped",
