@@ -103,7 +103,7 @@ def test_a_slave_that_is_further_than_its_master_is_sent_away(offset: int) -> No
 
 
 def test_a_slave_whose_place_retention_has_removed_is_told_what_to_do() -> None:
-    with pytest.raises(ProtocolError, match="empty the slave's store"):
+    with pytest.raises(ProtocolError, match="move the slave's store aside"):
         master_of(MemoryLog(CONTENT, start=1000)).received(report(500), 0.0)
 
 
