@@ -5,6 +5,7 @@ request, and is then spoken to in its own protocol.
 """
 
 import logging
+from collections.abc import Hashable
 from typing import Final
 
 from broker.access_control import AccessControl
@@ -94,7 +95,7 @@ class MasterSessions(Service):
                 self._empty = EmptyStart(core.config.broker.broker_id, wait_ms, self._begin_empty)
             self.tail = TailRecovery(
                 self._log, self._recovered, needs_copy=self._may_show_too_much(),
-                on_empty_slave=None if self._empty is None else self._empty.slave_is_empty,
+                on_empty_slave=None if self._empty is None else self._slave_is_empty,
             )  # fmt: skip
             is_empty = self._empty is not None
             core.role.recover(True, hides_log=is_empty or self._may_show_too_much(), lacks_tables=is_empty)
@@ -144,6 +145,12 @@ class MasterSessions(Service):
         members = await self.ask_members()
         if self.tail.is_waiting and not self._core.store.wrote_offset:
             self._empty.members_known(members, (self._core.clock.monotonic() - self._began_at) * 1000)
+
+    def _slave_is_empty(self, name: Hashable) -> None:
+        assert self._empty is not None
+        self._empty.slave_is_empty(name)
+        if self.ask_members is nobody:
+            self._empty.members_known({}, 0)
 
     def _begin_empty(self, reason: str) -> None:
         if not self.tail.is_fetching:
