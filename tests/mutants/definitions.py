@@ -560,7 +560,7 @@ MUTANTS: Final = (
         "not self._core.role.is_acting and self.may_poll()",
         "not self._core.role.is_acting",
         "a master with an empty disk takes the topics and group offsets of its slave away",
-        (f"{_POLLING}::test_a_master_with_an_empty_disk_takes_no_table_from_its_slave",),
+        (f"{_POLLING}::test_a_master_whose_log_is_not_followed_is_asked_for_nothing",),
     ),
     Mutant(
         "tables taken from a master with a shorter log",
