@@ -4,6 +4,7 @@ A slave asks on the port for clients before it comes to the one for slaves; a br
 request, and is then spoken to in its own protocol.
 """
 
+import asyncio
 import logging
 from collections.abc import Hashable
 from typing import Final
@@ -56,6 +57,7 @@ class MasterSessions(Service):
         # While the store is empty and a slave may have all of it.
         self._empty: EmptyStart | None = None
         self._began_at = core.clock.monotonic()
+        self._asking: asyncio.Task[None] | None = None
         # Set once the part that asks name servers is made.
         self.ask_members: AskMembers = nobody
 
@@ -151,6 +153,15 @@ class MasterSessions(Service):
         self._empty.slave_is_empty(name)
         if self.ask_members is nobody:
             self._empty.members_known({}, 0)
+        elif self._asking is None:
+            # At once, so that a new pair does not wait for the next look.
+            self._asking = asyncio.get_running_loop().create_task(self._look_for_members())
+            self._asking.add_done_callback(self._asked)
+
+    def _asked(self, task: "asyncio.Task[None]") -> None:
+        self._asking = None
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("event=members_unknown reason=%r", str(task.exception()))
 
     def _begin_empty(self, reason: str) -> None:
         if not self.tail.is_fetching:
@@ -178,6 +189,8 @@ class MasterSessions(Service):
         """Wait no longer."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._asking is not None:
+            self._asking.cancel()
 
     def negotiate(self, request: Request[NegotiateHaSessionRequestHeader]) -> Response:
         """Which version both ends speak.  Raises RequestError without sessions, and for a slave of somebody else."""
