@@ -135,7 +135,9 @@ class MasterSessions(Service):
         """The time for slaves to come begins."""
         if self.tail.is_waiting:
             wait_ms = self._core.config.store.ha_tail_recovery_wait
-            logger.warning("event=tail_recovery_waits log_end=%d wait_ms=%d", self._core.store.wrote_offset, wait_ms)
+            # A new broker is nothing to be warned of; whether it is one, `EmptyStart` finds out.
+            level = logging.WARNING if self._empty is None else logging.INFO
+            logger.log(level, "event=tail_recovery_waits log_end=%d wait_ms=%d", self._core.store.wrote_offset, wait_ms)
             self._began_at = self._core.clock.monotonic()
             if self._empty is None:
                 self._set_timer()

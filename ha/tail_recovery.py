@@ -146,5 +146,8 @@ class TailRecovery:
         log, self._log, self._giver = self._log, None, None
         if log is not None:
             log.restart()
-            logger.warning("event=tail_recovery_ended from=%d to=%d reason=%r", self._began_at, log.end_offset, reason)
+            level = logging.WARNING if log.end_offset else logging.INFO
+            logger.log(
+                level, "event=tail_recovery_ended from=%d to=%d reason=%r", self._began_at, log.end_offset, reason
+            )
             self._on_done(reason)
