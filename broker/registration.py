@@ -43,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 _MIN_PERIOD_S = 10.0
 _MAX_PERIOD_S = 60.0
+# A slave may start before its master, which waits for it if both are new.
+_HURRY_S = 60.0
+_HURRY_PERIOD_S = 2.0
 # How often a lost connection is looked for, and how soon a failed registration is tried again.
 _CHECK_S = 1.0
 _UNREGISTER_TIMEOUT_S = 3.0
@@ -72,6 +75,9 @@ class Registration:
         # Hear where a name server says that the group's master is, each time it accepts a registration.
         self.on_registered: list[Callable[[RegisterBrokerResponseHeader], None]] = []
         self._registered = asyncio.Event()
+        # Whether this is a slave that no name server has told yet where its master is.
+        self.lacks_master: Callable[[], bool] = lambda: False
+        self._hurries_until = 0.0
 
     @property
     def address(self) -> str:
@@ -87,6 +93,7 @@ class Registration:
 
     def start(self) -> None:
         """Begin to register; does not wait for any name server."""
+        self._hurries_until = asyncio.get_running_loop().time() + _HURRY_S
         for name_server in self._config.broker.name_servers:
             session = NameServerSession(self, name_server)
             self.sessions.append(session)
@@ -246,7 +253,9 @@ class Registration:
 
     @property
     def period_s(self) -> float:
-        """registerNameServerPeriod within its bounds."""
+        """registerNameServerPeriod within its bounds; short while a slave that has just started lacks its master."""
+        if self.lacks_master() and asyncio.get_running_loop().time() < self._hurries_until:
+            return _HURRY_PERIOD_S
         return max(_MIN_PERIOD_S, min(self._config.broker.register_name_server_period / 1000, _MAX_PERIOD_S))
 
     @property
@@ -351,7 +360,13 @@ class NameServerSession:
         needs_all, self._needs_all = self._needs_all, False
         alone = list(changed.values()) if not needs_all and not periodic and self._takes_topics(len(changed)) else []
         try:
-            if periodic and not changed and not owner.force and not await owner.is_outdated(self.name_server):
+            if (
+                periodic
+                and not changed
+                and not owner.force
+                and not owner.lacks_master()
+                and not await owner.is_outdated(self.name_server)
+            ):
                 return True
             if alone and await owner.register_alone(self.name_server, alone):
                 # A name server that restarted meanwhile has no broker that the topics could belong to.

@@ -74,7 +74,7 @@ class RemotingChannel(asyncio.Protocol):
         self._on_bug = on_bug
         # A calling side reads on while it cannot write: were both ends to stop reading, neither would go on.
         self._pause_reads = pause_reads
-        self._credentials = credentials
+        self.credentials = credentials
         self._drained: asyncio.Future[None] | None = None
         self._decoder = FrameDecoder(max_frame_bytes)
         self._loop = asyncio.get_running_loop()
@@ -447,10 +447,10 @@ class RemotingChannel(asyncio.Protocol):
         return future
 
     def _signed(self, header: Header | Mapping[str, str] | None, body: Buffer) -> Header | Mapping[str, str] | None:
-        if self._credentials is None:
+        if self.credentials is None:
             return header
         fields = to_ext_fields(header) if isinstance(header, Header) else header or {}
         try:
-            return self._credentials.signed(fields, body)
+            return self.credentials.signed(fields, body)
         except (TypeError, ValueError) as error:
             raise NotEncodable(f"a request cannot be signed: {type(error).__name__}: {error}") from None

@@ -19,6 +19,7 @@ _DISK: Final = ("tests/store/test_disk.py", "tests/store/test_write_order.py")
 _REPLICAS: Final = ("tests/store/test_confirmation_replicas.py",)
 _REPLICATION: Final = ("tests/broker/test_replication.py",)
 _SESSION: Final = ("tests/ha/test_session.py",)
+_POLLING: Final = "tests/broker/test_slave_synchronize.py"
 
 MUTANTS: Final = (
     # Access control
@@ -621,6 +622,86 @@ MUTANTS: Final = (
         "            self._log.lead()\n",
         "what a slave alone has is overwritten by the first send after a loss of power",
         ("tests/broker/test_sessions.py",),
+    ),
+    Mutant(
+        "tables taken from a master whose log was not compared",
+        "broker/slave_synchronize.py",
+        "not self._core.role.is_acting and self.may_poll()",
+        "not self._core.role.is_acting",
+        "a master with an empty disk takes the topics and group offsets of its slave away",
+        (f"{_POLLING}::test_a_master_whose_log_is_not_followed_is_asked_for_nothing",),
+    ),
+    Mutant(
+        "tables taken from a master with a shorter log",
+        "broker/slave_synchronize.py",
+        "            if master_end >= own_end:\n",
+        "            if master_end >= 0:\n",
+        "a link that outlives its master lets an empty one take the slave's tables",
+        (f"{_POLLING}::test_a_plain_link_that_outlives_its_master_vouches_for_no_other_log",),
+    ),
+    Mutant(
+        "plain link vouches for a log before it was compared",
+        "ha/slave_link.py",
+        "        return self._has_begun and self._same_to >= self._same_end\n",
+        "        return self._has_begun\n",
+        "a master with another log takes the tables of its slave away",
+        ("tests/ha/test_links.py",),
+    ),
+    Mutant(
+        "question to a master that proved nothing",
+        "broker/slave_sessions.py",
+        "        if not own.admits_plain:\n",
+        "        if own.identity is None:\n",
+        "a stranger at an open name server gets an admin signature that never expires",
+        ("tests/broker/test_guarded_replication.py",),
+    ),
+    Mutant(
+        "signed before the peer proved itself",
+        "remoting/client.py",
+        "credentials=self._credentials if self.prover is None else None,",
+        "credentials=self._credentials,",
+        "a stranger at an open name server gets an admin signature that never expires",
+        ("tests/broker/test_peer_identity.py",),
+    ),
+    Mutant(
+        "proof given for another address",
+        "broker/peer_identity.py",
+        "        if header.address != own:\n",
+        "        if not own:\n",
+        "a stranger passes the question on to a true broker and is taken for it",
+        ("tests/broker/test_peer_identity.py",),
+    ),
+    Mutant(
+        "greeting counts at any address",
+        "ha/greeting.py",
+        "own_address and hello.dialed != own_address:\n",
+        "own_address and not hello.dialed:\n",
+        "a stranger passes a greeting on, and then writes the slave's log and tables",
+        ("tests/ha/test_greeting.py",),
+    ),
+    Mutant(
+        "empty master does not wait",
+        "broker/master_sessions.py",
+        "            return True  # whether this is a new broker",
+        "            return False  # whether this is a new broker",
+        "a SYNC_MASTER that lost its disk serves nothing of what its slave has, for ever",
+        ("tests/broker/test_sessions.py",),
+    ),
+    Mutant(
+        "master sends its empty tables to the slave that gave it the log",
+        "ha/master_session.py",
+        "        if self._tail.needs_tables:\n            # The slave",
+        "        if False:\n            # The slave",
+        "topics and group offsets are gone from both replicas",
+        _SESSION,
+    ),
+    Mutant(
+        "empty slave ends the wait for one with data",
+        "ha/tail_recovery.py",
+        "            self._on_empty_slave(name)\n            return\n",
+        "            self._on_empty_slave(name)\n",
+        "a master that lost its disk begins empty though another slave has everything",
+        _SESSION,
     ),
     *CLUSTER_MUTANTS,
     # Answers
