@@ -1,16 +1,26 @@
 """Every public argument has one meaning, and one that is wrong is named at once, before anything is done."""
 
+import asyncio
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sprocket
+from remoting.codes import RequestCode
+from remoting.command import Request, Response
+from remoting.routes import NoHeader
+from remoting.tls_settings import TlsSettings
 from sprocket import (
     AdminClient,
+    AdminError,
     AllocateMessageQueueByMachineRoom,
     AllocateMessageQueueConsistentHash,
+    AnswerUnreadable,
+    ClientClosed,
     ClientError,
     ClientSettings,
     Consumer,
@@ -28,12 +38,16 @@ from sprocket import (
     PullSettings,
     ReconsumeLater,
     Redrive,
+    SendFailed,
     SendSettings,
     SimpleConsumer,
     SqlFilter,
     TransactionProducer,
     sync,
 )
+from sprocket.client.event_loop_thread import EventLoopThread
+from sprocket.common.errors import ConfigError
+from tests.client.fake_cluster import FakeNameServer, FakeServer, route, topic_data
 
 NS = "127.0.0.1:1"
 NAIVE = datetime(2030, 1, 1)
@@ -308,6 +322,65 @@ def test_blocking_classes_check_the_same() -> None:
 
 def test_names_of_the_package_are_listed() -> None:
     assert set(sprocket.__all__) <= set(dir(sprocket))
+
+
+async def test_files_of_tls_that_cannot_be_used_are_a_client_error(tmp_path: Path) -> None:
+    tls = TlsSettings.for_client(tmp_path / "missing.pem")
+    for made in (Producer("g", client=ClientSettings(namesrv=NS, tls=tls)), AdminClient(NS, tls=tls)):
+        with pytest.raises(ClientError, match=r"missing\.pem") as refused:
+            async with made:
+                pass
+        assert isinstance(refused.value, ConfigError)
+
+
+async def test_answers_that_cannot_be_read_are_client_errors() -> None:
+    """A name server's routes, and a broker's pops and offsets."""
+
+    def garbage(request: Request[Any]) -> Response:
+        return Response(body=b"{broken", header={"popTime": "soon", "offset": "far", "queueOffset": "x"})
+
+    codes = (RequestCode.POP_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.GET_BROKER_RUNTIME_INFO)
+    answers = [route(code, NoHeader, garbage) for code in codes]
+    route_garbage = route(RequestCode.GET_ROUTEINFO_BY_TOPIC, NoHeader, garbage)
+    async with FakeServer([route_garbage]) as broken, FakeNameServer() as names, FakeServer(answers) as broker:
+        async with Producer("g", broken.address) as sender:
+            with pytest.raises(AnswerUnreadable, match="the answer is no TopicRouteData"):
+                await sender.send(message())
+        names.topics["T"] = topic_data(("a", broker.address))
+        async with Producer("g", names.address, settings=SendSettings(send_msg_timeout_s=0.3)) as sender:
+            with pytest.raises(SendFailed, match="answered with no number"):
+                await sender.send(message())
+        async with SimpleConsumer("g", "T", names.address) as popping:
+            with pytest.raises(AnswerUnreadable, match="the answer's header is no PopMessageResponseHeader"):
+                await popping.receive(wait_s=0)
+        async with AdminClient(names.address) as asking:
+            with pytest.raises(AdminError, match="the answer is no KVTable"):
+                await asking.broker_runtime_info(broker.address)
+
+
+def test_a_blocking_call_that_is_cut_off_by_a_close_is_a_client_error() -> None:
+    loop = EventLoopThread()
+    loop.acquire()
+    waiting = threading.Event()
+
+    async def work() -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    outcome: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            loop.call(work())
+        except BaseException as error:
+            outcome.append(error)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    waiting.wait()
+    loop.release()
+    caller.join()
+    assert [type(error) for error in outcome] == [ClientClosed]
 
 
 def test_every_error_of_the_client_is_a_client_error() -> None:
