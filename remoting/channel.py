@@ -300,8 +300,16 @@ class RemotingChannel(asyncio.Protocol):
     # Writing
 
     def reply(self, request: Request[Any], response: Response) -> None:
-        if not request.is_oneway:
-            self.write(*encode_response(response, request.opaque, request.serialization))
+        if request.is_oneway:
+            return
+        try:
+            frame = encode_response(response, request.opaque, request.serialization)
+        except Exception as error:
+            # It must not end the connection: the answers to other requests travel with it.
+            logger.error("event=response_not_encodable code=%s peer=%s:%s", request.code, *self.peer, exc_info=error)
+            refusal = Response(ResponseCode.SYSTEM_ERROR, "the response cannot be encoded; see the server's log")
+            frame = encode_response(refusal, request.opaque, request.serialization)
+        self.write(*frame)
 
     def write(self, *buffers: Buffer) -> None:
         if self.is_closed:
