@@ -324,9 +324,18 @@ class RemotingChannel(asyncio.Protocol):
 
     def reply(self, request: Request[Any], response: Response) -> None:
         if request.wants_answer:
-            self.answer(request, *encode_response(response, request.opaque, request.serialization))
+            self.answer(request, *self._encoded(request, response))
         elif request.is_answered:
             self._drop_answer(request)
+
+    def _encoded(self, request: Request[Any], response: Response) -> tuple[Buffer, ...]:
+        try:
+            return encode_response(response, request.opaque, request.serialization)
+        except Exception as error:
+            # It must not end the connection: the answers to other requests travel with it.
+            logger.error("event=response_not_encodable code=%s peer=%s:%s", request.code, *self.peer, exc_info=error)
+            refusal = Response(ResponseCode.SYSTEM_ERROR, "the response cannot be encoded; see the server's log")
+            return encode_response(refusal, request.opaque, request.serialization)
 
     def refuse(self, request: Request[Any], error: Exception) -> None:
         self.reply(request, self._refusal(request, error))

@@ -703,6 +703,42 @@ MUTANTS: Final = (
         "a master that lost its disk begins empty though another slave has everything",
         _SESSION,
     ),
+    # The client
+    Mutant(
+        "body that is no buffer queued",
+        "remoting/channel.py",
+        """        body = body if type(body) is bytes else as_body(body)
+        future, opaque""",
+        "        future, opaque",
+        "one bad message takes the requests of its neighbours with it",
+        ("tests/client/test_producer_faults.py::test_bad_messages_harm_none_of_those_sent_with_them",),
+    ),
+    Mutant(
+        "message of a revoked queue sent back",
+        "sprocket/client/consumer.py",
+        "if source is not None and (source.is_dropped or not source.is_pending(message)):",
+        "if source is not None and not source.is_pending(message):",
+        "the new owner of the queue gets the message, and a copy of it",
+        ("tests/client/test_consumer.py::test_nack_on_a_revoked_queue_sends_nothing_back",),
+    ),
+    Mutant(
+        "pulled by a version before brokers are told",
+        "sprocket/client/consumer.py",
+        """        await self._instance.heartbeat_all()
+        self._told.update(told)""",
+        """        self._told.update(told)
+        await self._instance.heartbeat_all()""",
+        "a healthy start is refused with SUBSCRIPTION_NOT_LATEST",
+        ("tests/client/test_consumer.py::test_no_pull_names_a_version_that_brokers_were_not_told_of",),
+    ),
+    Mutant(
+        "refusal by access control retried",
+        "sprocket/client/sender.py",
+        "    return refused.code in RETRY_CODES and not isinstance(refused, PermissionDenied)\n",
+        "    return refused.code in RETRY_CODES\n",
+        "a send without permission is tried three times and blames the brokers",
+        ("tests/client/test_permission.py::test_send_without_permission_is_tried_once",),
+    ),
     *CLUSTER_MUTANTS,
     # Answers
     Mutant(
