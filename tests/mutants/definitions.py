@@ -6,6 +6,7 @@
 from typing import Final
 
 from tests.mutants.cluster_bugs import CLUSTER_MUTANTS
+from tests.mutants.command_bugs import COMMAND_MUTANTS
 from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -554,4 +555,5 @@ MUTANTS: Final = (
         ("tests/broker/test_sessions.py",),
     ),
     *CLUSTER_MUTANTS,
+    *COMMAND_MUTANTS,
 )
