@@ -328,7 +328,7 @@ class RemotingChannel(asyncio.Protocol):
         elif request.is_answered:
             self._drop_answer(request)
 
-    def _encoded(self, request: Request[Any], response: Response) -> tuple[Buffer, ...]:
+    def _encoded(self, request: Request[Any], response: Response) -> list[Buffer]:
         try:
             return encode_response(response, request.opaque, request.serialization)
         except Exception as error:

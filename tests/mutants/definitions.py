@@ -6,6 +6,7 @@
 from typing import Final
 
 from tests.mutants.cluster_bugs import CLUSTER_MUTANTS
+from tests.mutants.command_bugs import COMMAND_MUTANTS
 from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -825,4 +826,5 @@ MUTANTS: Final = (
         "a user value can turn a message into another kind",
         ("tests/broker/test_send_kinds.py",),
     ),
+    *COMMAND_MUTANTS,
 )
