@@ -134,7 +134,6 @@ class BrokerParts:
 
         self._set_store_host(_UNKNOWN_HOST, config.listen_port)
         self.waits = ConfirmWaits(self.store, self.clock, _call_later, config.broker_role)
-        self.config.on_update.append(self._configure)
         self._core = self._new_core()
         self.timer = TimerService(self._core, self._file("timermetrics", TimerMetricsTable))
         self.pop = PopService(self._core, self._file("consumerOrderInfo.json", OrderInfoTable))
@@ -264,6 +263,7 @@ class BrokerParts:
             send_buffer_bytes=config.server_socket_snd_buf_size,
         )
         server.on_close.append(self._channel_closed)
+        self.config.on_update.append(self._configure)
         return server
 
     def _periodic_work(self) -> list[Periodic]:

@@ -37,7 +37,8 @@ class RegisterBrokerBody(msgspec.Struct, rename="camel"):
 
     def encode(self, compressed: bool) -> bytes:
         if not compressed:
-            return dumps(self)
+            # Standard JSON, which fastjson reads as well: for many topics a hundred times as fast as its own form.
+            return msgspec.json.encode(self)
         wrapper = self.topic_config_serialize_wrapper
         pieces = [_sized(dumps(wrapper.data_version)), _I32.pack(len(wrapper.topic_config_table))]
         pieces += [_sized(config.encode().encode()) for config in wrapper.topic_config_table.values()]
