@@ -6,7 +6,7 @@ audit log.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from acl.access_request import AccessRequest, FailedAttempt, Verdict
@@ -90,8 +90,8 @@ class Gate:
         self.audit = AuditLog(settings, clock)
         self.refused = 0
         self.locked_out = 0
-        # Codes whose handlers have the caller prove who it is: what asks for a proof cannot be signed.
-        self.self_checked: frozenset[int] = frozenset()
+        # Codes whose handlers check a proof of the caller, and its field: what comes before a signature has none.
+        self.self_checked: Mapping[int, str] = {}
         self._attempts = FailedAttempts(settings.auth_failures_per_second, settings.auth_failures_burst)
         self._clock = clock
         self._cluster = cluster
@@ -139,7 +139,7 @@ class Gate:
     def _admits(self, asked: AccessRequest, request: Request[Any]) -> bool:
         channel: RemotingChannel = request.channel
         try:
-            if asked.code in self.self_checked:
+            if self.self_checked.get(asked.code) in asked.fields:
                 self._check_failures(asked)
                 return True
             self.check(asked, channel)

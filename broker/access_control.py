@@ -53,7 +53,7 @@ class AccessControl(Service):
             refused_code=ResponseCode.NO_PERMISSION if config.asks_for_users else ResponseCode.SYSTEM_ERROR,
         )
 
-        self.gate.self_checked = frozenset({RequestCode.PROVE_BROKER_IDENTITY})
+        self.gate.self_checked = {RequestCode.PROVE_BROKER_IDENTITY: "proof"}
 
     def ask_users(self, policy: Policy) -> None:
         """Have every request pass `policy`, too: that of ACL 2.0."""

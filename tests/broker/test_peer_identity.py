@@ -141,3 +141,16 @@ def test_the_proofs_of_the_two_ends_differ() -> None:
     assert len(proofs) == 4
     # Lengths stand before the parts: nothing moves from one to the next.
     assert peer_proof(secret, "e", "a:1", "23") != peer_proof(secret, "e", "a:12", "3")
+
+
+async def test_a_proof_opens_no_other_code(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as (broker, _):
+        address, client = broker.address, RemotingClient()
+        proof = peer_proof(secret_of(INNER), "sprocket-peer-caller", address, "00")
+        header = ProveBrokerIdentityRequestHeader(address=address, nonce="00", proof=proof)
+        for code in (RequestCode.GET_BROKER_CONFIG, RequestCode.DELETE_EXPIRED_COMMITLOG):
+            assert (await client.invoke(address, code, header)).code == ResponseCode.NO_PERMISSION
+        assert (await client.invoke(address, RequestCode.PROVE_BROKER_IDENTITY, header)).code == ResponseCode.SUCCESS
+        # Who has proved it has no account on that connection.
+        assert (await client.invoke(address, RequestCode.GET_BROKER_CONFIG)).code == ResponseCode.NO_PERMISSION
+        await client.close()
