@@ -78,6 +78,8 @@ class Broker(BrokerParts):
         self.config.replace_broker(self.config.broker.with_ports(port))
         await self._listen()
         self._is_running = True
+        self.topics.saving.start()
+        self.groups.saving.start()
         for service in self._services:
             service.start()
         for work in self._periodic:
@@ -137,6 +139,8 @@ class Broker(BrokerParts):
             await work.stop()
         self.held.wake_all()
         self.held.close()
+        await self.topics.saving.stop()
+        await self.groups.saving.stop()
         await self._server.stop()
         self.waits.close()
         _STOP_CLOSED()
