@@ -133,7 +133,7 @@ class BrokerParts:
         self.topics.on_change = self._topics_changed
 
         self._set_store_host(_UNKNOWN_HOST, config.listen_port)
-        self.waits = ConfirmWaits(self.store, self.clock, _call_later, config.broker_role)
+        self.waits = ConfirmWaits(self.store, self.clock, _call_later, config.broker_role, self.topics.saving)
         self._core = self._new_core()
         self.timer = TimerService(self._core, self._file("timermetrics", TimerMetricsTable))
         self.pop = PopService(self._core, self._file("consumerOrderInfo.json", OrderInfoTable))
