@@ -297,7 +297,9 @@ class NameServerSession:
         # What the name server had last: the version of a whole table, over this connection.
         self._registered_over: RemotingChannel | None = None
         self._registered_version: DataVersion | None = None
+        # Who waits for what is not sent yet, and for what is being sent; None when nothing is.
         self._settling: list[asyncio.Future[None]] = []
+        self._sending: list[asyncio.Future[None]] | None = None
 
     @property
     def is_registered(self) -> bool:
@@ -309,6 +311,8 @@ class NameServerSession:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._changed or self._needs_all:
             self._settling.append(future)
+        elif self._sending is not None:
+            self._sending.append(future)
         else:
             future.set_result(None)
         return future
@@ -320,7 +324,7 @@ class NameServerSession:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        for future in self._settling:
+        for future in (*self._settling, *(self._sending or ())):
             future.cancel()
 
     def add(self, changed: list[TopicConfig]) -> None:
@@ -336,9 +340,10 @@ class NameServerSession:
         while True:
             is_due = loop.time() >= next_full_at
             if is_due or self._needs_all or self._changed:
-                settling, self._settling = self._settling, []
+                self._sending, self._settling = self._settling, []
                 succeeded = await self._register(periodic=is_due and not self._needs_all)
-                for future in settling:
+                sent, self._sending = self._sending, None
+                for future in sent:
                     if not future.done():
                         future.set_result(None)
                 next_full_at = loop.time() + (self._owner.period_s if succeeded else _CHECK_S)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket.cli.client_session import HELP, namesrv_option, with_admin
+from sprocket.cli.client_session import HELP, SERVER_ADDRESS, namesrv_option, with_admin
 from sprocket.cli.columns import seconds_text
 from sprocket.common import properties
 
 if TYPE_CHECKING:
     from sprocket.client.admin import AdminClient
 
-_broker_option = click.option("-b", "--brokerAddr", "broker", help="Address of one broker.")
+_broker_option = click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Address of one broker.")
 _cluster_option = click.option("-c", "--clusterName", "cluster", help="The brokers of this cluster.")
 _group_option = click.option("-g", "--consumerGroup", "group", required=True, help="The consumer group.")
 # Asks the broker at an address; the text to print.

@@ -107,6 +107,11 @@ async def test_held_pulls_are_bounded_and_go_with_their_connection(
         await asyncio.gather(*held, return_exceptions=True)
 
 
+@pytest.mark.code(
+    RequestCode.GET_COLD_DATA_FLOW_CTR_INFO,
+    RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+    RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+)
 async def test_operators_set_see_and_remove_thresholds(tmp_path: Path) -> None:
     async with cold_broker(tmp_path) as (_, client):
         set_code, remove_code = (
@@ -135,6 +140,7 @@ async def test_bad_thresholds_are_refused_whole(tmp_path: Path, body: bytes) -> 
         assert (await info(client))["configTable"] == {}
 
 
+@pytest.mark.code(RequestCode.SET_COMMITLOG_READ_MODE)
 async def test_read_ahead_is_switched(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         for mode in (1, 0):

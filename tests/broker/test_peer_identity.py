@@ -120,6 +120,7 @@ async def test_an_open_name_server_is_warned_of(
     await server.stop()
 
 
+@pytest.mark.code(RequestCode.PROVE_BROKER_IDENTITY)
 async def test_guesses_are_counted_and_shut_out(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"auth_failures_burst": 3, "auth_failures_per_second": 1}
     async with guarded(tmp_path, **changes) as (broker, _):

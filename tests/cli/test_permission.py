@@ -89,7 +89,7 @@ PLAIN = "org.apache.rocketmq.acl.common.AclException: No permission for topic:or
         BrokerRefused(ResponseCode.SYSTEM_ERROR, PLAIN, "broker:1"),
         AdminError("no", ResponseCode.NO_PERMISSION),
         AdminError(f"CODE: 1  DESC: {PLAIN}", ResponseCode.SYSTEM_ERROR),
-        PermissionDenied("no permission"),
+        PermissionDenied(16, "no permission", "127.0.0.1:10911"),
     ],
 )
 def test_a_refusal_is_found_behind_what_it_led_to(error: ClientError) -> None:

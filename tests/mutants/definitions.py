@@ -449,7 +449,7 @@ MUTANTS: Final = (
     Mutant(
         "renewal of a lock not counted",
         "broker/queue_locks.py",
-        "            held[queue] = (client_id, now)\n",
+        "            held[queue] = mine\n",
         "            held[queue] = (client_id, renewed_at if holder == client_id else now)\n",
         "a queue is given to another member while the first one consumes it",
         ("tests/broker/test_queue_locks.py",),
