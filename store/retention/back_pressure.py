@@ -19,7 +19,7 @@ from typing import Final
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, ReplicasNotEnough, StoreBusy, StoreError
-from store.config import FlushDiskType, StoreConfig
+from store.config.store_config import FlushDiskType, StoreConfig
 from store.retention.rules import DiskUse, Watermarks
 
 _log = logging.getLogger(__name__)
