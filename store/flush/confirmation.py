@@ -22,7 +22,6 @@ from store.disk.disk import DiskFile
 from store.flush.checkpoint import Checkpoint
 from store.log.commit_log import CommitLog
 from store.queue.logic_queue import LogicQueue
-from store.retention.back_pressure import WAITING_MESSAGE_BYTES
 
 _log = logging.getLogger(__name__)
 # (topic, queue_id, max_offset, first_offset): messages first_offset .. max_offset - 1 can now be read.
@@ -30,6 +29,8 @@ ArrivalListener: TypeAlias = Callable[[str, int, int, int], None]
 ConfirmListener: TypeAlias = Callable[[StoreError | None], None]
 # (error, whether enough replicas have it)
 StoredListener: TypeAlias = Callable[[StoreError | None, bool], None]
+# Bytes that a waiting message holds beside its own: request, message, response.
+_WAITING_MESSAGE_BYTES: Final = 1024
 # Behind every offset.
 NO_LIMIT: Final = (1 << 63) - 1
 _FLUSHED: Final = failpoint("confirmation.flushed")
@@ -122,7 +123,7 @@ class Confirmation:
         if not self._unconfirmed and self.confirm_offset >= batch.end_offset:
             self._publish(touched)
         else:
-            cost = batch.size_bytes + WAITING_MESSAGE_BYTES * len(batch.appended)
+            cost = batch.size_bytes + _WAITING_MESSAGE_BYTES * len(batch.appended)
             self.waiting_bytes += cost
             self._unconfirmed.append((batch.end_offset, touched, cost))
             if self._is_sync_flush:

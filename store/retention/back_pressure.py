@@ -27,8 +27,6 @@ _log = logging.getLogger(__name__)
 _BUSY_S: Final = 0.2
 _LEAST_RETRY_MS: Final = 50
 _MOST_RETRY_MS: Final = 5_000
-# What a waiting message holds beside its bytes: request, message, answer.
-WAITING_MESSAGE_BYTES: Final = 1024
 _REFUSE_ALL: Final = -1
 
 
