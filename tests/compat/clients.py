@@ -48,8 +48,8 @@ GO = Client(
         "delay-time": "set by the property TIMER_DELAY_MS, for which the client has no name",
         "orderly": "queues that a consumer releases stay locked for 60 s",
         "async": "a send without a response ends the process, unless there is a `PanicHandler`",
-        "request-reply": "as async; `CreateReplyMessage` reads the body as properties; brokers do not know a client that has "
-        "only sent requests until its next heartbeat",
+        "request-reply": "as async; `CreateReplyMessage` reads the body as properties; brokers do not know "
+        "a client that has only sent requests until its next heartbeat",
         "pull": "a pull to a broker that has gone waits until its timeout",
     },
 )

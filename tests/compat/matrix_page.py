@@ -29,10 +29,10 @@ All kinds of a client run side by side. `tests/checkers` then checks the whole h
 - No message was delivered that nobody sent, that a filter excludes, or that was rolled back.
 - A message was redelivered only after one of these events, and only if its offset could not be stored yet.
 - Orderly: each queue and each key was delivered in order, and no message was skipped.
-- Orderly: a queue never had two handlers at a time, except for 32 s after its broker's restart. Locks are in memory, as in
-  RocketMQ.
-- Delays: no message was early. Both forms of delay may deliver twice after the SIGKILL, because the broker then writes the
-  message again.
+- Orderly: a queue never had two handlers at a time, except for 32 s after its broker's restart. Locks are in
+  memory, as in RocketMQ.
+- Delays: no message was early. Both forms of delay may deliver twice after the SIGKILL, because the broker then
+  writes the message again.
 - Transactions: each committed message was delivered, no rolled back one was, and the broker checked each undecided one.
 - Requests: each got its own reply, or an error. Requests that no event touched got the reply.
 - Broadcasting: each consumer got all messages.
@@ -46,8 +46,8 @@ To test the tests, run them against Apache RocketMQ 5.3.3 with `COMPAT_AGAINST=a
 _TAIL = """
 ## Both families in one group
 
-In `tests/compat/test_storm_mixed.py`, Java 5.3.3 sends and consumes, and `sprocket`'s own client joins and stays. At the
-same time another storm does the reverse. Kinds: {mixed}.
+In `tests/compat/test_storm_mixed.py`, Java 5.3.3 sends and consumes, and `sprocket`'s own client joins and stays. At
+the same time another storm does the reverse. Kinds: {mixed}.
 Orderly consumers of both families lock the same queues. Each family replies to requests of the other.
 
 ## Behaviour of the clients themselves
@@ -69,20 +69,20 @@ _CPP = """\
 - C++: each kind has passed, but not in every run. After a broker was killed, a client instance sometimes stops sending
   heartbeats and pulls. Of seven kinds, none had this in one run, two in another. We did not try whether it happens with
   RocketMQ too. `pytest -m slow tests/compat/test_storm_cpp.py` runs these tests; `make test` does not.
-- C++: a received message names no broker, so each broker gets its own cluster name. The send response names no queue, so
-  offsets are compared only among deliveries. `rocketmq-client-python` 2.0.0 lacks the library that it calls."""
+- C++: a received message names no broker, so each broker gets its own cluster name. The send response names no queue,
+  so offsets are compared only among deliveries. `rocketmq-client-python` 2.0.0 lacks the library that it calls."""
 
 
 _SUITES = """
 ## Other people's suites and tools
 
 RocketMQ's own integration tests run against a name server and three brokers of Sprocket. `pytest -m slow
-tests/compat/test_apache_suite.py` fetches them from Maven Central (`rocketmq-test` 5.5.0). It replaces the one class that
-starts servers. Where the tests inspect objects inside a broker, it requests the same figures over the wire.
+tests/compat/test_apache_suite.py` fetches them from Maven Central (`rocketmq-test` 5.5.0). It replaces the one class
+that starts servers. Where the tests inspect objects inside a broker, it requests the same figures over the wire.
 
 | What | Outcome |
 |---|---|
-| module `test` of RocketMQ 5.3.3: sends, consumers, pop, offsets, recall, TLS | passes except for the next rows; see below |
+| module `test` of RocketMQ 5.3.3: sends, consumers, pop, offsets, recall, TLS | passes except for the rows below |
 | `LagCalculationIT.testEstimateLag`, `OffsetNotFoundIT` | not applicable: they inspect a broker in their own process |
 | `OffsetResetForPopIT`, two tests | pass without their check of a broker's order table |
 | `BatchSendIT.testBatchSend_SysInnerBatch` | passes, but an empty queue of a BatchCQ topic starts at 0, not -1 |
@@ -93,10 +93,10 @@ starts servers. Where the tests inspect objects inside a broker, it requests the
 | rocketmq-exporter 0.0.3 | works; TOPIC_PUT_SIZE and GROUP_GET_SIZE (bytes by topic and group) are missing |
 | rocketmq-dashboard 2.1.1 | the pages from clusters to settings and dead letters work; traces and ACL not tried |
 
-A consumer of a new group requests its offset, and the broker responds that there is none. The consumer then requests the
-end of the queue. It skips messages that arrive in between. On a busy machine, tests that send right after `start()` sometimes
-fail for this reason: `PushConsumerRetryTest`, `TagMessageWithMulConsumerIT` and `OneConsumerMulTopicIT`. The latter two
-have also failed with RocketMQ's own brokers.
+A consumer of a new group requests its offset, and the broker responds that there is none. The consumer then requests
+the end of the queue. It skips messages that arrive in between. On a busy machine, tests that send right after `start()`
+sometimes fail for this reason: `PushConsumerRetryTest`, `TagMessageWithMulConsumerIT` and `OneConsumerMulTopicIT`. The
+latter two have also failed with RocketMQ's own brokers.
 """
 
 
