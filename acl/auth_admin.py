@@ -13,6 +13,7 @@ from acl.auth_model import Subject, User, UserStatus, UserType
 from acl.auth_policy import AuthPolicy
 from acl.auth_tables import AuthTables
 from remoting.bodies.auth import AclInfo, UserInfo
+from remoting.body_limits import SETTINGS
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
 from remoting.fastjson import dumps, loads
@@ -176,6 +177,6 @@ def _subject(key: str | None) -> Subject:
 
 def _body(request: Request[Any], kind: type[T]) -> T:
     try:
-        return loads(bytes(request.body or b"{}"), kind)
+        return loads(bytes(request.body or b"{}"), kind, SETTINGS)
     except ProtocolError as error:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"The body cannot be read: {error.detail}") from None

@@ -17,17 +17,18 @@ from acl.access_request import AccessRequest, Needed
 from acl.auth_model import RETRY_PREFIX, Action, Resource, ResourceType
 from acl.internal_topics import is_internal
 from remoting import routes
-from remoting.bodies.client import CheckClientRequestBody, LockBatchRequestBody
-from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
 from remoting.bodies.heartbeat import read_heartbeat
-from remoting.bodies.pop import (
-    BatchAckMessageRequestBody,
-    QueryAssignmentRequestBody,
-    SetMessageRequestModeRequestBody,
+from remoting.bodies.requests import (
+    read_assignment_query,
+    read_batch_ack,
+    read_check_client,
+    read_group,
+    read_group_list,
+    read_lock_batch,
+    read_request_mode,
+    read_topic_list,
 )
-from remoting.bodies.topic import CreateTopicListRequestBody
 from remoting.codes import RequestCode
-from remoting.fastjson import loads
 from sprocket.common.invariant import invariant
 from sprocket.common.limits import MAX_TOPIC_CHARS
 
@@ -184,7 +185,7 @@ def _unregister(asked: AccessRequest) -> Iterator[Needed]:
 
 
 def _check_client(asked: AccessRequest) -> Iterator[Needed]:
-    body = loads(asked.body, CheckClientRequestBody) if asked.body else CheckClientRequestBody()
+    body = read_check_client(asked.body)
     yield _group(body.group, _SUB)
     if body.subscription_data is not None:
         yield from _topic_of_group(body.subscription_data.topic, body.group, _SUB)
@@ -203,42 +204,42 @@ def _offset_update(asked: AccessRequest) -> Iterator[Needed]:
 
 
 def _lock(asked: AccessRequest) -> Iterator[Needed]:
-    body = loads(asked.body, LockBatchRequestBody)
+    body = read_lock_batch(asked.body)
     yield _group(body.consumer_group, _SUB)
-    for queue in body.mq_set:
-        yield from _topic_of_group(queue.topic, body.consumer_group, _SUB)
+    for topic in dict.fromkeys(queue.topic for queue in body.mq_set):
+        yield from _topic_of_group(topic, body.consumer_group, _SUB)
 
 
 # Requests whose resources stand in the body, of which the reference asks nothing
 
 
 def _batch_ack(asked: AccessRequest) -> Iterator[Needed]:
-    body = loads(asked.body, BatchAckMessageRequestBody) if asked.body else BatchAckMessageRequestBody()
-    for ack in body.acks or ():
-        yield from _topic_of_group(ack.t, ack.c, _SUB)
+    body = read_batch_ack(asked.body)
+    for topic, group in dict.fromkeys((ack.t, ack.c) for ack in body.acks or ()):
+        yield from _topic_of_group(topic, group, _SUB)
 
 
 def _assignment(asked: AccessRequest) -> Iterator[Needed]:
-    body = loads(asked.body, QueryAssignmentRequestBody)
+    body = read_assignment_query(asked.body)
     yield from _topic_of_group(body.topic, body.consumer_group, _SUB)
 
 
 def _request_mode(asked: AccessRequest) -> Iterator[Needed]:
-    body = loads(asked.body, SetMessageRequestModeRequestBody)
+    body = read_request_mode(asked.body)
     yield from _topic_of_group(body.topic, body.consumer_group, _UPDATE)
 
 
 def _topic_list(asked: AccessRequest) -> Iterator[Needed]:
-    for config in loads(asked.body, CreateTopicListRequestBody).topic_config_list:
+    for config in read_topic_list(asked.body):
         yield topic_or_group(config.topic_name, _CREATE)
 
 
 def _new_group(asked: AccessRequest) -> Iterator[Needed]:
-    yield _group(loads(asked.body, SubscriptionGroupConfig).group_name, _CREATE)
+    yield _group(read_group(asked.body).group_name, _CREATE)
 
 
 def _group_list(asked: AccessRequest) -> Iterator[Needed]:
-    for config in loads(asked.body, SubscriptionGroupList).group_config_list:
+    for config in read_group_list(asked.body):
         yield _group(config.group_name, _CREATE)
 
 

@@ -6,7 +6,7 @@ audit log.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from acl.access_request import AccessRequest, FailedAttempt, Verdict
@@ -90,6 +90,8 @@ class Gate:
         self.audit = AuditLog(settings, clock)
         self.refused = 0
         self.locked_out = 0
+        # Codes whose handlers check a proof of the caller, and its field: what comes before a signature has none.
+        self.self_checked: Mapping[int, str] = {}
         self._attempts = FailedAttempts(settings.auth_failures_per_second, settings.auth_failures_burst)
         self._clock = clock
         self._cluster = cluster
@@ -137,6 +139,9 @@ class Gate:
     def _admits(self, asked: AccessRequest, request: Request[Any]) -> bool:
         channel: RemotingChannel = request.channel
         try:
+            if self.self_checked.get(asked.code) in asked.fields:
+                self._check_failures(asked)
+                return True
             self.check(asked, channel)
         except RequestError as error:
             self._refuse(asked, request, error)
@@ -176,6 +181,14 @@ class Gate:
                     attributes[_UNSIGNED] = AccessRequest(0, 0, asked.peer, named, b"", cluster=self._cluster)
             elif proven != verdict.account:
                 attributes[_PROVEN] = verdict.account
+
+    def proof_failed(self, request: Request[Any]) -> None:
+        """Count a wrong proof of a code in `self_checked` like a wrong signature."""
+        self.refused += 1
+        parts = self._parts(request.channel.peer[0])
+        self._attempts.failed(parts, self._clock.monotonic())
+        asked = AccessRequest(request.code, request.version, parts, {}, b"", cluster=self._cluster)
+        self.audit.refused(asked, request.channel.peer, "the proof of a broker's identity is wrong")
 
     def allows(self, channel: RemotingChannel, topic: str, action: AuthAction) -> bool:
         """Whether who has signed on `channel` may do `action` with messages of `topic`: asked for what it is sent."""

@@ -24,7 +24,8 @@ class Exposure:
     """What is looked at.
 
     `secrets` are the names and secret keys of accounts; `has_replica_secret` is whether slaves have to prove something
-    at the port for them, None of a server without one.
+    at the port for them, None of a server without one; `signs_for_strangers` is whether requests to other brokers are
+    signed before those have proved who they are.
     """
 
     bind_address: str
@@ -32,6 +33,7 @@ class Exposure:
     tls: TlsSettings
     acl_enable: bool = False
     has_replica_secret: bool | None = None
+    signs_for_strangers: bool = False
     secrets: Iterable[tuple[str, str]] = ()
 
 
@@ -42,6 +44,13 @@ def weak_settings(of: Exposure) -> Iterator[tuple[str, str]]:
         yield from _reachable(of)
     if auth.asks_for_users and auth.auth_secrets_in_clear:
         yield "authSecretsInClear", "whoever reads auth.json has the passwords of all users"
+    if of.signs_for_strangers:
+        yield (
+            "haAllowPlainPeers",
+            "requests are signed for any address that a name server calls a broker of this cluster; such a signature"
+            " never expires and serves as an admin's, so let nobody else reach the name servers, and take the key back"
+            " once no broker of RocketMQ is left",
+        )
     for name, secret in of.secrets:
         if _is_guessed(name, secret):
             yield "secretKey", f"that of account {name} is one of a sample, its own name, or short"

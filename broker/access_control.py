@@ -18,7 +18,7 @@ from broker.config import BrokerConfig
 from broker.periodic import Periodic
 from broker.service import Service
 from remoting.channel import RemotingChannel
-from remoting.codes import ResponseCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.credentials import Credentials
 from remoting.routes import RouteTable
 from remoting.tls_settings import TlsSettings
@@ -53,6 +53,8 @@ class AccessControl(Service):
             refused_code=ResponseCode.NO_PERMISSION if config.asks_for_users else ResponseCode.SYSTEM_ERROR,
         )
 
+        self.gate.self_checked = {RequestCode.PROVE_BROKER_IDENTITY: "proof"}
+
     def ask_users(self, policy: Policy) -> None:
         """Have every request pass `policy`, too: that of ACL 2.0."""
         self._users = policy
@@ -76,7 +78,9 @@ class AccessControl(Service):
         warn_of(
             Exposure(
                 self._config.bind_address, self._config, self._tls, self._config.acl_enable,
-                self.is_replication_guarded, [*named, *accounts],
+                self.is_replication_guarded,
+                self._is_guarded and self._store.ha_allow_plain_peers and bool(self._config.name_servers),
+                [*named, *accounts],
             )
         )  # fmt: skip
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 from broker.assumed_subscriptions import AssumedSubscriptions
@@ -21,6 +22,8 @@ from sprocket.common.clock import Clock
 logger = logging.getLogger(__name__)
 
 BROADCASTING = "BROADCASTING"
+# Topics that a log line names; it has the count of all.
+_MAX_NAMED_TOPICS = 16
 
 
 class ClientChannel(Channel, Protocol):
@@ -125,8 +128,9 @@ class ConsumerRegistry:
         *,
         notify: bool = True,
         with_subscriptions: bool = True,
+        level: int = logging.INFO,
     ) -> bool:
-        """One heartbeat of one consumer for one group; whether something changed.
+        """One heartbeat of one consumer for one group; whether something changed.  `level` is that of its log lines.
 
         `notify` is the group's notifyConsumerIdsChangedEnable.  Without `with_subscriptions` the group
         keeps what it has: the client says that nothing changed since its last heartbeat.
@@ -142,12 +146,17 @@ class ConsumerRegistry:
         self._names.setdefault(member.channel.id, set()).add(group.name)
         changed = group.update_subscriptions(data.subscription_data_set) if with_subscriptions else False
         if joined:
-            logger.info(
+            logger.log(
+                level,
                 "event=consumer_joined group=%s client=%s peer=%s:%s model=%s members=%d",
                 group.name, member.client_id, *member.channel.peer, group.message_model, len(group.members),
             )  # fmt: skip
         if changed:
-            logger.info("event=subscription_changed group=%s topics=%s", group.name, sorted(group.subscriptions))
+            topics = sorted(islice(group.subscriptions, _MAX_NAMED_TOPICS))
+            logger.log(
+                level, "event=subscription_changed group=%s count=%d topics=%s",
+                group.name, len(group.subscriptions), topics,
+            )  # fmt: skip
         if (joined or changed) and notify and not group.is_broadcasting:
             self._notify(group)
         if with_subscriptions:
@@ -229,17 +238,18 @@ class ProducerRegistry:
         found = self._clients.get(client_id)
         return next(reversed(found.values())).channel if found else None
 
-    def register(self, group: str, member: Member) -> None:
-        """One heartbeat of one producer for one group."""
+    def register(self, group: str, member: Member, level: int = logging.INFO) -> None:
+        """One heartbeat of one producer for one group; `level` is that of its log line."""
         members = self._groups.setdefault(group, {})
         previous = members.get(member.channel.id)
         if previous is not None and previous.client_id != member.client_id:
             self._forget(group, previous)
         self._clients.setdefault(member.client_id, {})[group, member.channel.id] = member
         if member.channel.id not in members:
-            logger.info(
-                "event=producer_joined group=%s client=%s peer=%s:%s", group, member.client_id, *member.channel.peer
-            )
+            logger.log(
+                level, "event=producer_joined group=%s client=%s peer=%s:%s",
+                group, member.client_id, *member.channel.peer,
+            )  # fmt: skip
         members[member.channel.id] = member
         self._names.setdefault(member.channel.id, set()).add(group)
 

@@ -375,7 +375,7 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings,
     enable_single_topic_register: bool = _bool(
         "enableSingleTopicRegister",
         False,
-        "Register a changed topic alone, with REGISTER_TOPIC_IN_NAMESRV; if false, with all topics.",
+        "Register changed topics with REGISTER_TOPIC_IN_NAMESRV; if false, as a part of the list of topics.",
         mutable=True,
     )
     enable_split_registration: bool = _bool(

@@ -109,6 +109,40 @@ def pretty(value: object) -> bytes:
     return b"".join(pieces)
 
 
+class EntryTexts(Generic[T]):
+    """The `pretty` texts of the entries of a table, so that a write encodes no more than what has changed.
+
+    One thread at a time may use it.
+    """
+
+    def __init__(self, field: str) -> None:
+        self._empty = b'\n\t"%b":{}' % field.encode()
+        self._begin = self._empty[:-1]
+        self._texts: dict[str, bytes] = {}
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        self._texts.clear()
+
+    def update(self, entries: Mapping[str, T | None]) -> None:
+        """Add, change or, where it is None, remove entries; the order is that of a dictionary."""
+        for name, value in entries.items():
+            if value is None:
+                self._texts.pop(name, None)
+            else:
+                pieces = [b"\n\t\t" + dumps(name) + b":"]
+                _write(value, b"\n\t\t", pieces)
+                self._texts[name] = b"".join(pieces)
+
+    def within(self, struct: msgspec.Struct) -> bytes:
+        """`struct`, whose table is empty, as `pretty` has it with these entries in the table."""
+        text = pretty(struct)
+        if not self._texts:
+            return text
+        before, _, after = text.rpartition(self._empty)
+        return b"".join((before, self._begin, b",".join(self._texts.values()), b"\n\t}", after))
+
+
 @cache  # asking msgspec takes longer than writing the struct
 def _fields(struct: type[msgspec.Struct]) -> tuple[tuple[str, bytes], ...]:
     """Attribute, and the key that is written, in the order of the keys."""

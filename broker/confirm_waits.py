@@ -59,6 +59,23 @@ class ConfirmingStore(Protocol):
     def confirmation(self) -> Confirmable: ...
 
 
+class AwaitedTables(Protocol):
+    """The part of `TableSaver` that says when a topic is in its file."""
+
+    is_relied_on: bool
+
+    def when_saved(self, callback: Callable[[StoreError | None], None], /) -> None: ...
+
+
+class _NoTables:
+    """Nothing is made on its first use."""
+
+    is_relied_on = False
+
+    def when_saved(self, callback: Callable[[StoreError | None], None]) -> None:
+        callback(None)
+
+
 class ConfirmWaits:
     """Holds answers back until disk and slaves have what they answer for, but not for ever.
 
@@ -72,15 +89,17 @@ class ConfirmWaits:
         clock: Clock,
         call_later: CallLater,
         role: BrokerRole = BrokerRole.ASYNC_MASTER,
+        tables: AwaitedTables | None = None,
     ) -> None:
+        self._tables = tables or _NoTables()
         self._store = store.confirmation
         self._clock = clock
         self._call_later = call_later
         self.is_for_slaves = role is BrokerRole.SYNC_MASTER
         # All wait equally long, so in each stage the first is the first whose time is up.
         self._stages = self._new_stages(store.config)
-        # Whether any answer has to wait: else what is appended is as safe as it is to be.
-        self.is_needed = self.is_for_slaves or store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        # Whether answers wait for the disk or for slaves: else what is appended is as safe as it is to be.
+        self._is_limited = self.is_for_slaves or store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._timer: Timer | None = None
         self._timer_at = 0.0
         # Answers given by code, but for SUCCESS.
@@ -106,11 +125,21 @@ class ConfirmWaits:
         self.close()
         self._set_timer()
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether any answer of this turn has to wait: else what is appended is as safe as it is to be."""
+        return self._is_limited or self._tables.is_relied_on
+
     def __len__(self) -> int:
         return sum(wait.answer is not None for stage in self._stages for wait in stage.waits)
 
     def wait(self, end_offset: int, answer: Answer) -> None:
-        """Call `answer` when the log is safe up to `end_offset`, or cannot be, or time is up."""
+        """Call `answer` when the log is safe up to `end_offset`, or cannot be, or time is up.
+
+        If it relies on a topic that was made in this turn it waits for the topic's file as well, without a limit.
+        """
+        if self._tables.is_relied_on:
+            answer = self._after_tables(answer)
         wait = _Wait(end_offset, answer, self._clock.monotonic(), self._unsafe)
         waits = self._stages[0].waits
         while waits and waits[0].answer is None:
@@ -120,6 +149,27 @@ class ConfirmWaits:
             waits.append(wait)
             if len(waits) == 1:
                 self._set_timer()
+
+    def _after_tables(self, answer: Answer) -> Answer:
+        """`answer`, called once the log's answer is there and the tables are in their files."""
+        outcomes: list[tuple[StoreError | None, ResponseCode]] = []
+        failures: list[StoreError | None] = []
+
+        def finish() -> None:
+            if outcomes and failures:
+                error, code = outcomes[0]
+                answer(error or failures[0], code)
+
+        def stored(error: StoreError | None, code: ResponseCode) -> None:
+            outcomes.append((error, code))
+            finish()
+
+        def saved(error: StoreError | None) -> None:
+            failures.append(error)
+            finish()
+
+        self._tables.when_saved(saved)
+        return stored
 
     def _set_timer(self) -> None:
         deadlines = [stage.waits[0].began + stage.limit_s for stage in self._stages if stage.waits]

@@ -39,6 +39,7 @@ class Following(Service):
         self._per_second = 0
         self._heard_ms = self._told_ms = core.clock.wall_ms()
         registration.on_registered.append(self._registered)
+        registration.lacks_master = lambda: not self.master_address
 
     def load(self) -> None:
         """Begin at the log's end, as recovery found it."""

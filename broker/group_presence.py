@@ -80,7 +80,9 @@ class GroupPresence:
         """What brings the broker online."""
 
         def slave_hosts() -> Iterable[str]:
-            return [connection.peer[0] for connection in replication.listener.connections]
+            # Not merely connected: what a slave did counts here only if its log was compared with this one.
+            following = (one for one in replication.listener.connections if one.link.requested_offset is not None)
+            return [connection.peer[0] for connection in following]
 
         handed_back = HandedBack(core, delay_offsets, timer)
         return PreOnline(core, registration, work, self.members, self.exchange, handed_back, slave_hosts)

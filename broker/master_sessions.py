@@ -4,7 +4,9 @@ A slave asks on the port for clients before it comes to the one for slaves; a br
 request, and is then spoken to in its own protocol.
 """
 
+import asyncio
 import logging
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +14,7 @@ from broker.access_control import AccessControl
 from broker.config import BrokerRole
 from broker.confirm_waits import Timer
 from broker.core import BrokerCore
+from broker.empty_start import ASK_S, AskMembers, EmptyStart, nobody
 from broker.periodic import Periodic
 from broker.replica_identity import credentials, read_secret
 from broker.replicated_tables import ReplicatedTables
@@ -48,9 +51,16 @@ class MasterSessions(Service):
         self._listener = replication.listener
         self._least_replicas = replication.replicas.rules.min_in_sync_replicas
         self._sender = TableSender(core, replication.listener, tables)
+        self._tables = tables
         self._timer: Timer | None = None
         self._log: ReplicaLog | None = None
         self.tail = TailRecovery()
+        # While the store is empty and a slave may have all of it.
+        self._empty: EmptyStart | None = None
+        self._began_at = core.clock.monotonic()
+        self._asking: asyncio.Task[None] | None = None
+        # Set once the part that asks name servers is made.
+        self.ask_members: AskMembers = nobody
 
     def routes(self) -> list[Route]:
         """What slaves ask first."""
@@ -62,8 +72,11 @@ class MasterSessions(Service):
         ]  # fmt: skip
 
     def periodic(self) -> list[Periodic]:
-        """Send the tables that changed."""
-        return [Periodic("table_stream", LOOK_S, self._sender.look)]
+        """Send the tables that changed; ask who else is in the group while that matters."""
+        work = [Periodic("table_stream", LOOK_S, self._sender.look)]
+        if self._core.role.kind is BrokerRole.SYNC_MASTER:
+            work.append(Periodic("empty_start", ASK_S, self._look_for_members))
+        return work
 
     def check(self) -> None:
         """Raise ConfigError for haSecretFile, and where slaves have to prove what they cannot."""
@@ -74,7 +87,7 @@ class MasterSessions(Service):
             self._check_open()
 
     def load(self) -> None:
-        """Read the secret; begin to wait for the tail of the log, if it may be missing, or to be had by nobody else.
+        """Read the secret; begin to wait for the tail of the log, or all of it, where a slave alone may have that.
 
         Raises ConfigError for haSecretFile.
         """
@@ -85,12 +98,20 @@ class MasterSessions(Service):
         if may_wait and (self._may_lack_tail() or self._may_show_too_much()):
             self._log = core.store.replica()
             self._log.recover_tail()
-            self.tail = TailRecovery(self._log, self._recovered, needs_copy=self._may_show_too_much())
-            core.role.recover(True, hides_log=self._may_show_too_much())
+            if self._has_no_log():
+                wait_ms = store.ha_tail_recovery_wait
+                self._empty = EmptyStart(core.config.broker.broker_id, wait_ms, self._begin_empty)
+            self.tail = TailRecovery(
+                self._log, self._recovered, needs_copy=self._may_show_too_much(),
+                on_empty_slave=None if self._empty is None else self._slave_is_empty,
+            )  # fmt: skip
+            is_empty = self._empty is not None
+            core.role.recover(True, hides_log=is_empty or self._may_show_too_much(), lacks_tables=is_empty)
         own = credentials(core, self._access)
         self._listener.session_rules = SessionRules(
-            own, core.clock.wall_ms(), store.ha_ack_flushed_offset, self.tail, store.sync_from_last_file
-        )
+            own, core.clock.wall_ms(), store.ha_ack_flushed_offset, self.tail, store.sync_from_last_file,
+            self._tables.adopt,
+        )  # fmt: skip
         logger.info("event=ha_sessions authentication=%s identity=%r", bool(own.secret), str(own.identity))
 
     def _check_open(self) -> None:
@@ -104,8 +125,12 @@ class MasterSessions(Service):
 
     def _may_lack_tail(self) -> bool:
         report = self._core.store.recovery
-        # An empty log, too: `abort` is on the disk before the first message, so this is no new disk.
+        if self._has_no_log():
+            return True  # whether this is a new broker or one that lost its disk, its slaves tell
         return report is not None and not report.was_clean
+
+    def _has_no_log(self) -> bool:
+        return self._core.store.wrote_offset == 0
 
     def _may_show_too_much(self) -> bool:
         """What is in the log may be there alone, and with minInSyncReplicas nobody is to see such a message."""
@@ -116,8 +141,39 @@ class MasterSessions(Service):
         """The time for slaves to come begins."""
         if self.tail.is_waiting:
             wait_ms = self._core.config.store.ha_tail_recovery_wait
-            logger.warning("event=tail_recovery_waits log_end=%d wait_ms=%d", self._core.store.wrote_offset, wait_ms)
-            self._set_timer()
+            # A new broker is nothing to be warned of; whether it is one, `EmptyStart` finds out.
+            level = logging.WARNING if self._empty is None else logging.INFO
+            logger.log(level, "event=tail_recovery_waits log_end=%d wait_ms=%d", self._core.store.wrote_offset, wait_ms)
+            self._began_at = self._core.clock.monotonic()
+            if self._empty is None:
+                self._set_timer()
+
+    async def _look_for_members(self) -> None:
+        """Until it is over: may the master begin with an empty store?"""
+        if self._empty is None or not self.tail.is_waiting or self.tail.is_fetching or self.tail.needs_tables:
+            return
+        members = await self.ask_members()
+        if self.tail.is_waiting and not self._core.store.wrote_offset:
+            self._empty.members_known(members, (self._core.clock.monotonic() - self._began_at) * 1000)
+
+    def _slave_is_empty(self, name: Hashable) -> None:
+        assert self._empty is not None
+        self._empty.slave_is_empty(name)
+        if self.ask_members is nobody:
+            self._empty.members_known({}, 0)
+        elif self._asking is None:
+            # At once, so that a new pair does not wait for the next look.
+            self._asking = asyncio.get_running_loop().create_task(self._look_for_members())
+            self._asking.add_done_callback(self._asked)
+
+    def _asked(self, task: "asyncio.Task[None]") -> None:
+        self._asking = None
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("event=members_unknown reason=%r", str(task.exception()))
+
+    def _begin_empty(self, reason: str) -> None:
+        if not self.tail.is_fetching:
+            self.tail.finish(reason)
 
     def _set_timer(self) -> None:
         wait_s = self._core.config.store.ha_tail_recovery_wait / 1000
@@ -141,6 +197,8 @@ class MasterSessions(Service):
         """Wait no longer."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._asking is not None:
+            self._asking.cancel()
 
     def negotiate(self, request: Request[NegotiateHaSessionRequestHeader]) -> Response:
         """Which version both ends speak.  Raises RequestError without sessions, and for a slave of somebody else."""

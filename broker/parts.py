@@ -28,6 +28,8 @@ from broker.live_config import LiveConfig
 from broker.long_polling import HeldPulls
 from broker.master_sessions import MasterSessions
 from broker.message_id import host_bytes
+from broker.name_server_probe import NameServerProbe
+from broker.peer_identity import PeerIdentity
 from broker.periodic import Periodic
 from broker.pop.notifications import NotificationService
 from broker.pop.order_info import OrderInfoTable
@@ -131,8 +133,7 @@ class BrokerParts:
         self.topics.on_change = self._topics_changed
 
         self._set_store_host(_UNKNOWN_HOST, config.listen_port)
-        self.waits = ConfirmWaits(self.store, self.clock, _call_later, config.broker_role)
-        self.config.on_update.append(self._configure)
+        self.waits = ConfirmWaits(self.store, self.clock, _call_later, config.broker_role, self.topics.saving)
         self._core = self._new_core()
         self.timer = TimerService(self._core, self._file("timermetrics", TimerMetricsTable))
         self.pop = PopService(self._core, self._file("consumerOrderInfo.json", OrderInfoTable))
@@ -198,6 +199,11 @@ class BrokerParts:
         modes, order_info = assignments.modes, self.pop.order_info
         own = self.users.replicated()
         self.tables = ReplicatedTables(self._core, self.schedule.offsets, self.timer, modes, order_info, own)
+        sessions = MasterSessions(self._core, self.replication, self.tables, self.access)
+        following = self._slave_services() if self.role.is_slave else []
+        presence = self._presence_services()
+        if self.config.broker.name_servers:
+            sessions.ask_members = self.presence.members.ask
         return [
             self.access,
             self.users,
@@ -214,9 +220,11 @@ class BrokerParts:
             self.traffic,
             ColdFlow(self._core, self.pulls),
             self.replication,
-            MasterSessions(self._core, self.replication, self.tables, self.access),
-            *(self._slave_services() if self.role.is_slave else []),
-            *self._presence_services(),
+            sessions,
+            *following,
+            *presence,
+            PeerIdentity(self._core, self.registration, self.access),
+            NameServerProbe(self._core, self.access, self.client_tls),
             TableSaving(self._core, self.schedule.offsets),  # last: the others commit offsets when they save
         ]
 
@@ -255,6 +263,7 @@ class BrokerParts:
             send_buffer_bytes=config.server_socket_snd_buf_size,
         )
         server.on_close.append(self._channel_closed)
+        self.config.on_update.append(self._configure)
         return server
 
     def _periodic_work(self) -> list[Periodic]:

@@ -117,6 +117,9 @@ class PreOnline:
             await self._exchange.announce(address)
             if not await self._is_followed_by(split_address(address)[0]):
                 return f"the slave {address} does not follow within {_JOIN_LIMIT_S:g} s; see its log"
+            if not self._core.role.serves_group:
+                # Offsets would be cut to the end of a log that is not whole yet.
+                return f"the log is not recovered yet, {address} may give what it lacks"
             await self._take_from(member, slaves)
         return ""
 

@@ -4,7 +4,8 @@ Source: RocketMQ 5.3.3, `RebalanceLockManager`.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from remoting.bodies.client import MessageQueue
 from sprocket.common.clock import Clock
@@ -13,6 +14,9 @@ logger = logging.getLogger(__name__)
 
 # rocketmq.broker.rebalance.lockMaxLiveTime
 LOCK_MAX_LIVE_S = 60.0
+_NOBODY: Final = ("", 0.0)
+# Queues that one log line names; it has the count of all.  A line for each queue let a request write megabytes.
+_MAX_NAMED: Final = 16
 
 
 class QueueLocks:
@@ -33,30 +37,36 @@ class QueueLocks:
         """Take or renew what can be had; returns those of `queues` that the client now holds."""
         now = self._clock.monotonic()
         held = self._groups.get(group, {})
-        locked = []
+        taken, refused, locked = _Named(), _Named(), []
+        mine = (client_id, now)
         for queue in queues:
-            holder, renewed_at = held.get(queue, (client_id, now))
-            if holder != client_id and now - renewed_at <= self._max_live_s:
-                logger.info(
-                    "event=queue_lock_refused group=%s queue=%s holder=%s client=%s", group, queue, holder, client_id
-                )
-                continue
-            if queue not in held or holder != client_id:
-                logger.info("event=queue_locked group=%s queue=%s client=%s", group, queue, client_id)
-            held[queue] = (client_id, now)
+            holder, renewed_at = held.get(queue, _NOBODY)
+            if holder != client_id:
+                if holder and now - renewed_at <= self._max_live_s:
+                    refused.add(queue, holder)
+                    continue
+                taken.add(queue)
+            held[queue] = mine
             locked.append(queue)
         if locked:
             self._groups[group] = held
+        if taken.count:
+            logger.info("event=queues_locked group=%s client=%s count=%d queues=%s", group, client_id, *taken)
+        if refused.count:
+            logger.info("event=queue_locks_refused group=%s client=%s count=%d queues=%s", group, client_id, *refused)
         return locked
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
         """Give up what the client holds; what others hold is left alone."""
         held = self._groups.get(group, {})
+        given_up = _Named()
         for queue in queues:
-            holder, _ = held.get(queue, ("", 0.0))
+            holder, _ = held.get(queue, _NOBODY)
             if holder == client_id:
                 del held[queue]
-                logger.info("event=queue_unlocked group=%s queue=%s client=%s", group, queue, client_id)
+                given_up.add(queue)
+        if given_up.count:
+            logger.info("event=queues_unlocked group=%s client=%s count=%d queues=%s", group, client_id, *given_up)
         if not held:
             self._groups.pop(group, None)
 
@@ -64,3 +74,23 @@ class QueueLocks:
         """Whether nobody of the group holds a queue."""
         now = self._clock.monotonic()
         return all(now - renewed_at > self._max_live_s for _, renewed_at in self._groups.get(group, {}).values())
+
+
+class _Named:
+    """Queues for a log line: how many, and the first of them by name."""
+
+    __slots__ = ("_names", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._names: list[str] = []
+
+    def add(self, queue: MessageQueue, holder: str = "") -> None:
+        self.count += 1
+        if self.count <= _MAX_NAMED:
+            name = f"{queue.broker_name}:{queue.topic}:{queue.queue_id}"
+            self._names.append(f"{name} held by {holder}" if holder else name)
+
+    def __iter__(self) -> Iterator[object]:
+        """The arguments of the line."""
+        return iter((self.count, self._names))

@@ -8,7 +8,7 @@ name server forget the broker) is repeated at once.
 
 A name server with deleteTopicWithBrokerRegistration takes the topics of a registration for all that the broker has.
 RocketMQ's broker registers a changed topic alone (`registerIncrementBrokerData`), which removes its other routes there.
-So a REGISTER_BROKER from here names every topic, or it is marked as a part (`_PART_MARK`), which removes nothing.
+So a REGISTER_BROKER from here names every topic, or it is marked as a part (`_PART_MARK`), which removes nothing there.
 """
 
 import asyncio
@@ -43,13 +43,16 @@ logger = logging.getLogger(__name__)
 
 _MIN_PERIOD_S = 10.0
 _MAX_PERIOD_S = 60.0
+# A slave may start before its master, which waits for it if both are new.
+_HURRY_S = 60.0
+_HURRY_PERIOD_S = 2.0
 # How often a lost connection is looked for, and how soon a failed registration is tried again.
 _CHECK_S = 1.0
 _UNREGISTER_TIMEOUT_S = 3.0
 # An operator's answer waits this long for name servers.
 SETTLE_TIMEOUT_S = 2.0
 _READ_WRITE = 0x6
-# With more changed topics than this, one list of all topics costs less than a request for each.
+# With more changed topics than this, one part of the list costs less than a request for each.
 _MAX_SINGLE_TOPICS = 64
 # A name server refuses a first registration of a single topic.
 _MIN_PART_TOPICS = 2
@@ -72,6 +75,9 @@ class Registration:
         # Hear where a name server says that the group's master is, each time it accepts a registration.
         self.on_registered: list[Callable[[RegisterBrokerResponseHeader], None]] = []
         self._registered = asyncio.Event()
+        # Whether this is a slave that no name server has told yet where its master is.
+        self.lacks_master: Callable[[], bool] = lambda: False
+        self._hurries_until = 0.0
 
     @property
     def address(self) -> str:
@@ -87,6 +93,7 @@ class Registration:
 
     def start(self) -> None:
         """Begin to register; does not wait for any name server."""
+        self._hurries_until = asyncio.get_running_loop().time() + _HURRY_S
         for name_server in self._config.broker.name_servers:
             session = NameServerSession(self, name_server)
             self.sessions.append(session)
@@ -145,6 +152,15 @@ class Registration:
             )
             await self._register(name_server, part, part_version, is_part=True)
         self._registered.set()
+        return version
+
+    async def register_part(self, name_server: str, topics: Sequence[TopicConfig]) -> DataVersion:
+        """Register topics that changed, beside those that the name server knows.  Return the version that was sent.
+
+        Raises ClientError when the name server does not accept.
+        """
+        version = copy(self._topics.data_version)
+        await self._register(name_server, topics, version, is_part=True)
         return version
 
     async def register_alone(self, name_server: str, topics: Sequence[TopicConfig]) -> bool:
@@ -246,17 +262,18 @@ class Registration:
 
     @property
     def period_s(self) -> float:
-        """registerNameServerPeriod within its bounds."""
+        """registerNameServerPeriod within its bounds; short while a slave that has just started lacks its master."""
+        if self.lacks_master() and asyncio.get_running_loop().time() < self._hurries_until:
+            return _HURRY_PERIOD_S
         return max(_MIN_PERIOD_S, min(self._config.broker.register_name_server_period / 1000, _MAX_PERIOD_S))
 
     @property
     def force(self) -> bool:
         return self._config.broker.force_register
 
-    @property
-    def is_single(self) -> bool:
-        """enableSingleTopicRegister."""
-        return self._config.broker.enable_single_topic_register
+    def registers_alone(self, count: int) -> bool:
+        """Whether so many changed topics are registered one by one."""
+        return self._config.broker.enable_single_topic_register and count <= _MAX_SINGLE_TOPICS
 
     @property
     def topic_count(self) -> int:
@@ -349,30 +366,42 @@ class NameServerSession:
         owner = self._owner
         changed, self._changed = self._changed, {}
         needs_all, self._needs_all = self._needs_all, False
-        alone = list(changed.values()) if not needs_all and not periodic and self._takes_topics(len(changed)) else []
+        everything = needs_all or periodic or not self._has_all
         try:
-            if periodic and not changed and not owner.force and not await owner.is_outdated(self.name_server):
+            if (
+                periodic
+                and not changed
+                and not owner.force
+                and not owner.lacks_master()
+                and not await owner.is_outdated(self.name_server)
+            ):
                 return True
-            if alone and await owner.register_alone(self.name_server, alone):
-                # A name server that restarted meanwhile has no broker that the topics could belong to.
-                self._needs_all = owner.connection(self.name_server) is not self._registered_over
-            else:
-                alone = []
+            if everything:
                 self._registered_version = await owner.register_all(self.name_server, self._registered_version)
                 self._registered_over = owner.connection(self.name_server)
+            else:
+                await self._register_changed(list(changed.values()))
+                # A name server that restarted meanwhile has these topics alone.
+                self._needs_all = self._needs_all or not self._has_all
         except (ClientError, ProtocolError) as error:
             self._failed(error)
             return False
         if not self._is_registered or changed:
-            count = len(alone) or owner.topic_count
+            count = owner.topic_count if everything else len(changed)
             logger.info("event=registered name_server=%s topics=%d", self.name_server, count)
         self._is_registered = True
         return True
 
-    def _takes_topics(self, count: int) -> bool:
-        """Whether changed topics are registered one by one: the name server must know the broker."""
-        is_known = self._is_registered and self._owner.connection(self.name_server) is self._registered_over
-        return bool(self._owner.is_single and is_known and count <= _MAX_SINGLE_TOPICS)
+    async def _register_changed(self, topics: list[TopicConfig]) -> None:
+        owner = self._owner
+        if owner.registers_alone(len(topics)) and await owner.register_alone(self.name_server, topics):
+            return
+        self._registered_version = await owner.register_part(self.name_server, topics)
+
+    @property
+    def _has_all(self) -> bool:
+        """Whether the name server was sent all topics over the connection that is open."""
+        return self.is_registered and self._owner.connection(self.name_server) is self._registered_over
 
     def _failed(self, error: Exception) -> None:
         self._needs_all = True

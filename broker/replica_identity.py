@@ -78,6 +78,11 @@ def secret_of(account: Account) -> bytes:
     return hmac.digest(account.secret_key.encode(), purpose, hashlib.sha256)
 
 
+def new_nonce(size_bytes: int) -> bytes:
+    """Return bytes that nobody can guess."""
+    return secrets.token_bytes(size_bytes)
+
+
 def read_secret(path: Path) -> bytes:
     """The content of haSecretFile without white space around it.  Raises ConfigError."""
     try:

@@ -6,6 +6,7 @@ Source: RocketMQ 5.3.3, `SlaveSynchronize`, `ConfigManager`.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,12 +24,15 @@ from broker.schedule import DelayOffsets, DelayOffsetTable
 from broker.service import Service
 from broker.timer.timer_metrics import TimerMetricsTable
 from broker.timer.timer_service import TimerService
+from ha.table_queue import TableContent
 from remoting.bodies.group import SubscriptionGroupTable
 from remoting.bodies.topic import TopicConfigTable
 from remoting.codes import RequestCode
 from remoting.fastjson import loads
 from sprocket.common.errors import ProtocolError
 from store.timer.timer_progress import CHECKPOINT_BYTES, TimerCheckpoint
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _SAVE_S: Final = 1.0
@@ -75,6 +79,7 @@ class ReplicatedTables(Service):
     ) -> None:
         self._core = core
         self._modes = modes
+        self._delivered = delay_offsets
         core.topics.is_copy = core.groups.is_copy = core.role.is_slave
         self.topics = _topics(core)
         self.groups = _groups(core)
@@ -109,6 +114,39 @@ class ReplicatedTables(Service):
         """A slave begins to serve its group: no offset may point past what its log has."""
         if self._core.role.is_slave:
             self._core.offsets.clamp(self._core.store.max_offset)
+
+    def adopt(self, given: Sequence[TableContent]) -> None:
+        """Take the tables of a slave into those of a master that lost its own, and save them.
+
+        What only this master has stays: system topics, and what was on its disk if that lost the log alone.  Offsets
+        move forward only.  Raises ProtocolError, and `StoreError` if a file cannot be written.
+        """
+        core = self._core
+        for name, content in given:
+            if name == self.topics.name:
+                topics = loads(content, TopicConfigTable)
+                topics.topic_config_table = core.topics.by_name | topics.topic_config_table
+                topics.data_version.next(core.clock.wall_ms())
+                core.topics.replace(topics)
+            elif name == self.groups.name:
+                groups = loads(content, SubscriptionGroupTable)
+                groups.subscription_group_table = core.groups.by_name | groups.subscription_group_table
+                groups.data_version.next(core.clock.wall_ms())
+                core.groups.replace(groups)
+            elif name == self.consumer_offsets.name:
+                core.offsets.catch_up(decoded(content))
+                core.offsets.clamp(core.store.max_offset)
+            elif name == self.delay_offsets.name:
+                self._delivered.catch_up(loads(content, DelayOffsetTable))
+            elif (table := self.named(name)) is not None:
+                table.apply(content)
+        core.topics.persist()
+        core.groups.persist()
+        self.save()
+        logger.warning(
+            "event=tables_recovered tables=%d topics=%d groups=%d",
+            len(given), len(core.topics.by_name), len(core.groups.by_name),
+        )  # fmt: skip
 
     async def _save(self) -> None:
         core = self._core

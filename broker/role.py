@@ -23,6 +23,7 @@ class Role:
         self._is_handing_over = False
         self._is_recovering = False
         self._is_hiding = False
+        self._lacks_tables = False
         self.on_change: list[Callable[[], None]] = []
 
     @property
@@ -47,12 +48,19 @@ class Role:
         """Whether consumers may see what is in the log, as far as that is confirmed."""
         return not self._is_hiding
 
-    def recover(self, is_recovering: bool, *, hides_log: bool = False) -> None:
+    @property
+    def knows_offsets(self) -> bool:
+        """Whether consumers may be told where their groups and the queues are."""
+        return not self._lacks_tables
+
+    def recover(self, is_recovering: bool, *, hides_log: bool = False, lacks_tables: bool = False) -> None:
         """A master takes nothing until it knows whether a slave has more of its log, see `ha.tail_recovery`.
 
-        With `hides_log` consumers see nothing of it either.
+        With `hides_log` consumers see nothing of it either.  With `lacks_tables` they learn no offset: a group would
+        begin at 0 and commit that.
         """
         self._is_recovering, self._is_hiding = is_recovering, is_recovering and hides_log
+        self._lacks_tables = is_recovering and lacks_tables
         self._changed()
 
     def hand_over(self) -> None:

@@ -90,6 +90,8 @@ class SendAdmission:
             admission = self._derive(header, config, peer)
             if not is_light(topic):  # of which there is no end
                 self._admissions[topic] = admission
+        if self._topics.unsaved:
+            self._topics.rely_on(topic)
         return admission
 
     def _derive(self, header: SendHeader, config: TopicConfig | None, peer: tuple[str, int]) -> Admission:

@@ -102,6 +102,8 @@ class Broker(BrokerParts):
         await self._listen_for_slaves_of_rocketmq()
         _START_LISTENING()
         self._is_running = True
+        self.topics.saving.start()
+        self.groups.saving.start()
         for service in self._services:
             service.start()
         for work in self._periodic:
@@ -169,6 +171,8 @@ class Broker(BrokerParts):
             await work.stop()
         self.held.wake_all()
         self.held.close()
+        await self.topics.saving.stop()
+        await self.groups.saving.stop()
         await self._server.stop()
         self.waits.close()
         _STOP_CLOSED()

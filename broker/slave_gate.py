@@ -65,6 +65,17 @@ _READS: Final = (
     RequestCode.QUERY_MESSAGE,
     RequestCode.VIEW_MESSAGE_BY_ID,
 )
+_NO_OFFSETS: Final = Response(
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    "the master's store is empty, and it waits for a slave that may have its data, see haTailRecoveryWait",
+)
+_OFFSETS: Final = (
+    RequestCode.QUERY_CONSUMER_OFFSET,
+    RequestCode.GET_MAX_OFFSET,
+    RequestCode.GET_MIN_OFFSET,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+    RequestCode.GET_EARLIEST_MSG_STORETIME,
+)
 
 
 def gated_table(role: Role, routes: Iterable[Route]) -> RouteTable:
@@ -77,6 +88,8 @@ def gated_table(role: Role, routes: Iterable[Route]) -> RouteTable:
 
 
 def _gated_while_hiding(route: Route, role: Role) -> Route:
+    if route.code in _OFFSETS:
+        return _gated_unless(route, lambda: role.knows_offsets, _NO_OFFSETS)
     return _gated_unless(route, lambda: role.shows_log, _HIDDEN) if route.code in _READS else route
 
 

@@ -25,6 +25,7 @@ from ha.greeting import Credentials
 from ha.hello import VERSION
 from ha.slave_link import SlaveLink
 from ha.slave_session import SlaveSession
+from ha.table_queue import TableUpdate
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
 from remoting.pending import RemotingTimeout
@@ -49,6 +50,7 @@ class SlaveSessions(Service):
         self._core = core
         self._access = access
         self._following = following
+        self._tables = tables
         self._receiver = TableReceiver(core, tables, self._begin_anew)
         self._credentials: Credentials | None = None
         self._awaits_flush = False
@@ -94,7 +96,13 @@ class SlaveSessions(Service):
 
     def _session(self, own: Credentials, dialed: str = "") -> SlaveSession:
         rules, now = slave_rules(self._core.config.store), self._following.follower.now()
-        return SlaveSession(rules, self._following.log, own, self._receiver.apply, now, dialed=dialed)
+        return SlaveSession(
+            rules, self._following.log, own, self._receiver.apply, now, dialed=dialed, own_tables=self._own_tables
+        )
+
+    def _own_tables(self) -> list[TableUpdate]:
+        """What a master gets that lost its own tables with its log."""
+        return [TableUpdate(0, table.name, table.encode()) for table in self._tables.all]
 
     def _unasked_session(self, address: str, own: Credentials) -> SlaveSession | None:
         """Greet at once: the greeting proves both ends, a question at the port for clients would prove nothing.

@@ -4,13 +4,14 @@ Source: RocketMQ 5.3.3, `SubscriptionGroupManager`.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from copy import copy
 from typing import Final
 
 import msgspec
 
-from broker.config_file import ConfigFile, pretty
+from broker.config_file import ConfigFile, EntryTexts, pretty
 from broker.live_config import LiveConfig
 from broker.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, illegal_group
 from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -18,15 +19,21 @@ from remoting.bodies.topic import DataVersion
 from remoting.codes import ResponseCode
 from remoting.fastjson import dumps
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFull, RequestError, StoreError
+from sprocket.common.errors import DiskFull, RequestError
+from sprocket.common.table_saver import TableSaver
 
 logger = logging.getLogger(__name__)
+# Groups of one write that have a log line of their own.
+_MAX_GROUP_LINES: Final = 16
 # Fields that fastjson leaves out.
 _NULLABLE: Final = (b"exponentialRetryPolicy", b"customizedRetryPolicy", b"subscriptionDataSet")
 
 
 class SubscriptionGroups:
-    """Name -> `SubscriptionGroupConfig`.  What an operator changes is in the file before the call returns."""
+    """Name -> `SubscriptionGroupConfig`.  A change is in memory at once and soon in the file, see `saving`.
+
+    Who answers an operator waits for `saving`; a change that cannot be written is undone.
+    """
 
     def __init__(self, config: LiveConfig, file: ConfigFile[SubscriptionGroupTable], clock: Clock) -> None:
         self._config = config
@@ -35,7 +42,10 @@ class SubscriptionGroups:
         self.by_name: dict[str, SubscriptionGroupConfig] = {
             name: SubscriptionGroupConfig(name) for name in SYSTEM_GROUPS
         }
-        self._forbidden: dict[str, dict[str, int]] = {}
+        self._forbidden: dict[str, dict[str, int]] = {}  # replaced, never changed
+        self._texts = EntryTexts[SubscriptionGroupConfig]("subscriptionGroupTable")
+        self._unwritten: dict[str, SubscriptionGroupConfig | None] | None = None  # since the last write; None means all
+        self.saving = TableSaver[list[str]](self._next_content, self._file.write, self._on_saved)
         self.data_version = DataVersion(timestamp=clock.wall_ms())
         # Whether the table is a copy of a master's: this replica adds nothing to it.
         self.is_copy = False
@@ -45,8 +55,9 @@ class SubscriptionGroups:
         content = self._file.load()
         if content is not None:
             self.by_name.update(content.subscription_group_table)
-            self._forbidden.update(content.forbidden_table)
+            self._forbidden = self._forbidden | content.forbidden_table
             self.data_version = content.data_version
+            self._unwritten = None
             logger.info("event=subscription_groups_loaded count=%d", len(content.subscription_group_table))
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
@@ -56,8 +67,9 @@ class SubscriptionGroups:
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """The group's configuration, made if it is new and autoCreateSubscriptionGroup allows it.
 
-        On a full disk the group is not in the file until another change is, because whoever asks wants to read.  In a
-        copy of a master's table it is described and not made.  Raises `DiskFailed`.
+        Nobody waits until it is in the file: a group that a crash lost is made again by its next request.  On a full
+        disk it is not in the file until another change is, because a consumer wants to read.  In a copy of a master's
+        table it is described and not made.
         """
         existing = self.by_name.get(group)
         if existing is not None:
@@ -67,11 +79,8 @@ class SubscriptionGroups:
         created = SubscriptionGroupConfig(group)
         if self.is_copy:
             return created
-        try:
-            self._put([created])
-        except DiskFull as error:
-            self.by_name[group] = created
-            logger.warning("event=subscription_group_not_saved group=%s reason=%r", group, str(error))
+        with suppress(DiskFull):
+            self._set({group: created}, self._forbidden, is_kept=True)
         return created
 
     def _creates(self, group: str) -> bool:
@@ -93,18 +102,12 @@ class SubscriptionGroups:
         return self._forbidden.get(group, {}).get(topic, 0)
 
     def forbid(self, group: str, topic: str, bits: int) -> None:
-        """Set what a group may not do with a topic; 0 forbids nothing.  Raises `StoreError`, and is then undone."""
-        before = self._forbidden
-        after = {name: dict(topics) for name, topics in before.items()}
+        """Set what a group may not do with a topic; 0 forbids nothing."""
+        after = {name: dict(topics) for name, topics in self._forbidden.items()}
         after.setdefault(group, {})[topic] = bits
         if not bits:
             del after[group][topic]
-        self._forbidden = {name: topics for name, topics in after.items() if topics}
-        try:
-            self._replace(dict(self.by_name))
-        except StoreError:
-            self._forbidden = before
-            raise
+        self._set({}, {name: topics for name, topics in after.items() if topics})
         logger.info("event=group_forbidden group=%s topic=%s bits=%d", group, topic, bits)
 
     def snapshot(self) -> SubscriptionGroupTable:
@@ -122,10 +125,9 @@ class SubscriptionGroups:
         return dumps(table) if b":null" in text else text
 
     def update(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
-        """Create or change groups, all or none.
+        """Create or change groups, all or none; they are in the file once `saving` says so.
 
-        Raises RequestError for attributes, of which groups have none, and `StoreError` if the file cannot
-        be written.
+        Raises RequestError for attributes: groups have none.
         """
         checked = []
         for config in configs:
@@ -140,28 +142,80 @@ class SubscriptionGroups:
             self._put(checked)
 
     def delete(self, group: str) -> bool:
-        """Forget a group; whether it was there.  Raises `StoreError` if the file cannot be written."""
+        """Forget a group; whether it was there."""
         if group not in self.by_name:
             return False
-        self._replace({name: config for name, config in self.by_name.items() if name != group}, without=group)
-        logger.info("event=subscription_group_deleted group=%s", group)
+        self._set({group: None}, {name: topics for name, topics in self._forbidden.items() if name != group})
         return True
 
     def _put(self, configs: list[SubscriptionGroupConfig]) -> None:
-        self._replace(self.by_name | {config.group_name: config for config in configs})
-        for config in configs:
-            logger.info("event=subscription_group_changed group=%s config=%s", config.group_name, config)
+        self._set({config.group_name: config for config in configs}, self._forbidden)
 
-    def _replace(self, table: Mapping[str, SubscriptionGroupConfig], without: str | None = None) -> None:
-        """The file first: what it does not hold, memory does not hold."""
+    def _set(
+        self,
+        changes: Mapping[str, SubscriptionGroupConfig | None],
+        forbidden: dict[str, dict[str, int]],
+        *,
+        is_kept: bool = False,
+    ) -> None:
+        """Change entries, to None to remove one, and have the table saved.
+
+        What cannot be written is undone, unless it `is_kept` until the next write.
+        """
         version = copy(self.data_version)
         version.next(self._clock.wall_ms())
-        forbidden = {group: topics for group, topics in self._forbidden.items() if group != without}
-        self._file.write(pretty(SubscriptionGroupTable(dict(table), forbidden, version)))
-        self._forbidden = forbidden
-        self.by_name.clear()
-        self.by_name.update(table)
-        self.data_version = version
+        before = {name: self.by_name.get(name) for name in changes}
+        version_before, forbidden_before = self.data_version, self._forbidden
+        self.data_version, self._forbidden = version, forbidden
+        self._enter(changes)
+
+        def undo() -> None:
+            self._unwritten = None  # of the file nothing is known but that it is as it was
+            if is_kept:
+                logger.warning("event=subscription_groups_not_saved groups=%s", list(changes)[:_MAX_GROUP_LINES])
+                return
+            self._enter(before)
+            self.data_version, self._forbidden = version_before, forbidden_before
+
+        self.saving.changed(list(changes), undo)
+
+    def _enter(self, changes: Mapping[str, SubscriptionGroupConfig | None]) -> None:
+        for name, config in changes.items():
+            if config is None:
+                self.by_name.pop(name, None)
+            else:
+                self.by_name[name] = config
+        if self._unwritten is not None:
+            self._unwritten.update(changes)
+
+    # The file
+
+    def _next_content(self) -> Callable[[], bytes]:
+        """What to write: all changes so far.  The texts of groups that have not changed are kept."""
+        is_whole = self._unwritten is None
+        entries = dict(self.by_name) if self._unwritten is None else self._unwritten
+        self._unwritten = {}
+        # Tables of what is forbidden are replaced, not changed.
+        empty = SubscriptionGroupTable({}, self._forbidden, copy(self.data_version))
+
+        def content() -> bytes:
+            if is_whole:
+                self._texts.clear()
+            self._texts.update(entries)
+            return self._texts.within(empty)
+
+        return content
+
+    def _on_saved(self, written: list[list[str]]) -> None:
+        names = dict.fromkeys(name for names in written for name in names)
+        changed = [config for config in map(self.by_name.get, names) if config is not None]
+        deleted = [name for name in names if name not in self.by_name]
+        for config in changed[:_MAX_GROUP_LINES]:
+            logger.info("event=subscription_group_changed group=%s config=%s", config.group_name, config)
+        if len(changed) > _MAX_GROUP_LINES:
+            logger.info("event=subscription_groups_changed count=%d", len(changed))
+        if deleted:
+            logger.info("event=subscription_groups_deleted count=%d first=%s", len(deleted), deleted[:_MAX_GROUP_LINES])
 
     def persist(self) -> None:
         """Write the file as it is now.  Raises `StoreError`."""
@@ -177,6 +231,7 @@ class SubscriptionGroups:
         self.by_name.clear()
         self.by_name.update(table.subscription_group_table)
         self.data_version = table.data_version
+        self._unwritten = None
         self._file.is_unsaved = True
 
     def take_unsaved(self) -> SubscriptionGroupTable | None:

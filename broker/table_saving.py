@@ -46,6 +46,8 @@ class TableSaving(Service):
         flushed: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
         store.when_flushed(store.wrote_offset, flushed.set_result)
         if await flushed is None:
+            # Nor may an offset of a topic be on the disk before the topic.
+            await self._core.topics.saving.saved()
             await asyncio.to_thread(lambda: offsets.save(pretty(changed)))
 
     async def _save_filters(self) -> None:

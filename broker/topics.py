@@ -4,11 +4,13 @@ Source: RocketMQ 5.3.3, `TopicConfigManager`.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
+from typing import Final
 
 from broker.attributes import MESSAGE_TYPE, QUEUE_TYPE, altered
-from broker.config_file import ConfigFile, pretty
+from broker.config_file import ConfigFile, EntryTexts, pretty
 from broker.live_config import LiveConfig
 from broker.names import (
     AUTO_CREATE_TOPIC,
@@ -26,6 +28,8 @@ from broker.names import (
 )
 from remoting.bodies.topic import PERM_INHERIT, PERM_READ, PERM_WRITE, DataVersion, TopicConfig, TopicConfigTable
 from sprocket.common.clock import Clock
+from sprocket.common.errors import StoreBusy
+from sprocket.common.table_saver import TableSaver
 from store.logic_queue import QueueType
 from store.timer.timer_config import TIMER_TOPIC
 
@@ -38,11 +42,16 @@ SCHEDULE_QUEUE_NUMS = 18
 TopicsChanged = Callable[[list[TopicConfig]], None]
 
 
-class TopicTable:
-    """Name -> `TopicConfig`.  Every change is in the file before the call returns.
+# Topics of one write that have a log line of their own.
+_MAX_TOPIC_LINES: Final = 16
 
-    `on_change` is called after that with the topics that changed (empty after a deletion), so that name
-    servers hear of it at once.  The table's configs must not be changed by others.
+
+class TopicTable:
+    """Name -> `TopicConfig`.  A change is in memory at once and soon in the file, see `saving`.
+
+    Who answers for a change waits for `saving`; a change that cannot be written is undone.  Once changes are in the
+    file, `on_change` gets the topics (an empty list stands for a deletion), so that name servers are told at once.
+    The table's configs must not be changed by others.
     """
 
     def __init__(self, config: LiveConfig, file: ConfigFile[TopicConfigTable], clock: Clock) -> None:
@@ -55,6 +64,12 @@ class TopicTable:
         self.is_copy = False
         self.system_topics: set[str] = set(SYSTEM_TOPICS)
         self.on_change: TopicsChanged = lambda _: None
+        # Topics whose queues are about to be deleted: they take no message and are not created again until then.
+        self._leaving: set[str] = set()
+        self._texts = EntryTexts[TopicConfig]("topicConfigTable")
+        self._unwritten: dict[str, TopicConfig | None] | None = None  # since the last write; None means all
+        self.unsaved: set[str] = set()  # topics with a change that is not in the file
+        self.saving = TableSaver[list[str]](self._next_content, self._file.write, self._on_saved)
         for topic in self._system_configs():
             self.by_name[topic.topic_name] = topic
             self.system_topics.add(topic.topic_name)
@@ -88,6 +103,7 @@ class TopicTable:
         if content is not None:
             self.by_name.update(content.topic_config_table)
             self.data_version = content.data_version
+            self._unwritten = None
             logger.info("event=topics_loaded count=%d", len(content.topic_config_table))
 
     def get(self, topic: str) -> TopicConfig | None:
@@ -128,11 +144,12 @@ class TopicTable:
     ) -> TopicConfig | None:
         """The topic, made after the model of `default_topic` if it is new; None if that forbids it.
 
-        `queue_nums` is what the producer wants; the model's write queues are the most it gets.
-        Raises `StoreError` if the file cannot be written; the topic is then not created.
+        `queue_nums` is what the producer wants; the model's write queues are the most it gets.  Answers to what is
+        appended in this turn of the loop wait until the topic is in the file.
         """
         existing = self.by_name.get(topic)
         if existing is not None:
+            self.rely_on(topic)
             return existing
         model = self.by_name.get(default_topic)
         if (
@@ -167,7 +184,7 @@ class TopicTable:
     ) -> TopicConfig:
         """A retry or dead-letter topic, made if it is new.  `order` is set on one that exists, unless None.
 
-        In a copy of a master's table it is described and not made.  Raises `StoreError` if the file cannot be written.
+        In a copy of a master's table it is described and not made.  Answers wait as those of `create_on_send` do.
         """
         existing = self.by_name.get(topic)
         if existing is not None:
@@ -176,6 +193,7 @@ class TopicTable:
                 changed.order = order
                 self._put([changed])
                 return changed
+            self.rely_on(topic)
             return existing
         created = TopicConfig(
             topic, queue_nums, queue_nums, perm, topic_sys_flag=topic_sys_flag, order=bool(order), attributes={}
@@ -187,8 +205,8 @@ class TopicTable:
     def update(self, configs: Iterable[TopicConfig]) -> bool:
         """Create or change topics; their `attributes` hold changes (``+name``: value, ``-name``).
 
-        All or nothing; returns whether anything differs from before.  Raises RequestError for a bad change
-        of attributes, `StoreError` if the file cannot be written.
+        All or nothing; returns whether anything differs from before.  It is in the file once `saving` says so.  Raises
+        RequestError for a bad change of attributes.
         """
         changed = []
         for config in configs:
@@ -216,32 +234,94 @@ class TopicTable:
             self._put(changed)
 
     def delete(self, topic: str) -> bool:
-        """Forget a topic; whether it was there.  Raises `StoreError` if the file cannot be written."""
+        """Forget a topic; whether it was there."""
         if topic not in self.by_name:
             return False
-        self._replace({name: config for name, config in self.by_name.items() if name != topic})
-        logger.info("event=topic_deleted topic=%s", topic)
-        self.on_change([])
+        self._set({topic: None})
         return True
 
+    @contextmanager
+    def leaving(self, topics: Collection[str]) -> Iterator[None]:
+        """Keep topics from being created: their queues go once the file no longer has the topics."""
+        self._leaving.update(topics)
+        try:
+            yield
+        finally:
+            self._leaving.difference_update(topics)
+
     def _put(self, configs: list[TopicConfig]) -> None:
-        self._replace(self.by_name | {config.topic_name: config for config in configs})
         for config in configs:
+            if config.topic_name in self._leaving:
+                raise StoreBusy(f"topic {config.topic_name} is being deleted, try again")
+        self._set({config.topic_name: config for config in configs})
+        self.saving.rely()
+
+    def rely_on(self, topic: str) -> None:
+        """Let the answers to what is appended in this turn of the loop wait for the topic, if it is not in the file."""
+        if topic in self.unsaved:
+            self.saving.rely()
+
+    def _set(self, changes: Mapping[str, TopicConfig | None]) -> None:
+        """Change entries, to None to remove one, and have the table saved."""
+        version = copy(self.data_version)
+        version.next(self._clock.wall_ms())
+        before = {name: self.by_name.get(name) for name in changes}
+        version_before, self.data_version = self.data_version, version
+        self._enter(changes)
+
+        def undo() -> None:
+            self._enter(before)
+            self.data_version = version_before
+            self.unsaved.difference_update(changes)
+            self._unwritten = None  # of the file nothing is known but that it is as it was
+
+        self.unsaved.update(changes)
+        self.saving.changed(list(changes), undo)
+
+    def _enter(self, changes: Mapping[str, TopicConfig | None]) -> None:
+        for name, config in changes.items():
+            if config is None:
+                self.by_name.pop(name, None)
+            else:
+                self.by_name[name] = config
+        if self._unwritten is not None:
+            self._unwritten.update(changes)
+
+    # The file
+
+    def _next_content(self) -> Callable[[], bytes]:
+        """What to write: all changes so far.  The texts of topics that have not changed are kept."""
+        is_whole = self._unwritten is None
+        entries = dict(self.by_name) if self._unwritten is None else self._unwritten
+        self._unwritten = {}
+        empty = TopicConfigTable({}, copy(self.data_version))
+
+        def content() -> bytes:
+            if is_whole:
+                self._texts.clear()
+            self._texts.update(entries)
+            return self._texts.within(empty)
+
+        return content
+
+    def _on_saved(self, written: list[list[str]]) -> None:
+        self.unsaved = {name for names in self.saving.pending for name in names}
+        names = dict.fromkeys(name for names in written for name in names)
+        changed = [config for config in map(self.by_name.get, names) if config is not None]
+        deleted = [name for name in names if name not in self.by_name]
+        for config in changed[:_MAX_TOPIC_LINES]:
             logger.info(
                 "event=topic_changed topic=%s read_queues=%d write_queues=%d perm=%d order=%s attributes=%s",
                 config.topic_name, config.read_queue_nums, config.write_queue_nums, config.perm, config.order,
                 config.attributes,
             )  # fmt: skip
-        self.on_change(configs)
-
-    def _replace(self, table: Mapping[str, TopicConfig]) -> None:
-        """The file first: what it does not hold, memory does not hold."""
-        version = copy(self.data_version)
-        version.next(self._clock.wall_ms())
-        self._file.write(pretty(TopicConfigTable(dict(table), version)))
-        self.by_name.clear()
-        self.by_name.update(table)
-        self.data_version = version
+        if len(changed) > _MAX_TOPIC_LINES:
+            logger.info("event=topics_changed count=%d", len(changed))
+        if deleted:
+            logger.info("event=topics_deleted count=%d first=%s", len(deleted), deleted[:_MAX_TOPIC_LINES])
+            self.on_change([])
+        if changed:
+            self.on_change(changed)
 
     def persist(self) -> None:
         """Write the file as it is now.  Raises `StoreError`."""
@@ -256,6 +336,7 @@ class TopicTable:
         self.by_name.clear()
         self.by_name.update(table.topic_config_table)
         self.data_version = table.data_version
+        self._unwritten = None
         self._file.is_unsaved = True
         self.on_change([])
 

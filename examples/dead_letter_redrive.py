@@ -43,7 +43,7 @@ async def main(namesrv: str) -> None:
         all_charged = asyncio.Event()
         running = asyncio.create_task(consumer.run(charge))
 
-        async with AdminClient([namesrv]) as admin:
+        async with AdminClient(namesrv) as admin:
             redrive = Redrive(admin, "charging")
             wanted = DeadLetterFilter(tags=frozenset({"card"}))
             print("a dry run finds", await find(redrive, wanted, 2))

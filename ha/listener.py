@@ -91,6 +91,8 @@ class SlaveConnection(asyncio.Protocol):
                 "event=slave_joined slave=%s identity=%r log_end=%d from=%d",
                 self.address, str(self.identity), link.requested_offset, link.next_offset,
             )  # fmt: skip
+        if is_first and link.requested_offset is not None and self.session is None:
+            listener.plain_slave_came(self)
         if has_acked:
             listener.acknowledged(self)
         if is_first:
@@ -324,6 +326,11 @@ class SlaveListener:
     def admits_plain(self) -> bool:
         """Whether a slave may speak the plain protocol."""
         return self.session_rules is None or self.session_rules.credentials.admits_plain
+
+    def plain_slave_came(self, connection: SlaveConnection) -> None:
+        """A slave of the plain protocol follows: of an empty log it can only be empty itself."""
+        if self.session_rules is not None and not self._log.end_offset:
+            self.session_rules.tail.compared(connection.link, 0, connection.peer[0])
 
     def replace_older(self, connection: SlaveConnection) -> None:
         """End older connections of the same slave: it has come again, perhaps with an empty store."""

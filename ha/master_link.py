@@ -103,7 +103,10 @@ class MasterLink:
                 last = max(0, log.end_offset - 1)
                 start = max(start, last - last % rules.segment_bytes)
         elif offset < log.min_offset:
-            detail = f"a slave's log ends at {offset}, the master's begins at {log.min_offset}: empty the slave's store"
+            detail = (
+                f"a slave's log ends at {offset}, the master's begins at {log.min_offset}: move the slave's store"
+                " aside, start the slave with an empty one, and delete the old store once the slave is in sync"
+            )
             raise ProtocolError("ha_report", detail)
         self.requested_offset = self.acked_offset = offset
         self.next_offset = start

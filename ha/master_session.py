@@ -5,9 +5,11 @@ common, and sends the log from where the slave says; between pieces of it stand 
 `ha.table_queue`.  A report acknowledges what it says only over this connection and of this epoch.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from ha.given_tables import TableAssembly
 from ha.greeting import Credentials, MasterGreeting
 from ha.hello import Identity
 from ha.master_link import LinkRules, Log, MasterLink
@@ -24,7 +26,7 @@ from ha.session import (
     frame,
     frame_head,
 )
-from ha.table_queue import TableQueue, TableUpdate
+from ha.table_queue import TableContent, TableQueue, TableUpdate
 from ha.tail_recovery import TailRecovery
 from sprocket.common.errors import ProtocolError
 from store.checksum import crc32
@@ -54,6 +56,8 @@ class SessionRules:
     counts_flushed: bool = False
     tail: TailRecovery = field(default_factory=TailRecovery)
     from_last_segment: bool = False
+    # Takes the tables of a slave in place of the master's own, which are lost.
+    take_tables: Callable[[Sequence[TableContent]], None] = lambda _: None
 
 
 class MasterSession(MasterLink):
@@ -68,6 +72,9 @@ class MasterSession(MasterLink):
         )
         self._frames = FrameReader(from_slave=True)
         self._tail = rules.tail
+        self._take_tables = rules.take_tables
+        self._given: TableAssembly | None = None  # the slave's tables, once they are asked for
+        self._resumes_at: int | None = None  # its log ends here, and its tables come first
         self._replies: list[bytes] = []
         self._waits_for_tail = False
         self._slave_begin = 0  # the slave keeps its log from here on
@@ -125,11 +132,15 @@ class MasterSession(MasterLink):
             case FrameType.TAIL:
                 self._tail.take(self, one.offset, one.body)
                 self._fetch()
+            case FrameType.GIVEN_TABLE | FrameType.GIVEN_ALL:
+                self._given_table(one)
             case _:  # pragma: no cover - the reader knows what a slave may send
                 raise ProtocolError("ha_frame", one.type.name)
 
     def _acknowledge(self, one: Frame) -> None:
         (flushed,) = REPORT.unpack(one.body)
+        if self._resumes_at is not None:
+            return  # it takes itself for resumed already, and gives its tables first
         if self.requested_offset is None:
             raise ProtocolError("ha_report", "a slave reports before it has said where its log ends")
         if one.offset > self.next_offset or not 0 <= flushed <= one.offset:
@@ -138,7 +149,11 @@ class MasterSession(MasterLink):
         self.acked_offset = max(self.acked_offset, one.offset)
         self.flushed_offset = max(self.flushed_offset or 0, flushed)
         if self._tail.is_waiting:
-            self._tail.compared(self, self.acked_offset)
+            self._tail.compared(self, self.acked_offset, self._slave_id)
+
+    @property
+    def _slave_id(self) -> int | None:
+        return None if self.identity is None else self.identity.broker_id
 
     # Where the slave is
 
@@ -157,12 +172,17 @@ class MasterSession(MasterLink):
     def _resume(self, offset: int) -> None:
         if self.requested_offset is not None:
             raise ProtocolError("ha_resume", "a slave says twice where its log ends")
+        if self._tail.needs_tables:
+            # The slave that gave the log left before it gave its tables, or is still giving.
+            self._resumes_at = offset
+            self._fetch_tables()
+            return
         try:
             self._begin(offset)
         except ProtocolError as error:
             self.refuse(error.detail)
         else:
-            self._tail.compared(self, self.acked_offset)
+            self._tail.compared(self, self.acked_offset, self._slave_id)
 
     def refuse(self, reason: str, *, in_frame: bool = True) -> None:
         """Say why, and let the connection end."""
@@ -182,10 +202,34 @@ class MasterSession(MasterLink):
 
     def _fetch(self) -> None:
         wanted = self._tail.wanted(self)
-        if wanted is None:
-            self._say_state()  # from the beginning: it has no surplus now
-        else:
+        if wanted is not None:
             self._replies.append(frame(FrameType.FETCH_TAIL, self._epoch, wanted[0], PIECE.struct.pack(wanted[1])))
+        elif self._tail.needs_tables:
+            self._fetch_tables()
+        else:
+            self._say_state()  # from the beginning: it has no surplus now
+
+    def _fetch_tables(self) -> None:
+        if self._tail.may_give_tables(self):
+            self._given = TableAssembly()
+            self._replies.append(frame(FrameType.FETCH_TABLES, self._epoch, 0))
+        else:
+            self.refuse("another slave gives this master its log and tables: come again")
+
+    def _given_table(self, one: Frame) -> None:
+        if self._given is None:
+            raise ProtocolError("ha_table", "a slave gives a table, which nobody wanted")
+        if one.type is FrameType.GIVEN_TABLE:
+            self._given.add(one.offset, one.body)
+            return
+        tables, self._given = self._given.finish(), None
+        self._take_tables(tables)
+        self._tail.tables_taken()
+        resumes_at, self._resumes_at = self._resumes_at, None
+        if resumes_at is None:
+            self._say_state()
+        else:
+            self._resume(resumes_at)
 
     # What goes
 

@@ -47,12 +47,15 @@ class FrameType(IntEnum):
     REFUSAL = 5
     FETCH_TAIL = 6
     CUT = 7
+    FETCH_TABLES = 8
     RANGE = 16
     COMPARE = 17
     RESUME = 18
     REPORT = 19
     SURPLUS = 20
     TAIL = 21
+    GIVEN_TABLE = 22
+    GIVEN_ALL = 23
 
 
 MEANINGS: Final[dict[FrameType, tuple[str, str]]] = {
@@ -63,12 +66,15 @@ MEANINGS: Final[dict[FrameType, tuple[str, str]]] = {
     FrameType.REFUSAL: ("0", "why, UTF-8; the connection ends behind it"),
     FrameType.FETCH_TAIL: ("first byte's physical offset", "PIECE: how much of the slave's surplus is wanted"),
     FrameType.CUT: ("end of the master's log", "none; the slave's surplus is not wanted, it ends its log there"),
+    FrameType.FETCH_TABLES: ("0", "none; the master lost its tables and takes the slave's"),
     FrameType.RANGE: ("end of the slave's log", "RANGE"),
     FrameType.COMPARE: ("first byte's physical offset", "PIECE: the range whose checksum is wanted"),
     FrameType.RESUME: ("end of the slave's log", "none; the log is sent from there on"),
     FrameType.REPORT: ("the slave has all before it", "REPORT; the acknowledgement, and the slave's heartbeat"),
     FrameType.SURPLUS: ("end of the slave's log", "none; all of the master's log is the beginning of the slave's"),
     FrameType.TAIL: ("first byte's physical offset", "bytes of the slave's log: the answer to FETCH_TAIL"),
+    FrameType.GIVEN_TABLE: ("bytes of the table after this piece", "a piece of what TABLE has as its body"),
+    FrameType.GIVEN_ALL: ("0", "none; after the last table"),
 }
 HEAD: Final = Layout(
     "head",

@@ -5,11 +5,12 @@ is given to a master that lost it, or else kept aside and cut off.  It reports w
 flushed.  Tables are applied where they stand in the stream: its log has then reached what they stand on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Protocol
 
 from ha.common_prefix import CommonPrefix
+from ha.given_tables import pieces
 from ha.greeting import Credentials, SlaveGreeting
 from ha.master_session import checksum
 from ha.session import (
@@ -25,8 +26,8 @@ from ha.session import (
     checked_epoch,
     frame,
 )
-from ha.slave_link import ReplicaLog, SlaveLink, SlaveRules
-from ha.table_queue import TableContent, decode_table
+from ha.slave_link import KEEP_BOTH, ReplicaLog, SlaveLink, SlaveRules
+from ha.table_queue import TableContent, TableUpdate, decode_table
 from sprocket.common.errors import ProtocolError
 
 
@@ -58,7 +59,10 @@ class _State(Enum):
 
 
 class SlaveSession(SlaveLink):
-    """One connection to the master.  Times are those of a monotonic clock, seconds."""
+    """One connection to the master.  Times are those of a monotonic clock, seconds.
+
+    `apply` takes a table of the master.  `own_tables` are given to a master that lost its own with its log.
+    """
 
     def __init__(
         self,
@@ -69,12 +73,14 @@ class SlaveSession(SlaveLink):
         now: float,
         *,
         dialed: str = "",
+        own_tables: Callable[[], Sequence[TableUpdate]] = tuple,
     ) -> None:
         super().__init__(rules, log, now)
         self._session_log = log
         self._greeting = SlaveGreeting(credentials, dialed)
         self._frames = FrameReader(from_slave=False)
         self._apply = apply
+        self._own_tables = own_tables
         self._state = _State.GREETING
         self._search = CommonPrefix(0, 0)
         self._common_end = 0
@@ -173,6 +179,8 @@ class SlaveSession(SlaveLink):
             case FrameType.CUT, _State.SURPLUS:
                 # The master may have got meanwhile, from another slave, what was a surplus when it said its end.
                 return self._range(now) if one.offset > self._compared_to else self._cut(now)
+            case FrameType.FETCH_TABLES, _State.SURPLUS | _State.STREAMING:
+                return self._give_tables()
             case FrameType.REFUSAL, _:
                 raise ProtocolError("ha_refused", f"the master refuses: {str(one.body, 'utf-8', 'replace')}")
         raise ProtocolError("ha_frame", f"{one.type.name} in the state {self._state.name.lower()}")
@@ -238,15 +246,31 @@ class SlaveSession(SlaveLink):
             raise ProtocolError("ha_tail", f"the master wants {size} bytes at {one.offset}, which are not here")
         return self._frame(FrameType.TAIL, one.offset, bytes(piece))
 
+    def _give_tables(self) -> bytes:
+        frames = [
+            self._frame(FrameType.GIVEN_TABLE, missing_bytes, piece)
+            for table in self._own_tables()
+            for missing_bytes, piece in pieces(table)
+        ]
+        return b"".join([*frames, self._frame(FrameType.GIVEN_ALL, 0)])
+
     def _cut(self, now: float) -> bytes:
         log = self._session_log
         if self._common_end <= self._search.low:
-            ranges = f"this log, {log.min_offset} to {log.end_offset}, and the master's, to {self.master_offset}"
-            raise ProtocolError(
-                "ha_diverged", f"{ranges}, have nothing in common: empty the store that is the wrong one"
-            )
+            raise ProtocolError("ha_diverged", self._nothing_in_common())
         log.cut(self._common_end, "the master's log goes on differently")
         return self._range(now)
+
+    def _nothing_in_common(self) -> str:
+        log = self._session_log
+        own = f"this slave's log, {log.min_offset} to {log.end_offset}"
+        if self._compared_to <= self._search.low:
+            return (
+                f"the master's store is empty.  {own}, may be the only copy and stays untouched: never empty this"
+                " store.  To recover, stop the master, empty the master's store, and start it as SYNC_MASTER with"
+                " haTailRecoveryWait above 0; it then takes log and tables from here"
+            )
+        return f"{own}, and the master's, to {self._compared_to}, hold data and have nothing in common.  {KEEP_BOTH}"
 
     def _resume(self, now: float) -> bytes:
         self._state = _State.STREAMING

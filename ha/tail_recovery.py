@@ -7,6 +7,9 @@ bounded: a master whose slaves are gone as well begins without them.
 
 Where consumers are to see nothing that one replica alone has, it waits on until a slave has all that it found in its
 own log as well.
+
+A master whose log is empty may have lost its disk.  It takes the slave's tables as well as the log: without topics no
+message can be read.  A slave that has nothing either does not end the wait by itself, as another one may have all.
 """
 
 import logging
@@ -38,11 +41,17 @@ class TailRecovery:
     """One start of a master.  Without a `log` there is nothing to wait for.
 
     `on_done(reason)` is called once when it is over.  One slave at a time gives.  With `needs_copy` it is not over
-    before a slave has all of the log.
+    before a slave has all of the log.  With `on_empty_slave` the log is empty: called for each slave whose log is empty
+    as well, and the caller decides when to `finish`.
     """
 
     def __init__(
-        self, log: TailLog | None = None, on_done: Callable[[str], None] = lambda _: None, *, needs_copy: bool = False
+        self,
+        log: TailLog | None = None,
+        on_done: Callable[[str], None] = lambda _: None,
+        *,
+        needs_copy: bool = False,
+        on_empty_slave: Callable[[Hashable], None] | None = None,
     ) -> None:
         self._log = log
         self._on_done = on_done
@@ -50,6 +59,8 @@ class TailRecovery:
         self._giver: Hashable | None = None
         self._wanted_begin = self._wanted_end = 0
         self._began_at = log.end_offset if log is not None else 0
+        self._on_empty_slave = on_empty_slave
+        self._needs_tables = on_empty_slave is not None
 
     @property
     def is_waiting(self) -> bool:
@@ -60,6 +71,23 @@ class TailRecovery:
     def is_fetching(self) -> bool:
         """Whether a slave is giving; one that stands still is disconnected, and is then forgotten."""
         return self._giver is not None
+
+    @property
+    def needs_tables(self) -> bool:
+        """Whether the master got a log that its tables do not fit yet; no slave may be sent tables meanwhile."""
+        return self._log is not None and self._needs_tables and self._log.end_offset > 0
+
+    def may_give_tables(self, slave: Hashable) -> bool:
+        """Whether `slave` is to give its tables; then it is the giver."""
+        if not self.needs_tables or self._giver not in (None, slave):
+            return False
+        self._giver = slave
+        return True
+
+    def tables_taken(self) -> None:
+        """The tables of the giver are in place: it is over."""
+        self._needs_tables = False
+        self.finish("a slave gave its log and its tables")
 
     def begin(self, slave: Hashable, slave_begin: int, slave_end: int) -> bool:
         """A slave's log goes on behind the master's, up to `slave_end`: whether it is to give that.
@@ -74,7 +102,7 @@ class TailRecovery:
         return True
 
     def wanted(self, slave: Hashable) -> tuple[int, int] | None:
-        """(offset, bytes) that `slave` is to send next; None, and it is over, once all is there."""
+        """(offset, bytes) that `slave` is to send next; None once all is there: it is over unless tables are needed."""
         log = self._log
         if log is None or self._giver != slave:
             return None
@@ -82,7 +110,8 @@ class TailRecovery:
         missing = self._wanted_end - offset
         if missing > 0:
             return offset, min(_PIECE_BYTES, missing)
-        self.finish(f"a slave gave {log.end_offset - self._began_at} bytes")
+        if not self.needs_tables:
+            self.finish(f"a slave gave {log.end_offset - self._began_at} bytes")
         return None
 
     def take(self, slave: Hashable, offset: int, content: memoryview) -> None:
@@ -92,10 +121,16 @@ class TailRecovery:
             raise ProtocolError("ha_tail", f"a slave gives {len(content)} bytes at {offset}, which nobody wanted")
         self._log.append(offset, [content])
 
-    def compared(self, slave: Hashable, acked_offset: int) -> None:
-        """A slave's log has nothing that the master's lacks, and all of it before `acked_offset`."""
+    def compared(self, slave: Hashable, acked_offset: int, name: Hashable = None) -> None:
+        """A slave's log has nothing that the master's lacks, and all of it before `acked_offset`.
+
+        `name` tells the slave from others after it has left.
+        """
         log = self._log
         if log is None or self._giver not in (None, slave):
+            return
+        if self._on_empty_slave is not None and not log.end_offset:
+            self._on_empty_slave(name)
             return
         if not self._needs_copy or acked_offset >= log.end_offset:
             self.finish("a slave has no more")
@@ -111,5 +146,8 @@ class TailRecovery:
         log, self._log, self._giver = self._log, None, None
         if log is not None:
             log.restart()
-            logger.warning("event=tail_recovery_ended from=%d to=%d reason=%r", self._began_at, log.end_offset, reason)
+            level = logging.WARNING if log.end_offset else logging.INFO
+            logger.log(
+                level, "event=tail_recovery_ended from=%d to=%d reason=%r", self._began_at, log.end_offset, reason
+            )
             self._on_done(reason)

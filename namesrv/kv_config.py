@@ -1,17 +1,23 @@
 """The KV configuration: texts by namespace and key, the only thing that a name server keeps on disk.
 
-The file is ``{"configTable":{"<namespace>":{"<key>":"<value>"}}}``.
+The file is ``{"configTable":{"<namespace>":{"<key>":"<value>"}}}``.  Beyond the reference, its size is bounded: anybody
+may put values into an open name server.
 Source: RocketMQ 5.3.3, `KVConfigManager`, `KVConfigSerializeWrapper`, `NamesrvUtil`.
 """
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar, Final
 
 import msgspec
 
-from remoting.fastjson import dumps, loads
+from remoting.codes import ResponseCode
+from remoting.fastjson import loads
+from sprocket.common import limits
 from sprocket.common.atomic_file import read_whole, write_whole
-from sprocket.common.errors import ConfigError, ProtocolError, SprocketError
+from sprocket.common.errors import ConfigError, ProtocolError, RequestError, StoreError
+from sprocket.common.table_saver import TableSaver
 
 logger = logging.getLogger(__name__)
 
@@ -19,10 +25,16 @@ logger = logging.getLogger(__name__)
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 Table = dict[str, dict[str, str]]
+# Of a value in a log line.
+_MAX_SHOWN_CHARS: Final = 256
+# Entries of one write that have a log line of their own.
+_MAX_LINES: Final = 16
 
 
-class KVConfigNotWritten(SprocketError):
+class KVConfigNotWritten(StoreError):
     """The file could not be written; nothing has changed."""
+
+    response_code: ClassVar[int] = ResponseCode.SYSTEM_ERROR
 
 
 class _Content(msgspec.Struct, rename="camel"):
@@ -30,11 +42,13 @@ class _Content(msgspec.Struct, rename="camel"):
 
 
 class KVConfig:
-    """The table and its file; what a call has changed is on disk when it returns."""
+    """The table and its file.  A change is in memory at once and in the file once `saving` says so."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._table: Table = {}
+        self._sizes: dict[str, int] = {}  # bytes by namespace, about
+        self.saving = TableSaver[tuple[str, str]](self._next_content, self._write, self._log)
 
     def load(self) -> None:
         """Read the file, if there is one.  Raises ConfigError for one that cannot be understood."""
@@ -43,30 +57,92 @@ class KVConfig:
             self._table = loads(content, _Content).config_table if content else {}
         except (OSError, ProtocolError) as error:
             raise ConfigError(f"{self._path}: not a KV configuration: {error}; repair or remove the file") from None
+        self._sizes = {
+            name: sum(_size(key, value) for key, value in table.items()) for name, table in self._table.items()
+        }
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """Keys and values of a namespace; None for one that never had any."""
+        """Keys and values of a namespace, which must not be changed; None for one that never had any."""
         return self._table.get(namespace)
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Raises KVConfigNotWritten."""
-        self._replace({**self._table, namespace: {**self._table.get(namespace, {}), key: value}})
-        logger.info("event=kv_put namespace=%s key=%s value=%r", namespace, key, value)
+        """Set a value.  Raises RequestError beyond the limits, and nothing is changed then."""
+        before = self.get(namespace, key)
+        self._check(namespace, key, value, 0 if before is None else _size(key, before))
+        self._change(namespace, key, value, is_new=namespace not in self._table)
 
     def delete(self, namespace: str, key: str) -> None:
-        """Raises KVConfigNotWritten; a key that is not there is no error."""
-        if self.get(namespace, key) is None:
-            return
-        kept = {name: value for name, value in self._table[namespace].items() if name != key}
-        self._replace({**self._table, namespace: kept})
-        logger.info("event=kv_deleted namespace=%s key=%s", namespace, key)
+        """Remove a value; a key that is not there is no error."""
+        if self.get(namespace, key) is not None:
+            self._change(namespace, key, None, is_new=False)
 
-    def _replace(self, table: Table) -> None:
+    def _check(self, namespace: str, key: str, value: str, freed_bytes: int) -> None:
+        size = _size(key, value)
+        held = self._sizes.get(namespace, 0)
+        total = sum(self._sizes.values()) + (0 if namespace in self._sizes else len(namespace.encode()))
+        advice = "delete what is no longer used"
+        for what, bytes_after, limit in (
+            ("the key and its value have", size, limits.MAX_KV_VALUE_BYTES),
+            ("the namespace name has", len(namespace.encode()), limits.MAX_KV_NAME_BYTES),
+            ("the namespace would have", held - freed_bytes + size, limits.MAX_KV_NAMESPACE_BYTES),
+            ("the KV configuration would have", total - freed_bytes + size, limits.MAX_KV_BYTES),
+        ):
+            if bytes_after > limit:
+                remark = f"KV value refused: {what} {bytes_after} bytes, the limit is {limit}; {advice}"
+                raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        if namespace not in self._table and len(self._table) >= limits.MAX_KV_NAMESPACES:
+            remark = f"KV value refused: there are {len(self._table)} namespaces, the limit; {advice}"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+
+    def _change(self, namespace: str, key: str, value: str | None, *, is_new: bool) -> None:
+        before = self.get(namespace, key)
+        self._set(namespace, key, value)
+
+        def undo() -> None:
+            self._set(namespace, key, before)
+            if is_new and not self._table[namespace]:
+                del self._table[namespace], self._sizes[namespace]
+
+        self.saving.changed((namespace, key), undo)
+
+    def _set(self, namespace: str, key: str, value: str | None) -> None:
+        table = self._table.setdefault(namespace, {})
+        size = self._sizes.get(namespace, 0)
+        if key in table:
+            size -= _size(key, table[key])
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+            size += _size(key, value)
+        self._sizes[namespace] = size
+
+    # The file
+
+    def _next_content(self) -> Callable[[], bytes]:
+        table = {namespace: dict(values) for namespace, values in self._table.items()}
+        return lambda: msgspec.json.encode(_Content(table))
+
+    def _write(self, content: bytes) -> None:
         try:
-            write_whole(self._path, dumps(_Content(table)))
+            write_whole(self._path, content)
         except OSError as error:
             raise KVConfigNotWritten(f"{self._path}: {error.strerror}; nothing was changed") from error
-        self._table = table
+
+    def _log(self, written: list[tuple[str, str]]) -> None:
+        for namespace, key in written[:_MAX_LINES]:
+            value = self.get(namespace, key)
+            if value is None:
+                logger.info("event=kv_deleted namespace=%s key=%s", namespace, key)
+            else:
+                shown = value[:_MAX_SHOWN_CHARS]
+                logger.info("event=kv_put namespace=%s key=%s value=%r chars=%d", namespace, key, shown, len(value))
+        if len(written) > _MAX_LINES:
+            logger.info("event=kv_changed count=%d", len(written))
+
+
+def _size(key: str, value: str) -> int:
+    return len(key.encode()) + len(value.encode())

@@ -5,7 +5,11 @@ Source: RocketMQ 5.3.3, `RouteInfoManager.registerBroker`, `isBrokerTopicConfigC
 """
 
 import logging
+from collections import deque
+from collections.abc import Generator
 from dataclasses import dataclass, field
+from itertools import count
+from typing import Final, cast
 
 from namesrv.config import NamesrvConfig
 from namesrv.named_topics import NamedTopics
@@ -21,8 +25,14 @@ from remoting.bodies.registration import RegisterBrokerBody
 from remoting.bodies.route import MASTER_ID, BrokerData, QueueData
 from remoting.bodies.topic import PERM_WRITE, DataVersion, TopicConfig
 from remoting.headers.namesrv import RegisterBrokerRequestHeader
+from sprocket.common.next_turn import next_turn
 
 logger = logging.getLogger(__name__)
+
+# Topics that are entered in one turn of the event loop: about 5 ms.
+_SLICE_TOPICS: Final = 2_000
+# Topics of one registration that have a log line of their own.
+_MAX_TOPIC_LINES: Final = 16
 
 
 @dataclass(slots=True)
@@ -32,6 +42,10 @@ class Registered:
     ha_server_addr: str | None = None
     master_addr: str | None = None
     changes: list[MinBrokerIdChange] = field(default_factory=list)
+
+
+# What a registration does, cut where others may be served.  Its value is the answer.
+Steps = Generator[None, None, Registered | None]
 
 
 def register(
@@ -44,11 +58,45 @@ def register(
     *,
     marks_parts: bool = False,
 ) -> Registered | None:
+    """Do all `steps` at once."""
+    return last_of(steps(table, header, body, channel_id, config, now_ms, marks_parts=marks_parts))
+
+
+def last_of(work: Steps) -> Registered | None:
+    """Do all steps and return the value of the last one."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return cast(Registered | None, end.value)
+
+
+async def in_slices(work: Steps) -> Registered | None:
+    """Do all steps with a turn of the event loop between two, and return the value of the last one."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return cast(Registered | None, end.value)
+        await next_turn()
+
+
+def steps(
+    table: RouteInfo,
+    header: RegisterBrokerRequestHeader,
+    body: RegisterBrokerBody,
+    channel_id: int,
+    config: NamesrvConfig,
+    now_ms: int,
+    *,
+    marks_parts: bool = False,
+) -> Steps:
     """Enter a broker and, if it is the master or stands in for it, its topics.
 
     `marks_parts`: the broker registers parts of its table with a queue mapping, as Sprocket's does.
     None: refused, since a single topic came from a broker that is not registered.  An empty answer: the
-    place is held by a broker with a newer state, and the one that asked is no longer known.
+    place is held by a broker with a newer state, and the one that asked is no longer known.  Between two steps the
+    broker may be removed; its topics are then not entered.
     """
     name, addr, broker_id = header.broker_name, header.broker_addr, header.broker_id
     group = table.brokers.get(name)
@@ -65,11 +113,11 @@ def register(
         answer.changes += remove(table, previous, "renamed")
         previous = None
     group = _enter_group(table, header, answer)
+    _enter_live(table, header, body, previous, channel_id, now_ms)
     if broker_id == MASTER_ID or _is_prime_slave(group, header):
         changed = first or previous is None or previous.data_version != body.topic_config_serialize_wrapper.data_version
         _remove_unnamed(table, header, body, config, marks_parts=marks_parts)
-        _enter_topics(table, group, header, body, changed)
-    _enter_live(table, header, body, previous, channel_id, now_ms)
+        yield from _enter_topics(table, group, header, body, changed)
     if broker_id != MASTER_ID:
         _find_master(table, group, header.cluster_name, answer)
     return answer
@@ -176,31 +224,51 @@ def _enter_topics(
     header: RegisterBrokerRequestHeader,
     body: RegisterBrokerBody,
     changed: bool,
-) -> None:
+) -> Generator[None]:
     wrapper = body.topic_config_serialize_wrapper
     name = header.broker_name
     acts = header.broker_id != MASTER_ID and group.enable_acting_master
-    for topic_config in wrapper.topic_config_table.values():
-        if changed or name not in table.topics.get(topic_config.topic_name, ()):
-            _enter_topic(table, name, topic_config, acts)
+    entered: list[tuple[str, QueueData]] = []
+    configs = deque(wrapper.topic_config_table.values())
+    if len(configs) > _SLICE_TOPICS:
+        # To free so many objects takes long as well: it is done slice by slice.
+        wrapper.topic_config_table.clear()
+    for number in count(1):
+        if not configs:
+            break
+        topic_config = configs.popleft()
+        topic = topic_config.topic_name
+        if changed or name not in table.topics.get(topic, ()):
+            queues = _queues(name, topic_config, acts)
+            if table.put_queues(topic, queues):
+                entered.append((topic, queues))
+        if number % _SLICE_TOPICS == 0:
+            yield
+            if table.brokers.get(name) is not group or group.broker_addrs.get(header.broker_id) != header.broker_addr:
+                return
+    _log_entered(name, entered)
     if changed:
         for topic, mapping in wrapper.topic_queue_mapping_info_map.items():
             table.mappings.setdefault(topic, {})[mapping.bname or name] = mapping
 
 
-def _enter_topic(table: RouteInfo, broker_name: str, config: TopicConfig, acts: bool) -> None:
-    # A slave that stands in for the master serves reads only.
-    perm = config.perm & ~PERM_WRITE if acts else config.perm
-    queues = QueueData(broker_name, config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
-    if table.put_queues(config.topic_name, queues):
+def _log_entered(broker_name: str, entered: list[tuple[str, QueueData]]) -> None:
+    """Write a line for each of a few topics, and one line for many: a broker may bring 100,000."""
+    if len(entered) > _MAX_TOPIC_LINES:
+        first = [topic for topic, _ in entered[:_MAX_TOPIC_LINES]]
+        logger.info("event=topic_routes broker=%s topics=%d first=%s", broker_name, len(entered), first)
+        return
+    for topic, queues in entered:
         logger.info(
             "event=topic_route topic=%s broker=%s read=%d write=%d perm=%d",
-            config.topic_name,
-            broker_name,
-            queues.read_queue_nums,
-            queues.write_queue_nums,
-            queues.perm,
-        )
+            topic, broker_name, queues.read_queue_nums, queues.write_queue_nums, queues.perm,
+        )  # fmt: skip
+
+
+def _queues(broker_name: str, config: TopicConfig, acts: bool) -> QueueData:
+    # A slave that stands in for the master serves reads only.
+    perm = config.perm & ~PERM_WRITE if acts else config.perm
+    return QueueData(broker_name, config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
 
 
 def _enter_live(

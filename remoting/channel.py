@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any, cast
 
 from remoting.channel_counters import ChannelCounters
+from remoting.codec_json import decode_header
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import FLAG_ONEWAY, Buffer, ReceivedResponse, Request, Response
 from remoting.credentials import Credentials
@@ -73,7 +74,7 @@ class RemotingChannel(asyncio.Protocol):
         self._on_bug = on_bug
         # A calling side reads on while it cannot write: were both ends to stop reading, neither would go on.
         self._pause_reads = pause_reads
-        self._credentials = credentials
+        self.credentials = credentials
         self._drained: asyncio.Future[None] | None = None
         self._decoder = FrameDecoder(max_frame_bytes)
         self._loop = asyncio.get_running_loop()
@@ -143,12 +144,30 @@ class RemotingChannel(asyncio.Protocol):
             self._count_partial(decoder.pending_bytes)
         if frames:
             counters.frames += len(frames)
+            if decoder.has_large_header:
+                decoder.has_large_header = False
+                frames = self._with_few_fields(frames)
             if len(data) >= LARGE_READ_BYTES and self._table.overload is not None:
                 frames = self._shed(self._table.overload, frames, len(data))
             guard = self._table.guard
             self._handle(frames if guard is None else self._guarded(guard, frames))
         if decoder.error is not None:
             self._fail(decoder.error)
+
+    def _with_few_fields(self, frames: list[Frame]) -> list[Frame]:
+        """Return the frames before the first whose JSON header has too many fields; that one ends the connection.
+
+        The decoders of routes cannot tell: they skip fields that they do not know.
+        """
+        for index, (serialization, header, _) in enumerate(frames):
+            if serialization == JSON and header.count(b",") >= limits.MAX_EXT_FIELDS:
+                try:
+                    decode_header(header)
+                except ProtocolError as error:
+                    if error.kind == "ext_fields":
+                        self._decoder.error = error
+                        return frames[:index]
+        return frames
 
     def _shed(self, overload: Overload, frames: list[Frame], size_bytes: int) -> list[Frame]:
         """What is to be served of a read; the rest is answered."""
@@ -186,7 +205,7 @@ class RemotingChannel(asyncio.Protocol):
     # Requests of the peer
 
     def _guarded(self, guard: Guard, frames: list[Frame]) -> list[Frame]:
-        """The frames that may be served; all before one that is no request at all."""
+        """Return the frames that may be served, before the first that is no request; that one ends the connection."""
         admitted: list[Frame] = []
         for frame in frames:
             try:
@@ -196,7 +215,8 @@ class RemotingChannel(asyncio.Protocol):
                     admitted_frame.decoded = decoded
                     admitted.append(admitted_frame)
             except ProtocolError as error:
-                self._fail(error)
+                # Only when those before it have their answers.
+                self._decoder.error = error
                 break
         return admitted
 
@@ -304,9 +324,18 @@ class RemotingChannel(asyncio.Protocol):
 
     def reply(self, request: Request[Any], response: Response) -> None:
         if request.wants_answer:
-            self.answer(request, *encode_response(response, request.opaque, request.serialization))
+            self.answer(request, *self._encoded(request, response))
         elif request.is_answered:
             self._drop_answer(request)
+
+    def _encoded(self, request: Request[Any], response: Response) -> list[Buffer]:
+        try:
+            return encode_response(response, request.opaque, request.serialization)
+        except Exception as error:
+            # It must not end the connection: the answers to other requests travel with it.
+            logger.error("event=response_not_encodable code=%s peer=%s:%s", request.code, *self.peer, exc_info=error)
+            refusal = Response(ResponseCode.SYSTEM_ERROR, "the response cannot be encoded; see the server's log")
+            return encode_response(refusal, request.opaque, request.serialization)
 
     def refuse(self, request: Request[Any], error: Exception) -> None:
         self.reply(request, self._refusal(request, error))
@@ -427,10 +456,10 @@ class RemotingChannel(asyncio.Protocol):
         return future
 
     def _signed(self, header: Header | Mapping[str, str] | None, body: Buffer) -> Header | Mapping[str, str] | None:
-        if self._credentials is None:
+        if self.credentials is None:
             return header
         fields = to_ext_fields(header) if isinstance(header, Header) else header or {}
         try:
-            return self._credentials.signed(fields, body)
+            return self.credentials.signed(fields, body)
         except (TypeError, ValueError) as error:
             raise NotEncodable(f"a request cannot be signed: {type(error).__name__}: {error}") from None

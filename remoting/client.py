@@ -1,7 +1,7 @@
 """The calling side: connections to servers by address, opened on first use and shared."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from remoting.channel import RemotingChannel
 from remoting.channel_counters import ChannelCounters
@@ -18,6 +18,7 @@ from sprocket.common.errors import ClientError, ConfigError
 __all__ = ["ConnectFailed", "ConnectionLost", "RemotingClient", "RemotingTimeout", "split_address"]
 
 CONNECT_TIMEOUT_S = 3.0
+Prover = Callable[[RemotingChannel, str], Awaitable[None]]
 
 
 class ConnectFailed(ClientError):
@@ -57,6 +58,8 @@ class RemotingClient:
         self._connect_timeout_s = connect_timeout_s
         self._tls = tls
         self._credentials = credentials
+        # Has the other end of a new connection prove itself; until it has, nothing is signed.  Raises ConnectFailed.
+        self.prover: Prover | None = None
         self._channels: dict[str, RemotingChannel] = {}
         self._connecting: dict[str, asyncio.Task[RemotingChannel]] = {}
         self._closed = False
@@ -92,7 +95,7 @@ class RemotingClient:
                         self.counters,
                         on_close=lambda closed: self._closed_channel(address, closed),
                         pause_reads=False,
-                        credentials=self._credentials,
+                        credentials=self._credentials if self.prover is None else None,
                     ),
                     host,
                     port,
@@ -103,11 +106,22 @@ class RemotingClient:
             raise ConnectFailed(f"connect to {address}: no answer in {self._connect_timeout_s} s") from None
         except (OSError, ValueError, ConfigError) as error:
             raise ConnectFailed(f"connect to {address}: {error}") from None
+        await self._prove(channel, address)
         if not channel.is_closed:  # the peer may have closed it in the same turn of the loop
             self._channels[address] = channel
         if self._on_open is not None:
             self._on_open(address)
         return channel
+
+    async def _prove(self, channel: RemotingChannel, address: str) -> None:
+        if self.prover is None:
+            return
+        try:
+            await self.prover(channel, address)
+        except BaseException:
+            channel.close()
+            raise
+        channel.credentials = self._credentials
 
     def _closed_channel(self, address: str, channel: RemotingChannel) -> None:
         if self._channels.get(address) is channel:

@@ -174,6 +174,7 @@ class RequestCode(IntEnum):
     BATCH_ACK_MESSAGE = 200151
     # Of Sprocket alone; a broker of RocketMQ answers REQUEST_CODE_NOT_SUPPORTED.
     NEGOTIATE_HA_SESSION = 21001
+    PROVE_BROKER_IDENTITY = 21002
 
 
 class ResponseCode(IntEnum):

@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from remoting.bare_keys import quoted
+from remoting.body_limits import BodyLimit
 from sprocket.common.errors import ProtocolError
 
 T = TypeVar("T")
@@ -19,7 +20,7 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 _MAX_DEPTH = 64
 # Of a text with keys of a kind that no client sends, or that is no JSON: it is looked at character by character.
-MOST_PARSED_CHARS = 64 * 1024
+MOST_PARSED_CHARS = 16 * 1024
 _decode_any = msgspec.json.Decoder().decode
 _encode_leaf = msgspec.json.Encoder().encode
 
@@ -76,17 +77,23 @@ def _dump_members(members: object, pieces: list[bytes], standard: bool) -> None:
     pieces.append(b"}")
 
 
-def loads(data: bytes, as_type: type[T]) -> T:
+def loads(data: bytes, as_type: type[T], limit: BodyLimit | None = None) -> T:
     """`data` as `as_type`; a key that is a number or an object becomes its text.
 
-    Raises ProtocolError for what neither the standard nor the dialect allows, or what does not fit the type.
+    `limit` is required for the body of a request: it bounds how long the event loop is held.  Raises ProtocolError for
+    what is beyond it, for what neither the standard nor the dialect allows, and for what does not fit the type.
     """
+    if limit is not None:
+        limit.check(data)
     try:
         return msgspec.json.decode(data, type=as_type, strict=False)
     except msgspec.ValidationError as error:
         raise ProtocolError("body", str(error)) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         pass
+    if limit is not None and len(data) > limit.bare_key_bytes:
+        reason = f"{len(data)} bytes that are no standard JSON, the limit is {limit.bare_key_bytes}"
+        raise ProtocolError("body", f"{reason}; put every key in quotes")
     try:
         return msgspec.convert(_parsed(data.decode()), as_type, strict=False)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:

@@ -21,6 +21,8 @@ _LENGTH = struct.Struct(">i")
 # Pieces of a frame below this are joined at once, up to this.
 _SMALL_BYTES = 4096
 _GROWN_BYTES = 64 * 1024
+# A header of up to this size cannot hold more fields than are permitted: in JSON each takes five bytes, `"":0,`.
+LARGE_HEADER_BYTES = limits.MAX_EXT_FIELDS * 5
 # The largest header word of a known serialization.
 _MAX_WORD = 0x1FFFFFF
 
@@ -40,10 +42,20 @@ class FrameDecoder:
 
     Pure: fed with bytes, answers with frames.  Once `error` is set the stream has no meaning any more:
     the frames that came before are good, and the connection must be closed.  `pending_bytes` are held for
-    a frame that is not whole yet; they never exceed the limit by more than one read.
+    a frame that is not whole yet; they never exceed the limit by more than one read.  `has_large_header` is set with a
+    frame whose header has more than `LARGE_HEADER_BYTES`: somebody has to count its fields.
     """
 
-    __slots__ = ("_missing", "_pieces", "error", "max_frame_bytes", "max_header_bytes", "pending_bytes")
+    __slots__ = (
+        "_large_header_bytes",
+        "_missing",
+        "_pieces",
+        "error",
+        "has_large_header",
+        "max_frame_bytes",
+        "max_header_bytes",
+        "pending_bytes",
+    )
 
     def __init__(
         self, max_frame_bytes: int = limits.MAX_FRAME_BYTES, max_header_bytes: int = limits.MAX_HEADER_BYTES
@@ -52,6 +64,8 @@ class FrameDecoder:
         self.max_header_bytes = max_header_bytes
         self.pending_bytes = 0
         self.error: ProtocolError | None = None
+        self.has_large_header = False
+        self._large_header_bytes = min(max_header_bytes, LARGE_HEADER_BYTES)
         self._pieces: list[bytes | bytearray] = []
         self._missing = 0  # bytes until the pending frame, or its length field, is whole
 
@@ -97,7 +111,7 @@ class FrameDecoder:
         position = 0
         unpack = _PREFIX.unpack_from
         max_frame_bytes = self.max_frame_bytes
-        max_header_bytes = self.max_header_bytes
+        large_bytes = self._large_header_bytes
         append = frames.append
         while end - position >= 8:
             length, word = unpack(data, position)
@@ -107,8 +121,11 @@ class FrameDecoder:
             # A body that ends before it begins: a length below 4, or a header longer than its frame.
             if body_start > stop or length > max_frame_bytes or word > _MAX_WORD:
                 self._refuse(length, word)
-            if body_start - header_start > max_header_bytes:
-                raise ProtocolError("header_length", f"{word & 0xFFFFFF} bytes, at most {max_header_bytes}")
+            if body_start - header_start > large_bytes:
+                if body_start - header_start > self.max_header_bytes:
+                    detail = f"{word & 0xFFFFFF} bytes, at most {self.max_header_bytes}"
+                    raise ProtocolError("header_length", detail)
+                self.has_large_header = True
             if stop > end:
                 self._missing = stop - end
                 return position

@@ -18,7 +18,6 @@ from remoting.command import FLAG_RESPONSE, ReceivedResponse, Request, Response
 from remoting.framing import JSON, Frame
 from remoting.headers.base import Header
 from remoting.typed_binary import TypedBinaryDecoder
-from sprocket.common import limits
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.invariant import invariant
 
@@ -143,8 +142,6 @@ class RouteTable:
         if entry is None:
             return self._decode_slowly(frame)
         if serialization == JSON:
-            if len(header) > _FEW_FIELDS_BYTES and header.count(b",") >= limits.MAX_EXT_FIELDS:
-                return self._decode_slowly(frame)
             try:
                 request = entry.decode(header)
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -204,7 +201,7 @@ class RouteTable:
             for serialization, header, body in frames:
                 if serialization != first_serialization or not header.startswith(prefix):
                     return
-                if is_usual and (len(header) <= _FEW_FIELDS_BYTES or header.count(b",") < limits.MAX_EXT_FIELDS):
+                if is_usual:
                     request = decode(header)
                     if request.code == code and not request.flag & FLAG_RESPONSE and request.header is not None:
                         request.body = body
@@ -294,9 +291,6 @@ def _append_admitted(entry: Entry, frames: Sequence[Frame], run: list[Request[An
 _PREFIX_BYTES = 12
 _LONG_PREFIX_BYTES = 15
 _PREFIX_SIZES = (_PREFIX_BYTES, _LONG_PREFIX_BYTES)
-# A JSON header of this size cannot hold more fields than are permitted: each takes five bytes, `"":0,`.  In larger ones
-# they are counted, because a typed decoder skips the fields that it does not know.
-_FEW_FIELDS_BYTES = limits.MAX_EXT_FIELDS * 5
 # A ROCKETMQ header begins with its code, of which it has the low 16 bits alone.
 _BINARY_CODE_BYTES = 2
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sprocket.client.consumer import Consumer
     from sprocket.client.deduplication import Deduplicator, HandledKeys, KeyWindow
     from sprocket.client.errors import (
+        AnswerUnreadable,
         BodyUnreadable,
         BrokerNotFound,
         BrokerRefused,
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
         RemotingTimeout,
         ReplyTimeout,
         SendFailed,
+        TlsUnusable,
         TopicNotFound,
+        TopicNotWritable,
     )
     from sprocket.client.handling import BatchHandler, Handler, ReconsumeLater
     from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
@@ -70,6 +73,7 @@ __all__ = [
     "AllocateMessageQueueByMachineRoom",
     "AllocateMessageQueueConsistentHash",
     "AllocateMessageQueueStrategy",
+    "AnswerUnreadable",
     "BatchHandler",
     "BodyUnreadable",
     "BrokerNotFound",
@@ -119,7 +123,9 @@ __all__ = [
     "SimpleConsumer",
     "SprocketError",
     "SqlFilter",
+    "TlsUnusable",
     "TopicNotFound",
+    "TopicNotWritable",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",
@@ -147,6 +153,7 @@ _EXPORTS = {
     "ClientSettings": "sprocket.client.client_instance",
     "Credentials": "remoting.credentials",
     "Compression": "sprocket.client.compression",
+    "AnswerUnreadable": "sprocket.client.errors",
     "BodyUnreadable": "sprocket.client.errors",
     "BrokerNotFound": "sprocket.client.errors",
     "BrokerRefused": "sprocket.client.errors",
@@ -161,7 +168,9 @@ _EXPORTS = {
     "RemotingTimeout": "sprocket.client.errors",
     "ReplyTimeout": "sprocket.client.errors",
     "SendFailed": "sprocket.client.errors",
+    "TlsUnusable": "sprocket.client.errors",
     "TopicNotFound": "sprocket.client.errors",
+    "TopicNotWritable": "sprocket.client.errors",
     "Message": "sprocket.client.message",
     "MessageQueue": "sprocket.client.message",
     "ReceivedMessage": "sprocket.client.message",

@@ -82,6 +82,11 @@ class BatchConsumeQueue:
         return self._files.directory
 
     @property
+    def reported_min_offset(self) -> int:
+        """As `BatchConsumeQueue.getMinOffsetInQueue` has it: -1 before the first message."""
+        return self.min_offset if self.next_offset else -1
+
+    @property
     def first_offset(self) -> int:
         return self.offset_of(self.first_unit) if self._next_unit > self.first_unit else self.next_offset
 

@@ -99,6 +99,11 @@ class ConsumeQueue:
         return self._files.directory
 
     @property
+    def reported_min_offset(self) -> int:
+        """What consumers and tools are told."""
+        return self.min_offset
+
+    @property
     def first_offset(self) -> int:
         """Index of the first entry for which there is a file."""
         return self._files.first_offset // UNIT

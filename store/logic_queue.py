@@ -70,6 +70,11 @@ class LogicQueue(Protocol):
     def directory(self) -> Path: ...
 
     @property
+    def reported_min_offset(self) -> int:
+        """`min_offset` as RocketMQ answers it."""
+        ...
+
+    @property
     def first_offset(self) -> int:
         """Offset before which there is no file."""
         ...

@@ -30,7 +30,7 @@ from store.get_result import Boundary, GetResult, GetStatus
 from store.group_commit import GroupCommit, Notify
 from store.index.index_service import IndexService
 from store.layout import CONSUME_QUEUE_DTYPE
-from store.logic_queue import QueueTypeOf, unknown_type
+from store.logic_queue import QueueType, QueueTypeOf, unknown_type
 from store.master_log import MasterLog
 from store.queue_flush import QueueFlush
 from store.queue_reader import MessageFilter, QueueReader, TagsFilter, physical_memory_bytes
@@ -354,6 +354,13 @@ class MessageStore:
         """Offset of the oldest message; 0 for an unknown queue."""
         queue = self._table.by_key.get((topic, queue_id))
         return 0 if queue is None else queue.min_offset
+
+    def reported_min_offset(self, topic: str, queue_id: int) -> int:
+        """`min_offset` as RocketMQ answers it: -1 for a queue of batches that never had a message."""
+        queue = self._table.by_key.get((topic, queue_id))
+        if queue is None:
+            return -1 if self._table.queue_type(topic) is QueueType.BATCH else 0
+        return queue.reported_min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """One past the newest confirmed message; 0 for an unknown queue."""

@@ -77,7 +77,7 @@ class QueueReader:
         min_offset, max_offset = queue.min_offset, queue.max_offset
         if not min_offset <= offset < max_offset:
             self.missed_times += 1
-            return _outside(offset, min_offset, max_offset)
+            return _outside(offset, min_offset, max_offset, queue.reported_min_offset)
         if not isinstance(queue, ConsumeQueue):
             return self._get_units(queue, offset, max(1, max_messages), max_bytes, matches)
         found = queue.view_at(offset)
@@ -372,7 +372,7 @@ class _Collected:
         return [piece for piece in pieces if piece is not None]
 
 
-def _outside(offset: int, min_offset: int, max_offset: int) -> GetResult:
+def _outside(offset: int, min_offset: int, max_offset: int, reported_min_offset: int) -> GetResult:
     """The answer for an offset at which the queue has no message."""
     if max_offset == 0:
         status, next_offset = GetStatus.NO_MESSAGE_IN_QUEUE, 0
@@ -382,4 +382,4 @@ def _outside(offset: int, min_offset: int, max_offset: int) -> GetResult:
         status, next_offset = GetStatus.OFFSET_OVERFLOW_ONE, offset
     else:
         status, next_offset = GetStatus.OFFSET_OVERFLOW_BADLY, max_offset
-    return GetResult(status, next_offset, min_offset, max_offset, [], 0, 0, False)
+    return GetResult(status, next_offset, reported_min_offset, max_offset, [], 0, 0, False)

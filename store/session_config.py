@@ -32,7 +32,7 @@ class SessionConfig:
         "haAllowPlainPeers",
         False,
         "With haSecretFile or access control: masters and slaves that speak RocketMQ's two messages, which prove "
-        "nothing, are welcome.",
+        "nothing, are welcome. Requests are then signed for any address that a name server calls a broker.",
     )
     ha_allow_cleartext: bool = bool_setting(
         "haAllowCleartext",
@@ -44,8 +44,9 @@ class SessionConfig:
         "haTailRecoveryWait",
         10_000,
         "SYNC_MASTER, after a stop that was not clean: how long nothing is taken, until a slave has told whether it "
-        "has more of the log; with minInSyncReplicas above 1 after each stop, until a slave has all of the log. 0 for "
-        "not at all.",
+        "has more of the log; with minInSyncReplicas above 1 after each stop, until a slave has all of the log. With "
+        "an empty store: until no slave can hold data; longer while name servers know a member that has not come. 0 "
+        "for not at all.",
         0,
         "ms",
         _MAX_INT,

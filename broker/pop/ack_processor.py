@@ -16,10 +16,10 @@ from broker.pop.pop_counters import PopCounters
 from broker.pop.pop_writes import PendingWrites
 from broker.pop.records import ORDER_REVIVE_QUEUE, AckMsg, BatchAckMsg
 from broker.pop.revive_log import ReviveLog
-from remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
+from remoting.bodies.pop import BatchAck
+from remoting.bodies.requests import read_batch_ack
 from remoting.codes import ResponseCode
 from remoting.command import Request
-from remoting.fastjson import loads
 from remoting.frames import ResponseTemplate
 from remoting.headers.pop import AckMessageRequestHeader
 from remoting.pop_extra_info import parse_handle, real_topic
@@ -109,7 +109,7 @@ class AckProcessor:
     # Batches
 
     def _records_of_batch(self, request: Request[NoHeader]) -> tuple[list[PendingMessage], None]:
-        body = loads(request.body, BatchAckMessageRequestBody) if request.body else BatchAckMessageRequestBody()
+        body = read_batch_ack(request.body)
         if not body.acks:
             raise RequestError(ResponseCode.NO_MESSAGE, "")
         peer = request.channel.peer

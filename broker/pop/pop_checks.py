@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from broker.core import BrokerCore
 from broker.names import REVIVE_TOPIC_PREFIX
+from broker.pop.retry_topics import retry_topic_v1
 from broker.send_admission import FAQ
 from remoting.bodies.topic import PERM_READ, TopicConfig
 from remoting.codes import ResponseCode
@@ -22,6 +23,7 @@ from remoting.headers.pop import (
     PopMessageRequestHeader,
 )
 from sprocket.common.errors import RequestError, SprocketError
+from store.consume_queue_table import is_file_name
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +64,20 @@ class PopChecks:
             # The reference finds nothing then, and says nothing.
             remark = f"invisibleTime is {header.invisible_time} ms, more than timerMaxDelaySec allows: {longest_ms} ms"
             raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
-        return self._topic(request, header.topic, header.queue_id, header.consumer_group)
+        config = self._topic(request, header.topic, header.queue_id, header.consumer_group)
+        if not header.order:
+            self._can_come_again(header.topic, header.consumer_group)
+        return config
+
+    def _can_come_again(self, topic: str, group: str) -> None:
+        """Refuse what could not be redelivered: the names of both kinds of retry topic have the same length."""
+        name = retry_topic_v1(topic, group)
+        if not is_file_name(name):
+            remark = (
+                f"group {group} cannot pop topic {topic}: their retry topic would have a name of {len(name)} "
+                "characters, at most 255; choose shorter names, or consume without pop"
+            )
+            raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
 
     def peek(self, request: Request[PeekMessageRequestHeader]) -> TopicConfig:
         """The topic of a peek."""

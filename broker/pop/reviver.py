@@ -15,6 +15,7 @@ from broker.pop.revived_message import is_given_up, revived, rewritten, topic_of
 from remoting.bodies.topic import TopicConfig
 from sprocket.common.errors import CorruptRecord, RequestError, StoreBusy
 from sprocket.common.failpoints import failpoint
+from store.consume_queue_table import is_file_name
 from store.delivery import Outstanding
 from store.message_store import PendingMessage
 from store.record import Record, TagsCodes, decode
@@ -99,6 +100,9 @@ class Reviver:
             reason = "no such topic"
         elif self._core.groups.find(checkpoint.c) is None:
             reason = "no such group"
+        elif not is_file_name(topic_of(checkpoint, self._core.config.broker.enable_retry_topic_v2)):
+            # Popped before such pops were refused.
+            reason = "the name of its retry topic is too long"
         else:
             return True
         logger.warning("event=checkpoint_dropped reason=%r checkpoint=%s", reason, checkpoint)

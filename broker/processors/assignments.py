@@ -23,10 +23,11 @@ from remoting.bodies.pop import (
     QueryAssignmentResponseBody,
     SetMessageRequestModeRequestBody,
 )
+from remoting.bodies.requests import read_assignment_query, read_request_mode
 from remoting.bodies.topic import PERM_READ
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
-from remoting.fastjson import dumps, loads
+from remoting.fastjson import dumps
 from remoting.routes import Action, Lane, NoHeader, Resource, Route
 from sprocket.client.name_servers import NameServers
 from sprocket.common.errors import RequestError
@@ -75,7 +76,7 @@ class AssignmentService(Service):
 
     def query(self, request: Request[NoHeader]) -> Response | Awaitable[Response]:
         """The queues that one client is to take from.  Only a topic that nobody asked for yet takes time."""
-        body = loads(request.body, QueryAssignmentRequestBody)
+        body = read_assignment_query(request.body)
         if body.message_model == _CLUSTERING and is_light(body.topic):
             broker_name = self._core.config.broker.broker_name
             return self._answer(body, (MessageQueue(body.topic, broker_name, 0),))
@@ -84,7 +85,7 @@ class AssignmentService(Service):
 
     def set_mode(self, request: Request[NoHeader]) -> Response:
         """Set how a group takes a topic; it is in the file before the answer."""
-        body = loads(request.body, SetMessageRequestModeRequestBody)
+        body = read_request_mode(request.body)
         if body.topic.startswith(RETRY_PREFIX):
             raise RequestError(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
         if self._core.topics.get(body.topic) is None:

@@ -13,16 +13,12 @@ from broker.names import retry_topic
 from broker.subscription_filter import is_tag_type
 from broker.subscription_groups import SubscriptionGroups
 from broker.topics import TopicTable
-from remoting.bodies.client import (
-    CheckClientRequestBody,
-    ConsumerData,
-    ConsumerIdList,
-    HeartbeatData,
-)
+from remoting.bodies.client import ConsumerData, ConsumerIdList, HeartbeatData
 from remoting.bodies.heartbeat import read_heartbeat
+from remoting.bodies.requests import read_check_client
 from remoting.codes import LanguageCode, RequestCode, ResponseCode
 from remoting.command import Request, Response
-from remoting.fastjson import dumps, loads
+from remoting.fastjson import dumps
 from remoting.headers.client import (
     GetConsumerListByGroupRequestHeader,
     HeartbeatRequestHeader,
@@ -36,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 # `TopicSysFlag.FLAG_UNIT_SUB`
 _UNIT_SUB_FLAG = 0x2
+# Groups of one heartbeat that have log lines of their own.
+_MAX_GROUP_LINES = 32
 _LANGUAGES = {key: language.name for language in LanguageCode for key in (language.name, str(int(language)))}
 
 
@@ -88,19 +86,31 @@ class ClientProcessor:
         member = self._member(request, data.client_id)
         knows_fingerprints = data.heartbeat_fingerprint != 0
         is_sub_change = not knows_fingerprints
+        # A heartbeat of many groups has a line of its own and none for each group.
+        count = len(data.consumer_data_set) + len(data.producer_data_set)
+        level = logging.INFO if count <= _MAX_GROUP_LINES else logging.DEBUG
+        if level == logging.DEBUG:
+            logger.info(
+                "event=heartbeat_of_many_groups client=%s groups=%d peer=%s:%s",
+                data.client_id, count, *request.channel.peer,
+            )  # fmt: skip
         for consumer in data.consumer_data_set:
-            if self._register_consumer(member, consumer, data):
+            if self._register_consumer(member, consumer, data, level):
                 is_sub_change = True
         for producer in data.producer_data_set:
-            self._producers.register(producer.group_name, member)
+            self._producers.register(producer.group_name, member, level)
         fields = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if is_sub_change else "false"}
         return Response(header=fields)
 
-    def _register_consumer(self, member: Member, consumer: ConsumerData, data: HeartbeatData) -> bool:
+    def _register_consumer(self, member: Member, consumer: ConsumerData, data: HeartbeatData, level: int) -> bool:
         """Whether the client must send its subscriptions in full next time."""
         group = self._groups.find(consumer.group_name)
         if group is None:
-            logger.warning("event=heartbeat_of_unknown_group group=%s client=%s", consumer.group_name, data.client_id)
+            unknown_level = logging.WARNING if level == logging.INFO else level
+            logger.log(
+                unknown_level, "event=heartbeat_of_unknown_group group=%s client=%s",
+                consumer.group_name, data.client_id,
+            )  # fmt: skip
             return False
         before = self._fingerprints.get(consumer.group_name)
         self._fingerprints[consumer.group_name] = data.heartbeat_fingerprint
@@ -116,6 +126,7 @@ class ClientProcessor:
             consumer,
             notify=group.notify_consumer_ids_changed_enable,
             with_subscriptions=not data.without_sub,
+            level=level,
         )
         if before is None:
             # The client thinks that we know its subscriptions; after a restart we do not.
@@ -140,7 +151,7 @@ class ClientProcessor:
 
     def check_client_config(self, request: Request[NoHeader]) -> Response:
         """Whether the broker can filter as a consumer wants: by tag, and if it is enabled by SQL92."""
-        subscription = loads(request.body, CheckClientRequestBody).subscription_data if request.body else None
+        subscription = read_check_client(request.body).subscription_data
         if subscription is None or is_tag_type(subscription.expression_type):
             return Response()
         if not self._config.broker.enable_property_filter or subscription.expression_type != SQL92:

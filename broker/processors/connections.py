@@ -23,6 +23,7 @@ from remoting.bodies.client import (
     by_queue,
 )
 from remoting.bodies.consumption import GetConsumerStatusBody
+from remoting.body_limits import ANSWERS
 from remoting.client import ConnectionLost, RemotingTimeout
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Buffer, Request, Response
@@ -223,7 +224,7 @@ async def _positions(member: Member, question: GetConsumerStatusRequestHeader) -
         )
         if answer.code != ResponseCode.SUCCESS or not answer.body:
             return None
-        return by_queue(loads(answer.body, GetConsumerStatusBody[str]).message_queue_table)
+        return by_queue(loads(answer.body, GetConsumerStatusBody[str], ANSWERS).message_queue_table)
     except (RemotingTimeout, ConnectionLost, ProtocolError) as error:
         logger.warning(
             "event=no_consumer_status group=%s client=%s reason=%r", question.group, member.client_id, str(error)

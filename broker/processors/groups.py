@@ -6,11 +6,12 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateSubscriptionGroup` 
 from broker.consumer_offsets import ConsumerOffsets
 from broker.names import illegal_group
 from broker.subscription_groups import SubscriptionGroups
-from remoting.bodies.group import GroupForbidden, SubscriptionGroupConfig, SubscriptionGroupList
+from remoting.bodies.group import GroupForbidden, SubscriptionGroupConfig
+from remoting.bodies.requests import read_group, read_group_list
 from remoting.bodies.topic import PERM_READ
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
-from remoting.fastjson import dumps, loads
+from remoting.fastjson import dumps
 from remoting.headers.admin import (
     DeleteSubscriptionGroupRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
@@ -18,6 +19,7 @@ from remoting.headers.admin import (
 )
 from remoting.routes import Action, NoHeader, Resource, Route
 from sprocket.common.errors import RequestError
+from sprocket.common.next_turn import to_its_end
 
 # Queues of a retry topic; far more than a group has members.
 _MAX_RETRY_QUEUE_NUMS = 1024
@@ -50,14 +52,16 @@ class GroupProcessor:
             ),
         ]  # fmt: skip
 
-    def create(self, request: Request[NoHeader]) -> Response:
-        """Create a group or change one."""
-        self._update([loads(request.body, SubscriptionGroupConfig)])
+    async def create(self, request: Request[NoHeader]) -> Response:
+        """Create a group or change one; answered once it is in the file."""
+        self._update([read_group(request.body)])
+        await self._groups.saving.saved()
         return Response()
 
-    def create_list(self, request: Request[NoHeader]) -> Response:
-        """Create or change several groups, all or none."""
-        self._update(loads(request.body, SubscriptionGroupList).group_config_list)
+    async def create_list(self, request: Request[NoHeader]) -> Response:
+        """Create or change several groups, all or none; answered once they are in the file."""
+        self._update(read_group_list(request.body))
+        await self._groups.saving.saved()
         return Response()
 
     def _update(self, configs: list[SubscriptionGroupConfig]) -> None:
@@ -69,12 +73,16 @@ class GroupProcessor:
                 raise RequestError(ResponseCode.INVALID_PARAMETER, reason)
         self._groups.update(configs)
 
-    def delete(self, request: Request[DeleteSubscriptionGroupRequestHeader]) -> Response:
+    async def delete(self, request: Request[DeleteSubscriptionGroupRequestHeader]) -> Response:
         """Delete a group, and with cleanOffset where it was in its topics."""
-        self._groups.delete(request.header.group_name)
-        if request.header.clean_offset:
-            self._offsets.remove_group(request.header.group_name)
+        await to_its_end(self._delete(request.header.group_name, clean_offset=bool(request.header.clean_offset)))
         return Response()
+
+    async def _delete(self, group: str, *, clean_offset: bool) -> None:
+        self._groups.delete(group)
+        await self._groups.saving.saved()
+        if clean_offset:
+            self._offsets.remove_group(group)
 
     def all_configs(self, request: Request[NoHeader]) -> Response:
         """Every group, with the data version."""
@@ -87,7 +95,7 @@ class GroupProcessor:
             return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return Response(body=dumps(config))
 
-    def forbid(self, request: Request[UpdateGroupForbiddenRequestHeader]) -> Response:
+    async def forbid(self, request: Request[UpdateGroupForbiddenRequestHeader]) -> Response:
         """Forbid a group to consume a topic, allow it again, or only say how it is."""
         header = request.header
         if header.readable is not None:
@@ -96,5 +104,6 @@ class GroupProcessor:
             bits = self._groups.forbidden(header.group, header.topic)
             bits = bits & ~PERM_READ if header.readable else bits | PERM_READ
             self._groups.forbid(header.group, header.topic, bits)
+            await self._groups.saving.saved()
         readable = not self._groups.forbidden(header.group, header.topic) & PERM_READ
         return Response(body=dumps(GroupForbidden(header.topic, header.group, readable)))

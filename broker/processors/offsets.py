@@ -67,8 +67,10 @@ class OffsetProcessor:
     def query_consumer_offset(self, request: Request[QueryConsumerOffsetRequestHeader]) -> Response:
         """The committed offset.
 
-        A group without one starts at 0 if the queue still has its first message in memory; else it is told
-        so and chooses for itself (consumeFromWhere).
+        A group without one starts at 0 if the queue still has its first message in memory, or never had a message:
+        the group then misses none that arrives before it asks where the queue ends, which would be 0 as well.  Else
+        the group is told so and chooses for itself (consumeFromWhere).  RocketMQ also leaves it the choice for a queue
+        without messages.
         """
         header = request.header
         offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
@@ -76,14 +78,21 @@ class OffsetProcessor:
             if header.set_zero_if_not_found is False:
                 remark = "Not found, do not set to zero, maybe this group boot first"
                 return Response(ResponseCode.QUERY_NOT_FOUND, remark)
-            if not self._starts_in_memory(header.topic, header.queue_id):
+            if not self._has_begun_now(header.topic, header.queue_id):
                 remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
                 return Response(ResponseCode.QUERY_NOT_FOUND, remark)
             offset = 0
         return Response(header=QueryConsumerOffsetResponseHeader(offset=offset))
 
-    def _starts_in_memory(self, topic: str, queue_id: int) -> bool:
-        """Whether message 0 is there and near enough to the log's end to be in memory."""
+    def _has_begun_now(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue never had a message, or has message 0 near enough to the log's end to be in memory."""
+        config = self._topics.get(topic)
+        if (
+            config is not None
+            and 0 <= queue_id < config.read_queue_nums
+            and not self._store.max_offset(topic, queue_id)
+        ):
+            return True
         found = self._store.get(topic, queue_id, 0, 1, 1)
         return found.message_count > 0 and not found.suggest_slave
 
@@ -115,8 +124,8 @@ class OffsetProcessor:
         return Response(header=GetMaxOffsetResponseHeader(offset=offset))
 
     def get_min_offset(self, request: Request[GetMinOffsetRequestHeader]) -> Response:
-        """The oldest message that still exists."""
-        offset = self._store.min_offset(request.header.topic, request.header.queue_id)
+        """The oldest message that still exists; -1 for a queue of batches that never had one."""
+        offset = self._store.reported_min_offset(request.header.topic, request.header.queue_id)
         return Response(header=GetMinOffsetResponseHeader(offset=offset))
 
     def search_offset(self, request: Request[SearchOffsetRequestHeader]) -> Response:

@@ -24,7 +24,7 @@ from remoting.bodies.client import SubscriptionData
 from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.bodies.topic import PERM_READ, TopicConfig
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Request, Response
+from remoting.command import FLAG_ONEWAY, Request, Response
 from remoting.frames import ResponseTemplate
 from remoting.headers.pull import PullMessageRequestHeader
 from remoting.routes import Action, Lane, Resource, Route
@@ -363,7 +363,7 @@ class PullProcessor:
         topic: TopicConfig,
         group: SubscriptionGroupConfig,
     ) -> None:
-        if not request.wants_answer:
+        if request.flag & FLAG_ONEWAY:
             return
         if self.slave is None:
             suggested = suggested_id(result, group, self._config.broker.slave_read_enable)

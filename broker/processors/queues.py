@@ -52,7 +52,9 @@ class QueueProcessor:
         if not low <= header.index <= high:
             # RocketMQ calls this a success, too, and sends no body.
             return Response(remark=f"Index {header.index} of {queue_id}@{topic} is not exist!")
-        body = QueryConsumeQueueResponseBody(max_queue_index=high, min_queue_index=low, queue_data=[])
+        body = QueryConsumeQueueResponseBody(
+            max_queue_index=high, min_queue_index=store.reported_min_offset(topic, queue_id), queue_data=[]
+        )
         if header.consumer_group is not None:
             self._describe_filter(header.consumer_group, topic, body)
         last = min(high, header.index + min(max(header.count, 0), _MAX_ENTRIES))

@@ -14,6 +14,7 @@ from broker.live_config import LiveConfig
 from broker.message_id import host_bytes
 from broker.message_intake import MessageIntake
 from broker.send_admission import RETRY_MARK, Admission, SendAdmission, SendHeader, check_accepting
+from broker.send_kinds import SendKind, holds_mark, kind_of
 from broker.send_replies import Appended, SendReplies, Sent
 from broker.timer.recall_handle import handle_of
 from remoting.codes import RequestCode, ResponseCode
@@ -110,6 +111,8 @@ class SendProcessor:
         messages: list[PendingMessage] = []
         sent: list[Sent] = []
         tags, suffix = self._tags, self._suffix
+        # One search for all: five for each would take longer than the decoding of a header.
+        may_differ = len(run) == 1 or holds_mark("".join([request.header.properties or "" for request in run]))
         # Written for speed: what is usual is done here without a call, the rest by `MessageIntake`.
         for request in run:
             header = request.header
@@ -126,14 +129,7 @@ class SendProcessor:
                     continue
                 key, handle = None, b""
                 sys_flag = header.sys_flag | admission.flags
-                if text and request.body and not (
-                    sys_flag & _SPECIAL_FLAGS
-                    or "DEL" in text  # DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS
-                    or "TRAN_" in text
-                    or "CLUSTER" in text  # has been through a broker
-                    or "POP_CK" in text
-                    or "INNER_" in text  # INNER_NUM, INNER_MULTI_QUEUE_OFFSET
-                ):  # fmt: skip
+                if text and request.body and not (sys_flag & _SPECIAL_FLAGS or (may_differ and kind_of(text))):
                     properties = (text if text[-1] == "\x02" else text + "\x02").encode() + suffix
                     at = properties.find(b"UNIQ_KEY\x01")
                     if not at or (at > 0 and properties[at - 1] == 2):
@@ -178,11 +174,12 @@ class SendProcessor:
         """Return the message of a request that is no batch, its unique key, and its recall handle or nothing."""
         text, sys_flag, intake = request.header.properties, request.header.sys_flag | admission.flags, self._intake
         if text and not sys_flag & _SLOW_FLAGS:
-            if "TRAN_MSG" in text:
+            kind = kind_of(text)
+            if kind is SendKind.HALF:
                 half = intake.halves.message(request, admission, queue_id, born_host, self._suffix)
                 if half is not None:
                     return *half, b""
-            elif "TIMER_DEL" in text and not sys_flag & _SPECIAL_FLAGS:
+            elif kind is SendKind.TIMED and not sys_flag & _SPECIAL_FLAGS:
                 timed = intake.timed.message(request, admission, queue_id, born_host, self._suffix)
                 if timed is not None:
                     return timed
@@ -214,12 +211,7 @@ class SendProcessor:
         if self._waits.is_needed:
             self._answer_stored(channel, messages, sent, appended)
         else:
-            self._answer(channel, sent, appended)
-
-    def _answer(
-        self, channel: Channel, sent: list[Sent], appended: list[Appended], code: int = ResponseCode.SUCCESS
-    ) -> None:
-        channel.answer_run([one[0] for one in sent], self._replies.frames(sent, appended, code))
+            channel.answer_run([one[0] for one in sent], self._replies.frames(sent, appended))
 
     def _answer_stored(
         self, channel: Channel, messages: list[PendingMessage], sent: list[Sent], appended: list[Appended]
@@ -228,7 +220,8 @@ class SendProcessor:
         hasty = [find(message.properties, b"WAIT\x01") == b"false" for message in messages]
         if any(hasty):
             chosen = [index for index, is_hasty in enumerate(hasty) if is_hasty]
-            self._answer(channel, [sent[i] for i in chosen], [appended[i] for i in chosen])
+            frames = self._replies.frames([sent[i] for i in chosen], [appended[i] for i in chosen])
+            channel.answer_run([sent[i][0] for i in chosen], frames)
             chosen = [index for index, is_hasty in enumerate(hasty) if not is_hasty]
             rest, rest_appended = [sent[i] for i in chosen], [appended[i] for i in chosen]
         else:
@@ -238,7 +231,7 @@ class SendProcessor:
             if error is not None:
                 self._refuse([one[0] for one in rest], error)
                 return
-            self._answer(channel, rest, rest_appended, code)
+            channel.answer_run([one[0] for one in rest], self._replies.frames(rest, rest_appended, code))
 
         self._wait(appended, answer)
 

@@ -18,11 +18,12 @@ from broker.topics import TopicTable
 from remoting.bodies.client import MessageQueue
 from remoting.bodies.group import GroupList
 from remoting.bodies.registration import TopicConfigAndMapping
+from remoting.bodies.requests import read_topic_list
 from remoting.bodies.stats import TopicOffset, TopicStatsTable
-from remoting.bodies.topic import PERM_PRIORITY, CreateTopicListRequestBody, TopicConfig, TopicList
+from remoting.bodies.topic import PERM_PRIORITY, TopicConfig, TopicList
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
-from remoting.fastjson import dumps, loads
+from remoting.fastjson import dumps
 from remoting.headers.admin import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
@@ -32,6 +33,7 @@ from remoting.headers.admin import (
 )
 from remoting.routes import Action, NoHeader, Resource, Route
 from sprocket.common.errors import RequestError
+from sprocket.common.next_turn import to_its_end
 from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -98,12 +100,14 @@ class TopicProcessor:
                 )
             ]
         )
+        await self._topics.saving.saved()
         await self._settle()
         return Response()
 
     async def create_list(self, request: Request[NoHeader]) -> Response:
         """Create or change several topics, all or none."""
-        self._update(loads(request.body, CreateTopicListRequestBody).topic_config_list)
+        self._update(read_topic_list(request.body))
+        await self._topics.saving.saved()
         await self._settle()
         return Response()
 
@@ -135,7 +139,7 @@ class TopicProcessor:
         if self._config.broker.validate_system_topic_when_update_topic and self._topics.is_system(topic):
             raise _illegal(f"The topic[{topic}] is conflict with system topic.")
 
-    def delete(self, request: Request[DeleteTopicRequestHeader]) -> Response:
+    async def delete(self, request: Request[DeleteTopicRequestHeader]) -> Response:
         """Delete a topic, its queues, what groups have consumed of it, and its pop retry topics."""
         topic = request.header.topic
         self._check_name(topic)
@@ -143,12 +147,19 @@ class TopicProcessor:
         if self._config.broker.clear_retry_topic_when_delete_topic:
             for group in self._offsets.groups_of(topic):
                 doomed += [f"{RETRY_PREFIX}{group}{separator}{topic}" for separator in ("+", "_")]
-        for name in doomed:
-            if name == topic or name in self._topics:
+        doomed = [name for name in doomed if name == topic or name in self._topics]
+        await to_its_end(self._delete(doomed))
+        return Response()
+
+    async def _delete(self, doomed: list[str]) -> None:
+        # The file first: a deletion that cannot be kept deletes no message.
+        with self._topics.leaving(doomed):
+            for name in doomed:
                 self._topics.delete(name)
+            await self._topics.saving.saved()
+            for name in doomed:
                 self._offsets.remove_topic(name)
                 self._store.delete_topic(name)
-        return Response()
 
     def clean_unused(self, request: Request[NoHeader]) -> Response:
         """Delete the queues of topics that are no longer there."""

@@ -18,11 +18,9 @@ from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from store.record import PendingMessage, TagsCodes
 from store.timer.timer_config import TIMER_TOPIC
 
-# What says that a message is more than one for a time of its own, or has been through a broker.
-_UNUSUAL: Final = ("TRAN_", "CLUSTER", "POP_CK", "INNER_", "REAL_")
 _UNIQUE_KEY: Final = f"{names.UNIQ_KEY}\x01".encode()
 _TAGS: Final = f"{names.TAGS}\x01".encode()
-_ASKED: Final = re.compile(f"\x02?({'|'.join(TIMER_NAMES)})\x01([^\x02]+)\x02".encode())
+_ASKED: Final = re.compile(f"(?:\\A|\x02)({'|'.join(TIMER_NAMES)})\x01([^\x02]+)\x02".encode())
 
 
 class TimedSends:
@@ -36,24 +34,18 @@ class TimedSends:
     def message(
         self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes, suffix: bytes
     ) -> tuple[PendingMessage, bytes, bytes] | None:
-        """Return the message of a request, its unique key and its recall handle.
+        """Return the message of a request of the kind TIMED, its unique key and its recall handle.
 
         None for what `MessageIntake.message` must judge; `suffix` are the properties that the broker adds.
         Raises RequestError for a time that is refused.
         """
         header = request.header
         text, body = header.properties, request.body
-        if (
-            text.count("DEL") != 1  # one of TIMER_NAMES, and neither DELAY nor TIMER_DEL_UNIQKEY
-            or text.count("TIMER_") != 1
-            or text.count("UNIQ_KEY") != 1
-            or any(mark in text for mark in _UNUSUAL)
-            or not 0 < len(body) <= self._config.store.max_message_size
-        ):
+        if text.count("UNIQ_KEY") != 1 or not 0 < len(body) <= self._config.store.max_message_size:
             return None
         properties = (text if text[-1] == "\x02" else text + "\x02").encode()
         key = find(properties, _UNIQUE_KEY)
-        asked = _ASKED.match(properties, max(0, properties.find(b"TIMER_") - 1))
+        asked = _ASKED.search(properties)
         if not key or asked is None or not key.isalnum():
             return None
         topic, timed = admission.topic, {asked[1].decode(): asked[2].decode()}

@@ -17,6 +17,7 @@ from broker.live_config import LiveConfig
 from broker.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from broker.service import Service
 from broker.topics import TopicTable
+from broker.transaction.check_report import CheckReport
 from broker.transaction.check_rules import CheckRules, Verdict
 from broker.transaction.half_message import QUEUE_ID, HalfMessage, check_request
 from broker.transaction.recovery import read_record
@@ -58,7 +59,7 @@ class TransactionCheck(Service):
         self._call_later = call_later
         self._timer: Timer | None = None
         self._next_member = 0
-        self._unasked: dict[str, int] = {}
+        self._report = CheckReport()
         # Whether who is at the other end of a connection may see a half message of a topic.
         self.may_ask: Callable[[ClientChannel, str], bool] = lambda channel, topic: True
         self._at = self._end = self._began_ms = 0
@@ -147,9 +148,7 @@ class TransactionCheck(Service):
         if self._at < self._end:
             return False
         self._transactions.commit_offsets()
-        for group, count in self._unasked.items():
-            logger.warning("event=no_producer_to_ask group=%s transactions=%d", group, count)
-        self._unasked.clear()
+        self._report.write()
         return True
 
     def _read(self, offset: int) -> HalfMessage | None:
@@ -175,10 +174,7 @@ class TransactionCheck(Service):
                 return
             half, verdict = acts[0]
             record = half.record
-            logger.error(
-                "event=half_message_not_copied queue_offset=%d verdict=%s reason=%r",
-                record.queue_offset, verdict.name, error.remark,
-            )  # fmt: skip
+            self._report.not_copied(half, verdict, error.remark)
             if verdict is Verdict.CHECK:
                 self._ask(half, (record.queue_offset, record.physical_offset, record.size_bytes), 0)
 
@@ -190,7 +186,6 @@ class TransactionCheck(Service):
             if verdict is Verdict.GIVE_UP:
                 messages.append(half.given_up(tags_codes))
                 given_up.append(half.record.queue_offset)
-                self._log_given_up(half)
             elif verdict is Verdict.CHECK:
                 messages.append(half.checked_copy(tags_codes))
             else:
@@ -200,7 +195,9 @@ class TransactionCheck(Service):
         appended = self._transactions.append(messages, given_up)
         opened = self._transactions.open
         for (half, verdict), where in zip(acts, appended, strict=True):
-            if verdict is not Verdict.GIVE_UP:
+            if verdict is Verdict.GIVE_UP:
+                self._report.given_up(half)
+            else:
                 # No op message names it: to RocketMQ it would say that the copy has ended, too.
                 opened.end(half.record.queue_offset)
                 opened.copied(where[0], half.identity)
@@ -208,13 +205,6 @@ class TransactionCheck(Service):
         self._ask_when_confirmed(
             [(act[0], where) for act, where in zip(acts, appended, strict=True) if act[1] is Verdict.CHECK]
         )
-
-    def _log_given_up(self, half: HalfMessage) -> None:
-        topic, _ = half.target or ("", 0)
-        logger.error(
-            "event=transaction_given_up topic=%s unique_key=%s group=%s checks=%d moved_to=%s",
-            topic, half.unique_key, half.producer_group, half.check_times, TRANS_CHECK_MAX_TIME_TOPIC,
-        )  # fmt: skip
 
     def _ask_when_confirmed(self, asked: list[tuple[HalfMessage, Appended]]) -> None:
         """Ask once the copies can be found: until then their ends would be refused."""
@@ -235,7 +225,7 @@ class TransactionCheck(Service):
         group = half.producer_group or ""
         member = self._member(group, half.target[0] if half.target is not None else "")
         if member is None:
-            self._unasked[group] = self._unasked.get(group, 0) + 1
+            self._report.unasked(group)
             return
         header, body = check_request(
             half, where, self._config.broker.broker_name, self._store.store_host, store_timestamp

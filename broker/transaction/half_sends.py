@@ -17,8 +17,6 @@ from remoting.message_properties import find
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from store.record import PendingMessage, TagsCodes
 
-# What says that a message is more than a half message, or has been through a broker.
-_UNUSUAL: Final = ("DEL", "TIMER_", "CLUSTER", "POP_CK", "INNER_", "REAL_", "TRANSACTION_", names.TRANSACTION_ID)
 _UNIQUE_KEY: Final = f"{names.UNIQ_KEY}\x01".encode()
 _TAGS: Final = f"{names.TAGS}\x01".encode()
 _PREPARED: Final = re.compile(r"(?:\A|\x02)TRAN_MSG\x01true\x02")
@@ -35,7 +33,7 @@ class HalfSends:
     def message(
         self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes, suffix: bytes
     ) -> tuple[PendingMessage, bytes] | None:
-        """The half message of a request that is neither a retry nor a batch, and its unique key.
+        """Return the half message of a request of the kind HALF, and its unique key.
 
         None for what `MessageIntake.message` must judge; `suffix` are the properties that the broker adds.
         """
@@ -43,10 +41,8 @@ class HalfSends:
         if text[-1] != "\x02":
             text += "\x02"
         if (
-            text.count("TRAN_") != 1
-            or text.count("UNIQ_KEY") != 1
+            text.count("UNIQ_KEY") != 1
             or text.count("PGROUP") != 1
-            or any(mark in text for mark in _UNUSUAL)
             or not _PREPARED.search(text)
             or not _GROUP.search(text)
             or self._config.broker.reject_transaction_message

@@ -3,19 +3,29 @@
 Source: RocketMQ 5.3.3, `DefaultRequestProcessor`.
 """
 
+import asyncio
 import logging
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from namesrv import registration, route_queries, unregistration
 from namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
-from namesrv.route_table import MinBrokerIdChange, RouteInfo
+from namesrv.route_table import BrokerKey, MinBrokerIdChange, RouteInfo
 from namesrv.settings import Settings
-from remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
+from remoting.bodies.registration import (
+    LARGE_BYTES,
+    LARGE_COMPRESSED_BYTES,
+    RegisterBrokerBody,
+    TopicConfigAndMapping,
+)
+from remoting.bodies.requests import read_data_version
 from remoting.bodies.route import GetBrokerMemberGroupResponseBody
 from remoting.bodies.stats import KVTable
-from remoting.bodies.topic import DataVersion
+from remoting.body_limits import LISTS
 from remoting.codes import LanguageCode, RequestCode, ResponseCode
 from remoting.command import LANGUAGE, Request, Response
 from remoting.fastjson import dumps, loads
@@ -32,7 +42,7 @@ from remoting.headers.namesrv import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
-from remoting.routes import Action, NoHeader, Resource, Route
+from remoting.routes import Action, Answer, NoHeader, Resource, Route
 from sprocket.common.errors import RequestError
 
 logger = logging.getLogger(__name__)
@@ -59,6 +69,7 @@ class BrokerProcessor:
         self._settings = settings
         self._now_ms = now_ms
         self._notify = notify
+        self._registering: dict[BrokerKey, _Turn] = {}
 
     def routes(self) -> list[Route]:
         cluster, get, update = Resource.CLUSTER, Action.GET, Action.UPDATE
@@ -87,20 +98,39 @@ class BrokerProcessor:
             ),
         ]
 
-    def register(self, request: Request[RegisterBrokerRequestHeader]) -> Response:
-        header = request.header
-        if header.body_crc32 and zlib.crc32(request.body) & 0x7FFFFFFF != header.body_crc32:
-            logger.warning("event=registration_refused broker=%s reason=crc32", header.broker_name)
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-        registered = registration.register(
+    def register(self, request: Request[RegisterBrokerRequestHeader]) -> Answer:
+        """Enter a broker with its topics.  Many topics are read in a thread and entered in slices."""
+        key = request.header.cluster_name, request.header.broker_addr
+        if _is_large(request) or key in self._registering:
+            return self._register_in_turn(key, request)
+        steps = self._steps(request, _registration_body(request))
+        return self._registered(registration.last_of(steps))
+
+    async def _register_in_turn(self, key: BrokerKey, request: Request[RegisterBrokerRequestHeader]) -> Response:
+        """Enter the registrations of one broker one after the other: a later one has newer topics."""
+        turn = self._registering.setdefault(key, _Turn())
+        turn.users += 1
+        try:
+            async with turn.lock:
+                body = await asyncio.to_thread(_registration_body, request)
+                return self._registered(await registration.in_slices(self._steps(request, body)))
+        finally:
+            turn.users -= 1
+            if not turn.users:
+                del self._registering[key]
+
+    def _steps(self, request: Request[RegisterBrokerRequestHeader], body: RegisterBrokerBody) -> registration.Steps:
+        return registration.steps(
             self._table,
-            header,
-            _registration_body(request),
+            request.header,
+            body,
             request.channel.id,
             self._settings.current,
             self._now_ms(),
             marks_parts=request.language in _OUR_LANGUAGE,
         )
+
+    def _registered(self, registered: registration.Registered | None) -> Response:
         if registered is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "register broker failed")
         self._notify(registered.changes)
@@ -115,7 +145,7 @@ class BrokerProcessor:
         if not self._settings.current.return_order_topic_config_to_broker:
             return b""
         order = self._kv_config.namespace(ORDER_TOPIC_CONFIG)
-        return b"" if order is None else dumps(KVTable(order))
+        return b"" if order is None else msgspec.json.encode(KVTable(order))
 
     def unregister(self, request: Request[UnregisterBrokerRequestHeader]) -> Response:
         header = request.header
@@ -128,7 +158,7 @@ class BrokerProcessor:
 
     def query_version(self, request: Request[QueryDataVersionRequestHeader]) -> Response:
         cluster_name, broker_addr = request.header.cluster_name, request.header.broker_addr
-        changed = registration.is_changed(self._table, cluster_name, broker_addr, loads(request.body, DataVersion))
+        changed = registration.is_changed(self._table, cluster_name, broker_addr, read_data_version(request.body))
         registration.heard_of(self._table, cluster_name, broker_addr, request.channel.id, self._now_ms())
         live = self._table.live.get((cluster_name, broker_addr))
         return Response(
@@ -163,9 +193,28 @@ def _log_write_perm(change: str, request: Request[Any], broker_name: str, count:
     logger.info("event=write_perm_%s broker=%s topics=%d peer=%s:%s", change, broker_name, count, *request.channel.peer)
 
 
+@dataclass(slots=True)
+class _Turn:
+    """The registrations of one broker that wait for each other."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+
+
+def _is_large(request: Request[RegisterBrokerRequestHeader]) -> bool:
+    """Whether the body takes long to read: a compressed one may be 200 times as long as it looks."""
+    limit = LARGE_COMPRESSED_BYTES if request.header.compressed else LARGE_BYTES
+    return len(request.body) > limit
+
+
 def _registration_body(request: Request[RegisterBrokerRequestHeader]) -> RegisterBrokerBody:
+    """Return what a broker says of itself; may run in any thread.  Raises RequestError or ProtocolError."""
+    header = request.header
+    if header.body_crc32 and zlib.crc32(request.body) & 0x7FFFFFFF != header.body_crc32:
+        logger.warning("event=registration_refused broker=%s reason=crc32", header.broker_name)
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
     if not request.body:
         return RegisterBrokerBody()
     if request.version < _VERSION_3_0_11:
-        return RegisterBrokerBody(loads(request.body, TopicConfigAndMapping))
+        return RegisterBrokerBody(loads(request.body, TopicConfigAndMapping, LISTS))
     return RegisterBrokerBody.decode(request.body, request.header.compressed, request.version)

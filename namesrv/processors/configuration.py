@@ -5,14 +5,15 @@ changed, here is one of those that may.
 """
 
 import logging
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from namesrv.kv_config import KVConfig
 from namesrv.settings import Settings
 from remoting.bodies.stats import KVTable
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
-from remoting.fastjson import dumps
 from remoting.headers.namesrv import (
     DeleteKVConfigRequestHeader,
     GetKVConfigRequestHeader,
@@ -21,10 +22,13 @@ from remoting.headers.namesrv import (
     PutKVConfigRequestHeader,
 )
 from remoting.routes import Action, NoHeader, Resource, Route
-from sprocket.common import properties
+from sprocket.common.config import update_entries
 from sprocket.common.errors import ConfigError, RequestError
 
 logger = logging.getLogger(__name__)
+
+# Refused keys that an answer names.
+_MAX_NAMED_KEYS: Final = 10
 
 
 class ConfigurationProcessor:
@@ -46,9 +50,10 @@ class ConfigurationProcessor:
             Route(code.GET_NAMESRV_CONFIG, NoHeader, self.get_own, cluster, get),
         ]
 
-    def put(self, request: Request[PutKVConfigRequestHeader]) -> Response:
+    async def put(self, request: Request[PutKVConfigRequestHeader]) -> Response:
         header = request.header
         self._kv_config.put(header.namespace, header.key, header.value)
+        await self._kv_config.saving.saved()
         return Response()
 
     def get(self, request: Request[GetKVConfigRequestHeader]) -> Response:
@@ -59,15 +64,16 @@ class ConfigurationProcessor:
             raise RequestError(ResponseCode.QUERY_NOT_FOUND, remark)
         return Response(header=GetKVConfigResponseHeader(value=value))
 
-    def delete(self, request: Request[DeleteKVConfigRequestHeader]) -> Response:
+    async def delete(self, request: Request[DeleteKVConfigRequestHeader]) -> Response:
         self._kv_config.delete(request.header.namespace, request.header.key)
+        await self._kv_config.saving.saved()
         return Response()
 
     def namespace(self, request: Request[GetKVListByNamespaceRequestHeader]) -> Response:
         table = self._kv_config.namespace(request.header.namespace)
         if table is None:
             raise RequestError(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {request.header.namespace}")
-        return Response(body=dumps(KVTable(table)))
+        return Response(body=msgspec.json.encode(KVTable(table)))
 
     def get_own(self, request: Request[Any]) -> Response:
         return Response(body=self._settings.text().encode())
@@ -75,9 +81,10 @@ class ConfigurationProcessor:
     def update_own(self, request: Request[Any]) -> Response:
         allowed = self._settings.mutable_keys()
         try:
-            refused = sorted({entry.key for entry in properties.parse(request.body, "update")} - set(allowed))
+            refused = sorted({entry.key for entry in update_entries(request.body)} - set(allowed))
             if refused:
-                remark = f"Can not update {', '.join(refused)}; these can be updated: {', '.join(allowed)}"
+                named = ", ".join(refused[:_MAX_NAMED_KEYS])
+                remark = f"Can not update {named}; these can be updated: {', '.join(allowed)}"
                 raise RequestError(ResponseCode.NO_PERMISSION, remark)
             changed = self._settings.update(request.body)
         except ConfigError as error:

@@ -11,11 +11,11 @@ from namesrv import route_queries
 from namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from namesrv.route_table import RouteInfo
 from namesrv.settings import Settings
-from remoting.bodies.route import TopicRouteData
+from remoting.bodies.requests import read_topic_route
 from remoting.bodies.topic import TopicList
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
-from remoting.fastjson import dumps, loads
+from remoting.fastjson import dumps
 from remoting.headers.namesrv import (
     DeleteTopicFromNamesrvRequestHeader,
     GetRouteInfoRequestHeader,
@@ -104,7 +104,7 @@ class TopicProcessor:
     def register(self, request: Request[RegisterTopicRequestHeader]) -> Response:
         """Routes of one topic, from a broker that registers topics one by one."""
         topic = request.header.topic
-        queue_datas = loads(request.body, TopicRouteData).queue_datas if request.body else []
+        queue_datas = read_topic_route(request.body).queue_datas
         if self._table.add_topic(topic, queue_datas):
             logger.info("event=topic_registered topic=%s brokers=%s", topic, [q.broker_name for q in queue_datas])
         elif queue_datas:

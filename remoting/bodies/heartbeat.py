@@ -9,7 +9,9 @@ from typing import Final
 import msgspec
 
 from remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from remoting.body_limits import LISTS, check_count
 from remoting.fastjson import loads
+from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
 
 _CONSUME_TYPES: Final = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
@@ -42,11 +44,12 @@ class _NumberedHeartbeat(msgspec.Struct, rename="camel"):
 
 
 def read_heartbeat(body: bytes) -> HeartbeatData:
-    """The body of HEART_BEAT, however its client writes enumerations.  Raises ProtocolError."""
-    try:
-        return loads(body, HeartbeatData)
-    except ProtocolError:
-        numbered = loads(body, _NumberedHeartbeat)
+    """The body of HEART_BEAT, however its client writes enumerations.  Raises ProtocolError.
+
+    It is decoded once: a heartbeat is read for every group, and a hostile one must not cost twice.
+    """
+    numbered = loads(body, _NumberedHeartbeat, LISTS)
+    _check_counts(numbered)
     return HeartbeatData(
         numbered.client_id,
         numbered.producer_data_set,
@@ -54,6 +57,16 @@ def read_heartbeat(body: bytes) -> HeartbeatData:
         numbered.heartbeat_fingerprint,
         numbered.without_sub,
     )
+
+
+def _check_counts(data: _NumberedHeartbeat) -> None:
+    check_count("producer groups", data.producer_data_set, limits.MAX_HEARTBEAT_GROUPS)
+    check_count("consumer groups", data.consumer_data_set, limits.MAX_HEARTBEAT_GROUPS)
+    wanted = [one for consumer in data.consumer_data_set for one in consumer.subscription_data_set]
+    check_count("subscriptions", wanted, limits.MAX_HEARTBEAT_SUBSCRIPTIONS)
+    for subscription in wanted:
+        check_count("tags of a subscription", subscription.tags_set or (), limits.MAX_SUBSCRIPTION_TAGS)
+        check_count("tag codes of a subscription", subscription.code_set or (), limits.MAX_SUBSCRIPTION_TAGS)
 
 
 def _named(consumer: _NumberedConsumer) -> ConsumerData:

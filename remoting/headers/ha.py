@@ -1,4 +1,4 @@
-"""Headers of requests between the replicas of a group that RocketMQ does not have."""
+"""Headers of requests between brokers that RocketMQ does not have."""
 
 from remoting.headers.base import Header, Int, Long
 
@@ -18,3 +18,17 @@ class NegotiateHaSessionResponseHeader(Header, kw_only=True):
     version: Int
     epoch: Long
     takes_tls: bool = False
+
+
+class ProveBrokerIdentityRequestHeader(Header, kw_only=True):
+    """PROVE_BROKER_IDENTITY: the address that the caller dialed, a nonce, and the caller's proof, hexadecimal."""
+
+    address: str
+    nonce: str
+    proof: str
+
+
+class ProveBrokerIdentityResponseHeader(Header, kw_only=True):
+    """The proof of the broker that was asked, hexadecimal."""
+
+    proof: str

@@ -30,7 +30,8 @@ Written by `make docs` from the routes in the code; do not edit.
 
 Every request code of Apache RocketMQ 5.3.3: whether Sprocket serves it, what does, and the tests that ask for it.
 A server answers a code that it does not serve with REQUEST_CODE_NOT_SUPPORTED and the code's name. NEGOTIATE_HA_SESSION
-is Sprocket's own, see [replication-protocol.md](replication-protocol.md).
+and PROVE_BROKER_IDENTITY are Sprocket's own, see [replication-protocol.md](replication-protocol.md) and
+[security.md](security.md#other-brokers).
 
 """
 

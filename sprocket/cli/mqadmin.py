@@ -23,6 +23,12 @@ from sprocket.cli.mqadmin_auth import (
 )
 from sprocket.cli.mqadmin_broker import broker_status, cluster_list
 from sprocket.cli.mqadmin_cleaning import clean_expired_cq, clean_unused_topic, delete_expired_commit_log
+from sprocket.cli.mqadmin_cold import (
+    get_cold_flow_info,
+    remove_cold_flow_group,
+    set_read_ahead_mode,
+    update_cold_flow_group,
+)
 from sprocket.cli.mqadmin_connection import consumer_connection, consumer_status, producer, producer_connection
 from sprocket.cli.mqadmin_consumer import consumer_progress, set_consume_mode
 from sprocket.cli.mqadmin_message import (
@@ -80,6 +86,10 @@ for _command in (
     clean_expired_cq,
     delete_expired_commit_log,
     clean_unused_topic,
+    set_read_ahead_mode,
+    get_cold_flow_info,
+    update_cold_flow_group,
+    remove_cold_flow_group,
     query_by_id,
     query_by_key,
     query_by_unique_key,

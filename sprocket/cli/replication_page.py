@@ -31,11 +31,16 @@ are big-endian; u8 to u32 are unsigned, i64 is signed. `haSessionEnable = false`
 
 ## Which of the two
 
-Before it connects the slave asks the master's port for clients with request {negotiate} (NEGOTIATE_HA_SESSION: cluster,
-broker name, broker id, the highest version that it speaks). A broker of RocketMQ answers REQUEST_CODE_NOT_SUPPORTED:
-then the two messages are spoken, byte for byte. A slave that gets no answer, or another refusal, tries again later: a
-link that fails never makes a session a plain connection. A slave that knows only `haMasterAddress`, and no name server
-that tells where its master answers, speaks the two messages.
+Brokers without access control and without `haSecretFile`, and those with `haAllowPlainPeers`, ask first: the slave
+sends request {negotiate} (NEGOTIATE_HA_SESSION: cluster, broker name, broker id, the highest version that it speaks)
+to the master's port for clients. A broker of RocketMQ answers REQUEST_CODE_NOT_SUPPORTED: then the two messages are
+spoken, byte for byte. A slave that gets no answer, or another refusal, tries again later: a link that fails never
+makes a session a plain connection. A slave that knows only `haMasterAddress`, and no name server that tells where its
+master answers, speaks the two messages.
+
+A slave with access control or `haSecretFile`, without `haAllowPlainPeers`, asks nothing at the port for clients. It
+connects to `haListenPort` and greets. A request at the port for clients would carry a signature, and the address may
+come from a name server where anybody can register a broker. See [security.md](security.md#other-brokers).
 
 On the master the first byte of a connection decides: 0x16 begins a TLS handshake, inside of which the same is decided
 again; a session's is negative as the first byte of a signed number, and
@@ -43,8 +48,10 @@ no plain slave reports a negative offset.
 
 ## TLS
 
-The answer to NEGOTIATE_HA_SESSION says with `takesTls` whether the port for slaves takes TLS: it does unless the master
-has `tls.server.mode = disabled`. RocketMQ's port never does. Certificates are those of the ports for clients: the
+The answer to NEGOTIATE_HA_SESSION says with `takesTls` whether the port for slaves takes TLS: it does unless the
+master has `tls.server.mode = disabled`. A slave that does not ask speaks TLS if it has `tls.enable`; with
+`haAllowCleartext` it tries TLS and clear in turns until the master answers. RocketMQ's port never takes TLS.
+Certificates are those of the ports for clients: the
 master's `tls.server.*`, the slave's `tls.client.*`.
 
 | Master | Slave | What goes over `haListenPort` |
@@ -63,7 +70,10 @@ Texts are a length (u16, at most {text}) and UTF-8.
 
 {hello_table}
 
-Behind the numbers of HELLO: cluster, broker name, id of the store. PROOF is {proof} bytes, zeros without a secret.
+Behind the numbers of HELLO: cluster, broker name, id of the store. A slave with a secret that was told the master's
+address, and does not have it from `haMasterAddress`, adds that address. The master refuses a HELLO with an address
+that is not its own `brokerIP2:haListenPort`: a stranger is passing the greeting on. PROOF is {proof} bytes, zeros
+without a secret.
 
 {welcome_table}
 
@@ -126,16 +136,35 @@ halves. What is common ends with the last whole record of it.
 - Its whole log is the beginning of the master's: RESUME, and the log follows.
 - All of the master's log is the beginning of its own: SURPLUS. A SYNC_MASTER whose last run did not end as it should
   takes nothing for at most `haTailRecoveryWait` (sends are answered SERVICE_NOT_AVAILABLE), and fetches that tail with
-  FETCH_TAIL and TAIL; then it begins. One that lost power before anything was synced has nothing left, and takes all
-  that the slave keeps. It waits for one slave: of several that may have more, the first that comes decides, and without
-  a secret that may be anybody. With `minInSyncReplicas` of 2 or more a SYNC_MASTER waits, however its last run
-  ended, until a slave has all of its log, and consumers see nothing meanwhile. Any other master answers CUT.
+  FETCH_TAIL and TAIL; then it begins. It waits for one slave: of several that may have more, the first that comes
+  decides, and without a secret that may be anybody. With `minInSyncReplicas` of 2 or more a SYNC_MASTER waits, however
+  its last run ended, until a slave has all of its log, and consumers see nothing meanwhile. Any other master answers
+  CUT.
+- A SYNC_MASTER with an empty store fetches all that the slave keeps, then the tables with FETCH_TABLES, GIVEN_TABLE and
+  GIVEN_ALL. It does so whether the store is new or its disk was lost; see below.
 - They differ: the slave keeps what lies behind the common part in `cut/` of its store, writes down durably that its log
   is to end there, and begins anew; the start cuts log, queues and index (see [format.md](format.md), `truncate`).
-- They have nothing in common, a master with a new disk among them, or the slave's place is no longer kept: nothing is
-  touched, both say why.
+- They have nothing in common, an ASYNC_MASTER with a new disk among them, or the slave's place is no longer kept:
+  nothing is touched. The slave's log line `ha_diverged` says which store holds data.
 
 With RocketMQ on the other side a log that does not fit ends the connection, with the reason.
+
+## A master with an empty store
+
+A SYNC_MASTER whose log is empty takes no message and answers no question about offsets (SERVICE_NOT_AVAILABLE) until it
+knows that no slave holds data:
+
+| What it finds | What it does |
+|---|---|
+| a slave with data | takes its log and tables, then begins |
+| each other member of the group has shown an empty log | begins at once |
+| name servers know no other member, none came | begins after `haTailRecoveryWait` |
+| name servers know a member that has not come | waits, `event=empty_master_waits` says for which |
+| no name server answers | waits |
+
+`haTailRecoveryWait = 0` begins at once and recovers nothing. A slave that speaks the two messages can show that its log
+is empty, but cannot give data: the master then waits until that slave is stopped or replaced. An ASYNC_MASTER with an
+empty store begins at once. Its slave keeps its log, topics and offsets, follows no further, and says so.
 
 ## Tables
 
@@ -145,6 +174,16 @@ it. A slave that is new gets all of them. Each TABLE stands behind the log that 
 applies it when it comes, and so has that log. A slave that is far behind gets {waiting} looks, and later everything
 anew. Topics do not wait for a look: a table that changed goes, with offset 0, before the next LOG, so a slave that has
 a message has its topic. A slave that acts for its master takes none until the master is back.
+
+A slave installs tables only from a master whose log was compared with its own:
+
+- In a session tables come after the comparison, never before.
+- From a master that speaks the two messages the slave asks for tables (GET_ALL_..., as RocketMQ's slaves do). It asks
+  only while the connection to that master's log stands, the end of its own log was found in the master's log, and the
+  master's log (GET_BROKER_HA_STATUS) reaches as far as its own. A topic that an operator deletes at such a master is
+  deleted at the slave.
+- No answer, a refusal, an error, a shorter log: the slave asks for nothing and keeps what it has.
+- A broker that asks for proof asks for no table at all: they come in a session or not.
 """
 
 

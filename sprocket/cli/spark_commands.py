@@ -47,6 +47,7 @@ def report(
     with spark_session() as session:
         from spark.store_report.page import store_page
         from spark.store_report.survey import survey
+        from spark.store_report.texts import count_text
 
         findings = survey(session, paths, options, trace_topic)
         restricted = " and ".join(f"{name} {value}" for name, value in options.items())
@@ -55,4 +56,4 @@ def report(
         page.save(out)
     except OSError as error:
         raise DiskTrouble(f"--out {out}: {error.strerror or error}") from None
-    click.echo(f"{findings.messages:,} messages of {len(findings.topics):,} topics: {out}")
+    click.echo(f"{count_text(findings.messages, 'message')} of {count_text(len(findings.topics), 'topic')}: {out}")

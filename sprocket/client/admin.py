@@ -42,8 +42,9 @@ from remoting.headers.namesrv import (
 from remoting.tls_settings import TlsSettings
 from remoting.tls_watch import ClientTls
 from sprocket.client import arguments
-from sprocket.client.errors import PermissionDenied, is_access_refusal
-from sprocket.common.errors import ClientError, ProtocolError
+from sprocket.client.answers import header_of
+from sprocket.client.errors import PermissionDenied, TlsUnusable, is_access_refusal
+from sprocket.common.errors import ClientError, ConfigError, ProtocolError
 
 DEFAULT_TOPIC = "TBW102"  # the topic that new ones are modelled on
 RETRY_TOPIC_PREFIX = "%RETRY%"
@@ -109,9 +110,12 @@ class AdminClient:
         self._remoting = RemotingClient(credentials=credentials, tls=self._tls)
 
     async def __aenter__(self) -> "AdminClient":
-        """Raises ConfigError for files of TLS that are wrong."""
+        """Raises TlsUnusable for files of TLS that are wrong."""
         if self._tls is not None:
-            self._tls.start()
+            try:
+                self._tls.start()
+            except ConfigError as error:
+                raise TlsUnusable(str(error)) from None
         return self
 
     async def __aexit__(
@@ -302,7 +306,7 @@ class AdminClient:
             if error.code == ResponseCode.QUERY_NOT_FOUND:
                 return ""
             raise
-        return response.header(GetKVConfigResponseHeader).value or ""
+        return header_of(response, GetKVConfigResponseHeader, AdminError).value or ""
 
     async def _tell_name_servers(self, code: RequestCode, header: Header) -> None:
         for address in self._name_servers:

@@ -37,8 +37,12 @@ _SMALLEST_EPOCH_MS: Final = 1_000_000_000_000
 _Refusal = type[IllegalArgument]
 
 
+def _one(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiouAEIO" else f"a {kind}"
+
+
 def _kind(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    return "None" if value is None else _one(type(value).__name__)
 
 
 # Plain values
@@ -76,7 +80,7 @@ def choice(name: str, value: object, kind: type[T] | tuple[type[T], ...], advice
 def optional(name: str, value: T | None, kind: type[T]) -> T | None:
     """`value` if it is a `kind` or None."""
     if value is not None and not isinstance(value, kind):
-        raise IllegalArgument(f"{name} is {_kind(value)}; pass a {kind.__name__}, or leave it out")
+        raise IllegalArgument(f"{name} is {_kind(value)}; pass {_one(kind.__name__)}, or leave it out")
     return value
 
 
@@ -332,7 +336,7 @@ def at_least(low: int, high: int | None = None) -> Callable[[str, object], int]:
 
 def of_kind(kind: type[object]) -> Callable[[str, object], object]:
     """The check of an object of a class."""
-    return lambda name, value: choice(name, value, kind, f"pass a {kind.__name__}")
+    return lambda name, value: choice(name, value, kind, f"pass {_one(kind.__name__)}")
 
 
 def or_none(checked: Callable[[str, object], object]) -> Callable[[str, object], object]:

@@ -78,8 +78,10 @@ class Assignment:
             # What a broker forgot in a crash, or never heard, is at least known here.
             offset = max(await self._start.of(queue), self._unsaved.pop(queue, 0))
         except ClientError as error:
-            logger.warning("event=queue_not_begun queue=%s reason=%r", queue_name(queue), str(error))
+            if self._instance.outages.failed(("begin", queue), error):
+                logger.warning("event=queue_not_begun queue=%s reason=%r", queue_name(queue), str(error))
             return False
+        self._instance.outages.succeeded(("begin", queue))
         if not self._is_closed and self._is_wanted(queue.topic):
             logger.info("event=queue_begun queue=%s offset=%d", queue_name(queue), offset)
             self._pull(queue, offset)
@@ -112,6 +114,7 @@ class Assignment:
             if offset is not None:
                 offsets[queue] = offset
             logger.info("event=queue_given_up queue=%s offset=%s", queue_name(queue), offset)
+            self._instance.outages.succeeded(("pull", queue))
         saved = await self._store.persist(offsets)
         self._unsaved.update({queue: offset for queue, offset in offsets.items() if queue not in saved})
 

@@ -22,14 +22,26 @@ from remoting.routes import Route
 from remoting.tls_settings import TlsSettings
 from remoting.tls_watch import ClientTls
 from sprocket.client import arguments
-from sprocket.client.errors import BrokerNotFound, ClientClosed, ClientError, IllegalArgument, TopicNotFound, refusal
+from sprocket.client.errors import (
+    AnswerUnreadable,
+    BrokerNotFound,
+    ClientClosed,
+    ClientError,
+    IllegalArgument,
+    PermissionDenied,
+    TlsUnusable,
+    TopicNotFound,
+    TopicNotWritable,
+    refusal,
+)
 from sprocket.client.identity import Identity, new_identity
 from sprocket.client.name_servers import NameServers
+from sprocket.client.outages import Outages
 from sprocket.client.topic_route import TopicRoute, default_topic_route, subscribe_address, topic_route
 from sprocket.client.wakeup import Wakeup
 from sprocket.common.cancellation import outcome_of
 from sprocket.common.clock import Clock, SystemClock
-from sprocket.common.errors import SprocketError
+from sprocket.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -94,9 +106,12 @@ class ClientInstance:
         on_route: Callable[[TopicRoute], None] = lambda route: None,
         heartbeat_to_slaves: bool = False,
         clock: Clock | None = None,
+        denied: Callable[[PermissionDenied | None], None] = lambda error: None,
     ) -> None:
+        """`denied` is told what access control refuses of what this client does by itself; see `Outages`."""
         self.settings = settings
         self.clock = clock or SystemClock()
+        self.outages = Outages(self.clock.monotonic, denied)
         self.identity: Identity
         self._tls = None if settings.tls is None else ClientTls(settings.tls)
         self.remoting = RemotingClient(
@@ -124,9 +139,12 @@ class ClientInstance:
         return self.identity.client_id
 
     async def open(self) -> None:
-        """Start the tasks.  Makes no connection yet.  Raises ConfigError for files of TLS that are wrong."""
+        """Start the tasks.  Makes no connection yet.  Raises TlsUnusable for files of TLS that are wrong."""
         if self._tls is not None:
-            self._tls.start()
+            try:
+                self._tls.start()
+            except ConfigError as error:
+                raise TlsUnusable(str(error)) from None
         self.identity = await new_identity(self.clock, self.settings.instance_name)
         self.is_open = True
         self.spawn(self._poll_routes())
@@ -170,7 +188,7 @@ class ClientInstance:
     async def publish_route(self, topic: str, queue_count: int) -> TopicRoute:
         """A route with queues to send to; for an unknown topic that of brokers which create topics.
 
-        Raises TopicNotFound when there is neither, NameServerUnreachable, BrokerRefused.
+        Raises TopicNotFound when there is neither, TopicNotWritable, NameServerUnreachable, BrokerRefused.
         """
         route = self._routes.get(topic)
         if route is not None and route.publish:
@@ -181,12 +199,21 @@ class ClientInstance:
             try:
                 data = await self.name_servers.topic_route(AUTO_CREATE_TOPIC_KEY)
             except TopicNotFound:
-                raise not_found from None
+                if await self._has_brokers():
+                    raise not_found from None
+                raise TopicNotFound(topic, str(self.name_servers), has_brokers=False) from None
             route = default_topic_route(topic, data, queue_count)
             self._keep_route(route)
         if not route.publish:
-            raise TopicNotFound(topic, f"{self.name_servers} with a queue that may be written")
+            raise TopicNotWritable(topic, route.unwritable)
         return route
+
+    async def _has_brokers(self) -> bool:
+        """Whether a name server knows any broker; assumed when none can tell."""
+        try:
+            return bool((await self.name_servers.cluster_info()).broker_addr_table)
+        except ClientError:
+            return True
 
     async def refresh_route(self, topic: str) -> TopicRoute:
         """Ask a name server; callers at the same time share one request.
@@ -207,9 +234,27 @@ class ClientInstance:
             self.spawn(self._refresh_quietly(topic))
 
     async def _fetch_route(self, topic: str) -> TopicRoute:
-        route = topic_route(topic, await self.name_servers.topic_route(topic))
+        try:
+            data = await self.name_servers.topic_route(topic)
+        except TopicNotFound:
+            self._route_known(topic)
+            raise
+        except ClientError as error:
+            if self.outages.failed(("route", topic), error):
+                logger.warning("event=route_refresh_failed topic=%s reason=%r", topic, str(error))
+            raise
+        self._route_known(topic)
+        try:
+            route = topic_route(topic, data)
+        except ValueError as error:
+            raise AnswerUnreadable(f"the route of topic {topic}: {error}") from None
         self._keep_route(route)
         return route
+
+    def _route_known(self, topic: str) -> None:
+        over = self.outages.succeeded(("route", topic))
+        if over is not None:
+            logger.info("event=route_refresh_recovered topic=%s after_s=%.1f failures=%d", topic, *over)
 
     def _refreshed(self, topic: str, task: "asyncio.Task[TopicRoute]") -> None:
         self._refreshing.pop(topic, None)
@@ -250,9 +295,8 @@ class ClientInstance:
             await self.refresh_route(topic)
         except TopicNotFound:
             pass  # created by the first message that reaches a broker
-        except (SprocketError, ValueError) as error:
-            # Also of an answer that cannot be read: the polling goes on for all topics.
-            logger.warning("event=route_refresh_failed topic=%s reason=%r", topic, str(error))
+        except ClientError:
+            pass  # logged when it began; the polling goes on for all topics
 
     async def _poll_routes(self) -> None:
         # Often at first: what is young, a topic or a cluster, changes soon.
@@ -366,13 +410,15 @@ class ClientInstance:
                 body,
                 timeout_s=self.settings.api_timeout_s,
             )
+            if response.code != ResponseCode.SUCCESS:
+                raise refusal(response.code, response.remark, address)
         except ClientError as error:
-            logger.warning("event=heartbeat_failed broker=%s reason=%r", address, str(error))
+            if self.outages.failed(("heartbeat", address), error):
+                logger.warning("event=heartbeat_failed broker=%s reason=%r", address, str(error))
             return
-        if response.code != ResponseCode.SUCCESS:
-            logger.warning(
-                "event=heartbeat_refused broker=%s code=%d remark=%r", address, response.code, response.remark
-            )
+        over = self.outages.succeeded(("heartbeat", address))
+        if over is not None:
+            logger.info("event=heartbeat_recovered broker=%s after_s=%.1f failures=%d", address, *over)
 
     async def unregister(self, producer_group: str | None, consumer_group: str | None) -> None:
         """Tell every broker that is connected that this client leaves; one that does not answer is left."""

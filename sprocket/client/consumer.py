@@ -8,6 +8,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from remoting.bodies.client import ConsumerData, HeartbeatData, MessageQueue, SubscriptionData
 from remoting.bodies.consumption import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from sprocket.client import arguments
@@ -17,7 +19,7 @@ from sprocket.client.client_instance import ClientInstance, ClientSettings, sett
 from sprocket.client.consume_settings import ConsumeSettings, MessageModel
 from sprocket.client.consume_stats import ConsumerStats
 from sprocket.client.consume_timeout import give_back_expired
-from sprocket.client.errors import ClientClosed
+from sprocket.client.errors import ClientClosed, PermissionDenied
 from sprocket.client.handling import (
     BatchHandler,
     Handler,
@@ -89,8 +91,6 @@ class Consumer:
         self.model = arguments.choice("model", model, MessageModel, "pass one of MessageModel")
         self._settings = arguments.optional("settings", settings, ConsumeSettings) or ConsumeSettings()
         self._consume_from = checked_start(consume_from)
-        if strategy is not None:
-            arguments.function("strategy.allocate", getattr(strategy, "allocate", None))
         self._is_clustering = model is MessageModel.CLUSTERING
         client = settings_of(namesrv, client)
         if not self._is_clustering and client.instance_name is None:
@@ -103,6 +103,7 @@ class Consumer:
             on_route=lambda route: self._rebalance.due.set() if self._is_started else None,
             heartbeat_to_slaves=True,
             clock=clock,
+            denied=self._denied,
         )
         self._subscriptions: dict[str, SubscriptionData] = subscriptions(
             group, topics, self._instance.clock.wall_ms(), with_retry=self._is_clustering
@@ -115,6 +116,7 @@ class Consumer:
             self._assign,
             self._assignment_changed,
         )
+        self._told: dict[str, SubscriptionData] = {}  # what brokers know of `_subscriptions`
         self._is_started = False
         self._is_closed = False
         self._monotonic = self._instance.clock.monotonic
@@ -205,7 +207,7 @@ class Consumer:
 
     async def _subscriptions_changed(self) -> None:
         if self._is_started and not self._is_closed:
-            await self._instance.heartbeat_all()
+            await self._tell_brokers()
             self._rebalance.due.set()
 
     def members_changed(self) -> None:
@@ -223,12 +225,12 @@ class Consumer:
 
     def _pull_loop(self, process_queue: ProcessQueue) -> PullLoop:
         topic = process_queue.queue.topic
-        latest = self._subscriptions[topic]
+        self._told.setdefault(topic, self._subscriptions[topic])
         puller = Puller(self._instance, self.group, self._settings.pull)
         return PullLoop(
             puller,
             process_queue,
-            lambda: self._subscriptions.get(topic, latest),
+            lambda: self._told[topic],
             self._deliver,
             self._instance,
             commits_with_pull=self._is_clustering,
@@ -239,10 +241,20 @@ class Consumer:
         return await self._assignment.assign(topic, queues, grace_s)
 
     async def _assignment_changed(self) -> None:
+        """Tell brokers by a newer version of the subscriptions, as Java's clients do."""
         now_ms = self._instance.clock.wall_ms()
-        for data in self._subscriptions.values():
-            data.sub_version = now_ms
+        for topic, data in self._subscriptions.items():
+            self._subscriptions[topic] = msgspec.structs.replace(data, sub_version=now_ms)
+        await self._tell_brokers()
+
+    async def _tell_brokers(self) -> None:
+        """Send what is subscribed, and only then pull by it.
+
+        A broker refuses a pull of a version that it was not told of (SUBSCRIPTION_NOT_LATEST).
+        """
+        told = dict(self._subscriptions)
         await self._instance.heartbeat_all()
+        self._told.update(told)
 
     async def _persist_offsets(self) -> None:
         while True:
@@ -282,7 +294,8 @@ class Consumer:
     async def receive(self, max_messages: int = 1, *, wait_s: float | None = None) -> list[ReceivedMessage]:
         """Up to `max_messages` that lie one behind the other in one queue; waits for the first, `wait_s` at most.
 
-        Empty when none came, or when the consumer is closed (`is_closed`).  Raises ClientClosed before it is open.
+        Empty when none came, or when the consumer is closed (`is_closed`).  Raises ClientClosed before it is open, and
+        PermissionDenied when access control refuses its heartbeats or pulls; it goes on trying.
         """
         arguments.whole("max_messages", max_messages, 1)
         wait_s = arguments.wait_or("wait_s", wait_s, None)
@@ -292,6 +305,13 @@ class Consumer:
                 return await self._inbox.take(max_messages)
         except TimeoutError:
             return []
+        except PermissionDenied:
+            self._instance.outages.told()
+            raise
+
+    def _denied(self, error: PermissionDenied | None) -> None:
+        """Access control refuses what this consumer does by itself: who waits for messages learns it."""
+        self._inbox.fail(error)
 
     @property
     def is_closed(self) -> bool:
@@ -360,6 +380,7 @@ class Consumer:
         A handler that returns has consumed its message; one that raises gives it back (`nack`), and the error is
         logged; `ReconsumeLater` gives it back without that, after a delay that it may choose.  `handler` may be a
         plain function, which must not block.
+        Raises PermissionDenied, after the handlers that run, when access control refuses heartbeats or pulls.
         """
         await self._run(as_batch_handler(arguments.function("handler", handler)), concurrency, 1)
 
@@ -378,6 +399,9 @@ class Consumer:
         self._handler, self._concurrency = handler, concurrency
         try:
             await run_workers(Handling(self._inbox, self, handler, most), concurrency)
+        except PermissionDenied:
+            self._instance.outages.told()
+            raise
         finally:
             self._handler = None
 

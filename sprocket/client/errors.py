@@ -3,14 +3,16 @@
 `ConnectFailed`, `ConnectionLost` and `RemotingTimeout` of the layer below are part of this tree.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from remoting.client import ConnectFailed
 from remoting.codes import ResponseCode
 from remoting.pending import ConnectionLost, RemotingTimeout
-from sprocket.common.errors import ClientError
+from sprocket.common.errors import ClientError, ConfigError
 
 __all__ = [
+    "AnswerUnreadable",
     "BodyUnreadable",
     "BrokerNotFound",
     "BrokerRefused",
@@ -25,7 +27,9 @@ __all__ = [
     "RemotingTimeout",
     "ReplyTimeout",
     "SendFailed",
+    "TlsUnusable",
     "TopicNotFound",
+    "TopicNotWritable",
 ]
 
 
@@ -51,12 +55,29 @@ class NameServerUnreachable(ClientError):
 class TopicNotFound(ClientError):
     """No name server knows a route for the topic."""
 
-    def __init__(self, topic: str, name_servers: str) -> None:
+    def __init__(self, topic: str, name_servers: str, *, has_brokers: bool = True) -> None:
+        if has_brokers:
+            advice = (
+                f"create it with `sprocket topic create {topic}` or enable autoCreateTopicEnable on a broker; "
+                "if it exists, the brokers that hold it are down or not registered"
+            )
+        else:
+            advice = "no broker is registered there at all; start one, or check its namesrvAddr"
+        super().__init__(f"topic {topic} has no route on {name_servers}; {advice}")
+        self.topic = topic
+
+
+class TopicNotWritable(ClientError):
+    """The topic exists, but no queue of it can be sent to now; `reasons` has one for each of its brokers."""
+
+    def __init__(self, topic: str, reasons: Sequence[str]) -> None:
+        why = "; ".join(reasons) or "no broker has a queue of it"
         super().__init__(
-            f"topic {topic} has no route on {name_servers}; create it with `sprocket topic create {topic}` "
-            "or enable autoCreateTopicEnable on a broker"
+            f"topic {topic} exists, but no queue of it can be sent to: {why}. Start the broker, or permit writing "
+            f"(`mqadmin updateTopicPerm -t {topic} -p 6`, brokerPermission)"
         )
         self.topic = topic
+        self.reasons = tuple(reasons)
 
 
 class BrokerNotFound(ClientError):
@@ -108,6 +129,10 @@ def refusal(code: int, remark: str | None, address: str) -> BrokerRefused:
     return kind(code, remark, address)
 
 
+class TlsUnusable(ClientError, ConfigError):
+    """Certificates or keys of the client's TLS that cannot be used; nothing was connected."""
+
+
 class SendFailed(ClientError):
     """A message was tried on every broker that was allowed and none took it; the last error is the cause."""
 
@@ -115,10 +140,26 @@ class SendFailed(ClientError):
         on = ", ".join(brokers) or "no broker"
         super().__init__(
             f"topic {topic}: not sent after {len(brokers)} attempts in {elapsed_ms} ms on {on}"
-            f"; the last error was: {last}. Check that a broker of the topic runs and is writable, then send again"
+            f"; the last error was: {last}. {_advice(topic, last)}"
         )
         self.topic = topic
         self.brokers = brokers
+
+
+def _advice(topic: str, last: ClientError | None) -> str:
+    """What to do about the last error of a send."""
+    if isinstance(last, BrokerNotFound | ConnectFailed):
+        return "Check that the brokers of the topic run and can be reached from here, then send again"
+    if isinstance(last, RemotingTimeout | ConnectionLost):
+        return "The message may have arrived; check the brokers, or allow more time (timeout_s), then send again"
+    code = last.code if isinstance(last, BrokerRefused) else None
+    if code == ResponseCode.NO_PERMISSION:
+        return f"Permit writing (`mqadmin updateTopicPerm -t {topic} -p 6`, brokerPermission), then send again"
+    if code == ResponseCode.TOPIC_NOT_EXIST:
+        return f"Create the topic with `sprocket topic create {topic}`, then send again"
+    if code == ResponseCode.SYSTEM_BUSY:
+        return "The brokers are overloaded: send less at a time, or later"
+    return "See the brokers' logs for the cause, then send again"
 
 
 class ReplyTimeout(ClientError):
@@ -130,6 +171,10 @@ class ReplyTimeout(ClientError):
             "check that a consumer of the topic runs and replies"
         )
         self.topic = topic
+
+
+class AnswerUnreadable(ClientError):
+    """A server's answer is not what the protocol says: perhaps another service listens at its address."""
 
 
 class BodyUnreadable(ClientError):

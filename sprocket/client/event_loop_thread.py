@@ -4,11 +4,12 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Final, TypeVar
 
 import uvloop
 
+from sprocket.client.errors import ClientClosed
 from sprocket.common.errors import ClientError
 
 T = TypeVar("T")
@@ -75,7 +76,8 @@ class EventLoopThread:
     def call(self, work: Coroutine[object, object, T]) -> T:
         """The outcome of `work`; an interrupt of the caller, such as Ctrl-C, cancels it.
 
-        Raises what `work` raises; ClientError when the caller is the thread of the loop itself.
+        Raises what `work` raises; ClientError when the caller is the thread of the loop itself; ClientClosed when the
+        last client is closed meanwhile.
         """
         if threading.current_thread() is self._thread:
             work.close()
@@ -83,6 +85,8 @@ class EventLoopThread:
         future = self.submit(work)
         try:
             return future.result()
+        except CancelledError:
+            raise ClientClosed("the client was closed during the call") from None
         except BaseException:
             future.cancel()
             raise

@@ -46,6 +46,7 @@ from remoting.headers.offset import (
     UpdateConsumerOffsetRequestHeader,
 )
 from sprocket.client.admin import RETRY_TOPIC_PREFIX, AdminClient, AdminError
+from sprocket.client.answers import header_of
 from sprocket.common.errors import ProtocolError
 
 # As a time to reset to: the end of the queue.
@@ -125,10 +126,10 @@ class GroupAdmin:
             response = await ask(
                 broker, RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
             )
-            return response.header(GetMaxOffsetResponseHeader).offset
+            return header_of(response, GetMaxOffsetResponseHeader, AdminError).offset
         header = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=timestamp_ms)
         response = await ask(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-        return response.header(SearchOffsetResponseHeader).offset
+        return header_of(response, SearchOffsetResponseHeader, AdminError).offset
 
     async def reset_queue(self, broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Send `group` to an offset of one queue: by a commit, and by a reset for its members that are online."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from remoting.bodies.consumption import CMResult, ConsumeMessageDirectlyResult
 from sprocket.client import arguments
+from sprocket.client.errors import PermissionDenied
 from sprocket.client.inbox import Inbox
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.wakeup import pause
@@ -89,13 +90,21 @@ class Handling:
         self._consumption = consumption
         self._handler = handler
         self._most = most
+        self.denied: PermissionDenied | None = None  # why it ended
 
     async def work(self) -> None:
-        """Handle lists of up to `most` messages, one list after the other, until the inbox is closed."""
+        """Handle lists of up to `most` messages, one list after the other, until the inbox is closed.
+
+        Also until access control refuses what the consumer needs: then `denied` says so, and all workers end.
+        """
         next_ready = self._inbox.next_ready
-        while True:
+        while self.denied is None:
             message = next_ready() if self._most == 1 else None
-            messages = [message] if message is not None else await self._inbox.take(self._most)
+            try:
+                messages = [message] if message is not None else await self._inbox.take(self._most)
+            except PermissionDenied as denied:
+                self.denied = denied
+                return
             if not messages:
                 return
             try:
@@ -133,7 +142,9 @@ class Handling:
 
 
 async def run_workers(handling: Handling, concurrency: int) -> None:
-    """`concurrency` workers until all are through."""
+    """`concurrency` workers until all are through.  Raises PermissionDenied if that is why."""
     async with asyncio.TaskGroup() as workers:
         for _ in range(concurrency):
             workers.create_task(handling.work())
+    if handling.denied is not None:
+        raise handling.denied

@@ -15,6 +15,16 @@ class Inbox:
         self._ready: deque[ReceivedMessage] = deque()
         self._readers: deque[asyncio.Future[None]] = deque()
         self.is_closed = False
+        self._failure: Exception | None = None
+
+    def fail(self, failure: Exception | None) -> None:
+        """Raise `failure` in all who wait for a message, also later, until this is called with None."""
+        self._failure = failure
+        if failure is not None:
+            for reader in self._readers:
+                if not reader.done():
+                    reader.set_exception(failure)
+            self._readers.clear()
 
     def put(self, messages: Sequence[ReceivedMessage]) -> None:
         """Messages of one queue, in order."""
@@ -51,11 +61,16 @@ class Inbox:
         return None
 
     async def take(self, most: int = 1) -> list[ReceivedMessage]:
-        """Up to `most` messages that lie one behind the other in one queue; none once it is closed."""
+        """Up to `most` messages that lie one behind the other in one queue; none once it is closed.
+
+        Raises what `fail` was given when no message is here.
+        """
         ready = self._ready
         while not self.is_closed:
             first = self.next_ready()
             if first is None:
+                if self._failure is not None:
+                    raise self._failure
                 await self._wait()
                 continue
             taken = [first]
@@ -75,6 +90,7 @@ class Inbox:
         except asyncio.CancelledError:
             # The wake-up was for a message that another reader must now take.
             if reader.done() and not reader.cancelled():
+                reader.exception()  # of `fail`: others have it too
                 self._wake_reader()
             elif reader in self._readers:
                 self._readers.remove(reader)

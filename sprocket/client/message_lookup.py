@@ -20,6 +20,7 @@ from remoting.headers.offset import (
 )
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from sprocket.client.admin import AdminClient, AdminError
+from sprocket.client.answers import header_of
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError
@@ -135,12 +136,13 @@ class MessageLookup:
         if time_ms is not None:
             search = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=time_ms)
             response = await ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, search)
-            return response.header(SearchOffsetResponseHeader).offset
+            return header_of(response, SearchOffsetResponseHeader, AdminError).offset
         if code is RequestCode.GET_MIN_OFFSET:
             response = await ask(address, code, GetMinOffsetRequestHeader(topic=topic, queue_id=queue_id))
-            return response.header(GetMinOffsetResponseHeader).offset
+            # -1 for a queue of batches that never had a message.
+            return max(0, header_of(response, GetMinOffsetResponseHeader, AdminError).offset)
         response = await ask(address, code, GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id))
-        return response.header(GetMaxOffsetResponseHeader).offset
+        return header_of(response, GetMaxOffsetResponseHeader, AdminError).offset
 
     async def messages(
         self,
@@ -171,7 +173,7 @@ class MessageLookup:
             if error.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
                 return [], int(error.fields.get("nextBeginOffset") or offset + most)
             raise
-        next_offset = response.header(PullMessageResponseHeader).next_begin_offset
+        next_offset = header_of(response, PullMessageResponseHeader, AdminError).next_begin_offset
         return _messages(response.body, queue.topic, queue.broker_name), next_offset
 
     async def pages(

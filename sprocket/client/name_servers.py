@@ -9,9 +9,9 @@ from remoting.bodies.route import ClusterInfo, TopicRouteData
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse
-from remoting.fastjson import loads
 from remoting.headers.base import Header
 from remoting.headers.namesrv import GetRouteInfoRequestHeader
+from sprocket.client.answers import body_of
 from sprocket.client.errors import ClientError, NameServerUnreachable, TopicNotFound, refusal
 
 logger = logging.getLogger(__name__)
@@ -53,11 +53,11 @@ class NameServers:
         )
         if response.code == ResponseCode.TOPIC_NOT_EXIST:
             raise TopicNotFound(topic, str(self))
-        return loads(self._body(response), TopicRouteData)
+        return body_of(self._body(response), TopicRouteData)
 
     async def cluster_info(self) -> ClusterInfo:
         """All brokers that are registered."""
-        return loads(self._body(await self.invoke(RequestCode.GET_BROKER_CLUSTER_INFO)), ClusterInfo)
+        return body_of(self._body(await self.invoke(RequestCode.GET_BROKER_CLUSTER_INFO)), ClusterInfo)
 
     def _body(self, response: ReceivedResponse) -> bytes:
         if response.code != ResponseCode.SUCCESS:

@@ -19,8 +19,9 @@ from remoting.headers.offset import (
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from sprocket.client.answers import header_of
 from sprocket.client.client_instance import ClientInstance
-from sprocket.client.errors import BrokerNotFound, ClientError
+from sprocket.client.errors import ClientError
 from sprocket.client.message import queue_name
 from sprocket.common.atomic_file import read_whole, write_whole
 from sprocket.common.errors import ProtocolError
@@ -72,7 +73,7 @@ class RemoteBrokerOffsetStore:
         if response.code == ResponseCode.QUERY_NOT_FOUND:
             return None
         instance.expect_success(response, queue.broker_name)
-        return response.header(QueryConsumerOffsetResponseHeader).offset
+        return header_of(response, QueryConsumerOffsetResponseHeader).offset
 
     async def persist(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
         outcomes = await asyncio.gather(*(self._commit(queue, offset) for queue, offset in offsets.items()))
@@ -87,15 +88,20 @@ class RemoteBrokerOffsetStore:
                 queue.broker_name, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_s=_TIMEOUT_S
             )
             self._instance.expect_success(response, queue.broker_name)
-        except (ClientError, BrokerNotFound) as error:
-            logger.warning(
-                "event=commit_failed group=%s queue=%s offset=%d reason=%r",
-                self._group,
-                queue_name(queue),
-                offset,
-                str(error),
-            )
+        except ClientError as error:
+            # Of one broker, the queues fail together.
+            if self._instance.outages.failed(("commit", queue.broker_name), error):
+                logger.warning(
+                    "event=commit_failed group=%s queue=%s offset=%d reason=%r",
+                    self._group, queue_name(queue), offset, str(error),
+                )  # fmt: skip
             return False
+        over = self._instance.outages.succeeded(("commit", queue.broker_name))
+        if over is not None:
+            logger.info(
+                "event=commit_recovered group=%s broker=%s after_s=%.1f failures=%d",
+                self._group, queue.broker_name, *over,
+            )  # fmt: skip
         return True
 
 

@@ -75,6 +75,7 @@ class OrderlyAssignment(Assignment):
         for queue in queues:
             loop, task = self._loops.pop(queue), self._tasks.pop(queue)
             task.cancel()
+            self._instance.outages.succeeded(("pull", queue))
             self._leaving[queue] = self._instance.spawn(self._leave(loop.process_queue, self._consumed[queue]))
 
     async def _leave(self, held: ProcessQueue, orderly: OrderlyQueue) -> None:

@@ -12,7 +12,7 @@ from sprocket.client.assignment import Assignment
 from sprocket.client.client_instance import ClientSettings
 from sprocket.client.consume_settings import ConsumeSettings
 from sprocket.client.consumer import Consumer
-from sprocket.client.errors import ClientClosed, ClientError
+from sprocket.client.errors import ClientClosed, ClientError, PermissionDenied
 from sprocket.client.handling import BatchHandler, ReconsumeLater, call
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.offset_store import OffsetStore
@@ -124,13 +124,21 @@ class OrderlyConsumer(Consumer):
         arguments.whole("concurrency", concurrency, 1)
         self._handler, self._concurrency, self._most = handler, concurrency, most
         self._run_ended = asyncio.get_running_loop().create_future()
+        self._denied(self._instance.outages.denial)
         self._slots.open(concurrency)
         try:
             await self._run_ended
+        except PermissionDenied:
+            self._instance.outages.told()
+            raise
         finally:
             self._slots.close()
             self._run_ended = None
             self._handler = None
+
+    def _denied(self, error: PermissionDenied | None) -> None:
+        if error is not None and self._run_ended is not None and not self._run_ended.done():
+            self._run_ended.set_exception(error)
 
     async def close(self) -> None:
         """Wait for running handlers, 15 s at most; then commit, unlock and leave.  A handler must not call it."""

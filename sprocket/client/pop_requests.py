@@ -23,11 +23,12 @@ from remoting.headers.pop import (
     PopMessageResponseHeader,
 )
 from remoting.pop_extra_info import PopHandle, real_topic
+from sprocket.client.answers import header_of
 from sprocket.client.client_instance import ClientInstance
-from sprocket.client.errors import BrokerNotFound, ClientError, refusal
+from sprocket.client.errors import AnswerUnreadable, BrokerNotFound, ClientError, refusal
 from sprocket.client.popped_message import PoppedMessage, popped_messages
 from sprocket.client.wakeup import pause
-from sprocket.common.errors import RequestError
+from sprocket.common.errors import ProtocolError, RequestError
 
 MAX_POP_NUMS = 32
 # A held request is answered so much later than it asked for, at the most.
@@ -93,10 +94,13 @@ class PopRequests:
             if response.code == ResponseCode.POLLING_FULL:
                 await pause(min(_FULL_PAUSE_S, wait_s))
             return []
-        answer = self._success(response, target).header(PopMessageResponseHeader)
+        answer = header_of(self._success(response, target), PopMessageResponseHeader)
         # Invisibility counts from the broker's pop, which was shortly before its answer came.
         popped_at = max(asked_at, self._instance.clock.monotonic() - _ANSWER_LIMIT_S)
-        return popped_messages(response.body, answer, target.topic, target.broker_name, popped_at)
+        try:
+            return popped_messages(response.body, answer, target.topic, target.broker_name, popped_at)
+        except ProtocolError as error:
+            raise AnswerUnreadable(f"the answer of {target.broker_name} to a pop: {error}") from None
 
     async def has_messages(self, target: Target, wait_s: float) -> bool:
         """Whether a pop would find something; held for `wait_s` until it would."""
@@ -111,7 +115,7 @@ class PopRequests:
         response = await self._ask(target, RequestCode.NOTIFICATION, header, timeout_s=wait_s + _POLL_SLACK_S)
         if response.code in _NOTHING:
             return False
-        answer = self._success(response, target).header(NotificationResponseHeader)
+        answer = header_of(self._success(response, target), NotificationResponseHeader)
         if answer.polling_full:
             await pause(min(_FULL_PAUSE_S, wait_s))
         return answer.has_msg
@@ -164,7 +168,7 @@ class PopRequests:
         )
         now = self._instance.clock.monotonic()
         response = self._success(await self._ask(target, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header), target)
-        answer = response.header(ChangeInvisibleTimeResponseHeader)
+        answer = header_of(response, ChangeInvisibleTimeResponseHeader)
         popped.handle = handle._replace(
             first_offset=_offset(handle),
             pop_time_ms=answer.pop_time,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from remoting.bodies.client import SubscriptionData
 from remoting.codes import ResponseCode
 from sprocket.client.client_instance import ClientInstance
-from sprocket.client.errors import BrokerRefused, ClientError, TopicNotFound
+from sprocket.client.errors import BrokerRefused, ClientError, PermissionDenied, TopicNotFound
 from sprocket.client.pop_requests import PopRequests, Target
 from sprocket.client.popped_message import PoppedMessage
 from sprocket.client.wakeup import pause
@@ -65,6 +65,8 @@ class PopTargets:
             if refused.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                 raise
             await self._instance.heartbeat_all()
+            if self._instance.outages.denial is not None:
+                raise self._instance.outages.denial from refused
             popped = await self._pops.pop(target, subscription, most, invisible_s, wait_s)
         wanted = subscription.tags_set
         if not wanted:
@@ -107,6 +109,9 @@ class PopTargets:
                     return popped
             if not turned:
                 raise TopicNotFound(", ".join(self._subscriptions), "any name server with a queue that may be read")
+            denied = next((error for error in failures if isinstance(error, PermissionDenied)), None)
+            if denied is not None:
+                raise denied
             if len(failures) == len(turned):
                 raise failures[-1]
             left_s = deadline - now()

@@ -287,7 +287,7 @@ class Producer:
     def _prepare(self, message: Message) -> SendRequest:
         self._instance.check_open()
         if not isinstance(message, Message):
-            raise IllegalMessage(f"message is a {type(message).__name__}; pass a Message")
+            raise IllegalMessage(f"message is of type {type(message).__name__}; pass a Message")
         arguments.check_topic(message.topic)
         return single_request(message, self._settings, self._instance.identity.new_unique_id)
 
@@ -296,7 +296,7 @@ class Producer:
         message: Message, queue: MessageQueue | None, sharding_key: str | None, timeout_s: float | None
     ) -> None:
         if not isinstance(message, Message):
-            raise IllegalMessage(f"message is a {type(message).__name__}; pass a Message")
+            raise IllegalMessage(f"message is of type {type(message).__name__}; pass a Message")
         if queue is not None:
             arguments.queue_of(queue, message.topic)
         if sharding_key is not None:

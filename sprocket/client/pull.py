@@ -221,6 +221,9 @@ class PullLoop:
                 await self._back_off(error)
                 continue
             self._backoff_s = _BACKOFF_FIRST_S
+            over = self._instance.outages.succeeded(("pull", held.queue))
+            if over is not None:
+                logger.info("event=pull_recovered queue=%s after_s=%.1f failures=%d", queue_name(held.queue), *over)
             if held.is_dropped:
                 return False
             if result.status is PullStatus.OFFSET_ILLEGAL:
@@ -243,9 +246,8 @@ class PullLoop:
         if isinstance(error, BrokerRefused) and error.code == ResponseCode.FLOW_CONTROL:
             await pause(_FLOW_CONTROL_S)
             return
-        logger.warning(
-            "event=pull_failed queue=%s retry_in_s=%.1f reason=%r", queue_name(queue), self._backoff_s, str(error)
-        )
+        if self._instance.outages.failed(("pull", queue), error):
+            logger.warning("event=pull_failed queue=%s reason=%r", queue_name(queue), str(error))
         if isinstance(error, BrokerRefused) and error.code in (
             ResponseCode.SUBSCRIPTION_NOT_EXIST,
             ResponseCode.SUBSCRIPTION_NOT_LATEST,

@@ -59,8 +59,10 @@ class QueueLocks:
             locked = set(loads(response.body, LockBatchResponseBody).lock_ok_mq_set)
         except (SprocketError, msgspec.ValidationError) as error:
             # Nobody else can have them yet: what is held stays so until its time is over.
-            logger.warning("event=lock_failed group=%s broker=%s reason=%r", self._group, broker_name, str(error))
+            if self._instance.outages.failed(("lock", broker_name), error):
+                logger.warning("event=lock_failed group=%s broker=%s reason=%r", self._group, broker_name, str(error))
             return set()
+        self._instance.outages.succeeded(("lock", broker_name))
         for queue in queues:
             if queue in locked:
                 self._locked_at[queue] = asked_at

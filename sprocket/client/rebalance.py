@@ -13,11 +13,12 @@ import msgspec
 
 from remoting.bodies.client import ConsumerIdList, MessageQueue, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import loads
 from remoting.headers.client import GetConsumerListByGroupRequestHeader
+from sprocket.client import arguments
 from sprocket.client.allocation import AllocateMessageQueueStrategy
+from sprocket.client.answers import body_of
 from sprocket.client.client_instance import ClientInstance
-from sprocket.client.errors import ClientError, TopicNotFound
+from sprocket.client.errors import ClientError, TopicNotFound, is_access_refusal, refusal
 from sprocket.client.send_request import RETRY_PREFIX
 from sprocket.client.topic_route import TopicRoute, subscribe_address
 from sprocket.client.wakeup import Wakeup, pause
@@ -52,7 +53,9 @@ class Rebalance:
         assign: Callable[[str, set[MessageQueue], float], Awaitable[tuple[bool, bool]]],
         changed: Callable[[], Awaitable[None]],
     ) -> None:
-        """`strategy` None is broadcasting: every member has every queue."""
+        """`strategy` None is broadcasting: every member has every queue.  Raises IllegalArgument."""
+        if strategy is not None:
+            arguments.function("strategy.allocate", getattr(strategy, "allocate", None))
         self.due = Wakeup()
         self._instance = instance
         self._group = group
@@ -61,7 +64,7 @@ class Rebalance:
         self._assign = assign
         self._changed = changed
         self._rounds = 0
-        self._failures: dict[str, str] = {}  # topic -> why it cannot be balanced, as was logged
+        self._told: set[str] = set()  # topics whose brokers know of a broadcasting member
 
     async def run(self) -> None:
         """Rebalance at once, when `due` is set, and every 20 s; every second while something is missing."""
@@ -84,12 +87,14 @@ class Rebalance:
             outcome = await self._topic(topic)
         except (SprocketError, msgspec.ValidationError) as error:
             # Tried again every second: said once, not every second.
-            if self._failures.get(topic) != str(error):
-                self._failures[topic] = str(error)
+            if self._instance.outages.failed(("rebalance", topic), error):
                 logger.warning("event=rebalance_failed group=%s topic=%s reason=%r", self._group, topic, str(error))
             return False, False
-        if self._failures.pop(topic, None) is not None:
-            logger.warning("event=rebalance_recovered group=%s topic=%s", self._group, topic)
+        over = self._instance.outages.succeeded(("rebalance", topic))
+        if over is not None:
+            logger.info(
+                "event=rebalance_recovered group=%s topic=%s after_s=%.1f failures=%d", self._group, topic, *over
+            )
         return outcome
 
     async def _topic(self, topic: str) -> tuple[bool, bool]:
@@ -102,11 +107,19 @@ class Rebalance:
             if self._rounds == 1:
                 logger.warning("event=topic_missing group=%s reason=%r", self._group, str(error))
             return False, False
+        except ClientError:
+            return False, False  # logged when it began
         if self._strategy is None:
+            if topic not in self._told:
+                # A broker serves those alone that it knows.
+                await self._instance.heartbeat_all()
+                self._told.add(topic)
             return await self._assign(topic, set(route.subscribe), 0.0)
-        members = await self._members(route)
-        if self._instance.client_id not in members:
+        members, is_known = await self._members(route)
+        if not is_known:
+            # A broker that has just come in does not know us yet, and would refuse our pulls.
             await self._instance.heartbeat_all()
+        if self._instance.client_id not in members:
             return False, False
         try:
             mine = self._strategy.allocate(self._instance.client_id, route.subscribe, sorted(members))
@@ -115,12 +128,15 @@ class Rebalance:
             raise ClientError(f"the strategy failed: {error!r}") from error
         return await self._assign(topic, set(mine), _GRACE_S if len(members) > 1 else 0.0)
 
-    async def _members(self, route: TopicRoute) -> set[str]:
-        """Client ids of the group, as all brokers of the topic that answer know them."""
+    async def _members(self, route: TopicRoute) -> tuple[set[str], bool]:
+        """Client ids of the group, as all brokers of the topic that answer know them; whether each knows us."""
         answers = await asyncio.gather(*(self._members_at(name) for name in route.broker_addresses))
-        return {member for answer in answers for member in answer}
+        told = [answer for answer in answers if answer is not None]
+        is_known = bool(told) and all(self._instance.client_id in answer for answer in told)
+        return {member for answer in told for member in answer}, is_known
 
-    async def _members_at(self, broker_name: str) -> list[str]:
+    async def _members_at(self, broker_name: str) -> list[str] | None:
+        """Those that one broker knows; None when it does not answer."""
         address, _ = subscribe_address(self._instance.broker_addresses(broker_name), 0)
         try:
             response = await self._instance.remoting.invoke(
@@ -131,6 +147,8 @@ class Rebalance:
             )
         except ClientError as error:
             logger.info("event=members_unknown group=%s broker=%s reason=%r", self._group, broker_name, str(error))
-            return []
+            return None
+        if is_access_refusal(response.code, response.remark):
+            raise refusal(response.code, response.remark, address)
         # An error says that the broker knows no member.
-        return loads(response.body, ConsumerIdList).consumer_id_list if response.code == ResponseCode.SUCCESS else []
+        return body_of(response.body, ConsumerIdList).consumer_id_list if response.code == ResponseCode.SUCCESS else []

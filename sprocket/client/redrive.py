@@ -19,7 +19,7 @@ from remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, 
 from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.bodies.route import MASTER_ID
 from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import dumps, loads
+from remoting.fastjson import dumps
 from remoting.headers.client import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
 from remoting.headers.offset import (
     QueryConsumerOffsetRequestHeader,
@@ -29,6 +29,7 @@ from remoting.headers.offset import (
 from remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from sprocket.client import arguments
 from sprocket.client.admin import DEFAULT_TOPIC, DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, AdminClient, AdminError
+from sprocket.client.answers import body_of, header_of
 from sprocket.client.identity import random_number
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.message_lookup import MessageLookup
@@ -274,7 +275,7 @@ class Redrive:
             flag=message.flag, properties=names.encode(properties), reconsume_times=0, unit_mode=False, batch=False,
         )  # fmt: skip
         response = await self._admin.ask(address, RequestCode.SEND_MESSAGE_V2, header, message.body)
-        return response.header(SendMessageResponseHeader)
+        return header_of(response, SendMessageResponseHeader, AdminError)
 
     async def _queue_for(self, topic: str, message: ReceivedMessage) -> tuple[MessageQueue, str]:
         """Messages of one sharding key go to the queue of that key, others to all queues in turn."""
@@ -300,7 +301,7 @@ class Redrive:
     async def _lock(self, queue: MessageQueue, address: str) -> None:
         body = dumps(LockBatchRequestBody(self._done_group, self._owner, mq_set=[queue]))
         response = await self._admin.ask(address, RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), body)
-        if queue not in loads(response.body, LockBatchResponseBody).lock_ok_mq_set:
+        if queue not in body_of(response.body, LockBatchResponseBody, AdminError).lock_ok_mq_set:
             raise AdminError(f"another redrive of group {self._group} runs, or was cut off less than a minute ago")
 
     async def _unlock(self, queue: MessageQueue, address: str) -> None:
@@ -318,7 +319,7 @@ class Redrive:
             if error.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
             return 0
-        return response.header(QueryConsumerOffsetResponseHeader).offset
+        return header_of(response, QueryConsumerOffsetResponseHeader, AdminError).offset
 
     async def _commit(self, group: str, queue: MessageQueue, address: str, offset: int) -> None:
         header = UpdateConsumerOffsetRequestHeader(

@@ -16,6 +16,7 @@ from remoting.codes import ResponseCode
 from remoting.command import ReceivedResponse
 from sprocket.client.client_instance import ClientInstance
 from sprocket.client.errors import (
+    AnswerUnreadable,
     BrokerNotFound,
     BrokerRefused,
     ClientError,
@@ -166,7 +167,13 @@ class Sender:
             raise refused
         self.faults.sent(queue.broker_name, now() - attempt.started, now())
         fields = response.ext_fields
-        queue_id = int(fields.get("queueId", queue.queue_id))
+        try:
+            queue_id = int(fields.get("queueId", queue.queue_id))
+            queue_offset = int(fields.get("queueOffset", 0))
+        except ValueError as error:
+            raise AnswerUnreadable(
+                f"{queue.broker_name} took the message and answered with no number: {error}"
+            ) from None
         if queue_id != queue.queue_id:
             queue = MessageQueue(request.topic, queue.broker_name, queue_id)
         return SendResult(
@@ -174,7 +181,7 @@ class Sender:
             request.message_id,
             fields.get("msgId", ""),
             queue,
-            int(fields.get("queueOffset", 0)),
+            queue_offset,
             fields.get("transactionId"),
             fields.get("recallHandle"),
         )

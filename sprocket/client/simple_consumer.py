@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import logging
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -18,7 +18,7 @@ from typing import Self
 from remoting.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 from sprocket.client import arguments
 from sprocket.client.client_instance import ClientInstance, ClientSettings, settings_of
-from sprocket.client.errors import ClientError, IllegalMessage
+from sprocket.client.errors import ClientError, IllegalMessage, PermissionDenied
 from sprocket.client.handling import ReconsumeLater
 from sprocket.client.identity import random_number
 from sprocket.client.inquiries import Inquiries
@@ -122,7 +122,11 @@ class SimpleConsumer:
             is_ordered=ordered,
         )  # fmt: skip
         self._instance = ClientInstance(
-            client, routes=Inquiries(self._subject).routes(), heartbeat=self._heartbeat, clock=clock
+            client,
+            routes=Inquiries(self._subject).routes(),
+            heartbeat=self._heartbeat,
+            clock=clock,
+            denied=lambda error: self._arrived.set(),
         )
         self._pops = PopRequests(
             self._instance, group, init_mode=0 if consume_from is ConsumeFrom.FIRST else 1, is_ordered=ordered
@@ -278,13 +282,22 @@ class SimpleConsumer:
 
     # As they come
 
-    def __aiter__(self) -> AsyncIterator[PoppedMessage]:
-        return self._iterate()
+    async def __aiter__(self) -> AsyncIterator[PoppedMessage]:
+        try:
+            async for popped in self._iterate():
+                yield popped
+        except PermissionDenied:
+            self._instance.outages.told()
+            raise
 
-    async def _iterate(self) -> AsyncIterator[PoppedMessage]:
+    async def _iterate(self, is_over: Callable[[], bool] = lambda: False) -> AsyncIterator[PoppedMessage]:
         self._instance.check_open()
-        while self._instance.is_open:
+        while self._instance.is_open and not is_over():
             if not self._ready:
+                denial = self._instance.outages.denial
+                if denial is not None:
+                    self._arrived.set()  # for the next of those who wait
+                    raise denial
                 await self._start_loops()
                 await self._arrived.wait(_RETRY_S)
                 continue
@@ -302,20 +315,33 @@ class SimpleConsumer:
 
         A handler that returns has consumed its message.  One that raises leaves it: it comes again when its time is
         over, or, after `ReconsumeLater` with `suspend_s`, after that.
+        Raises PermissionDenied, after the handlers that run, when access control refuses heartbeats or pops.
         """
         self._instance.check_open()
         arguments.function("handler", handler)
         arguments.whole("concurrency", concurrency, 1)
         self._subject.handler, self._subject.concurrency = handler, concurrency
+        denied: list[PermissionDenied] = []
         try:
             async with asyncio.TaskGroup() as workers:
                 for _ in range(concurrency):
-                    workers.create_task(self._work(handler))
+                    workers.create_task(self._work(handler, denied))
+            if denied:
+                self._instance.outages.told()
+                raise denied[0]
         finally:
             self._subject.handler = None
 
-    async def _work(self, handler: PopHandler) -> None:
-        async for popped in self._iterate():
+    async def _work(self, handler: PopHandler, denied: list[PermissionDenied]) -> None:
+        """Handle messages until the consumer is closed, or access control refuses more to one of the workers."""
+        try:
+            await self._handle(handler, lambda: bool(denied))
+        except PermissionDenied as denial:
+            denied.append(denial)
+            self._arrived.set()
+
+    async def _handle(self, handler: PopHandler, is_over: Callable[[], bool]) -> None:
+        async for popped in self._iterate(is_over):
             try:
                 outcome = handler(popped)
                 if inspect.isawaitable(outcome):
@@ -344,8 +370,10 @@ class SimpleConsumer:
         try:
             targets = await self._targets.all()
         except ClientError as error:
-            logger.warning("event=pop_failed group=%s reason=%r", self.group, str(error))
+            if self._instance.outages.failed("targets", error):
+                logger.warning("event=pop_failed group=%s reason=%r", self.group, str(error))
             return
+        self._instance.outages.succeeded("targets")
         for target in targets:
             task = self._loops.get(target)
             if task is None or task.done():
@@ -363,10 +391,14 @@ class SimpleConsumer:
                     target, settings.pop_batch_nums, settings.pop_invisible_time_s, settings.poll_time_s
                 )
             except SprocketError as error:
-                logger.warning("event=pop_failed target=%r reason=%r", target, str(error))
+                if self._instance.outages.failed(target, error):
+                    logger.warning("event=pop_failed target=%r reason=%r", target, str(error))
                 self._instance.request_refresh(target.topic)
                 await pause(_RETRY_S)
                 continue
+            over = self._instance.outages.succeeded(target)
+            if over is not None:
+                logger.info("event=pop_recovered target=%r after_s=%.1f failures=%d", target, *over)
             if popped:
                 self._renewal.hold(popped)
                 self._ready.extend(popped)

@@ -15,6 +15,7 @@ from remoting.headers.offset import (
     SearchOffsetResponseHeader,
 )
 from sprocket.client import arguments
+from sprocket.client.answers import header_of
 from sprocket.client.client_instance import ClientInstance
 from sprocket.client.offset_store import OffsetStore
 from sprocket.client.send_request import RETRY_PREFIX
@@ -67,7 +68,7 @@ class StartOffset:
             GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id),
         )
         self._instance.expect_success(response, queue.broker_name)
-        return response.header(GetMaxOffsetResponseHeader).offset
+        return header_of(response, GetMaxOffsetResponseHeader).offset
 
     async def _search(self, queue: MessageQueue, when: datetime) -> int:
         header = SearchOffsetRequestHeader(
@@ -80,4 +81,4 @@ class StartOffset:
             queue.broker_name, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header
         )
         self._instance.expect_success(response, queue.broker_name)
-        return response.header(SearchOffsetResponseHeader).offset
+        return header_of(response, SearchOffsetResponseHeader).offset

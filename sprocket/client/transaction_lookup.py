@@ -13,6 +13,7 @@ from remoting.bodies.client import MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.offset import QueryConsumerOffsetRequestHeader, QueryConsumerOffsetResponseHeader
 from sprocket.client.admin import AdminClient, AdminError
+from sprocket.client.answers import header_of
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.message_lookup import MessageLookup
 
@@ -65,7 +66,7 @@ async def _unread(
     header = QueryConsumerOffsetRequestHeader(consumer_group=_GROUP, topic=queue.topic, queue_id=queue.queue_id)
     try:
         response = await admin.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
-        start = max(low, response.header(QueryConsumerOffsetResponseHeader).offset)
+        start = max(low, header_of(response, QueryConsumerOffsetResponseHeader, AdminError).offset)
     except AdminError as error:
         if error.code != ResponseCode.QUERY_NOT_FOUND:
             raise

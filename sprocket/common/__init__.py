@@ -1,1 +1,2 @@
-"""What every layer may use.  A closed list: clock, errors, limits, invariant, atomic_file, properties, config."""
+"""What every layer may use.  A closed list: clock, errors, limits, invariant, atomic_file, table_saver, next_turn,
+properties, config."""

@@ -23,19 +23,32 @@ def write_whole(path: Path, content: bytes, mode: int | None = None) -> None:
     temporary = path.with_name(path.name + ".tmp")
     _write_synced(temporary, content, mode)
     _AFTER_TEMPORARY()
-    try:
-        previous = path.read_bytes()
-    except FileNotFoundError:
-        previous = None
-    if previous is not None:
-        backup = path.with_name(path.name + ".bak")
-        backup_temporary = path.with_name(path.name + ".bak.tmp")
-        _write_synced(backup_temporary, previous, mode)
-        backup_temporary.replace(backup)
+    if _keep_previous(path, mode):
         _AFTER_BACKUP()
     temporary.replace(path)
     _AFTER_RENAME()
     sync_directory(path.parent)
+
+
+def _keep_previous(path: Path, mode: int | None) -> bool:
+    """Give the content of `path` the name ``<name>.bak`` as well; whether there is one.
+
+    By a second link where the file system has them: the content is on the disk already.
+    """
+    backup_temporary = path.with_name(path.name + ".bak.tmp")
+    try:
+        if mode is not None:
+            path.chmod(mode)
+        backup_temporary.unlink(missing_ok=True)
+        os.link(path, backup_temporary)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        _write_synced(backup_temporary, path.read_bytes(), mode)
+    backup_temporary.replace(path.with_name(path.name + ".bak"))
+    # A crash before the last rename leaves two names of one file, between which a rename does nothing.
+    backup_temporary.unlink(missing_ok=True)
+    return True
 
 
 def read_whole(path: Path) -> bytes | None:

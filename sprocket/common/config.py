@@ -36,8 +36,10 @@ from sprocket.common.properties import Entry
 from sprocket.common.rocketmq_keys import INTEGER_RANGES, reference_keys
 
 COMMAND_LINE = "command line"
-# Ten times what all keys with their values take.
-MOST_UPDATE_BYTES = 256 * 1024
+# Twice what all keys with their values take, and four times as many lines as there are keys: reading the text holds the
+# event loop.
+MAX_UPDATE_BYTES = 64 * 1024
+MAX_UPDATE_LINES = 2_000
 # What stands in the place of a secret.
 _HIDDEN = "******"
 
@@ -234,11 +236,9 @@ def updated(configuration: Configuration, text: bytes | str) -> tuple[Configurat
     All or nothing.  Raises ConfigError for a key that is unknown or not in the allowlist (`mutable`), and
     for a bad value.
     """
-    if len(text) > MOST_UPDATE_BYTES:
-        raise ConfigError(f"an update has {len(text)} bytes, allowed are {MOST_UPDATE_BYTES}")
     source = "update"
     changed: dict[str, str] = {}
-    for entry in properties.parse(text, source):
+    for entry in update_entries(text):
         holders = [held for held in configuration.objects if any(s.key == entry.key for s in settings_of(type(held)))]
         if not holders:
             raise ConfigError(f"{entry.key}: {_unknown(entry.key, _keys(configuration))}")
@@ -256,6 +256,20 @@ def updated(configuration: Configuration, text: bytes | str) -> tuple[Configurat
                 configuration = configuration.with_object(after)
                 changed[entry.key] = value_text(value)
     return configuration, changed
+
+
+def update_entries(text: bytes | str) -> list[Entry]:
+    """Return the entries of an update request, one for each key: of several the last one holds.
+
+    Raises ConfigError for a text beyond the limits, before it is read, and for one that is malformed.
+    """
+    content = text if isinstance(text, bytes) else text.encode("iso-8859-1", "replace")
+    if len(content) > MAX_UPDATE_BYTES:
+        raise ConfigError(f"the update has {len(content)} bytes, the limit is {MAX_UPDATE_BYTES}; send several updates")
+    lines = content.count(b"\n") + content.count(b"\r")
+    if lines > MAX_UPDATE_LINES:
+        raise ConfigError(f"the update has {lines} lines, the limit is {MAX_UPDATE_LINES}; send several updates")
+    return list({entry.key: entry for entry in properties.parse(text, "update")}.values())
 
 
 def mutable_keys(configuration: Configuration) -> list[str]:

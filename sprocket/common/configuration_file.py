@@ -17,7 +17,7 @@ from typing import Final
 
 from sprocket.common import properties
 from sprocket.common.atomic_file import write_whole
-from sprocket.common.config import Configuration, settings_of, value_text
+from sprocket.common.config import Configuration, settings_of, update_entries, value_text
 from sprocket.common.errors import ConfigError, SprocketError
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ def kept(file: ConfigurationFile | None, after: Configuration, update: bytes) ->
 
     Raises ConfigurationNotKept: then they must not be put in force.
     """
-    named = {entry.key for entry in properties.parse(update, "update")}
+    named = {entry.key for entry in update_entries(update)}
     values = {
         setting.key: value_text(getattr(held, setting.field))
         for held in after.objects

@@ -35,4 +35,23 @@ MAX_BATCH_MESSAGES = 16 * 1024
 # The records of such a batch may have this beyond twice `maxMessageSize`: what RocketMQ's encoder allows beside a body.
 MAX_BATCH_GROWTH_BYTES = 64 * 1024
 MAX_TOPIC_CHARS = 127
-MAX_GROUP_CHARS = 255
+# RocketMQ allows 255, and fails to make the retry topic of a group that has more than 248: a topic is a directory,
+# whose name has at most 255 bytes, and the retry topic's begins with %RETRY%.
+MAX_GROUP_CHARS = 248
+
+# What one request may name.  Clients stay far below: a client has a few groups and some ten subscriptions.
+MAX_HEARTBEAT_GROUPS = 1_000  # of producers, and as many of consumers
+MAX_HEARTBEAT_SUBSCRIPTIONS = 2_000  # of all groups together
+MAX_SUBSCRIPTION_TAGS = 1_000
+MAX_LOCKED_QUEUES = 10_000
+MAX_LISTED_TOPICS = 1_000
+MAX_LISTED_GROUPS = 1_000
+MAX_BATCH_ACKS = 1_000  # each for any number of messages of one pop
+MAX_REGISTERED_TOPICS = 200_000
+
+# The KV configuration of a name server.  A namespace of 20,000 topics with the order of their queues has 2 MiB.
+MAX_KV_VALUE_BYTES = 64 * 1024
+MAX_KV_NAME_BYTES = 1024
+MAX_KV_NAMESPACE_BYTES = 2 * 1024 * 1024
+MAX_KV_NAMESPACES = 1_000
+MAX_KV_BYTES = 8 * 1024 * 1024

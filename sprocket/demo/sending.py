@@ -14,10 +14,14 @@ from sprocket.demo.flights import Flight, messages
 from sprocket.demo.settings import POLL_NAME_SERVER_S
 
 _WINDOW: Final = 512
-# From here on the source waits for the killed broker, so that its recovery is seen however fast the sending is.
-_HELD_BACK: Final = 0.9
+# The last messages wait for the killed broker, so that its recovery is seen however slow the machine is: a tenth of
+# all, and no fewer than these.  They are sent one by one meanwhile, for the producer finds the broker by sending.
+_HELD_BACK: Final = 0.1
+_MIN_HELD_BACK: Final = 1000
 _TRICKLE_S: Final = 0.005
-_RECOVERY_LIMIT_S: Final = 60.0
+_RECOVERY_LIMIT_S: Final = 120.0
+# A send outlives the stall of a busy machine.
+_SEND_LIMIT_S: Final = 20.0
 
 
 @dataclass
@@ -54,6 +58,8 @@ class Sending:
         self._clock = clock
         self._victim = victim
         self._crash = crash
+        self._half = len(flights) // 2
+        self._held_back = min(len(flights) - self._half, max(_MIN_HELD_BACK, int(len(flights) * _HELD_BACK)))
         self.sent = Sent()
 
     async def run(self, namesrv: str, progress: Callable[[int], None]) -> Sent:
@@ -64,7 +70,7 @@ class Sending:
         sent = self.sent
         settings = ClientSettings(namesrv=namesrv, poll_name_server_interval_s=POLL_NAME_SERVER_S)
         # Fault avoidance, which RocketMQ leaves off too, keeps away from a failed broker for 10 s more than needed.
-        send = SendSettings(retry_times_when_send_failed=5, send_latency_enable=False)
+        send = SendSettings(retry_times_when_send_failed=5, send_msg_timeout_s=_SEND_LIMIT_S, send_latency_enable=False)
         async with Producer("flight-senders", settings=send, client=settings) as producer:
             sent.began = self._clock.monotonic()
             async for result in producer.send_many(self._source(), window=_WINDOW):
@@ -81,13 +87,22 @@ class Sending:
         return sent
 
     async def _source(self) -> AsyncIterator[Message]:
-        half, held_back = len(self._flights) // 2, int(len(self._flights) * _HELD_BACK)
         for index, message in enumerate(messages(self._flights)):
-            if index == half:
+            if index == self._half:
                 self._kill(index)
-            if index >= held_back and self._is_down():
-                await asyncio.sleep(_TRICKLE_S)
+            pause_s = self.pause_s(len(self._flights) - index)
+            if pause_s:
+                await asyncio.sleep(pause_s)
             yield message
+
+    def pause_s(self, left: int) -> float:
+        """How long to wait before the next message, of which `left` are left: they last until the killed broker takes
+        messages again, or its time is over."""
+        killed = self.sent.killed
+        if killed is None or self.sent.recovered is not None or left > self._held_back:
+            return 0.0
+        left_s = killed + _RECOVERY_LIMIT_S - self._clock.monotonic()
+        return max(_TRICKLE_S, left_s / left) if left_s > 0 else 0.0
 
     def _is_after_kill(self, index: int) -> bool:
         return self.sent.killed is not None and index >= self.sent.killed_at
@@ -97,9 +112,3 @@ class Sending:
         self.sent.killed_wall_ms = self._clock.wall_ms()
         self.sent.killed = self._clock.monotonic()
         self._crash()
-
-    def _is_down(self) -> bool:
-        killed = self.sent.killed
-        if killed is None or self.sent.recovered is not None:
-            return False
-        return self._clock.monotonic() - killed < _RECOVERY_LIMIT_S

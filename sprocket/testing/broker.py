@@ -120,6 +120,10 @@ class Broker:
 
     def create_topic(self, topic: str, queues: int = 4) -> None:
         """Create `topic` with so many queues, or change it.  Raises ClientError."""
+        from sprocket.client import arguments
+
+        arguments.check_topic(topic)
+        arguments.whole("queues", queues, 1)
         _run_aside(self._create_topic(topic, queues))
 
     def _end(self, how: signal.Signals) -> None:

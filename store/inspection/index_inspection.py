@@ -14,14 +14,13 @@ from sprocket.common.errors import StoreError
 from store.index.key_scan import IndexEntries, entries_of, entries_of_record
 from store.inspection.file_view import FileView, list_directory
 from store.inspection.finding import Findings, Severity
+from store.inspection.index_shape import default_slots, slot_count_of
 from store.layout import INDEX_HEADER_DTYPE, INDEX_SLOT_BYTES, INDEX_UNIT_DTYPE
 from store.record import Record
 from store.record_batch import RecordBatch
 
 HEADER_BYTES: Final = INDEX_HEADER_DTYPE.itemsize
 UNIT_BYTES: Final = INDEX_UNIT_DTYPE.itemsize
-# maxIndexNum is four times maxHashSlotNum by default.
-UNITS_PER_SLOT: Final = 4
 # Units that are looked through for the end of a stretch of the log that does not agree.
 _SLACK_UNITS: Final = 64 * 1024
 _REBUILD: Final = "move the index aside; it is made anew from the log"
@@ -42,19 +41,23 @@ class IndexHeader:
 class IndexFileView:
     """One index file as it lies on the disk.  Raises `StoreError` if it cannot be opened or has no known shape.
 
+    Without `slot_count` the content tells it; where that is damaged, it is `likely_slots`, or the default.
     `slots` and `units` (unit 0 is never used) are views of the file; `count` is one past the last unit.
     """
 
-    def __init__(self, path: Path, slot_count: int | None = None, capacity: int | None = None) -> None:
+    def __init__(
+        self, path: Path, slot_count: int | None = None, capacity: int | None = None, likely_slots: int | None = None
+    ) -> None:
         self.path = path
         self._view = FileView(path)
         size = self._view.size_bytes
         rest = size - HEADER_BYTES
-        shape = INDEX_SLOT_BYTES + UNITS_PER_SLOT * UNIT_BYTES
-        slots = slot_count if slot_count is not None else rest // shape
+        told = slot_count_of(self._view.data) if slot_count is None else slot_count
+        self.is_told = told is not None
+        slots = told or likely_slots or default_slots(size) or 0
         units = (rest - slots * INDEX_SLOT_BYTES) // UNIT_BYTES
         is_whole = capacity in (None, units) and slots * INDEX_SLOT_BYTES + units * UNIT_BYTES == rest
-        if slots < 1 or units < 1 or not is_whole or (slot_count is None and rest % shape):
+        if slots < 1 or units < 1 or not is_whole:
             raise StoreError(f"{path}: {size} bytes are no size of an index file")
         data = self._view.data
         self.slot_count, self.capacity = slots, units
@@ -86,20 +89,40 @@ class IndexInspection:
         # Units of no key; keys of no unit, before the last unit's record and behind it.
         self.unmatched = self.missing = self.behind = self.entries = 0
         self._first_bad: tuple[str, int, int] | None = None
+        # By size: the slots of files whose content tells them.
+        self._likely: dict[int, int] = {}
+        unclear: list[Path] = []
         for name, is_directory, _ in list_directory(root / "index"):
             path = root / "index" / name
             if is_directory or not (name.isascii() and name.isdigit() and len(name) == 17):
                 text = "is no index file: those are named by 17 digits of a date"
                 findings.add("index-stray", Severity.NOTE, f"index/{name}", text)
                 continue
-            try:
-                self.files.append(IndexFileView(path, slot_count, capacity))
-            except StoreError as error:
-                self._wrong("index-size", f"index/{name}", str(error))
+            if not self._open(path, slot_count, capacity, must_tell=True):
+                unclear.append(path)
+        for path in unclear:
+            self._open(path, slot_count, capacity, must_tell=False)
+        self.files.sort(key=lambda file: file.path.name)
         self._at = 0  # file, and unit of it, that the next key of the log should have
         self._unit = 1
         self._started = False
         self._first_offset = self._starting_offset()
+
+    def _open(self, path: Path, slot_count: int | None, capacity: int | None, *, must_tell: bool) -> bool:
+        """Open a file; False, and it is left for later, if `must_tell` and its content tells no number of slots."""
+        try:
+            size = path.stat().st_size
+            file = IndexFileView(path, slot_count, capacity, None if must_tell else self._likely.get(size))
+        except (StoreError, OSError) as error:
+            if must_tell:
+                return False
+            self._wrong("index-size", f"index/{path.name}", str(error))
+            return True
+        if must_tell and not file.is_told:
+            return False
+        self._likely.setdefault(size, file.slot_count)
+        self.files.append(file)
+        return True
 
     def _starting_offset(self) -> int:
         for file in self.files:

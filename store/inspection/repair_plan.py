@@ -8,7 +8,8 @@ from remoting.message_record import MIN_RECORD_BYTES
 from store.checkpoint import Checkpoint
 from store.consume_queue import BLANK_SIZE, ENTRY
 from store.inspection.filler import closing_blank
-from store.inspection.index_inspection import UNIT_BYTES, UNITS_PER_SLOT
+from store.inspection.index_inspection import UNIT_BYTES
+from store.inspection.index_shape import UNITS_PER_SLOT
 from store.inspection.queue_findings import needs_new_files
 from store.inspection.queue_inspection import UNIT, Kind, QueueInspection
 from store.inspection.repair_journal import (

@@ -47,6 +47,7 @@ def test_nothing_is_said_of_what_is_safe_or_out_of_reach() -> None:
         ({"tls": TlsSettings()}, "tls.server.mode"),
         ({"tls": TlsSettings(server_mode=DISABLED)}, "tls.server.mode"),
         ({"has_replica_secret": False}, "haSecretFile"),
+        ({"signs_for_strangers": True}, "haAllowPlainPeers"),
         (
             {"auth": AuthSettings(authorization_enabled=True, auth_secrets_in_clear=True)},
             "authSecretsInClear",

@@ -1,5 +1,6 @@
 """A slave acts for its lost master, and hands back what it has done when the master returns."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from broker.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from broker.server import Broker
+from ha.hello import MAGIC_BYTES
 from remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from remoting.bodies.topic import PERM_READ
 from remoting.codes import RequestCode, ResponseCode
@@ -167,7 +169,10 @@ async def test_the_smallest_of_two_slaves_acts(tmp_path: Path) -> None:
         assert it.route(TOPIC).broker_datas[0].broker_addrs == {0: second.address}
 
 
-async def test_a_master_is_isolated_until_its_slave_follows_it(tmp_path: Path) -> None:
+async def test_a_master_is_isolated_until_its_slave_follows_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     async with cluster(tmp_path) as it:
         _, slave, _ = await start_pair(it)
         await it.stop(A)
@@ -178,7 +183,14 @@ async def test_a_master_is_isolated_until_its_slave_follows_it(tmp_path: Path) -
         again = await it.start(A)
         await until(lambda: not slave.role.serves_group)  # it has heard, and stands still
         assert slave.role.is_acting
+        # Somebody of the slave's host has begun to greet, and shows no log.
+        _, writer = await asyncio.open_connection("127.0.0.1", again.config.broker.ha_listen_port)
+        writer.write(MAGIC_BYTES)
+        await until(lambda: again.replication.listener.connections)
+        await asyncio.sleep(1.0)
+        assert "event=handed_back" not in caplog.text
         assert 0 not in it.members(A)
+        writer.close()
         slave.following.follower.follow = follow  # type: ignore[method-assign]
         follow(f"127.0.0.1:{again.config.broker.ha_listen_port}")
         await until(lambda: 0 in it.members(A))

@@ -7,6 +7,12 @@ from typing import Any
 from broker.server import Broker
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse
+from remoting.headers.offset import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+)
 from remoting.headers.pull import PullMessageResponseHeader
 from remoting.headers.send import (
     ConsumerSendMsgBackRequestHeader,
@@ -111,6 +117,27 @@ TWO = members(b"x", b"y")
 
 
 # What -> (body, what differs in the request)
+async def test_a_queue_of_batches_without_a_message_begins_at_minus_one(tmp_path: Path) -> None:
+    """RocketMQ's `BatchSendIT` asks for it."""
+
+    async def min_offset(client: TestClient, topic: str) -> int:
+        response = await client.ask_well(RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader(topic=topic, queue_id=0))
+        return response.header(GetMinOffsetResponseHeader).offset
+
+    async with running_broker(tmp_path) as (_, client):
+        await create_batch_topic(client)
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create("Plain"))
+        assert (await min_offset(client, TOPIC), await min_offset(client, "Plain")) == (-1, 0)
+        pulled = (await client.pull()).header(PullMessageResponseHeader)
+        assert (pulled.next_begin_offset, pulled.max_offset) == (0, 0)
+        asked = GetMaxOffsetRequestHeader(topic=TOPIC, queue_id=0)
+        response = await client.ask_well(RequestCode.GET_MAX_OFFSET, asked)
+        assert response.header(GetMaxOffsetResponseHeader).offset == 0
+        assert (await send(client, members(b"a", b"b"), UNIQ_KEY=KEY)).code == ResponseCode.SUCCESS
+        assert await min_offset(client, TOPIC) == 0
+        assert (await client.pull()).header(PullMessageResponseHeader).min_offset == 0
+
+
 NO_BATCHES: dict[str, tuple[bytes, dict[str, Any]]] = {
     "empty": (b"", {}),
     "cut": (TWO[:-1], {}),

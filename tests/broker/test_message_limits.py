@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker.message_id import host_bytes
+from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ReceivedResponse
 from remoting.headers.send import (
@@ -180,8 +181,9 @@ async def test_a_long_groups_topics_have_records_of_the_second_version(
 
 @pytest.mark.parametrize("delay_level", [-1, 1])
 async def test_a_group_too_long_for_a_directory_is_refused_and_hurts_nobody(tmp_path: Path, delay_level: int) -> None:
-    """`HookUtils.checkBeforePutMessage`: a file's name has at most 255 bytes."""
+    """`HookUtils.checkBeforePutMessage`: a file's name has at most 255 bytes.  Tables of RocketMQ hold such groups."""
     async with running_broker(tmp_path) as (broker, client):
+        broker.groups.update([SubscriptionGroupConfig("g" * 251)])
         await client.send()
         wrote = broker.store.wrote_offset
         response = await give_back(client, 0, "g" * 251, delay_level)

@@ -18,12 +18,15 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.fastjson import dumps
 from remoting.headers.admin import DeleteTopicRequestHeader
 from remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
+from remoting.headers.offset import QueryConsumerOffsetRequestHeader
 from sprocket.common.errors import ConfigError, RestartNeeded, SprocketError, StoreError
+from tests.broker.fake_slave import FakeSlave
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
 from tests.broker.test_slave_synchronize import in_step, name_server
 from tests.store.rig import message
 
 STORE = {"timer_precision_ms": 100, "timer_flush_interval_ms": 20}
+WAIT = {"ha_tail_recovery_wait": 60_000}
 SLAVE: dict[str, Any] = {"broker_id": 1, "broker_role": BrokerRole.SLAVE}
 
 
@@ -120,7 +123,7 @@ async def test_what_is_flushed_counts_if_the_master_says_so(tmp_path: Path) -> N
         slave_of(tmp_path / "slave", master) as slave,
     ):
         await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
-        await until(lambda: session_of(slave))
+        await until(lambda: session_of(slave) and master.role.serves_group)
         for number in range(5):
             await until(lambda: master.store.confirmation.awaited_offset < 1 << 62)
             ((_, offset, size),) = master.store.append([message(TOPIC, 0, b"%d" % number)])
@@ -320,18 +323,103 @@ async def test_nobody_sees_what_a_master_alone_has_after_a_start(tmp_path: Path)
         assert (await client.pull()).code == ResponseCode.SUCCESS
 
 
-async def test_a_slave_keeps_what_it_has_from_a_master_with_a_new_disk(tmp_path: Path) -> None:
+async def test_a_synchronous_master_with_a_new_disk_takes_log_and_tables_from_its_slave(tmp_path: Path) -> None:
     await lose_tail(tmp_path, is_clean=False)
     shutil.rmtree(tmp_path / "master")
-    async with running_broker(tmp_path / "master", store=STORE, broker_role=BrokerRole.SYNC_MASTER) as (master, _):
-        # It waits for nobody: whoever gave it an empty disk may want it so.
-        assert master.role.serves_group
+    async with running_broker(tmp_path / "master", store=STORE | WAIT, broker_role=BrokerRole.SYNC_MASTER) as (
+        master,
+        client,
+    ):
+        with pytest.raises(AssertionError, match="haTailRecoveryWait"):
+            await client.send(b"too early")
+        query = QueryConsumerOffsetRequestHeader(consumer_group=GROUP, topic=TOPIC, queue_id=0)
+        assert (await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, query)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert (await client.pull()).code == ResponseCode.SERVICE_NOT_AVAILABLE
         async with slave_of(tmp_path / "slave", master) as slave:
-            closed = master.replication.listener.connections
-            await until(lambda: closed)
-            await until(lambda: not closed)
-            assert bodies(slave) == [b"%d" % number for number in range(10)]
+            await until(lambda: session_of(slave) and master.role.serves_group)
+            assert bodies(master) == [b"%d" % number for number in range(10)]
+            assert (await client.pull()).code == ResponseCode.SUCCESS
+            assert master.offsets.query(GROUP, TOPIC, 0) == 10
+            await client.send(b"x" * 20)
+            await until(lambda: in_step(master, slave))
+            assert slave.offsets.query(GROUP, TOPIC, 0) == 10
             assert not (tmp_path / "slave" / "store" / "cut").exists()
+    async with running_broker(tmp_path / "master", store=STORE) as (master, _):  # all of it was saved
+        assert bodies(master)[:10] == [b"%d" % number for number in range(10)]
+        assert TOPIC in master.topics
+        assert master.offsets.query(GROUP, TOPIC, 0) == 10
+
+
+async def test_an_asynchronous_master_with_a_new_disk_takes_nothing_from_its_slave_and_destroys_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await lose_tail(tmp_path, is_clean=False)
+    shutil.rmtree(tmp_path / "master")
+    async with running_broker(tmp_path / "master", store=STORE) as (master, client):
+        assert master.role.serves_group  # it waits for nobody
+        async with slave_of(tmp_path / "slave", master) as slave:
+            await until(lambda: "the master's store is empty" in caplog.text)
+            assert "never empty this store" in caplog.text
+            await client.send(b"behind the slave's back")
+            assert bodies(slave) == [b"%d" % number for number in range(10)]
+            assert slave.offsets.query(GROUP, TOPIC, 0) == 10
+            assert not (tmp_path / "slave" / "store" / "cut").exists()
+
+
+async def test_an_empty_master_begins_at_once_with_an_empty_slave(tmp_path: Path) -> None:
+    role = BrokerRole.SYNC_MASTER
+    async with running_broker(tmp_path / "master", store=STORE | WAIT, broker_role=role) as (master, client):
+        assert not master.role.serves_group
+        async with slave_of(tmp_path / "slave", master) as slave:
+            await until(lambda: master.role.serves_group)
+            await client.send(b"x" * 20)
+            await until(lambda: in_step(master, slave))
+
+
+async def test_an_empty_master_begins_at_once_with_an_empty_plain_slave(tmp_path: Path) -> None:
+    role = BrokerRole.SYNC_MASTER
+    async with running_broker(tmp_path / "master", store=STORE | WAIT, broker_role=role) as (master, _):
+        slave = await FakeSlave.connect(master.config.broker.ha_listen_port)
+        slave.report(0)
+        await until(lambda: master.role.serves_group)
+        await slave.close()
+
+
+async def test_an_empty_master_waits_for_a_slave_that_name_servers_know(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await lose_tail(tmp_path, is_clean=False)
+    shutil.rmtree(tmp_path / "master")
+    settings = STORE | {"ha_tail_recovery_wait": 50}
+    async with name_server() as address:
+        # A slave that finds no way to the master's port for slaves.
+        lost = SLAVE | {"store": STORE | {"ha_master_address": "127.0.0.1:9"}, "namesrv_addr": address}
+        async with running_broker(tmp_path / "slave", **lost) as (slave, _):
+            assert await slave.registration.wait_registered(10)
+            changes = {"namesrv_addr": address, "broker_role": BrokerRole.SYNC_MASTER}
+            async with running_broker(tmp_path / "master", store=settings, **changes) as (master, _):
+                await until(lambda: "event=empty_master_waits" in caplog.text)
+                await asyncio.sleep(0.3)
+                assert not master.role.serves_group
+                assert "may hold the only copy" in caplog.text
+                assert slave.following is not None
+                slave.following.follower.follow(master.registration.ha_address)
+                await until(lambda: master.role.serves_group)
+                assert len(bodies(master)) == 10
+
+
+async def test_an_empty_master_without_other_members_waits_a_bounded_time(tmp_path: Path) -> None:
+    settings, role = STORE | {"ha_tail_recovery_wait": 50}, BrokerRole.SYNC_MASTER
+    async with running_broker(tmp_path / "alone", store=settings, broker_role=role) as (master, _):
+        assert not master.role.serves_group
+        await until(lambda: master.role.serves_group)
+    async with name_server() as address:
+        changes = {"namesrv_addr": address, "broker_role": role}
+        async with running_broker(tmp_path / "known", store=settings, **changes) as (master, _):
+            await until(lambda: master.role.serves_group)
+    off = STORE | {"ha_tail_recovery_wait": 0}
+    async with running_broker(tmp_path / "off", store=off, broker_role=role) as (master, _):
+        assert master.role.serves_group
 
 
 async def test_the_wait_for_a_lost_tail_is_bounded_and_not_after_a_clean_stop(tmp_path: Path) -> None:

@@ -311,3 +311,21 @@ async def test_a_plain_link_that_outlives_its_master_vouches_for_no_other_log(
         assert caplog.text.count("this slave keeps its own tables") == 1
         stub.answers[RequestCode.GET_BROKER_HA_STATUS] = dumps({"masterCommitLogMaxOffset": 1 << 20})
         await until(lambda: TOPIC not in slave.topics)
+
+
+async def test_a_master_whose_log_is_not_followed_is_asked_for_nothing(tmp_path: Path) -> None:
+    """However long its log is: another broker may answer at that address."""
+    await _filled(tmp_path, FAST)
+    answers = {
+        RequestCode.GET_ALL_TOPIC_CONFIG: dumps({"topicConfigTable": {}, "dataVersion": {}}),
+        RequestCode.GET_BROKER_HA_STATUS: dumps({"masterCommitLogMaxOffset": 1 << 30}),
+    }
+    stub = StubMaster(answers)
+    await stub.server.start()
+    async with running_slave(tmp_path / "slave", store=FAST) as (slave, _):
+        assert slave.following is not None
+        slave.following.found(f"127.0.0.1:{stub.server.port}", "127.0.0.1:9")
+        await asyncio.sleep(0.5)
+        assert not stub.asked
+        assert _has_kept_all(slave)
+    await stub.server.stop()

@@ -165,5 +165,5 @@ def test_illegal_topics(name: str) -> None:
 def test_legal_names() -> None:
     assert illegal_topic("%RETRY%a-b_c|9") is None
     assert illegal_topic("a" * 127) is None
-    assert illegal_group("a" * 255) is None
-    assert illegal_group("a" * 256) is not None
+    assert illegal_group("a" * 248) is None
+    assert illegal_group("a" * 249) is not None

@@ -135,7 +135,11 @@ class ChaosPair:
 
         async def has_all() -> bool:
             lag = await self.lag()
-            return lag.acked == lag.end and lag.is_in_sync
+            if lag.acked != lag.end or not lag.is_in_sync:
+                return False
+            # An empty master takes nothing before it knows that its slave has nothing either.
+            figures = json.loads(await ask(self.master.direct, RequestCode.GET_BROKER_RUNTIME_INFO))["table"]
+            return figures["haTailRecovery"] == "false"
 
         await until(has_all, lambda: f"the slave has all\n{self.logs()}")
 

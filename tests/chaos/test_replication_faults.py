@@ -3,15 +3,17 @@
 The longer runs are those of `tests.chaos.replication_soak`.
 """
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.load import Load
+from remoting.codes import RequestCode
+from tests.chaos.load import TOPIC, Load
 from tests.chaos.mounted import run_mounted
 from tests.chaos.nursery import Nursery
-from tests.chaos.pair import ChaosNameServers, ChaosPair
+from tests.chaos.pair import ChaosNameServers, ChaosPair, ask
 from tests.chaos.replication_rounds import QUICK_TO_JUDGE, bad_weather, lose_masters
 
 pytestmark = pytest.mark.timeout(240)
@@ -34,6 +36,28 @@ async def test_a_master_is_lost_with_its_disk(nursery: Nursery, tmp_path: Path, 
         await load.prepare(pair.master.direct)
         await lose_masters(pair, load, rounds=2, seed=1)
         await load.sends(pair.master.direct, 100)
+        await pair.assert_same_log()
+
+
+async def test_a_master_comes_back_as_the_master_with_an_empty_disk(
+    nursery: Nursery, tmp_path: Path, name_servers: str
+) -> None:
+    """Its slave holds the only copy of everything that was answered SEND_OK, and gives it log, topics and offsets."""
+    load = Load()
+    with ChaosPair(nursery, tmp_path / "returns", name_servers, "SYNC_MASTER", _SMALL_SEGMENTS) as pair:
+        await pair.start()
+        await load.prepare(pair.master.direct)
+        for _ in range(2):
+            await load.sends(pair.master.direct, 200)
+            sending = asyncio.ensure_future(load.until_dead(pair.master.direct, others=False))
+            await asyncio.sleep(0.2)
+            pair.master.kill()
+            await sending
+            pair.master.lose_disk()
+            pair.master.start_as(pair.role)
+            await pair.await_caught_up()
+            assert await load.problems(pair.master.direct, whole=True) == []
+            assert b'"' + TOPIC.encode() + b'"' in await ask(pair.slave.direct, RequestCode.GET_ALL_TOPIC_CONFIG)
         await pair.assert_same_log()
 
 

@@ -138,6 +138,27 @@ def test_mqadmin_cleaning(cluster: Cluster, command: str) -> None:
     assert "cluster Nowhere is not known" in ended.stderr
 
 
+def test_mqadmin_cold_reads(cluster: Cluster) -> None:
+    address = str(cluster.broker.facts["address"])
+    for flags, title in ((["-b", address], ""), (["-c", "DefaultCluster"], "Master: ")):
+        for mode in ("1", "0"):
+            assert mqadmin(cluster, "setCommitLogReadAheadMode", *flags, "-m", mode) == [
+                f" ============{title}{address}============",
+                f"commitLog set readAhead mode rstStrset commitlog readahead mode success, mode: {mode}",
+            ]
+        set_group = ("updateColdDataFlowCtrGroupConfig", *flags, "-g", "CG", "-v", "5000")
+        assert mqadmin(cluster, *set_group) == [f"updateColdDataFlowCtrGroupConfig success, {address}"]
+        info = mqadmin(cluster, "getColdDataFlowCtrInfo", *flags)
+        assert info[0] == f" ============{title}{address}============"
+        assert json.loads("\n".join(info[1:]))["configTable"] == {"CG": 5000}
+        removed = mqadmin(cluster, "removeColdDataFlowCtrGroupConfig", *flags, "-g", "CG")
+        assert removed == [f"remove broker cold read threshold success, {address}"]
+        info = mqadmin(cluster, "getColdDataFlowCtrInfo", *flags)
+        assert json.loads("\n".join(info[1:]))["configTable"] == {}
+    ended = run(cluster.folder, "getColdDataFlowCtrInfo", "-n", cluster.namesrv, program="mqadmin")
+    assert ended.returncode == 2
+
+
 def test_mqadmin_cluster_list_and_broker_status(cluster: Cluster) -> None:
     line = mqadmin(cluster, "clusterList")[1].split()
     assert line[:4] == ["DefaultCluster", "broker-a", "0", cluster.broker.facts["address"]]

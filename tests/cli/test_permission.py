@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from remoting.codes import ResponseCode
+from remoting.credentials import Credentials
 from sprocket.cli import exit_codes
 from sprocket.cli.main import main as sprocket
 from sprocket.cli.mqadmin import main as mqadmin
+from sprocket.cli.permission import refusal_in, refusal_text
+from sprocket.client.admin import AdminError
+from sprocket.client.errors import BrokerRefused, ClientError, PermissionDenied, SendFailed
 from tests.cli.processes import BROKER_FLAGS, server
 
 _GUARDED = (
@@ -71,6 +76,43 @@ def test_one_error_says_what_is_missing(
     assert re.fullmatch(rf"Error: .*(no permission|cannot be null).*The request was {signed}.*\n", error), error
     assert "writable" not in error
     assert "attempts" not in error
+
+
+REFUSED = BrokerRefused(ResponseCode.NO_PERMISSION, "User:alice has no permission.", "broker:1")
+PLAIN = "org.apache.rocketmq.acl.common.AclException: No permission for topic:orders"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        REFUSED,
+        BrokerRefused(ResponseCode.SYSTEM_ERROR, PLAIN, "broker:1"),
+        AdminError("no", ResponseCode.NO_PERMISSION),
+        AdminError(f"CODE: 1  DESC: {PLAIN}", ResponseCode.SYSTEM_ERROR),
+        PermissionDenied("no permission"),
+    ],
+)
+def test_a_refusal_is_found_behind_what_it_led_to(error: ClientError) -> None:
+    assert refusal_in(error) is error
+    failed = SendFailed("orders", ["broker-a"] * 3, 10, error)
+    failed.__cause__ = error
+    assert refusal_in(failed) is error
+
+
+def test_other_errors_are_no_refusals() -> None:
+    error = BrokerRefused(ResponseCode.SYSTEM_BUSY, "too many requests", "broker:1")
+    failed = SendFailed("orders", ["broker-a"], 10, error)
+    failed.__cause__ = error
+    assert refusal_in(failed) is None
+
+
+def test_what_everybody_is_refused_says_nothing_of_accounts() -> None:
+    read_only = BrokerRefused(ResponseCode.NO_PERMISSION, "the topic[orders] sending message is forbidden", "broker:1")
+    assert refusal_text(read_only, None) == str(read_only)
+    alice = Credentials("alice", "secret of alice")
+    assert refusal_text(REFUSED, alice).endswith(
+        "no permission. The request was signed by alice, the account in $ROCKETMQ_HOME/conf/tools.yml"
+    )
 
 
 def test_a_group_without_permission_is_named(command: Command, topic: str) -> None:

@@ -4,21 +4,31 @@ import json
 from subprocess import CompletedProcess
 from uuid import uuid4
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from sprocket.cli import exit_codes
+from sprocket.cli.main import main
+from sprocket.cli.mqadmin import main as mqadmin_main
 from tests.cli.conftest import Cluster
-from tests.cli.processes import run
 
 
-def sprocket(cluster: Cluster, *arguments: str, text: str | None = None) -> CompletedProcess[str]:
-    return run(cluster.folder, *arguments, "-n", cluster.namesrv, text=text)
+def sprocket(cluster: Cluster, *arguments: str) -> CompletedProcess[str]:
+    """The command `sprocket` in this process."""
+    return completed(main, cluster, *arguments)
 
 
 def mqadmin(cluster: Cluster, *arguments: str) -> str:
-    ended = run(cluster.folder, *arguments, "-n", cluster.namesrv, program="mqadmin")
+    ended = completed(mqadmin_main, cluster, *arguments)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
+
+
+def completed(program: click.Group, cluster: Cluster, *arguments: str) -> CompletedProcess[str]:
+    done = CliRunner().invoke(program, [*arguments, "-n", cluster.namesrv])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
 
 def shape(cluster: Cluster, name: str) -> tuple[int, int, str]:

@@ -45,10 +45,11 @@ class FakeServer:
 
 
 class FakeNameServer(FakeServer):
-    """Answers with `topics`; says nothing at all while `is_silent`."""
+    """Answers with `topics`, and by `routes`; says nothing at all while `is_silent`."""
 
-    def __init__(self) -> None:
-        super().__init__([route(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader, self._route)])
+    def __init__(self, routes: list[Route] | None = None) -> None:
+        own = route(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader, self._route)
+        super().__init__([own, *(routes or [])])
         self.topics: dict[str, TopicRouteData] = {}
         self.asked: list[str] = []
         self.is_silent = False

@@ -6,6 +6,7 @@ from typing import Any
 
 from sprocket import MessageQueue
 from sprocket.client.assignment import Assignment
+from sprocket.client.outages import Outages
 from sprocket.client.process_queue import ProcessQueue
 from tests.client.fake_cluster import until
 
@@ -47,6 +48,8 @@ class Loop:
 
 
 class Instance:
+    outages = Outages(lambda: 0.0)
+
     def spawn(self, work: Any) -> "asyncio.Task[None]":
         return asyncio.get_running_loop().create_task(work)
 

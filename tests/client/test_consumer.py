@@ -207,6 +207,25 @@ async def test_nack_on_a_revoked_queue_sends_nothing_back(
     assert numbers(sent_back) == sorted(set(numbers(held)) - set(numbers(revoked)))
 
 
+async def test_no_pull_names_a_version_that_brokers_were_not_told_of(
+    shared_broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would refuse it: SUBSCRIPTION_NOT_LATEST, on a healthy start."""
+    arrived = asyncio.Event()
+    async with reader(shared_broker, topic) as consumer:
+        await until(lambda: len(consumer.assigned_queues) == 5)
+        loops = [loop for loop in consumer._assignment._loops.values() if loop.process_queue.queue.topic == topic]
+        before = loops[0]._subscription().sub_version
+        with monkeypatch.context() as patched:
+            patched.setattr(consumer._instance, "heartbeat_all", arrived.wait)
+            changing = asyncio.create_task(consumer._assignment_changed())
+            await until(lambda: consumer._subscriptions[topic].sub_version > before)
+            assert loops[0]._subscription().sub_version == before
+            arrived.set()
+            await changing
+        assert loops[0]._subscription().sub_version > before
+
+
 async def test_broadcasting_gives_everything_to_everybody(shared_broker: Broker, topic: str, tmp_path: Path) -> None:
     def listener(name: str) -> Consumer:
         return reader(

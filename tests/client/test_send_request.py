@@ -50,7 +50,7 @@ def test_body_is_compressed_from_the_limit_on() -> None:
         ({"body": "text"}, "body is a str"),
         ({"properties": {"TAGS": "A"}}, "reserved"),
         ({"properties": {"a": " "}}, "blank"),
-        ({"properties": {"a": 1}}, "property 'a' is a int"),
+        ({"properties": {"a": 1}}, "property 'a' is an int"),
         ({"properties": {"a": "b\x02c"}}, "0x01 or 0x02"),
         ({"properties": {"a": "\ud800"}}, "no Unicode text"),
         ({"properties": {"a": "b" * 40_000}}, "properties have"),

@@ -22,7 +22,7 @@ from remoting.headers.offset import (
     UpdateConsumerOffsetRequestHeader,
 )
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from sprocket import Consumer, Message, Producer, TopicNotFound
+from sprocket import Consumer, Message, Producer, TopicNotWritable
 from sprocket.client.client_instance import ClientSettings
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, route, until
 
@@ -203,7 +203,7 @@ async def test_a_consumer_begins_at_a_slave() -> None:
 async def test_nothing_is_sent_to_a_slave() -> None:
     async with group() as all_of, Producer("p", client=all_of.settings) as producer:
         all_of.register(all_of.slave)
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(TopicNotWritable, match="the master of b is down"):
             await producer.send(Message("T", b"x"))
         assert not all_of.slave.taken
         all_of.register(all_of.master, all_of.slave)

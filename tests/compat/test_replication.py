@@ -36,7 +36,8 @@ def test_an_apache_slave_ends_with_the_same_log(tmp_path: Path, waits_for_tables
     except maven.JavaMissingError as missing:
         pytest.skip(str(missing))
     with Replicas(tmp_path) as replicas:
-        master = replicas.add("sprocket", "broker-a", 0, "SYNC_MASTER")
+        # Its slave comes later than an empty store waits for one.
+        master = replicas.add("sprocket", "broker-a", 0, "SYNC_MASTER", haTailRecoveryWait="0")
         slave = replicas.add("apache", "broker-a", 1, "SLAVE")
         master.start()
         replicas.await_registered(master)

@@ -1,7 +1,7 @@
 """Both ends of a session in memory, their logs, and what goes between them."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ha.greeting import Credentials
 from ha.hello import Identity
@@ -9,7 +9,7 @@ from ha.master_link import LinkRules
 from ha.master_session import MasterSession, SessionRules
 from ha.slave_link import SlaveRules
 from ha.slave_session import SlaveSession
-from ha.table_queue import TableContent
+from ha.table_queue import TableContent, TableUpdate
 from ha.tail_recovery import TailRecovery
 from sprocket.common.errors import ProtocolError
 from tests.ha.links import SEGMENT, MemoryLog
@@ -58,27 +58,35 @@ class Ends:
         tail: TailRecovery | None = None,
         epoch: int = EPOCH,
         batch_bytes: int = 64,
+        tables: Sequence[TableUpdate] = (),
     ) -> None:
         self.applied: list[TableContent] = []
-        self.slave_log = slave_log
+        # What the master took of the slave's `tables`.
+        self.given: list[TableContent] = []
+        self.master_log, self.slave_log = master_log, slave_log
         rules = LinkRules(batch_bytes=batch_bytes, segment_bytes=SEGMENT, from_last_segment=False)
         self.tail = tail or TailRecovery()
-        shared = SessionRules(master or credentials(), epoch, tail=self.tail)
+        shared = SessionRules(master or credentials(), epoch, tail=self.tail, take_tables=self.given.extend)
         self.master = MasterSession(rules, shared, master_log, 0.0)
-        self.slave = SlaveSession(SlaveRules(), slave_log, slave or credentials(1), self.applied.append, 0.0)
+        self.slave = SlaveSession(
+            SlaveRules(), slave_log, slave or credentials(1), self.applied.append, 0.0, own_tables=lambda: tables
+        )
         self.to_master = self.slave.begin(0.0)
 
     def talk(self, split: Callable[[bytes], list[bytes]] = lambda data: [data], now: float = 0.0) -> None:
         """Until neither has anything to say.  Raises what either raises; a refusal is one of the slave's."""
-        while True:
-            for part in split(self.to_master):
-                if self.master.received(part, now):
-                    assert self.master.acked_offset <= self.slave_log.end_offset
-            self.to_master = b""
-            to_slave = self.to_slave(now)
-            if not to_slave:
-                return
-            self.to_master = b"".join(self.slave.received(part, now) for part in split(to_slave))
+        while self.turn(split, now):
+            pass
+
+    def turn(self, split: Callable[[bytes], list[bytes]] = lambda data: [data], now: float = 0.0) -> bool:
+        """Have each say something once; whether the master did."""
+        for part in split(self.to_master):
+            if self.master.received(part, now):
+                assert self.master.acked_offset <= self.slave_log.end_offset
+        self.to_master = b""
+        to_slave = self.to_slave(now)
+        self.to_master = b"".join(self.slave.received(part, now) for part in split(to_slave))
+        return bool(to_slave)
 
     def to_slave(self, now: float = 0.0) -> bytes:
         """What the master has to say."""

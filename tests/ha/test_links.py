@@ -104,7 +104,7 @@ def test_a_slave_that_is_further_than_its_master_is_sent_away(offset: int) -> No
 
 
 def test_a_slave_whose_place_retention_has_removed_is_told_what_to_do() -> None:
-    with pytest.raises(ProtocolError, match="empty the slave's store"):
+    with pytest.raises(ProtocolError, match="move the slave's store aside"):
         master_of(MemoryLog(CONTENT, start=1000)).received(report(500), 0.0)
 
 
@@ -183,3 +183,22 @@ def test_a_limit_of_bytes_a_second_is_kept() -> None:
     assert sum(sizes) == 500
     assert master.wait_s(0.5) == pytest.approx(0.5)
     assert master.next_piece(1.0) != []
+
+
+def test_tables_may_be_asked_for_once_the_logs_were_compared_and_not_before() -> None:
+    log = MemoryLog(b"x" * 6000)
+    link = SlaveLink(SlaveRules(), log, 0.0)
+    assert not link.admits_polling
+    link.begin(0.0)
+    assert not link.admits_polling
+    # What an empty master of RocketMQ says: nothing, from where the slave asked for.
+    link.received(transfer_head(6000 - 4096, 0), 0.0)
+    assert not link.admits_polling
+    link.received(transfer_head(6000 - 4096, 4096) + b"x" * 4096, 0.0)
+    assert link.admits_polling
+
+
+def test_a_slave_with_nothing_takes_the_tables_of_any_master() -> None:
+    link = SlaveLink(SlaveRules(), MemoryLog(b""), 0.0)
+    link.begin(0.0)
+    assert link.admits_polling

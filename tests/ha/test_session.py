@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from ha.given_tables import TableAssembly
 from ha.master_session import checksum
-from ha.session import HEAD, PIECE, REPORT, FrameReader, FrameType, frame, frame_head
+from ha.session import HEAD, MOST_BODY_BYTES, PIECE, REPORT, FrameReader, FrameType, frame, frame_head
 from ha.table_queue import TableContent, TableUpdate
 from ha.tail_recovery import TailRecovery
 from sprocket.common.errors import ProtocolError
@@ -143,13 +144,14 @@ def test_a_slave_that_has_more_than_its_master_gives_it_up_unless_it_is_wanted()
 def test_logs_that_have_nothing_in_common_are_left_alone(master: bytes) -> None:
     replica = SessionMemoryLog(CONTENT)
     ends = Ends(SessionMemoryLog(master), replica)
-    assert "nothing in common" in refusal(ends)
+    advice = "never empty this store" if not master else "hold data and have nothing in common"
+    assert advice in refusal(ends)
     assert replica.content == CONTENT
 
 
 def test_a_slave_whose_place_is_gone_is_told_so() -> None:
     ends = Ends(SessionMemoryLog(CONTENT, start=5000), SessionMemoryLog(CONTENT))
-    assert "empty the slave's store" in refusal(ends)
+    assert "move the slave's store aside" in refusal(ends)
 
 
 def test_a_checksum_is_of_all_bytes_or_of_none() -> None:
@@ -335,7 +337,7 @@ def test_what_nobody_asked_for_ends_the_session() -> None:
         with pytest.raises(ProtocolError):
             ends.slave.received(frame(kind, EPOCH, 1000, body), 0.0)
         assert replica.content == CONTENT
-    for kind, body in ((FrameType.RESUME, b""), (FrameType.TAIL, b"x" * 10)):
+    for kind, body in ((FrameType.RESUME, b""), (FrameType.TAIL, b"x" * 10), (FrameType.GIVEN_ALL, b"")):
         ends = Ends(SessionMemoryLog(CONTENT), SessionMemoryLog(CONTENT))
         ends.talk()
         with pytest.raises(ProtocolError):
@@ -354,3 +356,68 @@ def test_heartbeats_go_both_ways() -> None:
     assert not ends.master.is_expired(25.0)
     assert not ends.slave.is_expired(25.0)
     assert ends.slave.is_expired(25.1)
+
+
+# The tables that a master lost with its log
+
+TABLES = [TableUpdate(0, "topics", b"t" * 2_500_000), TableUpdate(0, "groups", b"g"), TableUpdate(0, "modes", b"")]
+
+
+def empty_master(replica: SessionMemoryLog) -> tuple[Ends, list[object], list[str]]:
+    """A master with nothing, its slave, and what the master was given, said and heard of."""
+    log, heard, done = SessionMemoryLog(), [], []  # type: ignore[var-annotated] # as the signature says
+    tail = TailRecovery(log, done.append, on_empty_slave=heard.append)
+    return Ends(log, replica, tail=tail, tables=TABLES), heard, done
+
+
+def test_a_master_that_lost_all_takes_the_tables_before_it_sends_any() -> None:
+    ends, heard, done = empty_master(SessionMemoryLog(CONTENT))
+    ends.talk(splitter(3))
+    assert [(one.name, one.content) for one in ends.given] == [(one.name, one.content) for one in TABLES]
+    assert done == ["a slave gave its log and its tables"]
+    assert heard == []
+    assert ends.slave.is_streaming
+    assert ends.applied == []
+
+
+def test_an_empty_slave_does_not_end_the_wait_of_an_empty_master() -> None:
+    ends, heard, done = empty_master(SessionMemoryLog())
+    ends.talk()
+    assert (set(heard), done, ends.given) == ({1}, [], [])
+    assert ends.tail.is_waiting
+
+
+def test_a_slave_that_left_before_it_gave_its_tables_gives_them_when_it_comes_again() -> None:
+    ends, _, done = empty_master(SessionMemoryLog(CONTENT))
+    while not ends.tail.needs_tables or ends.tail.wanted(ends.master) is not None:
+        ends.turn()
+    ends.tail.left(ends.master)
+    assert ends.tail.is_waiting
+    again = Ends(ends.master_log, SessionMemoryLog(CONTENT), tail=ends.tail, tables=TABLES)
+    again.talk()
+    assert [one.name for one in again.given] == ["topics", "groups", "modes"]
+    assert done == ["a slave gave its log and its tables"]
+    assert again.slave.is_streaming
+
+
+def test_a_second_slave_gives_no_table_while_the_first_is_giving() -> None:
+    ends, _, done = empty_master(SessionMemoryLog(CONTENT))
+    while not ends.tail.needs_tables:
+        ends.turn()
+    second = Ends(ends.master_log, SessionMemoryLog(CONTENT[:10]), tail=ends.tail, slave=credentials(2), tables=TABLES)
+    assert "another slave gives this master" in refusal(second)
+    assert second.given == []
+    ends.talk()
+    assert done
+
+
+def test_pieces_that_fit_no_table_are_refused() -> None:
+    for missing, piece, then in ((5, b"", 0), (5, b"abc", 5), (MOST_BODY_BYTES, b"abc", 0)):
+        assembly = TableAssembly()
+        with pytest.raises(ProtocolError, match="fits no table"):
+            assembly.add(missing, memoryview(piece))
+            assembly.add(then, memoryview(b"d"))
+    assembly = TableAssembly()
+    assembly.add(5, memoryview(b"abc"))
+    with pytest.raises(ProtocolError, match="5 bytes too early"):
+        assembly.finish()

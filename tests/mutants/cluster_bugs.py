@@ -90,4 +90,12 @@ CLUSTER_MUTANTS: Final = (
         "a part that names the fixed topics removes routes that are in use",
         ("tests/namesrv/test_named_topics.py",),
     ),
+    Mutant(
+        "changed topics taken for the list",
+        "broker/registration.py",
+        "await self._register(name_server, topics, version, is_part=True)",
+        "await self._register(name_server, topics, version)",
+        "a name server that deletes removes all other routes of the broker",
+        ("tests/broker/test_registration.py",),
+    ),
 )

@@ -6,6 +6,7 @@
 from typing import Final
 
 from tests.mutants.cluster_bugs import CLUSTER_MUTANTS
+from tests.mutants.command_bugs import COMMAND_MUTANTS
 from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -19,6 +20,7 @@ _DISK: Final = ("tests/store/test_disk.py", "tests/store/test_write_order.py")
 _REPLICAS: Final = ("tests/store/test_confirmation_replicas.py",)
 _REPLICATION: Final = ("tests/broker/test_replication.py",)
 _SESSION: Final = ("tests/ha/test_session.py",)
+_POLLING: Final = "tests/broker/test_slave_synchronize.py"
 
 MUTANTS: Final = (
     # Access control
@@ -54,6 +56,15 @@ MUTANTS: Final = (
         "",
         "an outgoing connection could take the port while the store recovers",
         ("tests/broker/test_start_failures.py",),
+    ),
+    # Where a new group begins
+    Mutant(
+        "new group not told where an empty queue begins",
+        "broker/processors/offsets.py",
+        "and not self._store.max_offset(topic, queue_id)\n",
+        "and False\n",
+        "a message that arrives before the group asks for the end of the queue is lost to it",
+        ("tests/broker/processors/test_offsets.py",),
     ),
     # Syncs and acknowledgements
     Mutant(
@@ -613,6 +624,122 @@ MUTANTS: Final = (
         "what a slave alone has is overwritten by the first send after a loss of power",
         ("tests/broker/test_sessions.py",),
     ),
+    Mutant(
+        "tables taken from a master whose log was not compared",
+        "broker/slave_synchronize.py",
+        "not self._core.role.is_acting and self.may_poll()",
+        "not self._core.role.is_acting",
+        "a master with an empty disk takes the topics and group offsets of its slave away",
+        (f"{_POLLING}::test_a_master_whose_log_is_not_followed_is_asked_for_nothing",),
+    ),
+    Mutant(
+        "tables taken from a master with a shorter log",
+        "broker/slave_synchronize.py",
+        "            if master_end >= own_end:\n",
+        "            if master_end >= 0:\n",
+        "a link that outlives its master lets an empty one take the slave's tables",
+        (f"{_POLLING}::test_a_plain_link_that_outlives_its_master_vouches_for_no_other_log",),
+    ),
+    Mutant(
+        "plain link vouches for a log before it was compared",
+        "ha/slave_link.py",
+        "        return self._has_begun and self._same_to >= self._same_end\n",
+        "        return self._has_begun\n",
+        "a master with another log takes the tables of its slave away",
+        ("tests/ha/test_links.py",),
+    ),
+    Mutant(
+        "question to a master that proved nothing",
+        "broker/slave_sessions.py",
+        "        if not own.admits_plain:\n",
+        "        if own.identity is None:\n",
+        "a stranger at an open name server gets an admin signature that never expires",
+        ("tests/broker/test_guarded_replication.py",),
+    ),
+    Mutant(
+        "signed before the peer proved itself",
+        "remoting/client.py",
+        "credentials=self._credentials if self.prover is None else None,",
+        "credentials=self._credentials,",
+        "a stranger at an open name server gets an admin signature that never expires",
+        ("tests/broker/test_peer_identity.py",),
+    ),
+    Mutant(
+        "proof given for another address",
+        "broker/peer_identity.py",
+        "        if header.address != own:\n",
+        "        if not own:\n",
+        "a stranger passes the question on to a true broker and is taken for it",
+        ("tests/broker/test_peer_identity.py",),
+    ),
+    Mutant(
+        "greeting counts at any address",
+        "ha/greeting.py",
+        "own_address and hello.dialed != own_address:\n",
+        "own_address and not hello.dialed:\n",
+        "a stranger passes a greeting on, and then writes the slave's log and tables",
+        ("tests/ha/test_greeting.py",),
+    ),
+    Mutant(
+        "empty master does not wait",
+        "broker/master_sessions.py",
+        "            return True  # whether this is a new broker",
+        "            return False  # whether this is a new broker",
+        "a SYNC_MASTER that lost its disk serves nothing of what its slave has, for ever",
+        ("tests/broker/test_sessions.py",),
+    ),
+    Mutant(
+        "master sends its empty tables to the slave that gave it the log",
+        "ha/master_session.py",
+        "        if self._tail.needs_tables:\n            # The slave",
+        "        if False:\n            # The slave",
+        "topics and group offsets are gone from both replicas",
+        _SESSION,
+    ),
+    Mutant(
+        "empty slave ends the wait for one with data",
+        "ha/tail_recovery.py",
+        "            self._on_empty_slave(name)\n            return\n",
+        "            self._on_empty_slave(name)\n",
+        "a master that lost its disk begins empty though another slave has everything",
+        _SESSION,
+    ),
+    # The client
+    Mutant(
+        "body that is no buffer queued",
+        "remoting/channel.py",
+        """        body = body if type(body) is bytes else as_body(body)
+        future, opaque""",
+        "        future, opaque",
+        "one bad message takes the requests of its neighbours with it",
+        ("tests/client/test_producer_faults.py::test_bad_messages_harm_none_of_those_sent_with_them",),
+    ),
+    Mutant(
+        "message of a revoked queue sent back",
+        "sprocket/client/consumer.py",
+        "if source is not None and (source.is_dropped or not source.is_pending(message)):",
+        "if source is not None and not source.is_pending(message):",
+        "the new owner of the queue gets the message, and a copy of it",
+        ("tests/client/test_consumer.py::test_nack_on_a_revoked_queue_sends_nothing_back",),
+    ),
+    Mutant(
+        "pulled by a version before brokers are told",
+        "sprocket/client/consumer.py",
+        """        await self._instance.heartbeat_all()
+        self._told.update(told)""",
+        """        self._told.update(told)
+        await self._instance.heartbeat_all()""",
+        "a healthy start is refused with SUBSCRIPTION_NOT_LATEST",
+        ("tests/client/test_consumer.py::test_no_pull_names_a_version_that_brokers_were_not_told_of",),
+    ),
+    Mutant(
+        "refusal by access control retried",
+        "sprocket/client/sender.py",
+        "    return refused.code in RETRY_CODES and not isinstance(refused, PermissionDenied)\n",
+        "    return refused.code in RETRY_CODES\n",
+        "a send without permission is tried three times and blames the brokers",
+        ("tests/client/test_permission.py::test_send_without_permission_is_tried_once",),
+    ),
     *CLUSTER_MUTANTS,
     # Answers
     Mutant(
@@ -659,9 +786,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "fields of JSON headers not counted",
-        "remoting/routes.py",
-        "            if len(header) > _FEW_FIELDS_BYTES and header.count(",
-        "            if len(header) > 1 << 40 and header.count(",
+        "remoting/framing.py",
+        "                self.has_large_header = True\n",
+        "                self.has_large_header = False\n",
         "a header holds more fields than limits.py permits",
         ("tests/remoting/test_runs.py",),
     ),
@@ -682,4 +809,22 @@ MUTANTS: Final = (
         "a request of 4 MB holds the loop for seconds",
         ("tests/broker/test_send.py",),
     ),
+    # Kinds of sends
+    Mutant(
+        "checkpoint of a pop taken for a property of the user",
+        "broker/send_kinds.py",
+        "        names.POP_CK,\n",
+        "",
+        "a producer's POP_CK reaches consumers as if a broker had set it",
+        ("tests/broker/test_send_kinds.py",),
+    ),
+    Mutant(
+        "kind of a send told by its values",
+        "broker/send_kinds.py",
+        '    r"(?:\\A|\\x02)(DELAY',
+        '    r"(?:\\A|\\x02|\\x01)(DELAY',
+        "a user value can turn a message into another kind",
+        ("tests/broker/test_send_kinds.py",),
+    ),
+    *COMMAND_MUTANTS,
 )

@@ -1,12 +1,15 @@
 """The KV configuration and its file."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
 from namesrv.kv_config import KVConfig, KVConfigNotWritten
-from sprocket.common.errors import ConfigError
+from sprocket.common import limits
+from sprocket.common.atomic_file import write_whole
+from sprocket.common.errors import ConfigError, RequestError
 
 
 def loaded(path: Path) -> KVConfig:
@@ -48,3 +51,46 @@ def test_a_write_that_fails_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(KVConfigNotWritten, match="nothing was changed"):
         kv_config.put("n", "k", "v")
     assert kv_config.namespace("n") is None
+
+
+def test_what_is_beyond_a_limit_is_refused_by_name_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, limit in (("MAX_KV_VALUE_BYTES", 10), ("MAX_KV_NAMESPACE_BYTES", 25), ("MAX_KV_BYTES", 40)):
+        monkeypatch.setattr(limits, name, limit)
+    kv_config = loaded(tmp_path / "kvConfig.json")
+    with pytest.raises(RequestError, match="the key and its value have 11 bytes, the limit is 10"):
+        kv_config.put("n", "k", "v" * 10)
+    assert kv_config.namespace("n") is None
+    kv_config.put("n", "a", "v" * 9)
+    kv_config.put("n", "b", "v" * 9)
+    with pytest.raises(RequestError, match="the namespace would have 30 bytes, the limit is 25"):
+        kv_config.put("n", "c", "v" * 9)
+    kv_config.put("n", "b", "w" * 9)  # takes the place of the one before
+    kv_config.put("m", "a", "v" * 9)
+    with pytest.raises(RequestError, match="the KV configuration would have 41 bytes, the limit is 40"):
+        kv_config.put("o", "a", "v" * 9)
+    kv_config.delete("n", "a")
+    kv_config.put("o", "a", "v" * 9)
+    assert loaded(tmp_path / "kvConfig.json").get("o", "a") == "v" * 9
+
+
+async def test_puts_that_come_together_share_a_write_and_none_is_on_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+
+    def counted(path: Path, content: bytes) -> None:
+        threads.append(threading.get_ident())
+        write_whole(path, content)
+
+    monkeypatch.setattr("namesrv.kv_config.write_whole", counted)
+    kv_config = loaded(tmp_path / "kvConfig.json")
+    kv_config.saving.start()
+    for number in range(100):
+        kv_config.put("n", f"k{number}", "v")
+    await kv_config.saving.saved()
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+    await kv_config.saving.stop()
+    assert loaded(tmp_path / "kvConfig.json").namespace("n") == {f"k{number}": "v" for number in range(100)}

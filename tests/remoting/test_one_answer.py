@@ -141,3 +141,31 @@ async def test_no_header_says_that_it_has_been_answered() -> None:
     header = b'{"code":34,"extFields":{},"flag":0,"opaque":5,"#answered":1}'
     channel.data_received((4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header)
     assert [request.is_answered for request in served] == [0]
+
+
+@BOTH
+async def test_what_came_before_garbage_is_answered_behind_a_guard_too(serialization: int) -> None:
+    class Closing(Sink):
+        """Takes nothing once it is closed, as a transport does."""
+
+        is_closed = False
+
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            if not self.is_closed:
+                super().write(data)
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    route = Route(RequestCode.SEND_MESSAGE_V2, NoHeader, lambda request: Response(), Resource.NONE, Action.NONE)
+    table, judge = RouteTable([route]), RouteTable([route])
+    table.guard = lambda frame, channel: judge.decode(frame)
+    sink = Closing()
+    channel = RemotingChannel(table, ChannelCounters())
+    channel.connection_made(sink)
+    frames = [encode_request(310, number, serialization=serialization) for number in range(3)]
+    garbage = (8).to_bytes(4, "big") + (serialization << 24 | 4).to_bytes(4, "big") + b"\xff\xff\xff\xff"
+    channel.data_received(b"".join([*frames[:2], garbage, frames[2]]))
+    answers = [open_frame(frame) for frame in FrameDecoder().feed(bytes(sink.written))]
+    assert [one.opaque for one in answers if isinstance(one, ReceivedResponse)] == [0, 1]
+    assert sink.is_closed

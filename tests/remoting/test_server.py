@@ -11,7 +11,7 @@ import pytest
 from remoting.client import ConnectFailed, RemotingClient, RemotingTimeout, split_address
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Request, Response
-from remoting.frames import encode_request
+from remoting.frames import NotEncodable, encode_request
 from remoting.framing import JSON, ROCKETMQ, frame_prefix
 from remoting.headers.client import UnregisterClientRequestHeader
 from remoting.pending import ConnectionLost
@@ -102,6 +102,41 @@ async def test_call_and_answer(serialization: int) -> None:
         response = await client.invoke(address, RequestCode.HEART_BEAT, body=b"hello")
         assert (response.code, response.body) == (0, b"hello")
         assert (await client.invoke(address, RequestCode.QUERY_MESSAGE)).remark == "later"
+
+
+@pytest.mark.parametrize("later", [False, True])
+async def test_response_that_cannot_be_encoded_harms_no_other(later: bool) -> None:
+    """A lone surrogate has no form in UTF-8: that request is answered with an error, its neighbours as they should."""
+
+    class Odd(Echo):
+        def refuse(self, request: Request[Any]) -> Any:
+            odd = Response(remark="\ud800")
+
+            async def soon() -> Response:
+                return odd
+
+            return soon() if later else odd
+
+    async with serving(Odd()) as server, client_of(server) as (client, address):
+        before, odd, after = await asyncio.gather(
+            client.invoke(address, RequestCode.HEART_BEAT, body=b"before", timeout_s=30.0),
+            client.invoke(address, RequestCode.GET_BROKER_CONFIG, timeout_s=30.0),
+            client.invoke(address, RequestCode.HEART_BEAT, body=b"after", timeout_s=30.0),
+        )
+        assert (before.body, after.body) == (b"before", b"after")
+        assert odd.code == ResponseCode.SYSTEM_ERROR
+        assert "cannot be encoded" in (odd.remark or "")
+
+
+async def test_request_that_cannot_be_encoded_harms_no_other() -> None:
+    async with serving(Echo()) as server, client_of(server) as (client, address):
+        good = [client.invoke(address, RequestCode.HEART_BEAT, body=b"%d" % n, timeout_s=30.0) for n in range(3)]
+        bad = [client.invoke(address, RequestCode.HEART_BEAT, body=odd) for odd in ("text", [b"x"], None)]  # type: ignore[arg-type]
+        outcomes = await asyncio.gather(*good, *bad, return_exceptions=True)
+        assert [outcome.body for outcome in outcomes[:3]] == [b"0", b"1", b"2"]  # type: ignore[union-attr]
+        assert [type(outcome) for outcome in outcomes[3:]] == [NotEncodable] * 3
+        wide = await client.invoke(address, RequestCode.HEART_BEAT, body=memoryview(b"12345678").cast("I"))
+        assert wide.body == b"12345678"
 
 
 async def test_one_read_is_one_batch_and_order_is_kept() -> None:

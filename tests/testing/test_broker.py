@@ -9,12 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from sprocket import ConsumeFrom, Consumer, Message, Producer
+from sprocket import ClientError, ConsumeFrom, Consumer, Message, Producer
 from sprocket.testing import Broker, BrokerNotStarted
 
 
 def is_running(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
+
+
+def test_a_topic_is_checked_before_the_broker_is_asked() -> None:
+    for topic, queues in (("a b", 4), (None, 4), ("T", 0), ("T", "4")):
+        with pytest.raises(ClientError):
+            Broker().create_topic(topic, queues)  # type: ignore[arg-type]
 
 
 def test_own_directory_is_removed_and_process_ends() -> None:

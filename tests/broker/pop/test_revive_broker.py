@@ -7,9 +7,10 @@ from typing import Any
 from broker.pop.records import REVIVE_GROUP, PopCheckPoint
 from broker.pop.revive_log import encode_checkpoint
 from broker.server import Broker
+from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.bodies.stats import KVTable
 from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import loads
+from remoting.fastjson import dumps, loads
 from remoting.message_properties import TAGS, TIMER_DELIVER_MS, encode
 from store.config import FlushDiskType
 from store.message_store import PendingMessage
@@ -99,3 +100,25 @@ async def test_what_came_again_before_a_restart_does_not_after_it(tmp_path: Path
     async with running_broker(tmp_path, **quick()) as (broker, client):
         assert len(await popped(client)) == 1
         assert broker.store.max_offset(RETRY, 0) == 1
+
+
+async def test_a_pop_whose_retry_topic_could_not_be_made_is_refused(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, **quick()) as (_, client):
+        await client.send(b"body")
+        longest = 255 - len(f"%RETRY%_{TOPIC}")
+        refused = await pop(client, consumer_group="g" * (longest + 1))
+        assert refused.code == ResponseCode.INVALID_PARAMETER
+        assert "their retry topic would have a name of 256 characters, at most 255" in (refused.remark or "")
+        (message,) = await popped(client, consumer_group="g" * longest)
+        assert message.body == b"body"
+
+
+async def test_no_group_is_made_whose_retry_topic_could_not_be(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (_, client):
+        await client.send(b"body")
+        for chars, code in ((248, ResponseCode.INVALID_PARAMETER), (249, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)):
+            assert (await pop(client, consumer_group="g" * chars)).code == code
+            created = await client.ask(
+                RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=dumps(SubscriptionGroupConfig("h" * chars))
+            )
+            assert (created.code == ResponseCode.SUCCESS) is (chars == 248), created.remark

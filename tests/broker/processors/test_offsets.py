@@ -18,7 +18,7 @@ from remoting.headers.offset import (
     UpdateConsumerOffsetRequestHeader,
 )
 from sprocket.common.clock import ManualClock
-from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
+from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker
 
 Pair = tuple[Broker, TestClient]
 
@@ -50,11 +50,34 @@ async def test_commit_is_answered_again(pair: Pair) -> None:
 async def test_group_without_an_offset_starts_at_zero_while_all_is_in_memory(pair: Pair) -> None:
     _, client = pair
     response = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, query())
-    assert response.code == ResponseCode.QUERY_NOT_FOUND, "there is no first message yet"
+    assert response.code == ResponseCode.QUERY_NOT_FOUND, "there is no topic yet"
     await client.send()
     response = await client.ask_well(RequestCode.QUERY_CONSUMER_OFFSET, query())
     assert response.header(QueryConsumerOffsetResponseHeader).offset == 0
     response = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, query(set_zero_if_not_found=False))
+    assert response.code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_new_group_starts_at_zero_in_a_queue_that_never_had_a_message(pair: Pair) -> None:
+    """Were it told "not found", it would lose what arrives before it asks where the queue ends."""
+    broker, client = pair
+    await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+    response = await client.ask_well(RequestCode.QUERY_CONSUMER_OFFSET, query())
+    assert response.header(QueryConsumerOffsetResponseHeader).offset == 0
+    assert broker.offsets.query(GROUP, TOPIC, 0) == -1, "asking commits nothing"
+    response = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, query(set_zero_if_not_found=False))
+    assert response.code == ResponseCode.QUERY_NOT_FOUND
+    for queue_id in (2, -1):  # none of the topic's
+        response = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, query(queue_id=queue_id))
+        assert response.code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_queue_whose_messages_have_all_expired_is_no_new_one(pair: Pair) -> None:
+    broker, client = pair
+    await client.send()
+    queue = broker.store._table.by_key[TOPIC, 0]
+    queue.min_offset = queue.max_offset
+    response = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, query())
     assert response.code == ResponseCode.QUERY_NOT_FOUND
 
 

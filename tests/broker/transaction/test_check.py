@@ -106,6 +106,32 @@ def test_who_does_not_answer_is_asked_again_each_turn_and_given_up_at_last(tmp_p
     rig.close()
 
 
+def test_a_turn_writes_one_line_of_each_kind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(tmp_path, transaction_check_max=1)
+    for number in range(12):
+        rig.prepare(f"K{number}")
+    rig.turn()  # all are asked about
+    rig.producers.channel_closed(rig.channel)  # type: ignore[arg-type]
+    for number in range(12, 20):
+        rig.prepare(f"K{number}")
+    caplog.clear()
+    rig.turn()
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("broker.transaction.check")]
+    keys = [f"K{number}" for number in range(5)]
+    assert lines == [
+        "event=no_producer_to_ask transactions=8 groups=1 most={'PG': 8}",
+        f"event=transaction_given_up transactions=12 topics={{'{TOPIC}': 12}} unique_keys={keys} "
+        "moved_to=TRANS_CHECK_MAX_TIME_TOPIC",
+    ]
+    assert len(rig.given_up()) == 12
+    rig.turn()
+    assert len(rig.given_up()) == 20
+    caplog.clear()
+    rig.turn()
+    assert not [record for record in caplog.records if record.name.startswith("broker.transaction.check")]
+    rig.close()
+
+
 def test_without_a_producer_it_waits_and_counts(rig: Rig) -> None:
     rig.producers.channel_closed(rig.channel)  # type: ignore[arg-type]
     rig.prepare("K")

@@ -23,6 +23,7 @@ from broker.slave_sessions import SlaveSessions
 from broker.slave_synchronize import SlaveSynchronize
 from ha.greeting import Credentials
 from ha.hello import Identity
+from ha.table_queue import TableContent
 from remoting.client import RemotingClient
 from remoting.codes import ResponseCode
 from remoting.routes import RouteTable
@@ -48,9 +49,9 @@ class SimTables:
         self._store = store
         self._error = error
         self._known = 0
-        self.all: list[ReplicatedTable] = []
         self.consumer_offsets = None
         self.topics = ReplicatedTable("topics", None, self._count, lambda: b"%d" % self._count(), self._prepare)
+        self.all: list[ReplicatedTable] = [self.topics]
 
     def _count(self) -> int:
         return self._store.wrote_offset // 1000
@@ -65,6 +66,11 @@ class SimTables:
         """A slave has more of the log: it knows all topics of it."""
         if self._known < self._count():
             self._error(f"the log ends at {self._store.wrote_offset}, known are {self._known} topics")
+
+    def adopt(self, given: Sequence[TableContent]) -> None:
+        """A master that lost all takes the tables of the slave that gave the log."""
+        if [(one.name, int(one.content)) for one in given] != [("topics", self._count())]:
+            self._error(f"the log ends at {self._store.wrote_offset}, and the slave gave {given}")
 
     def named(self, name: str) -> ReplicatedTable | None:
         """The only table that comes whole."""

@@ -1,0 +1,194 @@
+"""Topics and groups that are made by their first use: in the file before the answer, and in nobody's way."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from broker.config_file import ConfigFile, pretty
+from broker.table_saving import TableSaving
+from remoting.bodies.group import SubscriptionGroupTable
+from remoting.bodies.topic import TopicConfig, TopicConfigTable
+from remoting.codes import RequestCode, ResponseCode
+from remoting.fastjson import loads
+from remoting.headers.admin import DeleteTopicRequestHeader
+from sprocket.common.errors import ClientError, DiskFull
+from store.config import FlushDiskType
+from tests.broker.rig import TOPIC, create, running_broker, until
+
+
+class HeldFile:
+    """Writes of one file, which wait while `may_write` is not set."""
+
+    def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.name = name
+        self.contents: list[bytes] = []
+        self.error: DiskFull | None = None
+        self.may_write = threading.Event()
+        self.may_write.set()
+        self.waiting = threading.Event()
+        real = ConfigFile.write
+
+        def write(file: ConfigFile[object], content: bytes) -> None:
+            if file.path.name == self.name:
+                self.contents.append(content)
+                self.waiting.set()
+                assert self.may_write.wait(10)
+                if self.error is not None:
+                    raise self.error
+            real(file, content)
+
+        monkeypatch.setattr(ConfigFile, "write", write)
+
+    def hold(self) -> None:
+        self.contents.clear()
+        self.waiting.clear()
+        self.may_write.clear()
+
+
+def in_file(root: Path) -> dict[str, TopicConfig]:
+    content = (root / "store/config/topics.json").read_bytes()
+    return loads(content, TopicConfigTable).topic_config_table
+
+
+@pytest.mark.parametrize("flush", [FlushDiskType.ASYNC_FLUSH, FlushDiskType.SYNC_FLUSH])
+@pytest.mark.parametrize("properties", [{}, {"DELAY": "3"}], ids=["at once", "delayed"])
+async def test_a_first_send_is_answered_once_its_topic_is_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: FlushDiskType, properties: dict[str, str]
+) -> None:
+    file = HeldFile("topics.json", monkeypatch)
+    async with running_broker(tmp_path, store={"flush_disk_type": flush}) as (broker, client):
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        file.hold()
+        first = asyncio.ensure_future(client.send(b"first", "New", **properties))
+        await until(file.waiting.is_set)
+        await client.send(b"others are served")
+        assert not first.done(), "a crash now would lose the topic of an acknowledged message"
+        assert "New" not in in_file(tmp_path)
+        second = asyncio.ensure_future(client.send(b"second", "New"))
+        await asyncio.sleep(0.1)  # in a read of its own: what one read brings is answered together
+        await client.send(b"and others again")
+        assert not second.done(), "nor is the second one answered before"
+        file.may_write.set()
+        await first
+        await second
+        assert in_file(tmp_path)["New"].write_queue_nums == 4
+        assert pretty(broker.topics.snapshot()) == (tmp_path / "store/config/topics.json").read_bytes()
+
+
+async def test_topics_of_many_first_sends_share_a_few_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = HeldFile("topics.json", monkeypatch)
+    async with running_broker(tmp_path) as (broker, client):
+        told: list[list[TopicConfig]] = []
+        monkeypatch.setattr(broker.registration, "topics_changed", told.append)
+        file.hold()
+        sends = [asyncio.ensure_future(client.send(b"x", f"T{number}")) for number in range(200)]
+        await until(lambda: "T199" in broker.topics)
+        file.may_write.set()
+        await asyncio.gather(*sends)
+        assert len(file.contents) <= 3
+        assert len(told) <= 3, "name servers are told once for each write"
+        assert {topic.topic_name for topics in told for topic in topics} == {f"T{number}" for number in range(200)}
+        assert {f"T{number}" for number in range(200)} <= in_file(tmp_path).keys()
+
+
+async def test_a_topic_that_cannot_be_written_is_not_there_and_its_send_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = HeldFile("topics.json", monkeypatch)
+    async with running_broker(tmp_path) as (broker, client):
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        file.error = DiskFull("no space")
+        with pytest.raises(AssertionError, match="no space"):
+            await client.send(b"x", "New")
+        assert "New" not in broker.topics
+        response = await client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, create("Asked"))
+        assert (response.code, "no space" in response.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
+        assert "Asked" not in broker.topics
+        response = await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=TOPIC))
+        assert response.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert TOPIC in broker.topics
+        file.error = None
+        await client.send(b"x", "New")
+        assert {"New", TOPIC} <= in_file(tmp_path).keys()
+
+
+async def test_what_an_operator_asks_for_is_in_the_file_before_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = HeldFile("topics.json", monkeypatch)
+    async with running_broker(tmp_path) as (_, client):
+        file.hold()
+        asked = asyncio.ensure_future(client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create()))
+        await until(file.waiting.is_set)
+        await asyncio.sleep(0.05)
+        assert not asked.done()
+        file.may_write.set()
+        await asked
+        assert TOPIC in in_file(tmp_path)
+
+
+async def test_a_topic_is_not_made_again_while_it_is_deleted_also_if_the_operator_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = HeldFile("topics.json", monkeypatch)
+    async with running_broker(tmp_path) as (broker, client):
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        await client.send(b"to be deleted")
+        file.hold()
+        operator = type(client)(client.address)
+        asked = asyncio.ensure_future(
+            operator.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=TOPIC))
+        )
+        await until(file.waiting.is_set)
+        with pytest.raises(AssertionError, match="is being deleted"):
+            await client.send(b"too early")
+        await operator.close()
+        with pytest.raises(ClientError):
+            await asked
+        file.may_write.set()
+        await until(lambda: (TOPIC, 0) not in broker.store.queues())
+        sent = await client.send(b"new topic")
+        assert sent.queue_offset == 0
+
+
+async def test_a_group_is_made_without_waiting_for_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = HeldFile("subscriptionGroup.json", monkeypatch)
+    async with running_broker(tmp_path) as (broker, client):
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        await client.send(b"x")
+        file.hold()
+        assert (await client.pull(group="NewGroup")).code == ResponseCode.SUCCESS
+        await until(file.waiting.is_set)
+        for number in range(20):
+            assert (await client.pull(group=f"More{number}")).code == ResponseCode.SUCCESS
+        assert "NewGroup" in broker.groups
+        file.may_write.set()
+        await broker.groups.saving.saved()
+        assert len(file.contents) == 2
+        path = tmp_path / "store/config/subscriptionGroup.json"
+        assert {"NewGroup", "More19"} <= loads(
+            path.read_bytes(), SubscriptionGroupTable
+        ).subscription_group_table.keys()
+        assert pretty(broker.groups.snapshot()) == path.read_bytes()
+
+
+async def test_offsets_are_not_in_their_file_before_the_topic_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = HeldFile("topics.json", monkeypatch)
+    async with running_broker(tmp_path) as (broker, client):
+        file.hold()
+        first = asyncio.ensure_future(client.send(b"x", "New"))
+        await until(file.waiting.is_set)
+        broker.offsets.commit("G", "New", 0, 1)
+        saving = asyncio.ensure_future(TableSaving(broker._core, broker.schedule.offsets)._save_offsets())
+        await asyncio.sleep(0.05)
+        path = tmp_path / "store/config/consumerOffset.json"
+        assert not path.exists() or b"New@G" not in path.read_bytes()
+        file.may_write.set()
+        await first
+        broker.store.flush()
+        await saving
+        assert b"New@G" in path.read_bytes()

@@ -1,0 +1,40 @@
+"""Bugs to plant in what people type: commands and the demo."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+COMMAND_MUTANTS: Final = (
+    Mutant(
+        "topic shrinks unasked",
+        "sprocket/cli/cluster_commands.py",
+        "        if not force:\n            topic_change.refuse_shrinking(",
+        "        if False:\n            topic_change.refuse_shrinking(",
+        "messages of the last queues become unreachable, and nobody is told",
+        ("tests/cli/test_topic_commands.py",),
+    ),
+    Mutant(
+        "topic loses its attributes with an update",
+        "sprocket/cli/topic_change.py",
+        "        if each.topic is not None:\n",
+        "        if False:\n",
+        "a change of the number of queues takes permissions back to the default",
+        ("tests/cli/test_topic_commands.py",),
+    ),
+    Mutant(
+        "refusal behind a failed send not seen",
+        "sprocket/cli/permission.py",
+        "        error = error.__cause__\n",
+        "        error = None\n",
+        "a send without permission advises to check that a broker is writable",
+        ("tests/cli/test_permission.py",),
+    ),
+    Mutant(
+        "demo sends everything before the broker is back",
+        "sprocket/demo/sending.py",
+        "        return max(_TRICKLE_S, left_s / left) if left_s > 0 else 0.0\n",
+        "        return _TRICKLE_S if left_s > 0 else 0.0\n",
+        "the check of the killed broker fails on a busy machine",
+        ("tests/demo/test_sending.py",),
+    ),
+)
