@@ -27,7 +27,7 @@ $(STAMP): setup.cfg pyproject.toml requirements.lock
 	@echo "Installing pinned dependencies into $(VENV) (the first time, a few minutes)"
 	@$(PIP) install --quiet --constraint requirements.lock setuptools
 	@PYTHONWARNINGS=ignore $(PIP) install --quiet --constraint requirements.lock --no-build-isolation --editable '.[spark,demo,dev]'
-	@$(BIN)/python -m spark.java_home requirements.lock
+	@$(BIN)/python -m spark.runtime.java_home requirements.lock
 	@touch $@
 
 test: setup ## Tell in minutes whether something is broken (ALL=1 runs every test, ARGS="tests/store -q" some)
@@ -51,10 +51,10 @@ lint: setup ## Check style, types, layers and the rules for files (ruff, mypy --
 	$(BIN)/python -m pytest -q -n 0 tests/tidy
 
 docs: setup ## Write from the code what docs/ says of configuration, files, replication and request codes
-	$(BIN)/python -m sprocket.cli.configuration_page docs/configuration.md
-	$(BIN)/python -m sprocket.cli.format_page docs/format.md
-	$(BIN)/python -m sprocket.cli.replication_page docs/replication-protocol.md
-	$(BIN)/python -m sprocket.cli.compatibility_page docs/compatibility.md
+	$(BIN)/python -m docs.pages.configuration_page docs/configuration.md
+	$(BIN)/python -m docs.pages.format_page docs/format.md
+	$(BIN)/python -m docs.pages.replication_page docs/replication-protocol.md
+	$(BIN)/python -m docs.pages.compatibility_page docs/compatibility.md
 
 lock: setup ## Write requirements.lock from what .venv holds now
 	@{ grep '^#' requirements.lock; $(PIP) freeze --all --exclude pip --exclude sprocket-mq --exclude-editable | grep '==' | sort -f; } > requirements.lock.new

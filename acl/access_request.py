@@ -5,15 +5,15 @@ from typing import Final
 
 import msgspec
 
-from acl.auth_model import Action as AuthAction
-from acl.auth_model import Resource
+from acl.auth.model import Action as AuthAction
+from acl.auth.model import Resource
 from acl.carried_topics import carried_topics
 from acl.remote_addresses import Parts
-from remoting.codes import RequestCode
-from remoting.credentials import ACCESS_KEY, SIGNATURE
-from remoting.routes import Action
-from remoting.routes import Resource as RouteResource
 from sprocket.common.errors import RequestError
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.credentials import ACCESS_KEY, SIGNATURE
+from sprocket.remoting.routes import Action
+from sprocket.remoting.routes import Resource as RouteResource
 
 
 class FailedAttempt(RequestError):

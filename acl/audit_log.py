@@ -12,11 +12,11 @@ from typing import Final
 import msgspec
 
 from acl.access_request import AccessRequest
-from acl.auth_requests import BODY_CODES, required
+from acl.auth.requests import BODY_CODES, required
 from acl.gate_settings import GateSettings
-from remoting.codes import RequestCode
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError
+from sprocket.remoting.codes import RequestCode
 
 # Operators route it by this name.
 audit = logging.getLogger("sprocket.audit")

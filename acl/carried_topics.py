@@ -2,13 +2,13 @@
 
 ``INNER_MULTI_DISPATCH`` names light queues that the record enters as well, ``TIMER_DEL_UNIQKEY`` a delayed message that
 it takes back.  Every value of every occurrence counts, wherever it stands: whichever of them a store goes by, it was
-asked for.  Source: RocketMQ 5.3.3, `LmqDispatch`, `TimerMessageStore.buildDeleteKey`; see `store.multi_dispatch`.
+asked for.  Source: RocketMQ 5.3.3, `LmqDispatch`, `TimerMessageStore.buildDeleteKey`; see `store.queue.multi_dispatch`.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
-from remoting.message_properties import NAME_END, VALUE_END
+from sprocket.remoting.message.properties import NAME_END, VALUE_END
 
 _DISPATCH: Final = "INNER_MULTI_DISPATCH"
 _DELETE: Final = "TIMER_DEL_UNIQKEY"

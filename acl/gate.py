@@ -11,20 +11,20 @@ from typing import Any, Final, Protocol
 
 from acl.access_request import AccessRequest, FailedAttempt, Verdict
 from acl.audit_log import AuditLog
-from acl.auth_model import Action as AuthAction
-from acl.auth_requests import of_message
+from acl.auth.model import Action as AuthAction
+from acl.auth.requests import of_message
 from acl.failed_attempts import FailedAttempts
 from acl.gate_settings import GateSettings
 from acl.remote_addresses import Parts, parts_of
-from remoting.channel import RemotingChannel
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse, Request, Response
-from remoting.credentials import ACCESS_KEY
-from remoting.frame_opener import FrameOpener
-from remoting.framing import Frame
-from remoting.routes import Action, Decoded, Resource, RouteTable, UnroutableRequest
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError, RequestError
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse, Request, Response
+from sprocket.remoting.credentials import ACCESS_KEY
+from sprocket.remoting.frame_opener import FrameOpener
+from sprocket.remoting.framing import Frame
+from sprocket.remoting.routes import Action, Decoded, Resource, RouteTable, UnroutableRequest
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ remembered.  RocketMQ keeps decisions for 60 s (`statefulAuthorizationCacheExpir
 from typing import Final
 
 from acl.access_request import SHORT_NAMES, AccessRequest
-from remoting.codes import RequestCode
 from sprocket.common.limits import MAX_GROUP_CHARS, MAX_TOPIC_CHARS
+from sprocket.remoting.codes import RequestCode
 
 Grant = tuple[object, ...]
 _MOST: Final = 8192

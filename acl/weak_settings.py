@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from acl.auth_settings import AuthSettings
-from remoting.tls_settings import DISABLED, ENFORCING, REQUIRE, TlsSettings
+from acl.auth.settings import AuthSettings
+from sprocket.remoting.tls.settings import DISABLED, ENFORCING, REQUIRE, TlsSettings
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ the median of the rounds.  On a busy machine a process is preempted once in a fe
 takes longer meets that more often: only --realtime tells the ways apart there.  Segments of 1 GiB are begun 32 MiB
 before the first one's end, so that each run rolls.
 
-    store       `store.commit_log.CommitLog` as the broker uses it
+    store       `store.log.commit_log.CommitLog` as the broker uses it
     warmed      the same with warmMapedFileEnable: a thread writes the whole next segment full of zeros and syncs it
     pwrite      (a) `pwrite` into segments whose blocks a thread reserves ahead
     mapping     (b) the naive way: make and map a sparse file at the roll, store through the mapping
@@ -31,9 +31,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.disk import RealDisk
+from store.config.store_config import StoreConfig
+from store.disk.disk import RealDisk
+from store.log.commit_log import CommitLog
 
 MIB = 1 << 20
 AHEAD_BYTES = 8 * MIB

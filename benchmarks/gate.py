@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from acl.auth_model import (
+from acl.auth.model import (
     Acl,
     Action,
     Decision,
@@ -29,23 +29,23 @@ from acl.auth_model import (
     User,
     UserStatus,
 )
-from acl.auth_policy import AuthPolicy
-from acl.auth_requests import required
-from acl.auth_settings import AuthSettings
-from acl.auth_tables import AuthTables
+from acl.auth.policy import AuthPolicy
+from acl.auth.requests import required
+from acl.auth.settings import AuthSettings
+from acl.auth.tables import AuthTables
 from acl.gate import Gate
 from acl.gate import Policy as GatePolicy
 from acl.gate_settings import GateSettings
-from acl.plain_accounts import parse
-from acl.plain_policy import PlainPolicy
-from remoting.channel import RemotingChannel
-from remoting.channel_counters import ChannelCounters
-from remoting.credentials import Credentials
-from remoting.frames import encode_request
-from remoting.framing import JSON, ROCKETMQ
-from remoting.headers.base import to_ext_fields
-from remoting.routes import RouteTable
+from acl.plain.accounts import parse
+from acl.plain.policy import PlainPolicy
 from sprocket.common.clock import SystemClock
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.channel_counters import ChannelCounters
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ
+from sprocket.remoting.headers.base import to_ext_fields
+from sprocket.remoting.routes import RouteTable
 from tests.broker.hot_path import HotPath, hot_path, properties
 
 WRITER: Final = Credentials("SomeWriter", "secret-of-writer")

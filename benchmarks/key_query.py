@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from sprocket.common.clock import SystemClock
-from store.config import StoreConfig
-from store.disk import RealDisk
+from store.config.store_config import StoreConfig
+from store.disk.disk import RealDisk
 from store.index.index_file import IndexFile, IndexHeader
 from store.index.java_hashes import java_hashes
 from store.index.key_scan import IndexEntries, index_hash, index_hashes

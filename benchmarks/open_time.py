@@ -21,7 +21,7 @@ from pathlib import Path
 
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import StoreBusy
-from store.config import StoreConfig
+from store.config.store_config import StoreConfig
 from store.message_store import MessageStore, PendingMessage
 
 HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")

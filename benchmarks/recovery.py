@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.rocketmq_store import load_seconds
-from remoting.java_hash import java_hash_code
 from sprocket.common.clock import SystemClock
-from store.checkpoint import Checkpoint
-from store.chunk_scan import ChunkScan
-from store.commit_log import CommitLog, LogScan
-from store.config import StoreConfig
-from store.consume_queue_table import ConsumeQueueTable
-from store.disk import RealDisk
+from sprocket.remoting.codec.java_hash import java_hash_code
+from store.config.store_config import StoreConfig
+from store.disk.disk import RealDisk
+from store.flush.checkpoint import Checkpoint
+from store.log.chunk_scan import ChunkScan
+from store.log.commit_log import CommitLog, LogScan
 from store.message_store import MessageStore, PendingMessage
-from store.record import Record, TagsCodes
+from store.queue.consume_queue_table import ConsumeQueueTable
+from store.record.record import Record, TagsCodes
 from store.recovery.recovery import Recovery
 from tests.compat import maven
 

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from store.config import StoreConfig
+from store.config.store_config import StoreConfig
 from tests.compat import maven
 
 _TOOL = Path(__file__).resolve().parent / "java" / "RecoveryTool.java"

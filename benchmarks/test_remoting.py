@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from remoting import codec_binary
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Request, Response
-from remoting.frames import ResponseTemplate, encode_request, encode_response
-from remoting.framing import JSON, ROCKETMQ, FrameDecoder
-from remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
-from remoting.routes import Action, Resource, Route, RouteTable
+from sprocket.remoting.codec import codec_binary
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.frames import ResponseTemplate, encode_request, encode_response
+from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 
 MESSAGES = 64
 BODY = bytes(128)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from remoting.channel import ChannelCounters, RemotingChannel
-from remoting.frames import encode_request
-from remoting.framing import JSON, ROCKETMQ
-from remoting.routes import RouteTable
+from sprocket.remoting.channel import ChannelCounters, RemotingChannel
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ
+from sprocket.remoting.routes import RouteTable
 from tests.broker.hot_path import HotPath, hot_path, properties
 
 BOTH = pytest.mark.parametrize("serialization", [JSON, ROCKETMQ], ids=["json", "rocketmq"])

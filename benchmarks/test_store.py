@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from sprocket.common.clock import SystemClock
-from store.config import StoreConfig
+from store.config.store_config import StoreConfig
 from store.message_store import GetStatus, MessageStore, PendingMessage
-from store.record import Record, decode, encode_head
+from store.record.record import Record, decode, encode_head
 
 HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
 PROPERTIES = b"UNIQ_KEY\x01AC11000100002A139A0C5E0C0F800000\x02WAIT\x01true\x02TAGS\x01a\x02"

@@ -20,8 +20,8 @@ from pathlib import Path
 from benchmarks.system.generator import run
 from benchmarks.system.process import cpu_s, machine, memory
 from benchmarks.system.workload import Workload
-from remoting.message_properties import find
-from store.record import Record, decode
+from sprocket.remoting.message.properties import find
+from store.record.record import Record, decode
 from tests.compat import wire
 from tests.compat.cluster import ApacheCluster, Cluster, SprocketCluster
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.system.frames import FIRST_OPAQUE, QUEUES, send_frames
 from benchmarks.system.process import cpu_s, machine
-from remoting.framing import JSON
+from sprocket.remoting.framing import JSON
 from tests.compat import wire
 from tests.compat.cluster import SprocketCluster
 

@@ -3,19 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.clients import ConsumerRegistry, ProducerRegistry
-from broker.confirm_waits import CallLater, ConfirmWaits
-from broker.consumer_filters import ConsumerFilters
-from broker.consumer_offsets import ConsumerOffsets
-from broker.live_config import LiveConfig
-from broker.queue_locks import QueueLocks
+from broker.client.clients import ConsumerRegistry, ProducerRegistry
+from broker.client.queue_locks import QueueLocks
+from broker.config.live_config import LiveConfig
+from broker.filter.consumer_filters import ConsumerFilters
+from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.role import Role
-from broker.subscription_groups import SubscriptionGroups
+from broker.send.confirm_waits import CallLater, ConfirmWaits
+from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
-from broker.topics import TopicTable
-from remoting.client import RemotingClient
+from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
+from sprocket.remoting.client import RemotingClient
 from store.delivery import Delivery
 from store.message_store import MessageStore
 

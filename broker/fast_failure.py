@@ -1,16 +1,16 @@
 """Refuses a part of what comes while requests wait for too long before they are read: some are told so in time.
 
 Source: RocketMQ 5.3.3, `BrokerFastFailure.cleanExpiredRequestInQueue`.  There a request waits in the queue of its
-thread pool; here in the buffers of sockets, see `remoting.shedding`.
+thread pool; here in the buffers of sockets, see `sprocket.remoting.flow.shedding`.
 """
 
 import logging
 from typing import Final
 
-from broker.live_config import LiveConfig
-from remoting.routes import Lane
-from remoting.shedding import Verdict
+from broker.config.live_config import LiveConfig
 from sprocket.common.clock import Clock
+from sprocket.remoting.flow.shedding import Verdict
+from sprocket.remoting.routes import Lane
 
 logger = logging.getLogger(__name__)
 

@@ -9,72 +9,72 @@ import random
 from collections.abc import Callable
 from typing import TypeVar
 
-from broker.access_control import AccessControl
-from broker.broadcast_offsets import BroadcastOffsets
-from broker.clients import ConsumerRegistry, ProducerRegistry
-from broker.cold_flow import ColdFlow
-from broker.config import BrokerConfig
-from broker.config_file import ConfigFile
-from broker.confirm_waits import ConfirmWaits
-from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable
+from broker.auth.access_control import AccessControl
+from broker.auth.name_server_probe import NameServerProbe
+from broker.auth.peer_identity import PeerIdentity
+from broker.auth.users import Users
+from broker.client.clients import ConsumerRegistry, ProducerRegistry
+from broker.client.queue_locks import QueueLocks
+from broker.coldctr.cold_flow import ColdFlow
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_file import ConfigFile
+from broker.config.live_config import LiveConfig
+from broker.config.table_saving import TableSaving
 from broker.core import BrokerCore
+from broker.failover.group_presence import GroupPresence, delivery
+from broker.failover.group_work import GroupWork
 from broker.fast_failure import CHECK_S, FastFailure
-from broker.following import Following
-from broker.group_presence import GroupPresence, delivery
-from broker.group_work import GroupWork
-from broker.idle_offsets import IdleOffsets
-from broker.light_tables import new_tables
-from broker.live_config import LiveConfig
-from broker.long_polling import HeldPulls
-from broker.master_sessions import MasterSessions
-from broker.message_id import host_bytes
-from broker.name_server_probe import NameServerProbe
-from broker.peer_identity import PeerIdentity
+from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable
+from broker.longpolling.held_pulls import HeldPulls
+from broker.metrics.traffic import Traffic
+from broker.offset.broadcast_offsets import BroadcastOffsets
+from broker.offset.idle_offsets import IdleOffsets
+from broker.out.registration import Registration
 from broker.periodic import Periodic
-from broker.pop.notifications import NotificationService
 from broker.pop.order_info import OrderInfoTable
 from broker.pop.pop_service import PopService
-from broker.pop.revive import ReviveService
-from broker.processors.assembly import admin_routes, message_routes
-from broker.processors.assignments import AssignmentService
-from broker.processors.plain_accounts import PlainAccountsProcessor
-from broker.processors.pull import PullProcessor
-from broker.queue_locks import QueueLocks
-from broker.registration import Registration
-from broker.replicated_tables import ReplicatedTables
-from broker.replication import Replication
-from broker.request_modes import RequestModeTable
-from broker.retention import Retention
+from broker.pop.revive.revive_service import ReviveService
+from broker.processor.admin.plain_accounts import PlainAccountsProcessor
+from broker.processor.assembly import admin_routes, message_routes
+from broker.processor.pop.notification import NotificationService
+from broker.processor.pull import PullProcessor
+from broker.processor.query_assignment import AssignmentService
+from broker.replication.master_sessions import MasterSessions
+from broker.replication.replicated_tables import ReplicatedTables
+from broker.replication.replication import Replication
 from broker.role import Role
-from broker.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
+from broker.send.confirm_waits import ConfirmWaits
+from broker.send.message_id import host_bytes
 from broker.service import Service
-from broker.slave_gate import gated_table
-from broker.slave_reads import SlaveReads
-from broker.slave_sessions import SlaveSessions
-from broker.slave_synchronize import SlaveSynchronize
-from broker.table_saving import TableSaving
+from broker.slave.following import Following
+from broker.slave.slave_gate import gated_table
+from broker.slave.slave_reads import SlaveReads
+from broker.slave.slave_sessions import SlaveSessions
+from broker.slave.slave_synchronize import SlaveSynchronize
+from broker.subscription.request_modes import RequestModeTable
+from broker.timer.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
 from broker.timer.timer_intake import TimerIntake
 from broker.timer.timer_metrics import TimerMetricsTable
 from broker.timer.timer_service import TimerService
-from broker.traffic import Traffic
+from broker.topic.light_tables import new_tables
+from broker.topic.topic_retention import Retention
 from broker.transaction.check import TransactionCheck
 from broker.transaction.half_escape import HalfEscape
 from broker.transaction.transactions import Transactions
-from broker.users import Users
-from remoting.bodies.topic import TopicConfig
-from remoting.channel import RemotingChannel
-from remoting.client import RemotingClient
-from remoting.routes import RouteTable
-from remoting.server import RemotingServer
-from remoting.tls_settings import TlsSettings
-from remoting.tls_watch import ClientTls, ServerTls
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.configuration_file import ConfigurationFile
 from sprocket.common.errors import SprocketError
-from store.config import StoreConfig
-from store.disk import Disk
-from store.logic_queue import QueueType
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.routes import RouteTable
+from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.tls.settings import TlsSettings
+from sprocket.remoting.tls.watch import ClientTls, ServerTls
+from store.config.store_config import StoreConfig
+from store.disk.disk import Disk
 from store.message_store import MessageStore
+from store.queue.logic_queue import QueueType
 
 logger = logging.getLogger(__name__)
 

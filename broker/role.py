@@ -9,7 +9,7 @@ Source: RocketMQ 5.3.3, `BrokerController.changeSpecialServiceStatus`, `startSer
 import logging
 from collections.abc import Callable
 
-from broker.config import BrokerRole
+from broker.config.broker_config import BrokerRole
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from broker.local_address import resolved
+from broker.config.local_address import resolved
 from broker.parts import BrokerParts
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint

@@ -8,8 +8,8 @@ failed; `save` once nothing runs any more, unless the disk has failed.
 """
 
 from broker.periodic import Periodic
-from remoting.channel import RemotingChannel
-from remoting.routes import Route
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.routes import Route
 
 
 class Service:

@@ -16,7 +16,7 @@ from typing import Final
 
 from ha.session import Field, Layout
 from sprocket.common.errors import ProtocolError
-from store.checksum import crc32
+from store.record.checksum import crc32
 
 VERSION: Final = 1
 MAGIC: Final = -0x53_70_72_6F_63_48_41_00 - VERSION

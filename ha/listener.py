@@ -15,11 +15,11 @@ from ha.master_link import LinkRules, MasterLink
 from ha.master_session import MasterSession, SessionLog, SessionRules
 from ha.replicas import Replicas
 from ha.table_queue import TableUpdate
-from remoting.entrance import Entrance
-from remoting.listening import bound, reason_of, serve
-from remoting.tls_watch import ServerTls
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, ProtocolError, StoreError
+from sprocket.remoting.listening import bound, reason_of, serve
+from sprocket.remoting.tls.entrance import Entrance
+from sprocket.remoting.tls.watch import ServerTls
 
 logger = logging.getLogger(__name__)
 

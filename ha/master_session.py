@@ -29,7 +29,7 @@ from ha.session import (
 from ha.table_queue import TableContent, TableQueue, TableUpdate
 from ha.tail_recovery import TailRecovery
 from sprocket.common.errors import ProtocolError
-from store.checksum import crc32
+from store.record.checksum import crc32
 
 
 class SessionLog(Log, Protocol):

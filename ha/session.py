@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from sprocket.common.errors import ProtocolError
-from store.checksum import crc32
+from store.record.checksum import crc32
 
 
 class Field(NamedTuple):

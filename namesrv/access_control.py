@@ -6,19 +6,19 @@ innerClientAuthenticationCredentials, clients and tools with what they sign thei
 
 from pathlib import Path
 
-from acl.auth_admin import AuthAdminProcessor
-from acl.auth_files import AuthFiles
-from acl.auth_policy import AuthPolicy
-from acl.auth_requests import check_rules, required
-from acl.auth_start import fill
-from acl.auth_tables import AuthTables
+from acl.auth.admin import AuthAdminProcessor
+from acl.auth.files import AuthFiles
+from acl.auth.policy import AuthPolicy
+from acl.auth.requests import check_rules, required
+from acl.auth.start import fill
+from acl.auth.tables import AuthTables
 from acl.gate import Gate
 from acl.weak_settings import Exposure, warn_of
 from namesrv.config import NamesrvConfig
-from remoting.credentials import Credentials
-from remoting.routes import Route, RouteTable
-from remoting.tls_settings import TlsSettings
 from sprocket.common.clock import Clock
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.routes import Route, RouteTable
+from sprocket.remoting.tls.settings import TlsSettings
 
 
 class AccessControl:

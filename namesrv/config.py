@@ -6,7 +6,7 @@ Source of names and defaults: RocketMQ 5.3.3, `NamesrvConfig`, `NettyServerConfi
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from acl.auth_settings import AuthSettings
+from acl.auth.settings import AuthSettings
 from acl.gate_settings import GateSettings
 from sprocket.common.setting_fields import bool_setting, int_setting, text_setting
 

@@ -12,12 +12,12 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from remoting.codes import ResponseCode
-from remoting.fastjson import loads
 from sprocket.common import limits
 from sprocket.common.atomic_file import read_whole, write_whole
 from sprocket.common.errors import ConfigError, ProtocolError, RequestError, StoreError
 from sprocket.common.table_saver import TableSaver
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import ResponseCode
 
 logger = logging.getLogger(__name__)
 

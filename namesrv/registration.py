@@ -21,11 +21,11 @@ from namesrv.route_table import (
     min_broker_id_change,
 )
 from namesrv.unregistration import remove
-from remoting.bodies.registration import RegisterBrokerBody
-from remoting.bodies.route import MASTER_ID, BrokerData, QueueData
-from remoting.bodies.topic import PERM_WRITE, DataVersion, TopicConfig
-from remoting.headers.namesrv import RegisterBrokerRequestHeader
 from sprocket.common.next_turn import next_turn
+from sprocket.remoting.bodies.registration import RegisterBrokerBody
+from sprocket.remoting.bodies.route import MASTER_ID, BrokerData, QueueData
+from sprocket.remoting.bodies.topic import PERM_WRITE, DataVersion, TopicConfig
+from sprocket.remoting.headers.namesrv import RegisterBrokerRequestHeader
 
 logger = logging.getLogger(__name__)
 

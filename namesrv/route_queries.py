@@ -9,8 +9,15 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from namesrv.route_table import RouteInfo, has_master
-from remoting.bodies.route import MASTER_ID, BrokerData, BrokerMemberGroup, ClusterInfo, QueueData, TopicRouteData
-from remoting.bodies.topic import PERM_WRITE, TopicList
+from sprocket.remoting.bodies.route import (
+    MASTER_ID,
+    BrokerData,
+    BrokerMemberGroup,
+    ClusterInfo,
+    QueueData,
+    TopicRouteData,
+)
+from sprocket.remoting.bodies.topic import PERM_WRITE, TopicList
 
 # `TopicValidator.SYNC_BROKER_MEMBER_GROUP_PREFIX`: how members of a group find each other, slaves as slaves.
 _MEMBER_GROUP_TOPIC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"

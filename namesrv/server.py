@@ -8,22 +8,22 @@ from namesrv import unregistration
 from namesrv.access_control import AccessControl
 from namesrv.config import NamesrvConfig
 from namesrv.kv_config import KVConfig
-from namesrv.processors.brokers import BrokerProcessor
-from namesrv.processors.configuration import ConfigurationProcessor
-from namesrv.processors.topics import TopicProcessor
+from namesrv.processor.brokers import BrokerProcessor
+from namesrv.processor.configuration import ConfigurationProcessor
+from namesrv.processor.topics import TopicProcessor
 from namesrv.route_table import MinBrokerIdChange, RouteInfo
 from namesrv.settings import Settings
-from remoting.channel import RemotingChannel
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
-from remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
-from remoting.routes import RouteTable
-from remoting.server import RemotingServer
-from remoting.tls_settings import TlsSettings
-from remoting.tls_watch import ClientTls, ServerTls
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.configuration_file import ConfigurationFile
 from sprocket.common.errors import ClientError, InvariantError
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
+from sprocket.remoting.routes import RouteTable
+from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.tls.settings import TlsSettings
+from sprocket.remoting.tls.watch import ClientTls, ServerTls
 
 logger = logging.getLogger(__name__)
 

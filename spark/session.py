@@ -14,9 +14,9 @@ from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
-from spark.java_home import find_java_home
+from spark.runtime.java_home import find_java_home
+from spark.runtime.worker_python import installed_pyspark
 from spark.source import RocketMQDataSource
-from spark.worker_python import installed_pyspark
 
 # Static ones must be there when the session starts.
 SETTINGS: Final = {

@@ -2,8 +2,8 @@
 
     spark.read.format("rocketmq").option("subscribe", "Flights").load("/data/broker-a/store")
 
-Options: `spark.options.KNOWN`.  Columns: `spark.columns`.  A user schema or the option `columns` prunes: only
-what it names is decoded.
+Options: `spark.options.source_options.KNOWN`.  Columns: `spark.decode.columns`.  A user schema or the option `columns`
+prunes: only what it names is decoded.
 
 Filters are pushed down only with the option `filterPushdown`.  Spark 4.1 to 4.3 keep what was pushed with the
 DataFrame's relation and not with the scan (`PythonDataSourceV2.setReadInfo`): a later query on the same
@@ -28,17 +28,17 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark.consume_queue import LIGHT_PREFIX
-from spark.damage import SegmentLost
-from spark.decode import DecodeOptions
-from spark.filters import RowFilter
-from spark.leased_plan import leased_plan
-from spark.log_reader import read_span
-from spark.options import SourceOptions, read_options
-from spark.plan import Span
-from spark.row_batches import checked_columns, record_batch, spark_schema
-from spark.segment_lease import LeaseKeeper, SegmentLease
-from spark.store_rights import store_rights
+from spark.decode.damage import SegmentLost
+from spark.decode.decoder import DecodeOptions
+from spark.files.consume_queue import LIGHT_PREFIX
+from spark.files.segment_lease import LeaseKeeper, SegmentLease
+from spark.files.store_rights import store_rights
+from spark.options.source_options import SourceOptions, read_options
+from spark.read.leased_plan import leased_plan
+from spark.read.log_reader import read_span
+from spark.read.plan import Span
+from spark.rows.filters import RowFilter
+from spark.rows.row_batches import checked_columns, record_batch, spark_schema
 from sprocket.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class RocketMQDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
         if options.queues.are_given or options.wire is not None:
-            from spark.queues.scan import FilteringQueueBatchReader, QueueBatchReader
+            from spark.queue_scan import FilteringQueueBatchReader, QueueBatchReader
 
             return (FilteringQueueBatchReader if options.filter_pushdown else QueueBatchReader)(options, schema)
         return (FilteringLogReader if options.filter_pushdown else LogReader)(options, schema)
@@ -79,14 +79,14 @@ class RocketMQDataSource(DataSource):
         return QueueStreamReader(read_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from spark.sink import MessageWriter
-        from spark.sink_options import read_sink_options
+        from spark.options.sink_options import read_sink_options
+        from spark.write.sink import MessageWriter
 
         return MessageWriter(read_sink_options(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  # Spark's name
-        from spark.sink import MessageStreamWriter
-        from spark.sink_options import read_sink_options
+        from spark.options.sink_options import read_sink_options
+        from spark.write.sink import MessageStreamWriter
 
         return MessageStreamWriter(read_sink_options(self.options), schema, overwrite)
 

@@ -11,10 +11,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark.columns import COLUMN_TYPES, DEFAULT_COLUMNS
-from spark.consume_queue import every_topic_of
-from spark.options import read_options
-from spark.store_directory import find_stores
+from spark.decode.columns import COLUMN_TYPES, DEFAULT_COLUMNS
+from spark.files.consume_queue import every_topic_of
+from spark.files.store_directory import find_stores
+from spark.options.source_options import read_options
 from sprocket.common.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
     spark.readStream.format("rocketmq").option("subscribe", "Flights").load("/data/broker-a/store")
 
-Offsets are `spark.positions`: ``{brokerName: {topic: {queueId: queueOffset}}}``.  A batch is defined by its two
-offsets alone (`spark.stream_positions`), so one that Spark repeats after a crash has the same rows; with a sink
+Offsets are `spark.queues.positions`: ``{brokerName: {topic: {queueId: queueOffset}}}``.  A batch is defined by its two
+offsets alone (`spark.queues.stream_positions`), so one that Spark repeats after a crash has the same rows; with a sink
 that drops a batch it has already, each row is there once.
 """
 
@@ -16,13 +16,21 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from spark.data_loss import report_loss
-from spark.filters import RowFilter, TimeRange
-from spark.options import SourceOptions
-from spark.positions import LATEST, OffsetsOption, Positions, QueueId, from_queues, positions_object, positions_of
-from spark.queues.scan import QueueScan
+from spark.options.source_options import SourceOptions
+from spark.queue_scan import QueueScan
+from spark.queues.data_loss import report_loss
+from spark.queues.positions import (
+    LATEST,
+    OffsetsOption,
+    Positions,
+    QueueId,
+    from_queues,
+    positions_object,
+    positions_of,
+)
 from spark.queues.source import QueueSource, Snapshot
-from spark.stream_positions import batch_ranges, first_positions, next_step
+from spark.queues.stream_positions import batch_ranges, first_positions, next_step
+from spark.rows.filters import RowFilter, TimeRange
 from sprocket.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)

@@ -11,9 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from remoting.credentials import Credentials
-    from sprocket.client.admin import AdminClient, AdminError
-    from sprocket.client.allocation import (
+    from sprocket.client.admin.admin_client import AdminClient, AdminError
+    from sprocket.client.admin.redrive import DeadLetterFilter, Redrive, RedriveFailed, Redriven
+    from sprocket.client.compression import Compression
+    from sprocket.client.connection.client_instance import ClientSettings
+    from sprocket.client.consume.allocation import (
         AllocateMessageQueueAveragely,
         AllocateMessageQueueAveragelyByCircle,
         AllocateMessageQueueByConfig,
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
         AllocateMessageQueueConsistentHash,
         AllocateMessageQueueStrategy,
     )
-    from sprocket.client.client_instance import ClientSettings
-    from sprocket.client.compression import Compression
-    from sprocket.client.consume_settings import ConsumeSettings, MessageModel
+    from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
+    from sprocket.client.consume.handling import BatchHandler, Handler, ReconsumeLater
+    from sprocket.client.consume.pull import PullSettings
+    from sprocket.client.consume.start_offset import ConsumeFrom
+    from sprocket.client.consume.subscription import SqlFilter
     from sprocket.client.consumer import Consumer
     from sprocket.client.deduplication import Deduplicator, HandledKeys, KeyWindow
     from sprocket.client.errors import (
@@ -46,22 +50,18 @@ if TYPE_CHECKING:
         TopicNotFound,
         TopicNotWritable,
     )
-    from sprocket.client.handling import BatchHandler, Handler, ReconsumeLater
     from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
     from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
-    from sprocket.client.pop_subject import PopHandler
-    from sprocket.client.popped_message import PoppedMessage
+    from sprocket.client.pop.pop_subject import PopHandler
+    from sprocket.client.pop.popped_message import PoppedMessage
     from sprocket.client.producer import Producer
-    from sprocket.client.pull import PullSettings
-    from sprocket.client.recall import RecallHandle
-    from sprocket.client.redrive import DeadLetterFilter, Redrive, RedriveFailed, Redriven
-    from sprocket.client.reply import Reply, make_reply
-    from sprocket.client.send_request import SendSettings
+    from sprocket.client.send.recall import RecallHandle
+    from sprocket.client.send.reply import Reply, make_reply
+    from sprocket.client.send.send_request import SendSettings
     from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
-    from sprocket.client.start_offset import ConsumeFrom
-    from sprocket.client.subscription import SqlFilter
     from sprocket.client.transaction import TransactionProducer, TransactionResult, TransactionState
     from sprocket.common.errors import SprocketError
+    from sprocket.remoting.credentials import Credentials
 
 __version__ = "0.1.0"
 __all__ = [
@@ -135,23 +135,23 @@ __all__ = [
 
 _EXPORTS = {
     "Consumer": "sprocket.client.consumer",
-    "ConsumeSettings": "sprocket.client.consume_settings",
-    "MessageModel": "sprocket.client.consume_settings",
-    "BatchHandler": "sprocket.client.handling",
-    "Handler": "sprocket.client.handling",
-    "ReconsumeLater": "sprocket.client.handling",
-    "RecallHandle": "sprocket.client.recall",
-    "PullSettings": "sprocket.client.pull",
-    "ConsumeFrom": "sprocket.client.start_offset",
-    "SqlFilter": "sprocket.client.subscription",
-    "AllocateMessageQueueAveragely": "sprocket.client.allocation",
-    "AllocateMessageQueueAveragelyByCircle": "sprocket.client.allocation",
-    "AllocateMessageQueueByConfig": "sprocket.client.allocation",
-    "AllocateMessageQueueByMachineRoom": "sprocket.client.allocation",
-    "AllocateMessageQueueConsistentHash": "sprocket.client.allocation",
-    "AllocateMessageQueueStrategy": "sprocket.client.allocation",
-    "ClientSettings": "sprocket.client.client_instance",
-    "Credentials": "remoting.credentials",
+    "ConsumeSettings": "sprocket.client.consume.consume_settings",
+    "MessageModel": "sprocket.client.consume.consume_settings",
+    "BatchHandler": "sprocket.client.consume.handling",
+    "Handler": "sprocket.client.consume.handling",
+    "ReconsumeLater": "sprocket.client.consume.handling",
+    "RecallHandle": "sprocket.client.send.recall",
+    "PullSettings": "sprocket.client.consume.pull",
+    "ConsumeFrom": "sprocket.client.consume.start_offset",
+    "SqlFilter": "sprocket.client.consume.subscription",
+    "AllocateMessageQueueAveragely": "sprocket.client.consume.allocation",
+    "AllocateMessageQueueAveragelyByCircle": "sprocket.client.consume.allocation",
+    "AllocateMessageQueueByConfig": "sprocket.client.consume.allocation",
+    "AllocateMessageQueueByMachineRoom": "sprocket.client.consume.allocation",
+    "AllocateMessageQueueConsistentHash": "sprocket.client.consume.allocation",
+    "AllocateMessageQueueStrategy": "sprocket.client.consume.allocation",
+    "ClientSettings": "sprocket.client.connection.client_instance",
+    "Credentials": "sprocket.remoting.credentials",
     "Compression": "sprocket.client.compression",
     "AnswerUnreadable": "sprocket.client.errors",
     "BodyUnreadable": "sprocket.client.errors",
@@ -179,25 +179,25 @@ _EXPORTS = {
     "OrderlyConsumer": "sprocket.client.orderly_consumer",
     "OrderlySettings": "sprocket.client.orderly_consumer",
     "Producer": "sprocket.client.producer",
-    "Reply": "sprocket.client.reply",
-    "make_reply": "sprocket.client.reply",
-    "SendSettings": "sprocket.client.send_request",
+    "Reply": "sprocket.client.send.reply",
+    "make_reply": "sprocket.client.send.reply",
+    "SendSettings": "sprocket.client.send.send_request",
     "TransactionProducer": "sprocket.client.transaction",
     "TransactionResult": "sprocket.client.transaction",
     "TransactionState": "sprocket.client.transaction",
     "SimpleConsumer": "sprocket.client.simple_consumer",
     "PopSettings": "sprocket.client.simple_consumer",
-    "PopHandler": "sprocket.client.pop_subject",
-    "PoppedMessage": "sprocket.client.popped_message",
+    "PopHandler": "sprocket.client.pop.pop_subject",
+    "PoppedMessage": "sprocket.client.pop.popped_message",
     "Deduplicator": "sprocket.client.deduplication",
     "KeyWindow": "sprocket.client.deduplication",
     "HandledKeys": "sprocket.client.deduplication",
-    "AdminClient": "sprocket.client.admin",
-    "AdminError": "sprocket.client.admin",
-    "Redrive": "sprocket.client.redrive",
-    "DeadLetterFilter": "sprocket.client.redrive",
-    "Redriven": "sprocket.client.redrive",
-    "RedriveFailed": "sprocket.client.redrive",
+    "AdminClient": "sprocket.client.admin.admin_client",
+    "AdminError": "sprocket.client.admin.admin_client",
+    "Redrive": "sprocket.client.admin.redrive",
+    "DeadLetterFilter": "sprocket.client.admin.redrive",
+    "Redriven": "sprocket.client.admin.redrive",
+    "RedriveFailed": "sprocket.client.admin.redrive",
     "SprocketError": "sprocket.common.errors",
 }
 

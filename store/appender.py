@@ -6,26 +6,18 @@ Source: RocketMQ 5.3.3, `CommitLog.asyncPutMessage`, `DefaultAppendMessageCallba
 from collections.abc import Sequence
 from typing import Final
 
-from remoting.codes import ResponseCode
-from remoting.message_record import BLANK_MIN_BYTES, CRC_MASK, SysFlag
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.failpoints import failpoint
-from store.checksum import (
-    NO_SEAL,
-    SEAL_BYTES,
-    SEAL_NAME,
-    crc32,
-    sealed_crc,
-    with_seals,
-    without_seal,
-)
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.consume_queue_table import ConsumeQueueTable
-from store.inner_batch import message_count, placed_at
-from store.logic_queue import LogicQueue
-from store.multi_dispatch import DISPATCHES, MultiDispatch
-from store.record import (
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.message.record import BLANK_MIN_BYTES, CRC_MASK, SysFlag
+from store.config.store_config import StoreConfig
+from store.log.commit_log import CommitLog
+from store.queue.consume_queue_table import ConsumeQueueTable
+from store.queue.inner_batch import message_count, placed_at
+from store.queue.logic_queue import LogicQueue
+from store.queue.multi_dispatch import DISPATCHES, MultiDispatch
+from store.record.checksum import NO_SEAL, SEAL_BYTES, SEAL_NAME, crc32, sealed_crc, with_seals, without_seal
+from store.record.record import (
     FIXED_IPV4_RAW,
     IPV4_HOST_BYTES,
     IPV6_HOST_BYTES,

@@ -1,15 +1,15 @@
 """Where messages go that a broker itself sends on: those that were delayed, timed, popped and not acknowledged.
 
 A master stores them in its own log.  A slave that acts for its master must not: its log is a copy, so they go to
-another master of the cluster (`broker.escape_bridge`).  Who sends them on does not know which of the two it is.
-Source: RocketMQ 5.3.3, `EscapeBridge.putMessage`.
+another master of the cluster (`broker.failover.escape_bridge`).  Who sends them on does not know which of the two it
+is. Source: RocketMQ 5.3.3, `EscapeBridge.putMessage`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from sprocket.common.errors import RequestError
-from store.record import Appended, PendingMessage
+from store.record.record import Appended, PendingMessage
 
 
 class Outstanding(Protocol):

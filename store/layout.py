@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from remoting.message_record import HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_TIMESTAMP, TAIL
+from sprocket.remoting.message.record import HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, STORE_TIMESTAMP, TAIL
 
 __all__ = [
     "BATCH_CONSUME_QUEUE_DTYPE",

@@ -19,31 +19,31 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from store.appender import Appender
-from store.checkpoint import Checkpoint
-from store.cold_area import ColdArea
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.confirmation import ArrivalListener, Confirmation, ConfirmListener
-from store.consume_queue_table import ConsumeQueueTable
-from store.disk import Disk, DiskLock, RealDisk
-from store.get_result import Boundary, GetResult, GetStatus
-from store.group_commit import GroupCommit, Notify
+from store.config.store_config import StoreConfig
+from store.disk.disk import Disk, DiskLock, RealDisk
+from store.flush.checkpoint import Checkpoint
+from store.flush.confirmation import ArrivalListener, Confirmation, ConfirmListener
+from store.flush.group_commit import GroupCommit, Notify
+from store.flush.queue_flush import QueueFlush
 from store.index.index_service import IndexService
 from store.layout import CONSUME_QUEUE_DTYPE
-from store.logic_queue import QueueType, QueueTypeOf, unknown_type
-from store.master_log import MasterLog
-from store.queue_flush import QueueFlush
-from store.queue_reader import MessageFilter, QueueReader, TagsFilter, physical_memory_bytes
-from store.record import Appended, PendingMessage, TagsCodes
-from store.record_filter import RecordFilter
+from store.log.cold_area import ColdArea
+from store.log.commit_log import CommitLog
+from store.queue.consume_queue_table import ConsumeQueueTable
+from store.queue.get_result import Boundary, GetResult, GetStatus
+from store.queue.logic_queue import QueueType, QueueTypeOf, unknown_type
+from store.queue.queue_reader import MessageFilter, QueueReader, TagsFilter, physical_memory_bytes
+from store.queue.record_filter import RecordFilter
+from store.queue.time_search import offset_by_time
+from store.record.record import Appended, PendingMessage, TagsCodes
 from store.recovery.bookkeeping import Bookkeeping
 from store.recovery.recovery import RecoveryReport
-from store.replica_log import ReplicaLog
+from store.replica.master_log import MasterLog
+from store.replica.replica_log import ReplicaLog
 from store.retention.cleaner import Cleaner
 from store.retention.queue_removal import QueueRemoval
 from store.runtime_info import log_figures
 from store.statistics import StoreStatistics
-from store.time_search import offset_by_time
 from store.worker import ThreadWorker, Workers
 
 __all__ = ["Appended", "Boundary", "GetResult", "GetStatus", "MessageStore", "PendingMessage", "TagsFilter"]
@@ -375,7 +375,7 @@ class MessageStore:
         return queue.entry(offset)
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
-        """Offset of a time, see `store.time_search`; 0 for an unknown queue."""
+        """Offset of a time, see `store.queue.time_search`; 0 for an unknown queue."""
         queue = self._table.by_key.get((topic, queue_id))
         return 0 if queue is None else offset_by_time(queue, self._commit_log, timestamp_ms, boundary)
 

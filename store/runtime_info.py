@@ -3,9 +3,9 @@
 Source: RocketMQ 5.3.3, `DefaultMessageStore.getRuntimeInfo`.
 """
 
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.disk import Disk
+from store.config.store_config import StoreConfig
+from store.disk.disk import Disk
+from store.log.commit_log import CommitLog
 
 
 def log_figures(log: CommitLog, disk: Disk, config: StoreConfig) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from sprocket.common.clock import Clock
-from store.queue_reader import QueueReader
+from store.queue.queue_reader import QueueReader
 
 _WINDOWS_S: Final = (10, 60, 600)
 _LATENCY_WINDOW_S: Final = 60

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from remoting.headers.send import SendMessageRequestHeaderV2
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 
 BORN_MS = 1_700_000_000_000
 

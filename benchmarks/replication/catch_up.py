@@ -21,7 +21,7 @@ from benchmarks.recovery import write_log
 from benchmarks.replication.pairs import EngineMissingError, Pair, SlaveState, leave_on_sigterm, started, until
 from benchmarks.replication.plain_copy import copy
 from benchmarks.system.process import cpu_s
-from store.config import StoreConfig
+from store.config.store_config import StoreConfig
 from tests.compat import wire
 
 ENGINES = ("sprocket", "apache")

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from benchmarks.spark.ceiling import Ceiling
 from benchmarks.spark.data import MEBIBYTE, write_store
-from spark.store_directory import StoreDirectory
+from spark.files.store_directory import StoreDirectory
 from spark.tables.declaration import BodyType, TableDeclaration, TableFormat
+from spark.tables.formats.parquet_settings import Compression
 from spark.tables.job import TableJob
-from spark.tables.parquet_settings import Compression
 from spark.tables.workers import LocalWorkers
 
 TOPIC = "topic-0"

@@ -16,8 +16,8 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark.tables.data_file import ROW_GROUP_ROWS
-from spark.tables.parquet_settings import Compression, writer_settings
+from spark.tables.formats.data_file import ROW_GROUP_ROWS
+from spark.tables.formats.parquet_settings import Compression, writer_settings
 
 _barrier: Barrier | None = None
 # Rows that a process holds: a part of a large table stands for all of it.

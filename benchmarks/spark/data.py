@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 
 from sprocket.common.clock import SystemClock
-from store.config import StoreConfig
+from store.config.store_config import StoreConfig
 from store.message_store import MessageStore
-from store.record import PendingMessage
+from store.record.record import PendingMessage
 
 MEBIBYTE: Final = 1024 * 1024
 HOUR_MS: Final = 3_600_000

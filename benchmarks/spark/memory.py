@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.spark.data import MEBIBYTE, write_store
-from spark.columns import DEFAULT_COLUMNS
-from spark.filters import RowFilter
-from spark.log_reader import read_span
-from spark.options import SourceOptions
-from spark.plan import plan
+from spark.decode.columns import DEFAULT_COLUMNS
+from spark.options.source_options import SourceOptions
+from spark.read.log_reader import read_span
+from spark.read.plan import plan
+from spark.rows.filters import RowFilter
 
 READS: dict[str, Sequence[str]] = {"default 9 columns": DEFAULT_COLUMNS, "body": ("body",), "topic": ("topic",)}
 _LIMIT_S = 500

@@ -22,13 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.spark.data import MEBIBYTE, write_store
-from spark.columns import DEFAULT_COLUMNS
-from spark.decode import DecodeOptions
-from spark.filters import RowFilter
-from spark.log_reader import WINDOW_BYTES, read_span
-from spark.options import SourceOptions
-from spark.plan import Span, plan
-from spark.segment import PAGE_BYTES, Segment, WindowMemory, segment_paths
+from spark.decode.columns import DEFAULT_COLUMNS
+from spark.decode.decoder import DecodeOptions
+from spark.files.segment import PAGE_BYTES, Segment, WindowMemory, segment_paths
+from spark.options.source_options import SourceOptions
+from spark.read.log_reader import WINDOW_BYTES, read_span
+from spark.read.plan import Span, plan
+from spark.rows.filters import RowFilter
 
 FIXED = ("queueId", "queueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp", "sysFlag")
 _AGAINST: Final = "against pyarrow Parquet, one thread"

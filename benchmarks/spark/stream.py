@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spark.options import read_options
-from spark.row_batches import spark_schema
+from spark.options.source_options import read_options
+from spark.rows.row_batches import spark_schema
 from spark.session import close, session
 from spark.stream import QueueStreamReader
 from sprocket.common.clock import SystemClock
-from store.config import StoreConfig
+from store.config.store_config import StoreConfig
 from store.message_store import MessageStore, PendingMessage
 
 MEBIBYTE = 1024 * 1024

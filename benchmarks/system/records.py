@@ -4,7 +4,7 @@ import struct
 import time
 import zlib
 
-from remoting.message_record import CRC_MASK, FIXED_IPV4, MAGIC_V1
+from sprocket.remoting.message.record import CRC_MASK, FIXED_IPV4, MAGIC_V1
 
 LOOPBACK = bytes([127, 0, 0, 1])
 _SHORT = struct.Struct(">h")
@@ -13,7 +13,7 @@ _SHORT = struct.Struct(">h")
 def message_record(
     body: bytes, *, topic: bytes = b"T", queue_id: int = 0, queue_offset: int = 0, at: int = 0, properties: bytes = b""
 ) -> bytes:
-    """One record of RocketMQ's CommitLog that lies at byte `at`; see `remoting.message_record`."""
+    """One record of RocketMQ's CommitLog that lies at byte `at`; see `sprocket.remoting.message.record`."""
     size = FIXED_IPV4.size + len(body) + 1 + len(topic) + 2 + len(properties)
     now = int(time.time() * 1000)
     crc = zlib.crc32(body) & CRC_MASK

@@ -29,7 +29,7 @@ from broker.filter.expression import (
     kind_of,
 )
 from broker.filter.java_numbers import NotComparable, boolean_of, double_of, int_of, long_of, sign
-from remoting.message_properties import find_last
+from sprocket.remoting.message.properties import find_last
 
 Value: TypeAlias = str | int | float | bool | None
 # Given the encoded properties of a message.

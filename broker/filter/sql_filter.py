@@ -10,8 +10,8 @@ from broker.filter.expression import names_in
 from broker.filter.java_numbers import NotComparable
 from broker.filter.parser import parse
 from broker.filter.predicate import truth_of
-from remoting.message_properties import find_last
-from store.record_filter import RecordFilter, ValueVerdicts
+from sprocket.remoting.message.properties import find_last
+from store.queue.record_filter import RecordFilter, ValueVerdicts
 
 SQL92: Final = "SQL92"
 # As many as RocketMQ's parser keeps.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from remoting.codes import ResponseCode
 from sprocket.common.errors import RequestError
+from sprocket.remoting.codes import ResponseCode
 
 # Longer expressions are refused.  RocketMQ states no limit of its own.
 MAX_EXPRESSION_CHARS: Final = 64 * 1024

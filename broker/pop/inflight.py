@@ -5,7 +5,7 @@ Source: RocketMQ 5.3.3, `PopInflightMessageCounter` (enablePopMessageThreshold, 
 
 from collections.abc import Callable
 
-from broker.live_config import LiveConfig
+from broker.config.live_config import LiveConfig
 
 
 class InflightMessages:

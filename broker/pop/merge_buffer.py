@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from broker.confirm_waits import Timer
 from broker.core import BrokerCore
 from broker.pop.pop_offsets import PopOffsets, Taken
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
-from broker.pop.revive_log import ReviveLog
+from broker.pop.revive.revive_log import ReviveLog
+from broker.send.confirm_waits import Timer
 from sprocket.common.errors import SprocketError, StoreError
 from sprocket.common.failpoints import failpoint
-from store.record import PendingMessage
+from store.record.record import PendingMessage
 
 logger = logging.getLogger(__name__)
 

@@ -10,14 +10,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from broker.config_file import ConfigFile, pretty
-from broker.consumer_offsets import SEPARATOR
+from broker.config.config_file import ConfigFile, pretty
+from broker.offset.consumer_offsets import SEPARATOR
 from broker.pop.order_locks import OrderLocks, QueueKey
-from broker.subscription_groups import SubscriptionGroups
-from broker.topics import TopicTable
-from remoting.fastjson import dumps
-from remoting.pop_extra_info import message_order_count_entry, queue_order_count_entry, retry_kind
+from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.message.pop_extra_info import message_order_count_entry, queue_order_count_entry, retry_kind
 
 logger = logging.getLogger(__name__)
 

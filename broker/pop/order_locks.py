@@ -7,8 +7,8 @@ import heapq
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from broker.confirm_waits import CallLater, Timer
-from broker.live_config import LiveConfig
+from broker.config.live_config import LiveConfig
+from broker.send.confirm_waits import CallLater, Timer
 from sprocket.common.clock import Clock
 
 # Times this close together share a turn of the timer.

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from broker.core import BrokerCore
 from broker.pop.inflight import InflightMessages
 from broker.pop.order_info import ILLEGAL, ConsumerOrderInfo
-from remoting.codes import ResponseCode
-from remoting.headers.pop import ChangeInvisibleTimeRequestHeader, ChangeInvisibleTimeResponseHeader
-from remoting.pop_extra_info import PopHandle
 from sprocket.common.errors import RequestError
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.headers.pop import ChangeInvisibleTimeRequestHeader, ChangeInvisibleTimeResponseHeader
+from sprocket.remoting.message.pop_extra_info import PopHandle
 
 logger = logging.getLogger(__name__)
 

@@ -10,11 +10,12 @@ from typing import Any, Final
 from broker.core import BrokerCore
 from broker.names import REVIVE_TOPIC_PREFIX
 from broker.pop.retry_topics import retry_topic_v1
-from broker.send_admission import FAQ
-from remoting.bodies.topic import PERM_READ, TopicConfig
-from remoting.codes import ResponseCode
-from remoting.command import Request, Response
-from remoting.headers.pop import (
+from broker.send.admission import FAQ
+from sprocket.common.errors import RequestError, SprocketError
+from sprocket.remoting.bodies.topic import PERM_READ, TopicConfig
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.pop import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     NotificationRequestHeader,
@@ -22,8 +23,7 @@ from remoting.headers.pop import (
     PollingInfoRequestHeader,
     PopMessageRequestHeader,
 )
-from sprocket.common.errors import RequestError, SprocketError
-from store.consume_queue_table import is_file_name
+from store.queue.consume_queue_table import is_file_name
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ Source of the names: RocketMQ 5.3.3, `BrokerStatsManager.incGroupAckNums`, `incG
 
 from collections.abc import Callable, Mapping
 
-from broker.live_config import LiveConfig
+from broker.config.live_config import LiveConfig
 
 
 class PopCounters:

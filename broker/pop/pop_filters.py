@@ -6,18 +6,18 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `FilterAPI`, `Cons
 from functools import lru_cache
 from typing import Final
 
-from broker.assumed_subscriptions import AssumedSubscriptions
+from broker.config.live_config import LiveConfig
 from broker.filter.sql_filter import SQL92, compiled
+from broker.filter.subscription_filter import ALL, TAG, is_tag_type, tag_filter
 from broker.filter.tokens import InvalidExpression
-from broker.live_config import LiveConfig
-from broker.long_polling import PullFilter
+from broker.longpolling.held_pulls import PullFilter
 from broker.pop.retry_topics import retry_topic
-from broker.subscription_filter import ALL, TAG, is_tag_type, tag_filter
-from remoting.bodies.client import SubscriptionData
-from remoting.codes import ResponseCode
-from remoting.headers.pop import PopMessageRequestHeader
-from remoting.java_hash import java_hash_code
+from broker.subscription.assumed_subscriptions import AssumedSubscriptions
 from sprocket.common.errors import RequestError
+from sprocket.remoting.bodies.client import SubscriptionData
+from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.headers.pop import PopMessageRequestHeader
 
 # The filters and subscriptions of the last expressions are kept.
 MAX_EXPRESSION_CHARS: Final = 32 * 1024

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from broker.core import BrokerCore
 from broker.names import RETRY_PREFIX
 from broker.pop.order_info import ConsumerOrderInfo
-from store.queue_reader import physical_memory_bytes
+from store.queue.queue_reader import physical_memory_bytes
 
 logger = logging.getLogger(__name__)
 

@@ -9,38 +9,38 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from broker.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile, pretty
 from broker.core import BrokerCore
+from broker.longpolling.held_pops import HeldPops
 from broker.periodic import Periodic
-from broker.pop.ack_processor import AckProcessor
-from broker.pop.held_pops import HeldPops
 from broker.pop.inflight import InflightMessages
-from broker.pop.invisible_time import InvisibleTimeProcessor
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.order_info import ConsumerOrderInfo, OrderInfoTable
 from broker.pop.order_locks import OrderLocks, QueueKey
 from broker.pop.ordered_acks import OrderedAcks
-from broker.pop.peek_processor import PeekProcessor
 from broker.pop.pop_checks import PopChecks
 from broker.pop.pop_counters import PopCounters
 from broker.pop.pop_filters import PopFilters
 from broker.pop.pop_offsets import PopOffsets
-from broker.pop.pop_processor import PopProcessor
 from broker.pop.queue_pop import QueuePop
 from broker.pop.records import PopCheckPoint
 from broker.pop.retry_topics import normal_topic
-from broker.pop.revive_log import ReviveLog
+from broker.pop.revive.revive_log import ReviveLog
+from broker.processor.pop.ack import AckProcessor
+from broker.processor.pop.change_invisible_time import InvisibleTimeProcessor
+from broker.processor.pop.peek import PeekProcessor
+from broker.processor.pop.pop import PopProcessor
 from broker.service import Service
-from remoting.channel import RemotingChannel
-from remoting.codes import RequestCode
-from remoting.headers.pop import (
+from sprocket.common.errors import StoreError
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.pop import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     PeekMessageRequestHeader,
     PopMessageRequestHeader,
 )
-from remoting.routes import Action, Lane, NoHeader, Resource, Route
-from sprocket.common.errors import StoreError
+from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
 
 # `PopBufferMergeService.scanGarbage`
 _CLEAN_S: Final = 30.0

@@ -8,11 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from broker.core import BrokerCore
 from broker.pop.pop_checks import refusal
-from broker.pop.revive_log import ReviveLog
-from remoting.codes import ResponseCode
-from remoting.command import Request
+from broker.pop.revive.revive_log import ReviveLog
 from sprocket.common.errors import InvariantError, StoreError
-from store.record import PendingMessage
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.command import Request
+from store.record.record import PendingMessage
 
 D = TypeVar("D")
 

@@ -3,13 +3,13 @@
 from typing import Final
 
 from broker.pop.pop_offsets import Taken
-from remoting.codes import ResponseCode
-from remoting.command import Buffer, Request
-from remoting.frames import ResponseTemplate
-from remoting.headers.pop import PopMessageRequestHeader
-from remoting.pop_extra_info import join_entries
 from sprocket.common.errors import StoreError
-from store.record import PendingMessage
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.command import Buffer, Request
+from sprocket.remoting.frames import ResponseTemplate
+from sprocket.remoting.headers.pop import PopMessageRequestHeader
+from sprocket.remoting.message.pop_extra_info import join_entries
+from store.record.record import PendingMessage
 
 _NUMBERS: Final = dict.fromkeys(("popTime", "invisibleTime", "reviveQid", "restNum"), "%d")
 _TEXTS: Final = dict.fromkeys(("startOffsetInfo", "msgOffsetInfo"), "%b")

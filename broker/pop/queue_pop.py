@@ -9,7 +9,7 @@ import logging
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.long_polling import PullFilter
+from broker.longpolling.held_pulls import PullFilter
 from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.order_info import ConsumerOrderInfo
@@ -18,12 +18,12 @@ from broker.pop.pop_offsets import PopOffsets, Taken
 from broker.pop.popped import Popped
 from broker.pop.records import PopCheckPoint
 from broker.pop.retry_record import queue_offsets_in, records_in, renamed
-from broker.pop.revive_log import ReviveLog
-from remoting.pop_extra_info import PopHandle, msg_offsets_entry, retry_kind, start_offset_entry
+from broker.pop.revive.revive_log import ReviveLog
 from sprocket.common.errors import CorruptRecord, RequestError
-from store.consume_queue_table import is_light
-from store.get_result import GetResult, GetStatus
-from store.multi_dispatch import offset_in
+from sprocket.remoting.message.pop_extra_info import PopHandle, msg_offsets_entry, retry_kind, start_offset_entry
+from store.queue.consume_queue_table import is_light
+from store.queue.get_result import GetResult, GetStatus
+from store.queue.multi_dispatch import offset_in
 
 logger = logging.getLogger(__name__)
 

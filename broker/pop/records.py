@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from remoting.headers.base import Int, Long
+from sprocket.remoting.headers.base import Int, Long
 
 CK_TAG: Final = "ck"
 ACK_TAG: Final = "ack"

@@ -7,11 +7,11 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from remoting.command import Buffer
-from remoting.message_properties import POP_CK, encode, parse
-from remoting.message_record import MAGIC_V2
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
-from store.record import Record, decode, topic_field
+from sprocket.remoting.command import Buffer
+from sprocket.remoting.message.properties import POP_CK, encode, parse
+from sprocket.remoting.message.record import MAGIC_V2
+from store.record.record import Record, decode, topic_field
 
 _LENGTH: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">ii")

@@ -4,7 +4,7 @@ Source: RocketMQ 5.3.3, `KeyBuilder`.
 """
 
 from broker.names import RETRY_PREFIX
-from remoting.pop_extra_info import is_retry_v2, retry_topic_v1, retry_topic_v2
+from sprocket.remoting.message.pop_extra_info import is_retry_v2, retry_topic_v1, retry_topic_v2
 
 __all__ = [
     "group_of",

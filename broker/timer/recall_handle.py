@@ -10,8 +10,8 @@ import re
 from typing import Final, NamedTuple
 
 from broker.names import RETRY_PREFIX
-from remoting import message_properties as names
-from remoting.message_properties import find
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.properties import find
 
 _VERSION: Final = "v1"
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")

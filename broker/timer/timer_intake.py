@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from broker.live_config import LiveConfig
-from remoting import message_properties as names
-from remoting.codes import ResponseCode
+from broker.config.live_config import LiveConfig
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
-from store.timer.timer_config import TIMER_TOPIC
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.message import properties as names
+from store.config.timer_config import TIMER_TOPIC
 
 TIMER_NAMES: Final = (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
 _JAVA_LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")

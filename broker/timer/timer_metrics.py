@@ -10,12 +10,12 @@ from typing import Protocol
 
 import msgspec
 
-from broker.config_file import ConfigFile
+from broker.config.config_file import ConfigFile
 from broker.names import SYSTEM_TOPIC_PREFIX
-from remoting.bodies.topic import DataVersion
-from remoting.fastjson import dumps
-from remoting.java_hash import java_hash_code
 from sprocket.common.clock import Clock
+from sprocket.remoting.bodies.topic import DataVersion
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.java_hash import java_hash_code
 
 _LMQ_PREFIX = "%LMQ%"
 

@@ -11,22 +11,22 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.clients import ClientChannel, Member, ProducerRegistry
-from broker.confirm_waits import CallLater, Timer
-from broker.live_config import LiveConfig
+from broker.client.clients import ClientChannel, Member, ProducerRegistry
+from broker.config.live_config import LiveConfig
 from broker.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from broker.send.confirm_waits import CallLater, Timer
 from broker.service import Service
-from broker.topics import TopicTable
+from broker.topic.topics import TopicTable
 from broker.transaction.check_report import CheckReport
 from broker.transaction.check_rules import CheckRules, Verdict
 from broker.transaction.half_message import QUEUE_ID, HalfMessage, check_request
 from broker.transaction.recovery import read_record
 from broker.transaction.transactions import Transactions
-from remoting.codes import RequestCode
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
+from sprocket.remoting.codes import RequestCode
 from store.message_store import MessageStore, PendingMessage
-from store.record import Appended
+from store.record.record import Appended
 
 logger = logging.getLogger(__name__)
 

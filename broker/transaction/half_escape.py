@@ -10,16 +10,16 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.confirm_waits import Timer
 from broker.core import BrokerCore
 from broker.names import TRANS_HALF_TOPIC
+from broker.send.confirm_waits import Timer
 from broker.service import Service
 from broker.transaction.half_message import QUEUE_ID, HalfMessage
 from broker.transaction.recovery import read_record
 from broker.transaction.transactions import Transactions
 from sprocket.common.errors import StoreError
 from store.delivery import Outstanding
-from store.record import PendingMessage
+from store.record.record import PendingMessage
 
 logger = logging.getLogger(__name__)
 

@@ -9,14 +9,14 @@ Source: RocketMQ 5.3.3, `TransactionalMessageBridge`, `TransactionalMessageUtil`
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
-from broker.message_id import offset_message_id
 from broker.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from remoting import message_properties as names
-from remoting.headers.client import CheckTransactionStateRequestHeader
-from remoting.java_hash import java_hash_code
-from remoting.message_record import SysFlag, record_size
-from store.checksum import SEAL_BYTES, SEAL_NAME
-from store.record import IPV6_HOST_BYTES, Appended, PendingMessage, Record, TagsCodes, encode_head, topic_field
+from broker.send.message_id import offset_message_id
+from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.record import SysFlag, record_size
+from store.record.checksum import SEAL_BYTES, SEAL_NAME
+from store.record.record import IPV6_HOST_BYTES, Appended, PendingMessage, Record, TagsCodes, encode_head, topic_field
 
 # RocketMQ has one queue of each, too.
 QUEUE_ID: Final = 0

@@ -1,21 +1,21 @@
 """Sends of half messages as producers write them, without a mapping of their properties.
 
-What is unusual in any way is left to `broker.message_intake`, which makes the same message of it.
+What is unusual in any way is left to `broker.send.intake`, which makes the same message of it.
 Source: RocketMQ 5.3.3, `TransactionalMessageBridge.parseHalfMessageInner`.
 """
 
 import re
 from typing import Any, Final
 
-from broker.live_config import LiveConfig
+from broker.config.live_config import LiveConfig
 from broker.names import TRANS_HALF_TOPIC
-from broker.send_admission import Admission
+from broker.send.admission import Admission
 from broker.transaction.half_message import QUEUE_ID, TRANSACTION_MASK
-from remoting import message_properties as names
-from remoting.command import Request
-from remoting.message_properties import find
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
-from store.record import PendingMessage, TagsCodes
+from sprocket.remoting.command import Request
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.properties import find
+from store.record.record import PendingMessage, TagsCodes
 
 _UNIQUE_KEY: Final = f"{names.UNIQ_KEY}\x01".encode()
 _TAGS: Final = f"{names.TAGS}\x01".encode()

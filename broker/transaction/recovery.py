@@ -21,7 +21,7 @@ from broker.transaction.half_message import (
 )
 from broker.transaction.open_transactions import OpenTransactions
 from sprocket.common.errors import CorruptRecord
-from store.record import Record, decode
+from store.record.record import Record, decode
 
 logger = logging.getLogger(__name__)
 

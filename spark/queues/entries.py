@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark.consume_queue import LIGHT_PREFIX, PRE_BLANK_SIZE, Entries
-from spark.damage import Damage
-from spark.data_loss import LostRange
+from spark.decode.damage import Damage
+from spark.files.consume_queue import LIGHT_PREFIX, PRE_BLANK_SIZE, Entries
+from spark.files.segment import Segment
+from spark.files.store_directory import StoreDirectory
+from spark.queues.data_loss import LostRange
 from spark.queues.offset_queue import OffsetQueue, open_queue
 from spark.queues.ranges import QueueRange
-from spark.segment import Segment
-from spark.store_directory import StoreDirectory
 from sprocket.common.errors import CorruptRecord
 
 OnLoss = Callable[[list[LostRange]], None]

@@ -8,8 +8,8 @@ entries.  Source: RocketMQ 5.3.3, `BatchConsumeQueue`.
 from bisect import bisect_left
 from pathlib import Path
 
-from spark.consume_queue import BATCH, BATCH_DIRECTORY, DIRECTORY, PLAIN, ConsumeQueue, Entries, Kind
-from spark.positions import QueueId
+from spark.files.consume_queue import BATCH, BATCH_DIRECTORY, DIRECTORY, PLAIN, ConsumeQueue, Entries, Kind
+from spark.queues.positions import QueueId
 from sprocket.common.errors import ConfigError
 
 

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from remoting.message_record import MIN_RECORD_BYTES
-from spark.confirm_limit import confirm_limit
-from spark.consume_queue import BATCH_DIRECTORY, DIRECTORY, LIGHT_PREFIX, can_be_file_name, topics_of
-from spark.positions import QueueId
+from spark.files.confirm_limit import confirm_limit
+from spark.files.consume_queue import BATCH_DIRECTORY, DIRECTORY, LIGHT_PREFIX, can_be_file_name, topics_of
+from spark.files.segment import Segment
+from spark.files.store_directory import StoreDirectory, log_paths
 from spark.queues.offset_queue import OffsetQueue, check_kind, open_queue
+from spark.queues.positions import QueueId
 from spark.queues.tail import QueueTail
-from spark.segment import Segment
-from spark.store_directory import StoreDirectory, log_paths
+from sprocket.remoting.message.record import MIN_RECORD_BYTES
 
 logger = logging.getLogger(__name__)
 

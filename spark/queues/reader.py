@@ -11,15 +11,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from remoting.message_record import MIN_RECORD_BYTES
-from spark.chunk_rows import Rows, chunk_rows
-from spark.damage import Damage
-from spark.decode import CHUNK_ROWS, Chunk, DecodeOptions
-from spark.filters import RowFilter
+from spark.decode.damage import Damage
+from spark.decode.decoder import CHUNK_ROWS, Chunk, DecodeOptions
+from spark.files.segment import Positions, Segment
+from spark.files.store_directory import StoreDirectory
 from spark.queues.entries import OnLoss, QueueEntries
 from spark.queues.ranges import OpenLog, QueueRange
-from spark.segment import Positions, Segment
-from spark.store_directory import StoreDirectory
+from spark.rows.chunk_rows import Rows, chunk_rows
+from spark.rows.filters import RowFilter
+from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.layout import RECORD_FIXED_DTYPE
 
 # Entries that a task holds at once: 20 bytes each, and as much again for what is made of them.

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final, Protocol
 
-from spark.chunk_rows import Rows
-from spark.data_loss import LostRange, report_loss
-from spark.decode import DecodeOptions
-from spark.filters import RowFilter
-from spark.positions import QueueId
+from spark.decode.decoder import DecodeOptions
+from spark.files.segment_lease import LeaseKeeper, SegmentLease, wants_lease
+from spark.files.store_directory import StoreDirectory, find_stores
+from spark.files.store_rights import store_rights
+from spark.queues.data_loss import LostRange, report_loss
 from spark.queues.entries import OnLoss
+from spark.queues.positions import QueueId
 from spark.queues.ranges import QueueRange, QueueSelection, StoreQueues
 from spark.queues.reader import read_ranges
-from spark.segment_lease import LeaseKeeper, SegmentLease, wants_lease
-from spark.store_directory import StoreDirectory, find_stores
-from spark.store_rights import store_rights
+from spark.rows.chunk_rows import Rows
+from spark.rows.filters import RowFilter
 from sprocket.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark.segment import segment_paths
+from spark.files.segment import segment_paths
 from store.layout import CONSUME_QUEUE_DTYPE
 
 # Where the size stands in an entry, of either kind of queue.

@@ -9,13 +9,13 @@ from typing import Any, Final
 import pyarrow as pa
 import yaml
 
-from spark.columns import COLUMN_TYPES, column_names, nearest
-from spark.tables.avro_bodies import Avro
-from spark.tables.bodies import Binary, BodyDecoder, Text
+from spark.decode.columns import COLUMN_TYPES, column_names, nearest
+from spark.tables.body.avro_bodies import Avro
+from spark.tables.body.body_types import Binary, BodyDecoder, Text
+from spark.tables.body.json_bodies import Json
+from spark.tables.body.protobuf_bodies import Protobuf
 from spark.tables.ddl import parse_schema
-from spark.tables.json_bodies import Json
-from spark.tables.parquet_settings import Compression
-from spark.tables.protobuf_bodies import Protobuf
+from spark.tables.formats.parquet_settings import Compression
 from spark.tables.schema_change import member_without_members
 from sprocket.client.arguments import check_topic
 from sprocket.client.errors import ClientError

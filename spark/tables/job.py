@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-from spark.store_directory import StoreDirectory
-from spark.tables.data_file import offsets_from
+from spark.files.store_directory import StoreDirectory
 from spark.tables.declaration import DEAD_LETTER_SCHEMA, MEBIBYTE, TableDeclaration
+from spark.tables.formats.data_file import offsets_from
+from spark.tables.formats.table import Table
+from spark.tables.formats.table_place import only_writer, open_table
 from spark.tables.log_range import LogRange, next_range
 from spark.tables.place import BrokerPlace, Places, attempt_of
 from spark.tables.schema_change import new_columns, written_schema
 from spark.tables.store_lease import StoreLease
-from spark.tables.table import Table
-from spark.tables.table_place import only_writer, open_table
 from spark.tables.workers import TaskFailed, Workers
 from spark.tables.write_task import WriteTask, Written
 from spark.tables.write_trouble import writing_to

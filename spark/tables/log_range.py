@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from spark.filters import RowFilter
-from spark.plan import Span, cut_at_records, through_queues
-from spark.segment import Segment
-from spark.store_directory import SegmentFile, StoreDirectory, log_paths
+from spark.files.segment import Segment
+from spark.files.store_directory import SegmentFile, StoreDirectory, log_paths
+from spark.read.plan import Span, cut_at_records, through_queues
+from spark.rows.filters import RowFilter
 from spark.tables.place import BrokerPlace
 from sprocket.common.errors import StoreError
 

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from spark.segment_lease import wants_lease
+from spark.files.segment_lease import wants_lease
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
 from store.retention.leases import Leases

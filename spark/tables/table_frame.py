@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark.tables.table_place import existing_table
+from spark.tables.formats.table_place import existing_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,15 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark.damage import ADVICE
-from spark.decode import DecodeOptions
-from spark.filters import RowFilter
-from spark.log_reader import read_span
-from spark.plan import Span
-from spark.records.inflate import InflatesTooMuch, inflate_bodies
-from spark.tables.bodies import BodyDecoder, Failure, Rows
-from spark.tables.data_file import HOUR_MS, DataFile, DataWriter
+from spark.decode.damage import ADVICE
+from spark.decode.decoder import DecodeOptions
+from spark.decode.inflate import InflatesTooMuch, inflate_bodies
+from spark.read.log_reader import read_span
+from spark.read.plan import Span
+from spark.rows.filters import RowFilter
+from spark.tables.body.body_types import BodyDecoder, Failure, Rows
 from spark.tables.declaration import DEAD_LETTER_SCHEMA, TableDeclaration
+from spark.tables.formats.data_file import HOUR_MS, DataFile, DataWriter
 from spark.tables.write_trouble import trouble
 from sprocket.common.errors import SprocketError
 from sprocket.common.limits import MAX_INFLATED_BYTES

@@ -10,20 +10,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from remoting.bodies.route import MASTER_ID, ClusterInfo, TopicRouteData
-from remoting.bodies.topic import TopicList
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from remoting.credentials import Credentials
-from remoting.fastjson import loads
-from remoting.headers.base import Header
-from remoting.headers.namesrv import GetRouteInfoRequestHeader
-from remoting.pending import ConnectionLost
-from remoting.tls_settings import TlsSettings
-from remoting.tls_watch import ClientTls
 from spark.wire.connection import Asked, ConnectionSettings, WireConnection, pause
 from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientError, NameServerUnreachable
 from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo, TopicRouteData
+from sprocket.remoting.bodies.topic import TopicList
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader
+from sprocket.remoting.pending import ConnectionLost
+from sprocket.remoting.tls.settings import TlsSettings
+from sprocket.remoting.tls.watch import ClientTls
 
 logger = logging.getLogger(__name__)
 

@@ -12,15 +12,15 @@ from itertools import count
 from types import TracebackType
 from typing import Final, Self
 
-from remoting.client import ConnectFailed, split_address
-from remoting.command import ReceivedResponse
-from remoting.credentials import Credentials
-from remoting.frames import encode_request
-from remoting.framing import FrameDecoder
-from remoting.headers.base import Header, to_ext_fields
-from remoting.pending import ConnectionLost, RemotingTimeout
-from remoting.routes import RouteTable, UnroutableRequest
 from sprocket.common.errors import ProtocolError
+from sprocket.remoting.client import ConnectFailed, split_address
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import FrameDecoder
+from sprocket.remoting.headers.base import Header, to_ext_fields
+from sprocket.remoting.pending import ConnectionLost, RemotingTimeout
+from sprocket.remoting.routes import RouteTable, UnroutableRequest
 
 _READ_BYTES: Final = 1 << 18
 _MAX_OPAQUE: Final = 2**31 - 1

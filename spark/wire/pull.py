@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from remoting.bodies.route import MASTER_ID
-from remoting.codes import RequestCode, ResponseCode
-from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from spark.data_loss import LostRange
-from spark.positions import QueueId
+from spark.queues.data_loss import LostRange
+from spark.queues.positions import QueueId
 from spark.queues.ranges import QueueRange
 from spark.wire.cluster import BUSY, Answer, WireCluster
 from spark.wire.connection import Asked
 from sprocket.client.errors import BrokerRefused
+from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 
 logger = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from remoting.message_record import MIN_RECORD_BYTES, SysFlag
-from spark.decode import Chunk, DecodeOptions
-from spark.segment import Positions, Segment
+from spark.decode.decoder import Chunk, DecodeOptions
+from spark.files.segment import Positions, Segment
 from sprocket.common.errors import CorruptRecord
-from store.checksum import NO_SEAL
+from sprocket.remoting.message.record import MIN_RECORD_BYTES, SysFlag
+from store.record.checksum import NO_SEAL
 
 _QUEUE_OFFSET_AT = 20
 _PHYSICAL_OFFSET_AT = 28

@@ -10,10 +10,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from remoting.bodies.route import MASTER_ID
-from remoting.bodies.topic import PERM_READ
-from remoting.codes import RequestCode
-from remoting.headers.offset import (
+from spark.decode.decoder import CHUNK_ROWS, DecodeOptions
+from spark.files.consume_queue import LIGHT_PREFIX
+from spark.files.segment import Positions
+from spark.queues.data_loss import LostRange
+from spark.queues.entries import OnLoss
+from spark.queues.positions import QueueId
+from spark.queues.ranges import QueueRange, QueueSelection
+from spark.queues.source import Snapshot
+from spark.rows.chunk_rows import Rows, chunk_rows
+from spark.rows.filters import RowFilter
+from spark.wire.cluster import WireCluster, WireSettings
+from spark.wire.connection import Asked
+from spark.wire.pull import Pulled, Puller, Subscription
+from spark.wire.records import PulledChunk, PulledSegment
+from sprocket.client.errors import BrokerRefused, ClientError, TopicNotFound
+from sprocket.common.errors import ConfigError
+from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.bodies.topic import PERM_READ
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.offset import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,
@@ -21,22 +37,6 @@ from remoting.headers.offset import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
-from spark.chunk_rows import Rows, chunk_rows
-from spark.consume_queue import LIGHT_PREFIX
-from spark.data_loss import LostRange
-from spark.decode import CHUNK_ROWS, DecodeOptions
-from spark.filters import RowFilter
-from spark.positions import QueueId
-from spark.queues.entries import OnLoss
-from spark.queues.ranges import QueueRange, QueueSelection
-from spark.queues.source import Snapshot
-from spark.segment import Positions
-from spark.wire.cluster import WireCluster, WireSettings
-from spark.wire.connection import Asked
-from spark.wire.pull import Pulled, Puller, Subscription
-from spark.wire.records import PulledChunk, PulledSegment
-from sprocket.client.errors import BrokerRefused, ClientError, TopicNotFound
-from sprocket.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 

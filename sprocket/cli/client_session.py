@@ -12,10 +12,10 @@ from sprocket.cli.exit_codes import FAILURE, USAGE
 from sprocket.common.errors import ConfigError, SprocketError
 
 if TYPE_CHECKING:
-    from remoting.credentials import Credentials
-    from remoting.tls_settings import TlsSettings
-    from sprocket.client.admin import AdminClient
-    from sprocket.client.client_instance import ClientSettings
+    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.connection.client_instance import ClientSettings
+    from sprocket.remoting.credentials import Credentials
+    from sprocket.remoting.tls.settings import TlsSettings
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,7 +54,7 @@ class ServerAddress(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """`value` without blanks around it; what is no address is wrong usage."""
-        from remoting.client import split_address
+        from sprocket.remoting.client import split_address
 
         address = value.strip()
         try:
@@ -69,7 +69,7 @@ SERVER_ADDRESS: Final = ServerAddress()
 
 def name_servers(namesrv: str | None) -> list[str]:
     """The addresses in `namesrv`.  Raises WrongUsage when there is none, and for a part that is no address."""
-    from remoting.client import split_address
+    from sprocket.remoting.client import split_address
 
     addresses = [part.strip() for part in (namesrv or "").split(";") if part.strip()]
     if not addresses:
@@ -85,7 +85,7 @@ def name_servers(namesrv: str | None) -> list[str]:
 
 def tool_credentials() -> "Credentials | None":
     """The account that ``$ROCKETMQ_HOME/conf/tools.yml`` names, as mqadmin takes it.  Raises ConfigError."""
-    from acl.plain_files import PlainFiles
+    from acl.plain.files import PlainFiles
 
     home = os.environ.get("ROCKETMQ_HOME")
     return PlainFiles(Path(home)).tool_credentials() if home else None
@@ -96,8 +96,8 @@ def tool_tls() -> "TlsSettings | None":
 
     Source: RocketMQ 5.3.3, ``tools.sh``: JAVA_OPT with ``-Dtls.enable=true`` and ``-Dtls.config.file=...``.
     """
-    from remoting.tls_settings import TlsSettings, system_properties
     from sprocket.common.config import read
+    from sprocket.remoting.tls.settings import TlsSettings, system_properties
 
     given = system_properties(os.environ)
     place = os.environ.get(TLS_VARIABLE)
@@ -111,7 +111,7 @@ def tool_tls() -> "TlsSettings | None":
 
 def client_settings(namesrv: str) -> "ClientSettings":
     """What producers and consumers of a command are made with.  Raises ConfigError."""
-    from sprocket.client.client_instance import ClientSettings
+    from sprocket.client.connection.client_instance import ClientSettings
 
     return ClientSettings(namesrv=namesrv, credentials=tool_credentials(), tls=tool_tls())
 

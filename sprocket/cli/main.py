@@ -5,25 +5,25 @@ from typing import Final
 import click
 
 from sprocket.cli.client_session import HELP
-from sprocket.cli.cluster_commands import cluster, offset, topic
-from sprocket.cli.dlq_commands import dlq
-from sprocket.cli.message_commands import consume, send
-from sprocket.cli.mqbroker import main as broker
-from sprocket.cli.mqnamesrv import main as namesrv
-from sprocket.cli.spark_commands import spark
-from sprocket.cli.spark_shell import shell as spark_shell
-from sprocket.cli.spark_sql import sql
-from sprocket.cli.spark_table_commands import backfill, compact, tables
-from sprocket.cli.standalone import standalone
-from sprocket.cli.store_check import check
-from sprocket.cli.store_commands import store
-from sprocket.cli.store_dump import dump
-from sprocket.cli.store_export import export
-from sprocket.cli.store_import import import_
-from sprocket.cli.store_repair import repair
-from sprocket.cli.store_stat import stat
-from sprocket.cli.tls_commands import tls
-from sprocket.cli.transaction_commands import transaction
+from sprocket.cli.commands.cluster_commands import cluster, offset, topic
+from sprocket.cli.commands.dlq_commands import dlq
+from sprocket.cli.commands.message_commands import consume, send
+from sprocket.cli.commands.tls_commands import tls
+from sprocket.cli.commands.transaction_commands import transaction
+from sprocket.cli.server.mqbroker import main as broker
+from sprocket.cli.server.mqnamesrv import main as namesrv
+from sprocket.cli.server.standalone import standalone
+from sprocket.cli.spark.commands import spark
+from sprocket.cli.spark.shell import shell as spark_shell
+from sprocket.cli.spark.sql import sql
+from sprocket.cli.spark.table_commands import backfill, compact, tables
+from sprocket.cli.store.check import check
+from sprocket.cli.store.commands import store
+from sprocket.cli.store.dump import dump
+from sprocket.cli.store.export import export
+from sprocket.cli.store.import_messages import import_
+from sprocket.cli.store.repair import repair
+from sprocket.cli.store.stat import stat
 
 _SHELLS: Final = ("bash", "zsh", "fish")
 
@@ -55,7 +55,7 @@ def completion(shell: str) -> None:
 
 
 def _programs() -> dict[str, click.Command]:
-    from sprocket.cli.mqadmin import main as mqadmin
+    from sprocket.cli.mqadmin.main import main as mqadmin
 
     return {"sprocket": main, "mqadmin": mqadmin, "mqbroker": broker, "mqnamesrv": namesrv}
 

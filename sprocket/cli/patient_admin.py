@@ -5,12 +5,12 @@ import errno
 from collections.abc import Sequence
 from typing import Final
 
-from remoting.codes import RequestCode
-from remoting.command import ReceivedResponse
-from remoting.credentials import Credentials
-from remoting.headers.base import Header
-from remoting.tls_settings import TlsSettings
-from sprocket.client.admin import AdminClient, AdminError
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.tls.settings import TlsSettings
 
 START_LIMIT_S: Final = 5.0
 _PAUSE_S: Final = 0.1

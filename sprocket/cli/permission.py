@@ -7,14 +7,14 @@ wants to be told at once.
 import os
 from collections.abc import Iterator
 
-from remoting.bodies.client import CheckClientRequestBody
-from remoting.codes import RequestCode, ResponseCode
-from remoting.credentials import Credentials
-from remoting.fastjson import dumps
-from sprocket.client.admin import AdminClient, AdminError
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.consume.subscription import subscription
 from sprocket.client.errors import ClientError
-from sprocket.client.subscription import subscription
 from sprocket.processes.cluster_watch import TOOLS_FILE, is_refusal
+from sprocket.remoting.bodies.client import CheckClientRequestBody
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.credentials import Credentials
 
 # In the remark of a broker or a topic without the permission itself, whoever asks.
 _FOR_EVERYBODY = "is forbidden"

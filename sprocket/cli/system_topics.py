@@ -6,8 +6,8 @@ Source: RocketMQ 5.3.3, `TopicConfigManager.init`, `TopicValidator`: cluster and
 from collections.abc import Iterable
 
 from broker.names import REPLY_TOPIC_POSTFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
-from remoting.bodies.route import ClusterInfo
-from sprocket.client.admin import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
+from sprocket.client.admin.admin_client import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
+from sprocket.remoting.bodies.route import ClusterInfo
 
 _PREFIXES = (SYSTEM_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)
 

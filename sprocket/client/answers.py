@@ -4,11 +4,11 @@ from typing import TypeVar
 
 import msgspec
 
-from remoting.command import ReceivedResponse
-from remoting.fastjson import loads
-from remoting.headers.base import Header
 from sprocket.client.errors import AnswerUnreadable
 from sprocket.common.errors import ClientError, ProtocolError
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.base import Header
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Header)

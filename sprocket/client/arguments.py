@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, TypeVar
 
-from remoting import message_properties as names
-from remoting.bodies.client import MessageQueue
-from remoting.client import split_address
 from sprocket.client.errors import IllegalArgument, IllegalMessage
 from sprocket.common import limits
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.client import split_address
+from sprocket.remoting.message import properties as names
 
 T = TypeVar("T")
 

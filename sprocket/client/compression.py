@@ -10,9 +10,9 @@ from enum import Enum
 import lz4.frame
 import zstandard
 
-from remoting.message_record import COMPRESSION_MASK, SysFlag
 from sprocket.client.errors import BodyUnreadable
 from sprocket.common import limits
+from sprocket.remoting.message.record import COMPRESSION_MASK, SysFlag
 
 # Four bytes can stand for a block of 128 KiB, so this many inflate to no more than 2 MiB at a time.
 _ZSTD_STEP_BYTES = 64

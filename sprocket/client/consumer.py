@@ -10,17 +10,15 @@ from typing import Self
 
 import msgspec
 
-from remoting.bodies.client import ConsumerData, HeartbeatData, MessageQueue, SubscriptionData
-from remoting.bodies.consumption import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from sprocket.client import arguments
-from sprocket.client.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
-from sprocket.client.assignment import Assignment
-from sprocket.client.client_instance import ClientInstance, ClientSettings, settings_of
-from sprocket.client.consume_settings import ConsumeSettings, MessageModel
-from sprocket.client.consume_stats import ConsumerStats
-from sprocket.client.consume_timeout import give_back_expired
-from sprocket.client.errors import ClientClosed, PermissionDenied
-from sprocket.client.handling import (
+from sprocket.client.connection.client_instance import ClientInstance, ClientSettings, settings_of
+from sprocket.client.connection.wakeup import Wakeup
+from sprocket.client.consume.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from sprocket.client.consume.assignment import Assignment
+from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
+from sprocket.client.consume.consume_stats import ConsumerStats
+from sprocket.client.consume.consume_timeout import give_back_expired
+from sprocket.client.consume.handling import (
     BatchHandler,
     Handler,
     Handling,
@@ -28,24 +26,26 @@ from sprocket.client.handling import (
     run_workers,
     try_directly,
 )
-from sprocket.client.inbox import Inbox
-from sprocket.client.inquiries import Inquiries
+from sprocket.client.consume.inbox import Inbox
+from sprocket.client.consume.inquiries import Inquiries
+from sprocket.client.consume.message_back import INNER_PRODUCER_GROUP, MessageBack
+from sprocket.client.consume.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from sprocket.client.consume.process_queue import ProcessQueue
+from sprocket.client.consume.pull import Puller, PullLoop
+from sprocket.client.consume.rebalance import Rebalance
+from sprocket.client.consume.running_info import properties_of, running_info
+from sprocket.client.consume.start_offset import ConsumeFrom, StartOffset, checked_start, consume_from_where
+from sprocket.client.consume.subscription import ALL, SqlFilter, Topics, retry_topic, subscription, subscriptions
+from sprocket.client.consume.subscription_check import check_subscriptions
+from sprocket.client.errors import ClientClosed, PermissionDenied
 from sprocket.client.message import ReceivedMessage, SendResult
-from sprocket.client.message_back import INNER_PRODUCER_GROUP, MessageBack
-from sprocket.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
-from sprocket.client.process_queue import ProcessQueue
-from sprocket.client.pull import Puller, PullLoop
-from sprocket.client.rebalance import Rebalance
-from sprocket.client.reply import Reply, make_reply
-from sprocket.client.request_reply import ReplySender
-from sprocket.client.running_info import properties_of, running_info
-from sprocket.client.send_request import SendSettings
-from sprocket.client.sender import Sender
-from sprocket.client.start_offset import ConsumeFrom, StartOffset, checked_start, consume_from_where
-from sprocket.client.subscription import ALL, SqlFilter, Topics, retry_topic, subscription, subscriptions
-from sprocket.client.subscription_check import check_subscriptions
-from sprocket.client.wakeup import Wakeup
+from sprocket.client.send.reply import Reply, make_reply
+from sprocket.client.send.request_reply import ReplySender
+from sprocket.client.send.send_request import SendSettings
+from sprocket.client.send.sender import Sender
 from sprocket.common.clock import Clock
+from sprocket.remoting.bodies.client import ConsumerData, HeartbeatData, MessageQueue, SubscriptionData
+from sprocket.remoting.bodies.consumption import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 
 logger = logging.getLogger(__name__)
 

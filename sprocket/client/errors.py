@@ -6,10 +6,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-from remoting.client import ConnectFailed
-from remoting.codes import ResponseCode
-from remoting.pending import ConnectionLost, RemotingTimeout
 from sprocket.common.errors import ClientError, ConfigError
+from sprocket.remoting.client import ConnectFailed
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.pending import ConnectionLost, RemotingTimeout
 
 __all__ = [
     "AnswerUnreadable",

@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Protocol
 
-from remoting import message_properties as names
-from remoting.bodies.client import MessageQueue
-from remoting.message_record import SysFlag
 from sprocket.client import arguments
 from sprocket.client.compression import decompress
 from sprocket.client.errors import IllegalMessage
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.record import SysFlag
 
 _COMPRESSED = int(SysFlag.COMPRESSED)
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sprocket.client import arguments
-from sprocket.client.allocation import AllocateMessageQueueStrategy
-from sprocket.client.assignment import Assignment
-from sprocket.client.client_instance import ClientSettings
-from sprocket.client.consume_settings import ConsumeSettings
+from sprocket.client.connection.client_instance import ClientSettings
+from sprocket.client.consume.allocation import AllocateMessageQueueStrategy
+from sprocket.client.consume.assignment import Assignment
+from sprocket.client.consume.consume_settings import ConsumeSettings
+from sprocket.client.consume.handling import BatchHandler, ReconsumeLater, call
+from sprocket.client.consume.offset_store import OffsetStore
+from sprocket.client.consume.process_queue import ProcessQueue
+from sprocket.client.consume.start_offset import ConsumeFrom, StartOffset
+from sprocket.client.consume.subscription import Topics
 from sprocket.client.consumer import Consumer
 from sprocket.client.errors import ClientClosed, ClientError, PermissionDenied
-from sprocket.client.handling import BatchHandler, ReconsumeLater, call
 from sprocket.client.message import MessageQueue, ReceivedMessage
-from sprocket.client.offset_store import OffsetStore
-from sprocket.client.orderly_assignment import OrderlyAssignment
-from sprocket.client.orderly_queue import OrderlyQueue, Slots
-from sprocket.client.process_queue import ProcessQueue
-from sprocket.client.queue_locks import QueueLocks
-from sprocket.client.start_offset import ConsumeFrom, StartOffset
-from sprocket.client.subscription import Topics
+from sprocket.client.orderly.orderly_assignment import OrderlyAssignment
+from sprocket.client.orderly.orderly_queue import OrderlyQueue, Slots
+from sprocket.client.orderly.queue_locks import QueueLocks
 from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock
 

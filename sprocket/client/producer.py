@@ -6,26 +6,21 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from remoting import message_properties as names
-from remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData
-from remoting.routes import Route
 from sprocket.client import arguments
-from sprocket.client.accumulator import Accumulator
-from sprocket.client.client_instance import ClientInstance, ClientSettings, settings_of
+from sprocket.client.connection.client_instance import ClientInstance, ClientSettings, settings_of
 from sprocket.client.errors import BrokerRefused, ClientError, IllegalMessage, ReplyTimeout
 from sprocket.client.message import Message, ReceivedMessage, SendResult
-from sprocket.client.queue_choice import by_sharding_key
-from sprocket.client.recall import recall
-from sprocket.client.reply import Reply
-from sprocket.client.request_reply import PendingReplies, ReplySender
-from sprocket.client.send_request import (
-    SendRequest,
-    SendSettings,
-    batch_request,
-    single_request,
-)
-from sprocket.client.sender import Attempt, Sender, is_retried
+from sprocket.client.send.accumulator import Accumulator
+from sprocket.client.send.queue_choice import by_sharding_key
+from sprocket.client.send.recall import recall
+from sprocket.client.send.reply import Reply
+from sprocket.client.send.request_reply import PendingReplies, ReplySender
+from sprocket.client.send.send_request import SendRequest, SendSettings, batch_request, single_request
+from sprocket.client.send.sender import Attempt, Sender, is_retried
 from sprocket.common.clock import Clock, SystemClock
+from sprocket.remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.routes import Route
 
 T = TypeVar("T")
 

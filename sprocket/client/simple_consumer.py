@@ -15,25 +15,25 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
-from remoting.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 from sprocket.client import arguments
-from sprocket.client.client_instance import ClientInstance, ClientSettings, settings_of
+from sprocket.client.connection.client_instance import ClientInstance, ClientSettings, settings_of
+from sprocket.client.connection.identity import random_number
+from sprocket.client.connection.wakeup import Wakeup, pause
+from sprocket.client.consume.handling import ReconsumeLater
+from sprocket.client.consume.inquiries import Inquiries
+from sprocket.client.consume.start_offset import ConsumeFrom
+from sprocket.client.consume.subscription import Topics, subscriptions
+from sprocket.client.consume.subscription_check import check_subscriptions
 from sprocket.client.errors import ClientError, IllegalMessage, PermissionDenied
-from sprocket.client.handling import ReconsumeLater
-from sprocket.client.identity import random_number
-from sprocket.client.inquiries import Inquiries
-from sprocket.client.pop_requests import MAX_POP_NUMS, PopRequests, Target
-from sprocket.client.pop_subject import PopHandler, PopSubject
-from sprocket.client.pop_targets import PopTargets
-from sprocket.client.popped_message import PoppedMessage
-from sprocket.client.renewal import Renewal
-from sprocket.client.start_offset import ConsumeFrom
-from sprocket.client.subscription import Topics, subscriptions
-from sprocket.client.subscription_check import check_subscriptions
-from sprocket.client.wakeup import Wakeup, pause
+from sprocket.client.pop.pop_requests import MAX_POP_NUMS, PopRequests, Target
+from sprocket.client.pop.pop_subject import PopHandler, PopSubject
+from sprocket.client.pop.pop_targets import PopTargets
+from sprocket.client.pop.popped_message import PoppedMessage
+from sprocket.client.pop.renewal import Renewal
 from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import SprocketError
+from sprocket.remoting.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 
 logger = logging.getLogger(__name__)
 

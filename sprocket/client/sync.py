@@ -14,28 +14,28 @@ from itertools import islice
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
-from remoting.credentials import Credentials
-from remoting.tls_settings import TlsSettings
 from sprocket.client import arguments
 from sprocket.client import consumer as aio_consumer
 from sprocket.client import orderly_consumer as aio_orderly
 from sprocket.client import producer as aio_producer
 from sprocket.client import simple_consumer as aio_simple
 from sprocket.client import transaction as aio_transaction
-from sprocket.client.admin import AdminClient
-from sprocket.client.allocation import AllocateMessageQueueStrategy
-from sprocket.client.client_instance import ClientSettings
-from sprocket.client.consume_settings import ConsumeSettings, MessageModel
-from sprocket.client.event_loop_thread import shared_loop
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.connection.client_instance import ClientSettings
+from sprocket.client.connection.event_loop_thread import shared_loop
+from sprocket.client.consume.allocation import AllocateMessageQueueStrategy
+from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
+from sprocket.client.consume.start_offset import ConsumeFrom
+from sprocket.client.consume.subscription import ALL, SqlFilter, Topics
 from sprocket.client.message import Message, MessageQueue, ReceivedMessage, SendResult
 from sprocket.client.orderly_consumer import OrderlySettings
-from sprocket.client.popped_message import PoppedMessage
-from sprocket.client.reply import Reply
-from sprocket.client.send_request import SendSettings
+from sprocket.client.pop.popped_message import PoppedMessage
+from sprocket.client.send.reply import Reply
+from sprocket.client.send.send_request import SendSettings
 from sprocket.client.simple_consumer import PopSettings
-from sprocket.client.start_offset import ConsumeFrom
-from sprocket.client.subscription import ALL, SqlFilter, Topics
 from sprocket.client.transaction import TransactionResult, TransactionState
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.tls.settings import TlsSettings
 
 __all__ = ["Admin", "Consumer", "OrderlyConsumer", "Producer", "SimpleConsumer", "TransactionProducer"]
 

@@ -13,24 +13,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import Final, Self
 
-from remoting import message_properties as names
-from remoting.bodies.client import MessageQueue
-from remoting.codes import RequestCode
-from remoting.command import Request
-from remoting.headers.client import CheckTransactionStateRequestHeader
-from remoting.headers.send import EndTransactionRequestHeader
-from remoting.message_record import SysFlag
-from remoting.routes import Action, Lane, Resource, Route
 from sprocket.client import arguments
-from sprocket.client.client_instance import AUTO_CREATE_TOPIC_KEY, ClientSettings
+from sprocket.client.connection.client_instance import AUTO_CREATE_TOPIC_KEY, ClientSettings
+from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import ClientError, IllegalArgument, IllegalMessage
 from sprocket.client.message import Message, ReceivedMessage, SendResult, SendStatus
 from sprocket.client.producer import Producer
-from sprocket.client.record_decoder import decode_records
-from sprocket.client.send_request import SendSettings
+from sprocket.client.send.send_request import SendSettings
 from sprocket.common.cancellation import is_cancelled
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import Request
+from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
+from sprocket.remoting.headers.send import EndTransactionRequestHeader
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.routes import Action, Lane, Resource, Route
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@
 
 from typing import ClassVar
 
-# The wire's response codes by number: `remoting.codes.ResponseCode` lies in a layer above this one.
+# The wire's response codes by number: `sprocket.remoting.codes.ResponseCode` lies in a layer above this one.
 _SYSTEM_ERROR = 1
 _SYSTEM_BUSY = 2
 _SERVICE_NOT_AVAILABLE = 14

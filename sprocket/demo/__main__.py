@@ -18,8 +18,7 @@ import uvloop
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from remoting.bodies.topic import TopicConfig
-from sprocket.client.admin import AdminClient
+from sprocket.client.admin.admin_client import AdminClient
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import SprocketError
 from sprocket.common.log_format import LineFormatter
@@ -29,6 +28,7 @@ from sprocket.demo.flights import Flight, load_flights
 from sprocket.demo.sending import Sending, Sent
 from sprocket.demo.settings import TOPIC
 from sprocket.demo.verdict import Check, checks_of, committed_offsets
+from sprocket.remoting.bodies.topic import TopicConfig
 
 if TYPE_CHECKING:
     from sprocket.demo.analysis import Findings

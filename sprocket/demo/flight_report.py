@@ -6,8 +6,8 @@ from typing import Final
 
 from matplotlib.ticker import FuncFormatter
 
-from spark.report import Chart, Page, Table
-from spark.report_charts import Series, bar_chart, heat_map, line_chart, stacked_chart
+from spark.report.charts import Series, bar_chart, heat_map, line_chart, stacked_chart
+from spark.report.html_report import Chart, Page, Table
 from sprocket.demo.analysis import Findings
 from sprocket.demo.sending import Sent
 from sprocket.demo.verdict import Check

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from sprocket.client.client_instance import ClientSettings
+from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.message import Message, SendStatus
 from sprocket.client.producer import Producer
-from sprocket.client.send_request import SendSettings
+from sprocket.client.send.send_request import SendSettings
 from sprocket.common.clock import Clock
 from sprocket.demo.flights import Flight, messages
 from sprocket.demo.settings import POLL_NAME_SERVER_S

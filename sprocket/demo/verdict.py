@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 
-from remoting import fastjson
-from spark.consume_queue import open_queues
+from spark.files.consume_queue import open_queues
 from sprocket.demo.analysis import Findings
 from sprocket.demo.consuming import Received
 from sprocket.demo.sending import Sent
 from sprocket.demo.settings import GROUP, TOPIC
+from sprocket.remoting.codec import fastjson
 
 
 @dataclass(frozen=True)

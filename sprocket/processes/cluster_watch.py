@@ -8,17 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from remoting.bodies.route import ClusterInfo
-from remoting.bodies.stats import HARuntimeInfo
-from remoting.codes import RequestCode, ResponseCode
-from remoting.credentials import Credentials
-from remoting.fastjson import loads
-from sprocket.client.admin import AdminClient, AdminError
+from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.errors import BrokerRefused, PermissionDenied
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError
 from sprocket.processes.child_process import end_of
 from sprocket.processes.local_cluster import ClusterNotStarted, LocalCluster, Member, Started
+from sprocket.remoting.bodies.route import ClusterInfo
+from sprocket.remoting.bodies.stats import HARuntimeInfo
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.credentials import Credentials
 
 _ASK_LIMIT_S: Final = 3.0
 # A slave asks for its master with its registration, and tries again every 5 s; a slow machine takes its time.

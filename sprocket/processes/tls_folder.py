@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from remoting.tls_certificates import Pair, common_name, issue, load_authority, make_authority
-from remoting.tls_settings import REQUIRE, TlsSettings
 from sprocket.common.errors import ConfigError
 from sprocket.common.properties import render
+from sprocket.remoting.tls.certificates import Pair, common_name, issue, load_authority, make_authority
+from sprocket.remoting.tls.settings import REQUIRE, TlsSettings
 
 HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 SERVERS: Final = ("namesrv", "broker")

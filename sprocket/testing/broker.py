@@ -149,14 +149,14 @@ class Broker:
             raise BrokerNotStarted(str(error)) from None
 
     async def _wait_registered(self, cluster: str) -> None:
-        from sprocket.client.admin import AdminClient
+        from sprocket.client.admin.admin_client import AdminClient
 
         async with AdminClient([self.namesrv]) as admin:
             await admin.wait_for_broker(cluster, 1, within_s=self._start_limit_s)
 
     async def _create_topic(self, topic: str, queues: int) -> None:
-        from remoting.bodies.topic import TopicConfig
-        from sprocket.client.admin import AdminClient
+        from sprocket.client.admin.admin_client import AdminClient
+        from sprocket.remoting.bodies.topic import TopicConfig
 
         async with AdminClient([self.namesrv]) as admin:
             await admin.create_topic(self.address, TopicConfig(topic, queues, queues))

@@ -15,15 +15,15 @@ from typing import Final
 
 import numpy as np
 
-from remoting.message_record import BLANK_MIN_BYTES, MAGIC_BLANK, MIN_RECORD_BYTES
-from store.commit_log import CommitLog
+from sprocket.remoting.message.record import BLANK_MIN_BYTES, MAGIC_BLANK, MIN_RECORD_BYTES
 from store.index.index_file import IndexDamaged, IndexFile
 from store.index.index_files import IndexFiles
 from store.index.key_scan import IndexEntries, entries_of, entries_of_record
 from store.layout import file_name
-from store.log_walk import walk
-from store.record import Record, decode
-from store.record_batch import read_batch
+from store.log.commit_log import CommitLog
+from store.record.log_walk import walk
+from store.record.record import Record, decode
+from store.record.record_batch import read_batch
 
 _log = logging.getLogger(__name__)
 _WALK_BYTES: Final = 16 * 1024 * 1024

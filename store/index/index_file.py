@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.errors import StoreError
-from store.disk import DiskFile
+from store.disk.disk import DiskFile
 from store.index.key_scan import IndexEntries
 from store.layout import INDEX_HEADER_DTYPE, INDEX_SLOT_BYTES, INDEX_UNIT_DTYPE
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
-from store.config import StoreConfig
-from store.disk import Disk
+from store.config.store_config import StoreConfig
+from store.disk.disk import Disk
 from store.index.index_file import HEADER_BYTES, IndexDamaged, IndexFile, IndexHeader
 from store.layout import index_file_bytes
 

@@ -12,14 +12,14 @@ from typing import Final
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.disk import Disk
-from store.group_commit import Notify
+from store.config.store_config import StoreConfig
+from store.disk.disk import Disk
+from store.flush.group_commit import Notify
 from store.index.index_builder import IndexBuilder
 from store.index.index_file import IndexDamaged, IndexFile
 from store.index.index_files import IndexFiles
 from store.index.key_scan import index_hash
+from store.log.commit_log import CommitLog
 from store.worker import ThreadWorker, Workers
 
 _log = logging.getLogger(__name__)

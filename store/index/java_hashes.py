@@ -2,7 +2,7 @@
 
 The hash is a polynomial in 31 modulo 2**32, so zeros in front of a text add nothing: texts of different lengths are
 laid with their ends one below the other, eight characters to a word.  The characters of a word are joined in lanes of
-16, 32 and 64 bits, none of which overflows.  What is no ASCII is left to `remoting.java_hash`.
+16, 32 and 64 bits, none of which overflows.  What is no ASCII is left to `sprocket.remoting.codec.java_hash`.
 """
 
 from typing import Final
@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from remoting.java_hash import java_hash_code
-from store.distinct_names import WORD_BYTES, Integers, Words
+from sprocket.remoting.codec.java_hash import java_hash_code
+from store.record.distinct_names import WORD_BYTES, Integers, Words
 
 Hashes = npt.NDArray[np.uint32]
 

@@ -1,10 +1,11 @@
 """Finds the keys of a batch of records: what the index holds of each.
 
 A message is indexed under its unique key, then under each of its KEYS, which blanks separate.  Of two properties with
-one name the last one holds, as in `remoting.message_properties.parse`; a rolled back transaction is not indexed.
-Source: RocketMQ 5.3.3, `IndexService.buildIndex`, `CommitLog.checkMessageAndReturnSize`.
+one name the last one holds, as in `sprocket.remoting.message.properties.parse`; a rolled back transaction is not
+indexed. Source: RocketMQ 5.3.3, `IndexService.buildIndex`, `CommitLog.checkMessageAndReturnSize`.
 
-Properties are searched side by side, as `store.tags_scan` searches for tags.  What is unusual is asked one by one.
+Properties are searched side by side, as `store.record.tags_scan` searches for tags.  What is unusual is asked one by
+one.
 """
 
 from dataclasses import dataclass
@@ -13,14 +14,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from remoting.java_hash import java_hash_code
-from remoting.message_properties import KEYS, UNIQ_KEY, parse
-from remoting.message_record import HEAD, SysFlag
-from store.distinct_names import WORD_BYTES, Integers, words_at
+from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.message.properties import KEYS, UNIQ_KEY, parse
+from sprocket.remoting.message.record import HEAD, SysFlag
 from store.index.java_hashes import Hashes, java_hashes
 from store.index.property_pattern import texts_like_first
-from store.record import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Record
-from store.record_batch import RecordBatch
+from store.record.distinct_names import WORD_BYTES, Integers, words_at
+from store.record.record import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Record
+from store.record.record_batch import RecordBatch
 
 Flags = npt.NDArray[np.bool_]
 

@@ -10,7 +10,7 @@ from typing import Final
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.limits import MAX_FRAME_BYTES, MAX_HEADER_BYTES
 from store.index.index_service import FoundOffsets, IndexService
-from store.record import store_timestamp_of
+from store.record.record import store_timestamp_of
 
 _log = logging.getLogger(__name__)
 

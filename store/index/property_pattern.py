@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from remoting.message_properties import KEYS, UNIQ_KEY
-from store.record_batch import RecordBatch
+from sprocket.remoting.message.properties import KEYS, UNIQ_KEY
+from store.record.record_batch import RecordBatch
 
 _NAME_END: Final = 1
 _VALUE_END: Final = 2

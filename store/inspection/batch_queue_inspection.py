@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from remoting.message_properties import find
+from sprocket.remoting.message.properties import find
 from store.inspection.file_sequence import FileSequence
 from store.inspection.file_view import list_directory
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE
-from store.record import Record, decode
-from store.record_batch import RecordBatch
+from store.record.record import Record, decode
+from store.record.record_batch import RecordBatch
 
 UNIT: Final = BATCH_CONSUME_QUEUE_DTYPE.itemsize
 

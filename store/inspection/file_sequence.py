@@ -1,6 +1,6 @@
 """A sequence of files of one size, each named by the offset of its first byte, as it lies on the disk.
 
-The reading side of `store.mapped_file_queue`: gaps, wrong sizes and strange names are described, not refused.
+The reading side of `store.disk.mapped_file_queue`: gaps, wrong sizes and strange names are described, not refused.
 """
 
 from bisect import bisect_right

@@ -16,8 +16,8 @@ from store.inspection.file_view import FileView, list_directory
 from store.inspection.finding import Findings, Severity
 from store.inspection.index_shape import default_slots, slot_count_of
 from store.layout import INDEX_HEADER_DTYPE, INDEX_SLOT_BYTES, INDEX_UNIT_DTYPE
-from store.record import Record
-from store.record_batch import RecordBatch
+from store.record.record import Record
+from store.record.record_batch import RecordBatch
 
 HEADER_BYTES: Final = INDEX_HEADER_DTYPE.itemsize
 UNIT_BYTES: Final = INDEX_UNIT_DTYPE.itemsize

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from sprocket.common.errors import StoreError
 from sprocket.common.limits import MAX_MESSAGE_BYTES
-from store.checkpoint import Checkpoint
-from store.config import DEFAULT_DELAY_LEVELS
+from store.config.store_config import DEFAULT_DELAY_LEVELS
+from store.flush.checkpoint import Checkpoint
 from store.inspection.batch_queue_inspection import BatchQueueTableInspection
 from store.inspection.file_sequence import FileSequence
 from store.inspection.file_view import is_locked
@@ -15,7 +15,7 @@ from store.inspection.index_inspection import IndexInspection
 from store.inspection.log_inspection import Gap, Tail
 from store.inspection.queue_table_inspection import QueueTableInspection
 from store.inspection.small_files import batch_topics, deleted_topics
-from store.record import TagsCodes
+from store.record.record import TagsCodes
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Walks a log that may be damaged anywhere: its records, and the gaps between them.
 
-Where `store.chunk_scan` stops at the first byte that is no record, this walk looks for the next one.  A record is
+Where `store.log.chunk_scan` stops at the first byte that is no record, this walk looks for the next one.  A record is
 found again at the place that the damaged record's size names, or by magic number and own physical offset; what is
 found must pass every check, CRC included, so bytes of a body never pass for a record.
 """
@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from remoting.message_record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from sprocket.common.errors import StoreError
-from store.chunk_scan import MAX_BATCH_RECORDS, MAX_WALK_BYTES, MIN_WALK_BYTES
+from sprocket.remoting.message.record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from store.inspection.file_sequence import FileSequence, PartFile
-from store.log_walk import walk
-from store.record import Record, decode
-from store.record_batch import RecordBatch, read_batch
+from store.log.chunk_scan import MAX_BATCH_RECORDS, MAX_WALK_BYTES, MIN_WALK_BYTES
+from store.record.log_walk import walk
+from store.record.record import Record, decode
+from store.record.record_batch import RecordBatch, read_batch
 
 _SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 _PHYSICAL_OFFSET: Final = struct.Struct(">q")

@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from remoting.message_record import HEAD
-from store.consume_queue import BLANK_SIZE
-from store.consume_queue_table import is_light
+from sprocket.remoting.message.record import HEAD
 from store.inspection.finding import Severity
 from store.inspection.inspected_store import InspectedStore
 from store.inspection.queue_inspection import UNIT, Kind, LogBounds, QueueInspection
 from store.inspection.queue_table_inspection import end_entry
 from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
+from store.queue.consume_queue import BLANK_SIZE
+from store.queue.consume_queue_table import is_light
 
 _REBUILD: Final = "make the queue anew from the log"
 _BLANK: Final = "make the entry blank; the queue's offsets stay"

@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from store.distinct_names import Integers
 from store.layout import CONSUME_QUEUE_DTYPE
-from store.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, dispatches, places
-from store.record import SCHEDULE_TOPIC, Record, TagsCodes
-from store.record_batch import RecordBatch
-from store.tags_scan import tags_codes_of
+from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, dispatches, places
+from store.record.distinct_names import Integers
+from store.record.record import SCHEDULE_TOPIC, Record, TagsCodes
+from store.record.record_batch import RecordBatch
+from store.record.tags_scan import tags_codes_of
 
 _QUEUE_ID_BITS: Final = 32
 _QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1

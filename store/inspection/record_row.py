@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import msgspec
 
-from remoting.message_properties import KEYS, TAGS, UNIQ_KEY, parse
-from remoting.message_record import SysFlag
 from sprocket.common.errors import StoreError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
-from store.consume_queue_table import is_file_name
-from store.record import PendingMessage, Record, TagsCodes
+from sprocket.remoting.message.properties import KEYS, TAGS, UNIQ_KEY, parse
+from sprocket.remoting.message.record import SysFlag
+from store.queue.consume_queue_table import is_file_name
+from store.record.record import PendingMessage, Record, TagsCodes
 
 _SEAL: Final = "__CRC32#"
 _HOST_FLAGS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)

@@ -8,17 +8,17 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from remoting.message_properties import find
-from remoting.message_record import MIN_RECORD_BYTES
-from store.consume_queue import BLANK_SIZE
+from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.index.key_scan import keys_of
 from store.inspection.file_sequence import FileSequence
 from store.inspection.log_inspection import Gap, LogInspection, Progress
 from store.inspection.queue_inspection import UNIT
-from store.inspection.record_fields import store_timestamps
 from store.layout import CONSUME_QUEUE_DTYPE
-from store.record import Record, decode, store_timestamp_of
-from store.record_batch import RecordBatch
+from store.queue.consume_queue import BLANK_SIZE
+from store.record.record import Record, decode, store_timestamp_of
+from store.record.record_batch import RecordBatch
+from store.record.record_fields import store_timestamps
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,16 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from remoting.fastjson import loads
 from sprocket.common.errors import ProtocolError, StoreError
-from store.checkpoint import Checkpoint
+from sprocket.remoting.codec.fastjson import loads
+from store.disk.sealed_file import unseal
+from store.dispatch.deleted_topics import decode as topics_content
+from store.flush.checkpoint import Checkpoint
+from store.flush.queue_list import decode as list_content
 from store.inspection.file_view import list_directory, read_small
 from store.inspection.finding import Findings, Severity
 from store.layout import CHECKPOINT_BYTES, CHECKPOINT_DTYPE
-from store.recovery.deleted_topics import decode as topics_content
 from store.recovery.flushed_mark import FLUSHED_MARK_KIND, decode_mark
-from store.recovery.queue_list import decode as list_content
-from store.recovery.sealed_file import unseal
 
 REPAIR_PREFIX: Final = "repair-"
 # A checkpoint may be ahead of the clock by this much: several machines' clocks write into one log.

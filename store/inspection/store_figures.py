@@ -7,14 +7,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from remoting.message_properties import find
-from store.distinct_names import Integers
+from sprocket.remoting.message.properties import find
 from store.inspection.file_sequence import FileSequence
 from store.inspection.log_inspection import Gap, LogInspection, Progress
-from store.inspection.record_fields import store_timestamps
-from store.record import Record, TagsCodes
-from store.record_batch import RecordBatch
-from store.tags_scan import tags_codes_of
+from store.record.distinct_names import Integers
+from store.record.record import Record, TagsCodes
+from store.record.record_batch import RecordBatch
+from store.record.record_fields import store_timestamps
+from store.record.tags_scan import tags_codes_of
 
 _QUEUE_BITS: Final = 32
 # So many different values are counted exactly; beyond, the number is estimated.

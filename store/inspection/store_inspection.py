@@ -14,7 +14,6 @@ from store.inspection.inspected_store import InspectedStore
 from store.inspection.log_inspection import Gap, LogInspection, Progress
 from store.inspection.queue_inspection import LogBounds
 from store.inspection.queue_table_inspection import end_entry
-from store.inspection.record_fields import store_timestamps
 from store.inspection.small_files import (
     check_checkpoint,
     check_config,
@@ -26,7 +25,8 @@ from store.inspection.small_files import (
     read_checkpoint,
     topic_names,
 )
-from store.record import Record
+from store.record.record import Record
+from store.record.record_fields import store_timestamps
 
 # Newest entries of queues that are tried as a place from which to walk to the log's end.
 _TRIES: Final = 64

@@ -12,15 +12,15 @@ from typing import Final
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
-from store.checkpoint import Checkpoint, load_checkpoint
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.consume_queue_table import ConsumeQueueTable
-from store.disk import Disk
-from store.record import TagsCodes
-from store.recovery.deleted_topics import DeletedTopics
+from store.config.store_config import StoreConfig
+from store.disk.disk import Disk
+from store.dispatch.deleted_topics import DeletedTopics
+from store.flush.checkpoint import Checkpoint, load_checkpoint
+from store.flush.queue_list import QueueKey, QueueList, QueueListFile
+from store.log.commit_log import CommitLog
+from store.queue.consume_queue_table import ConsumeQueueTable
+from store.record.record import TagsCodes
 from store.recovery.flushed_mark import FlushedMark
-from store.recovery.queue_list import QueueKey, QueueList, QueueListFile
 from store.recovery.recovery import Evidence, Recovery, RecoveryReport
 from store.recovery.truncation import Truncation
 

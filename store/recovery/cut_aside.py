@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from remoting.message_record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
-from store.disk import Disk, DiskFile
+from sprocket.remoting.message.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from store.disk.disk import Disk, DiskFile
 from store.layout import file_name
-from store.record import Record, decode
+from store.record.record import Record, decode
 
 _log = logging.getLogger(__name__)
 _MAGIC_AT: Final = 4

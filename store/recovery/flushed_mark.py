@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import DiskFull, StoreError
-from store.disk import Disk, DiskFile
-from store.recovery.sealed_file import read_sealed, seal
+from store.disk.disk import Disk, DiskFile
+from store.disk.sealed_file import read_sealed, seal
 
 _log = logging.getLogger(__name__)
 FLUSHED_MARK_KIND: Final = b"FLSH"

@@ -6,17 +6,17 @@ damaged on the disk.  Source of the cases: RocketMQ 5.3.3, `ConsumeQueue.recover
 
 from collections.abc import Callable
 
-from remoting.message_record import MIN_RECORD_BYTES
-from store.blank_entries import Entry, first_unit
-from store.commit_log import CommitLog
-from store.consume_queue import BLANK_SIZE
-from store.consume_queue_table import ConsumeQueueTable, is_light
-from store.logic_queue import LogicQueue
-from store.multi_dispatch import places
-from store.record import Record, decode
-from store.recovery.deleted_topics import DeletedTopics
-from store.recovery.queue_list import QueueList
-from store.recovery.redispatch import QueueIncomplete
+from sprocket.remoting.message.record import MIN_RECORD_BYTES
+from store.dispatch.deleted_topics import DeletedTopics
+from store.dispatch.redispatch import QueueIncomplete
+from store.flush.queue_list import QueueList
+from store.log.commit_log import CommitLog
+from store.queue.blank_entries import Entry, first_unit
+from store.queue.consume_queue import BLANK_SIZE
+from store.queue.consume_queue_table import ConsumeQueueTable, is_light
+from store.queue.logic_queue import LogicQueue
+from store.queue.multi_dispatch import places
+from store.record.record import Record, decode
 
 
 class QueueCheck:

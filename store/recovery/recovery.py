@@ -21,19 +21,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from remoting.message_record import MIN_RECORD_BYTES
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
-from store.checkpoint import Checkpoint
-from store.chunk_scan import ChunkScan
-from store.commit_log import CommitLog, LogScan
-from store.consume_queue_table import ConsumeQueueTable
+from sprocket.remoting.message.record import MIN_RECORD_BYTES
+from store.dispatch.deleted_topics import DeletedTopics
+from store.dispatch.redispatch import QueueIncomplete, Redispatch
+from store.flush.checkpoint import Checkpoint
+from store.flush.queue_list import QueueList
 from store.layout import file_name
-from store.record import Record, TagsCodes, decode
-from store.recovery.deleted_topics import DeletedTopics
+from store.log.chunk_scan import ChunkScan
+from store.log.commit_log import CommitLog, LogScan
+from store.queue.consume_queue_table import ConsumeQueueTable
+from store.record.record import Record, TagsCodes, decode
 from store.recovery.queue_check import QueueCheck, restore_expired
-from store.recovery.queue_list import QueueList
-from store.recovery.redispatch import QueueIncomplete, Redispatch
 
 _log = logging.getLogger(__name__)
 # Damaged newest records that are stepped over one by one before everything is walked.

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.failpoints import failpoint
-from store.commit_log import CommitLog
-from store.disk import Disk
-from store.mapped_file_queue import Detached
+from store.disk.disk import Disk
+from store.disk.mapped_file_queue import Detached
+from store.disk.sealed_file import read_sealed, write_sealed
+from store.log.commit_log import CommitLog
 from store.recovery.cut_aside import Piece, copy_aside, first_record
-from store.recovery.sealed_file import read_sealed, write_sealed
 
 _log = logging.getLogger(__name__)
 _KIND: Final = b"TRNC"

@@ -19,7 +19,7 @@ from typing import Final
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, ReplicasNotEnough, StoreBusy, StoreError
-from store.config import FlushDiskType, StoreConfig
+from store.config.store_config import FlushDiskType, StoreConfig
 from store.retention.rules import DiskUse, Watermarks
 
 _log = logging.getLogger(__name__)
@@ -27,8 +27,6 @@ _log = logging.getLogger(__name__)
 _BUSY_S: Final = 0.2
 _LEAST_RETRY_MS: Final = 50
 _MOST_RETRY_MS: Final = 5_000
-# What a waiting message holds beside its bytes: request, message, answer.
-WAITING_MESSAGE_BYTES: Final = 1024
 _REFUSE_ALL: Final = -1
 
 

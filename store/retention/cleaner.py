@@ -5,7 +5,7 @@ most one segment, so the log's minimum moves first, and hands the file to the th
 directory.  Then the thread looks again.  So disk and leases are seen anew before each file, no send waits for a disk,
 and a crash at any point leaves segments without a gap: the oldest go first, one after the other.
 
-The same thread tells who reads the files up to where consumers may see, see `store.confirm_mark`.
+The same thread tells who reads the files up to where consumers may see, see `store.flush.confirm_mark`.
 
 Readers are never broken: slices of a removed segment stay valid until the last of them is dropped, and only then the
 file system gives its space back.
@@ -26,14 +26,14 @@ from typing import Final, NamedTuple
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.confirm_mark import ConfirmMark
-from store.confirmation import Confirmation
-from store.consume_queue_table import ConsumeQueueTable
-from store.disk import Disk, DiskFile
-from store.group_commit import GroupCommit, Notify
-from store.logic_queue import LogicQueue
+from store.config.store_config import StoreConfig
+from store.disk.disk import Disk, DiskFile
+from store.flush.confirm_mark import ConfirmMark
+from store.flush.confirmation import Confirmation
+from store.flush.group_commit import GroupCommit, Notify
+from store.log.commit_log import CommitLog
+from store.queue.consume_queue_table import ConsumeQueueTable
+from store.queue.logic_queue import LogicQueue
 from store.retention.back_pressure import BackPressure
 from store.retention.leases import Lease, Leases, held_from
 from store.retention.queue_trim import QueueTrim

@@ -24,7 +24,7 @@ import msgspec
 from sprocket.common.atomic_file import sync_directory, write_whole
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import StoreError
-from store.disk import Disk, RealDisk
+from store.disk.disk import Disk, RealDisk
 
 _log = logging.getLogger(__name__)
 DIRECTORY: Final = "leases"

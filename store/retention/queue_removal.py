@@ -6,8 +6,8 @@ from typing import Final
 
 from sprocket.common.errors import DiskFailed
 from sprocket.common.failpoints import failpoint
-from store.confirmation import Confirmation
-from store.consume_queue_table import ConsumeQueueTable
+from store.flush.confirmation import Confirmation
+from store.queue.consume_queue_table import ConsumeQueueTable
 from store.recovery.bookkeeping import Bookkeeping
 from store.retention.cleaner import Cleaner
 

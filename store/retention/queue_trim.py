@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Final
 
 from sprocket.common.errors import StoreError
-from store.blank_entries import first_unit
-from store.commit_log import CommitLog
-from store.consume_queue_table import ConsumeQueueTable
-from store.disk import DiskFile
-from store.group_commit import Notify
-from store.logic_queue import LogicQueue
+from store.disk.disk import DiskFile
+from store.flush.group_commit import Notify
+from store.log.commit_log import CommitLog
+from store.queue.blank_entries import first_unit
+from store.queue.consume_queue_table import ConsumeQueueTable
+from store.queue.logic_queue import LogicQueue
 
 _log = logging.getLogger(__name__)
 # Queues that one turn of the owner thread looks at: a send waits for no more than these.

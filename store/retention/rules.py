@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from sprocket.common.clock import Clock
-from store.config import StoreConfig, delete_hours
+from store.config.store_config import StoreConfig, delete_hours
 
 _HOUR_MS: Final = 3_600_000
 # Below these RocketMQ takes no ratio, whatever is configured.  Its upper bounds, 90 and 85, do not hold here.

@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from store.commit_log import CommitLog
-from store.consume_queue import BLANK_SIZE
-from store.consume_queue_table import ConsumeQueueTable
-from store.get_result import Boundary
-from store.logic_queue import LogicQueue
+from store.log.commit_log import CommitLog
+from store.queue.consume_queue import BLANK_SIZE
+from store.queue.consume_queue_table import ConsumeQueueTable
+from store.queue.get_result import Boundary
+from store.queue.logic_queue import LogicQueue
+from store.queue.time_search import offset_by_time
 from store.retention.queue_trim import raise_min
-from store.time_search import offset_by_time
 
 # Entries that are looked at together, and that one round looks at per queue: about 20 ms of work.
 _CHUNK: Final = 64 * 1024

@@ -8,14 +8,15 @@ import struct
 from functools import lru_cache
 from typing import Final
 
-from remoting import message_properties as names
-from remoting.message_properties import find
-from remoting.message_record import MIN_RECORD_BYTES, SysFlag
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
-from store.checksum import SEAL_BYTES, SEAL_NAME, without_seal
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.record import MIN_RECORD_BYTES, SysFlag
+from store.config.timer_config import TIMER_TOPIC
 from store.message_store import MessageStore
-from store.record import (
+from store.record.checksum import SEAL_BYTES, SEAL_NAME, without_seal
+from store.record.record import (
     FIXED_IPV4_BYTES,
     FIXED_IPV4_RAW,
     PendingMessage,
@@ -25,7 +26,6 @@ from store.record import (
     topic_field,
     topic_name,
 )
-from store.timer.timer_config import TIMER_TOPIC
 
 _OUT_MS: Final = f"{names.TIMER_OUT_MS}\x01".encode()
 _REAL_TOPIC: Final = f"{names.REAL_TOPIC}\x01".encode()

@@ -8,7 +8,7 @@ from array import array
 from typing import Final
 
 from sprocket.common.failpoints import failpoint
-from store.record import PendingMessage
+from store.record.record import PendingMessage
 from store.timer.timed_message import TimedMessage, read_timed
 from store.timer.timer_log import DELETE, ROLL, TimerLog, Unit
 from store.timer.timer_state import TimerState

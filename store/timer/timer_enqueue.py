@@ -7,12 +7,12 @@ import logging
 from dataclasses import replace
 from typing import Final
 
-from remoting.java_hash import java_hash_code
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
-from store.record import PendingMessage
+from sprocket.remoting.codec.java_hash import java_hash_code
+from store.config.timer_config import BLANK_SLOTS, TIMER_TOPIC
+from store.record.record import PendingMessage
 from store.timer.timed_message import NEVER_ENQUEUED, TimedMessage, read_timed
-from store.timer.timer_config import BLANK_SLOTS, TIMER_TOPIC
 from store.timer.timer_log import DEFAULT, DELETE, ROLL, Unit, UnitBatch
 from store.timer.timer_recovery import Recovered
 from store.timer.timer_state import TimerState

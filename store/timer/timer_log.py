@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from store.disk import Disk, DiskFile
+from store.disk.disk import Disk, DiskFile
+from store.disk.mapped_file_queue import MappedFileQueue
 from store.layout import TIMER_UNIT_DTYPE
-from store.mapped_file_queue import MappedFileQueue
 
 _log = logging.getLogger(__name__)
 

@@ -27,10 +27,10 @@ import numpy as np
 
 from sprocket.common.clock import Clock
 from sprocket.common.failpoints import failpoint
+from store.config.timer_config import SLOTS_TOTAL, TIMER_TOPIC
 from store.delivery import Delivery, OwnLog
-from store.disk import Disk, DiskFile
+from store.disk.disk import Disk, DiskFile
 from store.message_store import MessageStore
-from store.timer.timer_config import SLOTS_TOTAL, TIMER_TOPIC
 from store.timer.timer_dequeue import TimerDequeue
 from store.timer.timer_enqueue import TimerEnqueue
 from store.timer.timer_log import DELETE

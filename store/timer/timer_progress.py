@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from store.disk import Disk
+from store.disk.disk import Disk
 
 PAGE_BYTES: Final = 4096
 _FIELDS: Final = struct.Struct(">7q")

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.errors import CorruptRecord
+from store.config.timer_config import TIMER_TOPIC
 from store.message_store import MessageStore
-from store.record import Record, decode
-from store.timer.timer_config import TIMER_TOPIC
+from store.record.record import Record, decode
 from store.timer.timer_log import DELETE, UNIT_BYTES, TimerLog
 from store.timer.timer_progress import Progress, TimerCheckpoint
 from store.timer.timer_wheel import TimerWheel

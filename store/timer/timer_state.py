@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, DiskFull, StoreBusy, StoreError
-from store.config import StoreConfig
+from store.config.store_config import StoreConfig
+from store.config.timer_config import BLANK_SLOTS, TIMER_TOPIC
 from store.delivery import Delivery, Outstanding, deliver_fitting
 from store.message_store import MessageStore
-from store.record import PendingMessage, TagsCodes
-from store.timer.timer_config import BLANK_SLOTS, TIMER_TOPIC
+from store.record.record import PendingMessage, TagsCodes
 from store.timer.timer_log import TimerLog
 from store.timer.timer_progress import Progress, ProgressLog
 from store.timer.timer_wheel import TimerWheel

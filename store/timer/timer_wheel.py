@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from store.disk import Disk, DiskFile
+from store.config.timer_config import SLOTS_TOTAL
+from store.disk.disk import Disk, DiskFile
 from store.layout import TIMER_SLOT_DTYPE
-from store.timer.timer_config import SLOTS_TOTAL
 
 SLOT_BYTES: Final = TIMER_SLOT_DTYPE.itemsize
 _SLOT: Final = struct.Struct(">qqqii")

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from remoting.bodies.client import (
+from sprocket.remoting.bodies.client import (
     CheckClientRequestBody,
     ConsumerData,
     HeartbeatData,
@@ -19,24 +19,24 @@ from remoting.bodies.client import (
     ProducerData,
     SubscriptionData,
 )
-from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
-from remoting.bodies.pop import (
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
+from sprocket.remoting.bodies.pop import (
     BatchAck,
     BatchAckMessageRequestBody,
     QueryAssignmentRequestBody,
     SetMessageRequestModeRequestBody,
 )
-from remoting.bodies.topic import CreateTopicListRequestBody, TopicConfig
-from remoting.channel import RemotingChannel
-from remoting.channel_counters import ChannelCounters
-from remoting.codes import RequestCode
-from remoting.command import ReceivedResponse, Request, Response
-from remoting.credentials import ACCESS_KEY, SIGNATURE, Credentials, signature
-from remoting.fastjson import dumps
-from remoting.frames import encode_request
-from remoting.framing import FrameDecoder
-from remoting.headers.base import Header
-from remoting.routes import Route, RouteTable, open_frame
+from sprocket.remoting.bodies.topic import CreateTopicListRequestBody, TopicConfig
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.channel_counters import ChannelCounters
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import ReceivedResponse, Request, Response
+from sprocket.remoting.credentials import ACCESS_KEY, SIGNATURE, Credentials, signature
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import FrameDecoder
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.routes import Route, RouteTable, open_frame
 
 TOPIC, GROUP, CLUSTER = "Orders", "CG", "DefaultCluster"
 PEER = ("10.1.2.3", 40000)

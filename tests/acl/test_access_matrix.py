@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acl.access_request import AccessRequest
-from acl.auth_model import (
+from acl.auth.model import (
     Acl,
     Action,
     Decision,
@@ -24,25 +24,25 @@ from acl.auth_model import (
     UserStatus,
     UserType,
 )
-from acl.auth_policy import AuthPolicy
-from acl.auth_requests import of_message, required
-from acl.auth_settings import AuthSettings
-from acl.auth_tables import AuthTables
+from acl.auth.policy import AuthPolicy
+from acl.auth.requests import of_message, required
+from acl.auth.settings import AuthSettings
+from acl.auth.tables import AuthTables
 from acl.gate import Gate
 from acl.gate import Policy as GatePolicy
 from acl.gate_settings import GateSettings
-from acl.plain_accounts import parse
-from acl.plain_policy import PlainPolicy
+from acl.plain.accounts import parse
+from acl.plain.policy import PlainPolicy
 from broker.server import Broker
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
-from remoting import routes
-from remoting.codes import RequestCode, ResponseCode
-from remoting.credentials import Credentials
-from remoting.framing import JSON, ROCKETMQ
-from remoting.routes import Route
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import InvariantError, RequestError
+from sprocket.remoting import routes
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.framing import JSON, ROCKETMQ
+from sprocket.remoting.routes import Route
 from tests.acl.matrix import CLUSTER, FORGERIES, GROUP, TOPIC, Doors, Shape, shape, unknown_shapes
 from tests.broker.rig import broker_config, store_config
 

@@ -7,24 +7,24 @@ from collections.abc import Mapping
 import pytest
 
 from acl.access_request import AccessRequest, FailedAttempt, Verdict
-from acl.auth_model import Action, Resource
-from acl.auth_requests import required
+from acl.auth.model import Action, Resource
+from acl.auth.requests import required
 from acl.gate import Gate, require_topic
 from acl.gate_settings import GateSettings
-from acl.plain_accounts import parse
-from acl.plain_policy import PlainPolicy
-from remoting import codec_binary
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Request
-from remoting.credentials import Credentials
-from remoting.framing import JSON, ROCKETMQ, frame_prefix
-from remoting.headers.admin import ViewMessageRequestHeader
-from remoting.headers.send import SendMessageRequestHeaderV2
-from remoting.routes import Action as RouteAction
-from remoting.routes import NoHeader, Route
-from remoting.routes import Resource as RouteResource
+from acl.plain.accounts import parse
+from acl.plain.policy import PlainPolicy
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import RequestError
+from sprocket.remoting.codec import codec_binary
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.framing import JSON, ROCKETMQ, frame_prefix
+from sprocket.remoting.headers.admin import ViewMessageRequestHeader
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
+from sprocket.remoting.routes import Action as RouteAction
+from sprocket.remoting.routes import NoHeader, Route
+from sprocket.remoting.routes import Resource as RouteResource
 from tests.acl.matrix import Doors, shape
 
 WRITER = Credentials("SomeWriter", "secret-of-writer")

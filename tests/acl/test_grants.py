@@ -7,21 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acl.access_request import AccessRequest
-from acl.auth_infos import acl_of
-from acl.auth_model import User, UserStatus, UserType
-from acl.auth_policy import AuthPolicy
-from acl.auth_requests import required
-from acl.auth_settings import AuthSettings
-from acl.auth_tables import AuthTables
+from acl.auth.infos import acl_of
+from acl.auth.model import User, UserStatus, UserType
+from acl.auth.policy import AuthPolicy
+from acl.auth.requests import required
+from acl.auth.settings import AuthSettings
+from acl.auth.tables import AuthTables
 from acl.grants import _MOST, Grants, grant
-from acl.plain_accounts import parse
-from acl.plain_policy import PlainPolicy
+from acl.plain.accounts import parse
+from acl.plain.policy import PlainPolicy
 from acl.remote_addresses import parts_of
-from remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
-from remoting.codes import RequestCode
-from remoting.credentials import Credentials
-from remoting.routes import Action
 from sprocket.common.errors import RequestError
+from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.routes import Action
 
 NAMES = ("alice1", "bob1234")
 BOTH = AuthSettings(authentication_enabled=True, authorization_enabled=True)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from acl.auth_settings import AuthSettings
+from acl.auth.settings import AuthSettings
 from acl.weak_settings import Exposure, weak_settings
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
-from remoting.tls_settings import DISABLED, ENFORCING, TlsSettings
+from sprocket.remoting.tls.settings import DISABLED, ENFORCING, TlsSettings
 from tests.broker.rig import running_broker
 
 OPEN = Exposure("0.0.0.0", AuthSettings(), TlsSettings(), has_replica_secret=False)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from broker.config import BrokerRole
+from broker.config.broker_config import BrokerRole
 from broker.server import Broker
 from namesrv.config import NamesrvConfig
 from namesrv.route_queries import topic_route
 from namesrv.server import NameServer
-from remoting.bodies.route import TopicRouteData
-from store.record import Record
+from sprocket.remoting.bodies.route import TopicRouteData
+from store.record.record import Record
 from tests.broker.rig import TestClient, broker_config, store_config, stored
 
 # What takes seconds by default.

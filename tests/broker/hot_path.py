@@ -7,39 +7,39 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from broker.clients import ConsumerRegistry
-from broker.config import BrokerConfig
-from broker.config_file import ConfigFile
-from broker.confirm_waits import ConfirmWaits
-from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable
-from broker.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
-from broker.live_config import LiveConfig
-from broker.long_polling import HeldPulls
-from broker.message_id import UniqueKeys, host_bytes
-from broker.message_intake import MessageIntake
-from broker.processors.pull import PullProcessor
-from broker.processors.send import SendProcessor
-from broker.queue_locks import QueueLocks
-from broker.send_admission import SendAdmission
-from broker.subscription_groups import SubscriptionGroups
+from broker.client.clients import ConsumerRegistry
+from broker.client.queue_locks import QueueLocks
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_file import ConfigFile
+from broker.config.live_config import LiveConfig
+from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable
+from broker.longpolling.held_pulls import HeldPulls
+from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.processor.pull import PullProcessor
+from broker.processor.send import SendProcessor
+from broker.send.admission import SendAdmission
+from broker.send.confirm_waits import ConfirmWaits
+from broker.send.intake import MessageIntake
+from broker.send.message_id import UniqueKeys, host_bytes
+from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
-from broker.topics import TopicTable
-from remoting.bodies.group import SubscriptionGroupTable
-from remoting.bodies.topic import TopicConfig, TopicConfigTable
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
-from remoting.command import ReceivedResponse
-from remoting.framing import JSON
-from remoting.headers.pull import PullMessageRequestHeader
-from remoting.headers.send import SendMessageRequestHeaderV2
-from remoting.message_properties import encode
-from remoting.routes import RouteTable
-from remoting.server import RemotingServer
+from broker.topic.topics import TopicTable
 from sprocket.common.clock import ManualClock, SystemClock
-from store.checksum import SEAL_BYTES, sealed_crc
-from store.config import FlushDiskType, StoreConfig
+from sprocket.remoting.bodies.group import SubscriptionGroupTable
+from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.framing import JSON
+from sprocket.remoting.headers.pull import PullMessageRequestHeader
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
+from sprocket.remoting.message.properties import encode
+from sprocket.remoting.routes import RouteTable
+from sprocket.remoting.server import RemotingServer
+from store.config.store_config import FlushDiskType, StoreConfig
 from store.message_store import MessageStore
-from store.record import Record, TagsCodes, decode
+from store.record.checksum import SEAL_BYTES, sealed_crc
+from store.record.record import Record, TagsCodes, decode
 
 STORE_HOST = host_bytes("10.1.2.3", 10911)
 TOPIC = "Orders"

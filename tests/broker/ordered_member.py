@@ -6,23 +6,23 @@ Source: RocketMQ 5.3.3, `RebalancePushImpl`, `RebalanceImpl.lock`, `lockAll`, `C
 
 from dataclasses import dataclass, field
 
-from remoting.bodies.client import ConsumerIdList, LockBatchRequestBody, LockBatchResponseBody, MessageQueue
-from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import dumps, loads
-from remoting.headers.client import (
+from sprocket.client.consume.record_decoder import decode_records
+from sprocket.common.clock import Clock
+from sprocket.remoting.bodies.client import ConsumerIdList, LockBatchRequestBody, LockBatchResponseBody, MessageQueue
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.client import (
     GetConsumerListByGroupRequestHeader,
     LockBatchMqRequestHeader,
     UnlockBatchMqRequestHeader,
     UnregisterClientRequestHeader,
 )
-from remoting.headers.offset import (
+from sprocket.remoting.headers.offset import (
     QueryConsumerOffsetRequestHeader,
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from sprocket.client.record_decoder import decode_records
-from sprocket.common.clock import Clock
+from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from tests.broker.rig import GROUP, TOPIC, TestClient
 
 # `ProcessQueue.REBALANCE_LOCK_MAX_LIVE_TIME`, `REBALANCE_LOCK_INTERVAL`; of heartbeats and rebalances

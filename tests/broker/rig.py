@@ -7,24 +7,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from broker.server import Broker
-from remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse, Request, Response
-from remoting.fastjson import dumps
-from remoting.headers.admin import CreateTopicRequestHeader
-from remoting.headers.base import Header
-from remoting.headers.client import HeartbeatRequestHeader
-from remoting.headers.pull import PullMessageRequestHeader
-from remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
-from remoting.message_properties import encode
-from remoting.routes import Action, NoHeader, Resource, Route
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
-from store.config import StoreConfig
-from store.record import Record, decode
+from sprocket.remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse, Request, Response
+from sprocket.remoting.headers.admin import CreateTopicRequestHeader
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.client import HeartbeatRequestHeader
+from sprocket.remoting.headers.pull import PullMessageRequestHeader
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from sprocket.remoting.message.properties import encode
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+from store.config.store_config import StoreConfig
+from store.record.record import Record, decode
 
 TOPIC = "Orders"
 GROUP = "CG"

@@ -9,13 +9,13 @@ import pytest
 from broker.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from broker.server import Broker
 from ha.hello import MAGIC_BYTES
-from remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
-from remoting.bodies.topic import PERM_READ
-from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import dumps, loads
-from remoting.headers.client import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
-from remoting.headers.offset import UpdateConsumerOffsetRequestHeader
-from store.timer.timer_config import TIMER_TOPIC
+from sprocket.remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
+from sprocket.remoting.bodies.topic import PERM_READ
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.client import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
+from sprocket.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from store.config.timer_config import TIMER_TOPIC
 from tests.broker.group_rig import Cluster, bodies, cluster, records
 from tests.broker.pop.rig import ack, popped
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, until
@@ -64,7 +64,7 @@ async def unlock(client: TestClient, client_id: str, *queue_ids: int) -> None:
 async def test_consumers_go_on_at_the_slave_and_no_offset_goes_back_when_the_master_returns(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "broker.slave_sessions")
+    caplog.set_level("INFO", "broker.slave.slave_sessions")
     async with cluster(tmp_path) as it:
         master, slave, client = await start_pair(it)
         for number in range(10):

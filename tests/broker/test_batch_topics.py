@@ -5,25 +5,25 @@ from pathlib import Path
 from typing import Any
 
 from broker.server import Broker
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from remoting.headers.offset import (
+from sprocket.client.consume.record_decoder import decode_records
+from sprocket.client.message import MessageQueue, ReceivedMessage
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.offset import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,
     GetMinOffsetResponseHeader,
 )
-from remoting.headers.pull import PullMessageResponseHeader
-from remoting.headers.send import (
+from sprocket.remoting.headers.pull import PullMessageResponseHeader
+from sprocket.remoting.headers.send import (
     ConsumerSendMsgBackRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from remoting.message_properties import encode, parse
-from remoting.message_record import SysFlag
-from sprocket.client.message import MessageQueue, ReceivedMessage
-from sprocket.client.record_decoder import decode_records
-from store.inner_batch import MAX_MESSAGES
+from sprocket.remoting.message.properties import encode, parse
+from sprocket.remoting.message.record import SysFlag
+from store.queue.inner_batch import MAX_MESSAGES
 from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored
 
 KEY = "0A000001000000000000000000000009"

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.config.live_config import LiveConfig
 from broker.fast_failure import FastFailure, LaneLoad
-from broker.live_config import LiveConfig
-from remoting.routes import Lane
 from sprocket.common.clock import ManualClock
-from store.config import StoreConfig
+from sprocket.remoting.routes import Lane
+from store.config.store_config import StoreConfig
 from tests.broker.rig import broker_config
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.config_file import ConfigFile, pretty
-from broker.table_saving import TableSaving
-from remoting.bodies.group import SubscriptionGroupTable
-from remoting.bodies.topic import TopicConfig, TopicConfigTable
-from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import loads
-from remoting.headers.admin import DeleteTopicRequestHeader
+from broker.config.config_file import ConfigFile, pretty
+from broker.config.table_saving import TableSaving
 from sprocket.common.errors import ClientError, DiskFull
-from store.config import FlushDiskType
+from sprocket.remoting.bodies.group import SubscriptionGroupTable
+from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
+from store.config.store_config import FlushDiskType
 from tests.broker.rig import TOPIC, create, running_broker, until
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from broker.replica_identity import secret_of
+from broker.replication.replica_identity import secret_of
 from broker.server import Broker
-from remoting.codes import RequestCode
-from remoting.credentials import Credentials
-from remoting.fastjson import dumps
 from sprocket.common.errors import ConfigError
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.credentials import Credentials
+from tests.broker.auth.test_users import INNER, OTHER_INNER, follower, guarded
 from tests.broker.fake_slave import FakeSlave
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, until
+from tests.broker.slave.test_slave_synchronize import StubMaster, in_step
 from tests.broker.test_sessions import SLAVE, STORE, session_of
-from tests.broker.test_slave_synchronize import StubMaster, in_step
-from tests.broker.test_users import INNER, OTHER_INNER, follower, guarded
 
 NOBODY = {"inner_client_authentication_credentials": "", "init_authentication_user": ""}
 

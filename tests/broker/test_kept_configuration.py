@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
 from broker.server import Broker
-from remoting.codes import RequestCode, ResponseCode
-from sprocket.cli.server_config import broker_configuration
+from sprocket.cli.server.server_config import broker_configuration
 from sprocket.common import failpoints
 from sprocket.common.configuration_file import ConfigurationFile
-from store.config import StoreConfig
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from store.config.store_config import StoreConfig
 from tests.broker.rig import TestClient
 
 CONTENT = """\

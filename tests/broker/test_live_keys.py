@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.codes import RequestCode, ResponseCode
 from tests.broker.fake_slave import fake_slave
+from tests.broker.replication.test_replication import master
 from tests.broker.rig import TestClient, create, running_broker, stored, until
-from tests.broker.test_replication import master
 
 
 async def change(client: TestClient, **values: object) -> None:

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from broker.message_id import host_bytes
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from remoting.headers.send import (
+from broker.send.message_id import host_bytes
+from sprocket.client.consume.record_decoder import decode_records
+from sprocket.client.message import MessageQueue
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.send import (
     ConsumerSendMsgBackRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from remoting.message_properties import encode
-from remoting.message_record import MAGIC_V1, MAGIC_V2, SysFlag
-from sprocket.client.message import MessageQueue
-from sprocket.client.record_decoder import decode_records
-from store.record import MAX_PROPERTIES_LENGTH
+from sprocket.remoting.message.properties import encode
+from sprocket.remoting.message.record import MAGIC_V1, MAGIC_V2, SysFlag
+from store.record.record import MAX_PROPERTIES_LENGTH
 from tests.broker.rig import TOPIC, TestClient, running_broker, stored
 
 MAX_BODY = 4 * 1024 * 1024

@@ -26,24 +26,24 @@ from hypothesis.stateful import (
 )
 
 from broker.server import Broker
-from remoting.bodies.client import MessageQueue, by_queue
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.bodies.stats import ConsumeStats, ResetOffsetBody
-from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import dumps, loads
-from remoting.headers.admin import (
+from sprocket.common.clock import ManualClock
+from sprocket.remoting.bodies.client import MessageQueue, by_queue
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.stats import ConsumeStats, ResetOffsetBody
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.admin import (
     CloneGroupOffsetRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     GetConsumeStatsRequestHeader,
 )
-from remoting.headers.offset import (
+from sprocket.remoting.headers.offset import (
     QueryConsumerOffsetRequestHeader,
     QueryConsumerOffsetResponseHeader,
     ResetOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from sprocket.common.clock import ManualClock
+from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from tests.broker.rig import TOPIC, TestClient, broker_config, create, store_config
 
 T = TypeVar("T")

@@ -7,17 +7,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from broker.clients import Member
-from broker.processors.pull import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
-from remoting.bodies.client import ConsumerData, SubscriptionData
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.bodies.topic import TopicConfig
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from remoting.frames import encode_request
-from remoting.framing import JSON, ROCKETMQ
-from remoting.headers.pull import PullMessageResponseHeader
-from remoting.java_hash import java_hash_code
+from broker.client.clients import Member
+from broker.processor.pull import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
+from sprocket.remoting.bodies.client import ConsumerData, SubscriptionData
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ
+from sprocket.remoting.headers.pull import PullMessageResponseHeader
 from tests.broker.hot_path import TOPIC, FlushDiskType, HotPath, hot_path, properties, records
 
 

@@ -1,6 +1,6 @@
 """Every request code of RocketMQ is either routed, with its access rule, or refused by name.
 
-That each is served somewhere or excused is in tests/cli/test_compatibility_page.py.
+That each is served somewhere or excused is in tests/docs/pages/test_compatibility_page.py.
 """
 
 from pathlib import Path
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from broker.server import Broker
-from remoting.codes import RequestCode, ResponseCode
-from remoting.routes import Action, Lane, Resource
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.routes import Action, Lane, Resource
 from tests.broker.rig import broker_config, running_broker, store_config
 
 
@@ -19,7 +19,7 @@ def broker(tmp_path: Path) -> Broker:
 
 
 async def test_codes_without_a_route_are_refused_by_name(tmp_path: Path) -> None:
-    """Why they have none says `broker.unsupported_codes`, unless a name server or client serves them."""
+    """Why they have none says `docs.pages.unsupported_codes`, unless a name server or client serves them."""
     async with running_broker(tmp_path) as (broker, client):
         for code in sorted(set(RequestCode) - {route.code for route in broker.routes.routes}):
             response = await client.ask(code)

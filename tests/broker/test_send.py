@@ -11,19 +11,19 @@ import msgspec
 import pytest
 
 from broker.names import SCHEDULE_TOPIC
-from broker.processors.send import SendProcessor
-from remoting import message_properties as names
-from remoting.bodies.client import MessageQueue
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.bodies.topic import TopicConfig
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from remoting.frames import encode_request
-from remoting.framing import JSON, ROCKETMQ
-from remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
-from remoting.java_hash import java_hash_code
-from remoting.message_record import SysFlag
+from broker.processor.send import SendProcessor
 from sprocket.common.errors import DiskFailed, DiskFull, RequestError, StoreError
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ
+from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.record import SysFlag
 from tests.broker.hot_path import STORE_HOST, TOPIC, FlushDiskType, HotPath, hot_path, properties, property_map
 
 ADDED = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster"}

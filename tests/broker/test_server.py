@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from broker.server import Broker
-from remoting.codes import RequestCode, ResponseCode
-from remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import ConfigError, DiskFailed, SprocketError, StoreError
-from store.disk import RealDisk, RealFile
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from store.disk.disk import RealDisk, RealFile
 from tests.broker.rig import GROUP, TOPIC, TestClient, broker_config, running_broker, store_config, stored, until
 from tests.compat.ports import free_broker_port
 
@@ -147,7 +147,7 @@ class FailingDisk(RealDisk):
 
 
 async def test_failed_disk_is_fatal_and_nothing_more_is_acknowledged(tmp_path: Path) -> None:
-    from store.config import FlushDiskType
+    from store.config.store_config import FlushDiskType
 
     disk, fatal = FailingDisk(), list[SprocketError]()
     config = store_config(tmp_path, flush_disk_type=FlushDiskType.SYNC_FLUSH)

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerRole
-from broker.replica_identity import read_secret
+from broker.config.broker_config import BrokerRole
+from broker.replication.replica_identity import read_secret
 from broker.server import Broker
 from ha.slave_session import SlaveSession
-from remoting.bodies.pop import SetMessageRequestModeRequestBody
-from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import dumps
-from remoting.headers.admin import DeleteTopicRequestHeader
-from remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
-from remoting.headers.offset import QueryConsumerOffsetRequestHeader
 from sprocket.common.errors import ConfigError, RestartNeeded, SprocketError, StoreError
+from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
+from sprocket.remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
+from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader
 from tests.broker.fake_slave import FakeSlave
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored, until
-from tests.broker.test_slave_synchronize import in_step, name_server
+from tests.broker.slave.test_slave_synchronize import in_step, name_server
 from tests.store.rig import message
 
 STORE = {"timer_precision_ms": 100, "timer_flush_interval_ms": 20}

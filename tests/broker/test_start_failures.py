@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerRole
+from broker.config.broker_config import BrokerRole
 from broker.server import Broker
-from remoting.listening import bound, serve
 from sprocket.common.errors import ConfigError, StoreError
+from sprocket.remoting.listening import bound, serve
 from tests.broker.rig import TestClient, broker_config, store_config
 
 

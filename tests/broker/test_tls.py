@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerRole
+from broker.config.broker_config import BrokerRole
 from broker.server import Broker
 from ha.protocol import report
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
-from remoting.pending import ConnectionLost
-from remoting.tls_settings import ENFORCING, PERMISSIVE, TlsSettings
-from remoting.tls_watch import ClientTls
 from sprocket.common.errors import ConfigError
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.pending import ConnectionLost
+from sprocket.remoting.tls.settings import ENFORCING, PERMISSIVE, TlsSettings
+from sprocket.remoting.tls.watch import ClientTls
 from tests.broker.rig import GROUP, TOPIC, TestClient, broker_config, create, store_config, until
+from tests.broker.slave.test_slave_synchronize import in_step
 from tests.broker.test_sessions import session_of
-from tests.broker.test_slave_synchronize import in_step
 from tests.remoting.tls_files import Files
 
 _STORE = {"timer_precision_ms": 100, "timer_flush_interval_ms": 20}
@@ -64,7 +64,7 @@ def client_of(broker: Broker, files: Files) -> TestClient:
 
 
 def ha_address(broker: Broker) -> str:
-    return f"127.0.0.1:{broker.config.broker.ha_listen_port}"
+    return f"127.0.0.1:{broker.config.broker_config.broker.ha_listen_port}"
 
 
 async def test_a_cluster_that_demands_tls_of_everybody(files: Files, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ async def test_a_slave_without_a_certificate_is_refused(files: Files, tmp_path: 
 async def test_a_slave_that_wants_tls_takes_no_log_in_clear_unless_that_is_allowed(
     files: Files, tmp_path: Path, allows: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "broker.slave_sessions")
+    caplog.set_level("INFO", "broker.slave.slave_sessions")
     async with running(tmp_path / "master", member(files, "master", PERMISSIVE)) as master:
         client = client_of(master, files)
         await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import DiskFull
-from store.config import StoreConfig
+from store.config.store_config import StoreConfig
 from store.message_store import MessageStore, PendingMessage
 from tests.chaos.loop_disk import MIB, SKIPPED, CannotMount, mount_tmpfs, unmount_all
 from tests.store.reading import bodies

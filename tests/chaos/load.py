@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import dumps
-from remoting.headers.admin import CreateTopicRequestHeader, DeleteTopicRequestHeader
-from remoting.headers.base import Header
-from remoting.headers.offset import (
+from sprocket.common.errors import ClientError
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.admin import CreateTopicRequestHeader, DeleteTopicRequestHeader
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.offset import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,
@@ -24,9 +25,8 @@ from remoting.headers.offset import (
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from remoting.headers.send import SendMessageResponseHeader
-from sprocket.common.errors import ClientError
+from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from sprocket.remoting.headers.send import SendMessageResponseHeader
 from tests.chaos import pop_load
 from tests.chaos.pop_load import PopLoad
 from tests.chaos.queue_checker import QueueChecker

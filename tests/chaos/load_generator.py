@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 import uvloop
 
-from remoting.codes import RequestCode
-from remoting.frames import encode_request
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.frames import encode_request
 from tests.send_headers import send_header
 
 TOPIC: Final = "Overload"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sprocket.common.clock import SystemClock
-from store.config import StoreConfig
+from store.config.store_config import StoreConfig
 from store.message_store import MessageStore
 from tests.chaos.load import PROPERTIES, QUEUES, TOPIC, records
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode
 from tests.chaos.load_generator import TOPIC, Figures, Plan
 from tests.chaos.test_hostile_peers import anonymous_bytes, send_header
 from tests.compat.cluster import SprocketCluster

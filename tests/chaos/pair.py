@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
 from sprocket.common.errors import ClientError
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode, ResponseCode
 from tests.chaos.fault_proxy import FaultProxy
 from tests.chaos.load import PROPERTIES
 from tests.chaos.nursery import ChaosBroker, ChaosNameServer, Nursery

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import uvloop
 
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
 from sprocket.common import limits
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode
 from tests.chaos.test_descriptor_limit import open_descriptors
 from tests.chaos.test_hostile_peers import (
     BODY,

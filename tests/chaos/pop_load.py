@@ -5,18 +5,18 @@ import itertools
 import time
 from typing import Final
 
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from remoting.headers.pop import (
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.pop import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     PopMessageRequestHeader,
     PopMessageResponseHeader,
 )
-from remoting.message_properties import POP_CK, parse
-from remoting.pop_extra_info import PopHandle, parse_handle, parse_start_offsets, queue_key, real_topic
-from store.record import Record, decode
+from sprocket.remoting.message.pop_extra_info import PopHandle, parse_handle, parse_start_offsets, queue_key, real_topic
+from sprocket.remoting.message.properties import POP_CK, parse
+from store.record.record import Record, decode
 
 TOPIC: Final = "Popped"
 GROUP: Final = "popper"

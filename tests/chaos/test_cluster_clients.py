@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sprocket import ConsumeFrom, Consumer, Message, Producer, SendStatus
-from sprocket.client.client_instance import ClientSettings
+from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.common.errors import ClientError
 from tests.chaos.load import TOPIC, Load
 from tests.chaos.nursery import Nursery

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from remoting.client import ConnectFailed, RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.pending import ConnectionLost, RemotingTimeout
+from sprocket.remoting.client import ConnectFailed, RemotingClient
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.pending import ConnectionLost, RemotingTimeout
 from tests.chaos.test_hostile_peers import send_header
 from tests.compat.cluster import Server, SprocketCluster
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.frames import encode_request
-from remoting.headers.pull import PullMessageRequestHeader
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from tests.compat.cluster import SprocketCluster
 from tests.send_headers import send_header
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.headers.pull import PullMessageRequestHeader
+from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.message import MessageQueue
-from sprocket.client.record_decoder import decode_records
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from tests.chaos.load_generator import TOPIC, Figures, Plan
 from tests.chaos.test_hostile_peers import MIB, anonymous_bytes, send_header
 from tests.compat.cluster import SprocketCluster

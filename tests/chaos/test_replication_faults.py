@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from remoting.codes import RequestCode
+from sprocket.remoting.codes import RequestCode
 from tests.chaos.load import TOPIC, Load
 from tests.chaos.mounted import run_mounted
 from tests.chaos.nursery import Nursery

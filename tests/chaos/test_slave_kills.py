@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from remoting.bodies.stats import HARuntimeInfo
-from remoting.codes import RequestCode
-from remoting.fastjson import loads
+from sprocket.remoting.bodies.stats import HARuntimeInfo
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode
 from tests.broker.rig import TestClient, create
 from tests.chaos.failpoint_rounds import Scene, points, way_to
 from tests.chaos.nursery import ChaosBroker, Nursery

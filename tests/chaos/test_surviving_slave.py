@@ -16,18 +16,18 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import dumps
-from remoting.headers.offset import (
+from sprocket.common.errors import ClientError
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.offset import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from sprocket.common.errors import ClientError
 from tests.broker.rig import TOPIC, TestClient, create
 from tests.cli.processes import BROKER_FLAGS, ServerProcess, server
 from tests.compat.ports import free_broker_port

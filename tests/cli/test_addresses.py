@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from sprocket.cli import exit_codes
 from sprocket.cli.main import main as sprocket
-from sprocket.cli.mqadmin import main as mqadmin
+from sprocket.cli.mqadmin.main import main as mqadmin
 
 # A word that every kind of parameter takes, for those that a command needs.
 _WORDS = {"integer": "1", "integer range": "1", "float": "1", "boolean": "true"}

@@ -2,15 +2,15 @@
 
 import pytest
 
-from remoting.bodies.client import MessageQueue
-from remoting.bodies.route import BrokerData, QueueData, TopicRouteData
-from remoting.bodies.stats import ConsumeStats, OffsetWrapper
-from remoting.bodies.topic import TopicConfig
 from sprocket.cli.client_session import WrongUsage
 from sprocket.cli.columns import fitted, java_map, millis_text, perm_text
-from sprocket.cli.mqadmin_broker import Member, cluster_lines, more_lines
-from sprocket.cli.mqadmin_consumer import progress_lines, queue_progress, version_text
-from sprocket.cli.mqadmin_topic import parse_attributes, route_lines, topic_config_text
+from sprocket.cli.mqadmin.broker import Member, cluster_lines, more_lines
+from sprocket.cli.mqadmin.consumer import progress_lines, queue_progress, version_text
+from sprocket.cli.mqadmin.topic import parse_attributes, route_lines, topic_config_text
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from sprocket.remoting.bodies.stats import ConsumeStats, OffsetWrapper
+from sprocket.remoting.bodies.topic import TopicConfig
 
 RUNTIME = {
     "brokerActive": "true",

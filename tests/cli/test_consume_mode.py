@@ -4,10 +4,10 @@ from uuid import uuid4
 
 import pytest
 
-from remoting.bodies.pop import SetMessageRequestModeRequestBody
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
-from remoting.fastjson import loads
+from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode
 from tests.cli.conftest import Cluster
 from tests.cli.processes import run
 

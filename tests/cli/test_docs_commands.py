@@ -12,7 +12,7 @@ import click
 import pytest
 
 from sprocket.cli.main import main as sprocket
-from sprocket.cli.mqadmin import main as mqadmin
+from sprocket.cli.mqadmin.main import main as mqadmin
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

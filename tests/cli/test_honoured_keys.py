@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sprocket.cli.server_config import BROKER_CLASSES, NAMESRV_CLASSES
+from sprocket.cli.server.server_config import BROKER_CLASSES, NAMESRV_CLASSES
 from sprocket.common.config import Setting, settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -13,7 +13,7 @@ SETTINGS = [setting for declaration in (*NAMESRV_CLASSES, *BROKER_CLASSES) for s
 
 
 def _sources() -> str:
-    folders = ("namesrv", "broker", "store", "remoting", "acl")
+    folders = ("namesrv", "broker", "store", "sprocket/remoting", "acl")
     return "\n".join(path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-HEAVY = ("numpy", "uvloop", "asyncio", "msgspec", "store", "broker", "namesrv", "remoting", "spark", "rich")
+HEAVY = ("numpy", "uvloop", "asyncio", "msgspec", "store", "broker", "namesrv", "sprocket.remoting", "spark", "rich")
 
 
-@pytest.mark.parametrize("module", ["main", "mqadmin", "mqbroker", "mqnamesrv"])
+@pytest.mark.parametrize("module", ["main", "mqadmin.main", "server.mqbroker", "server.mqnamesrv"])
 def test_parsing_a_command_line_loads_no_server(module: str) -> None:
     program = f"""
 import sys
@@ -19,7 +19,7 @@ assert not loaded, loaded
     subprocess.run([sys.executable, "-I", "-c", program], check=True, timeout=120)
 
 
-@pytest.mark.parametrize("module", ["sprocket.cli.client_session", "sprocket.client.admin"])
+@pytest.mark.parametrize("module", ["sprocket.cli.client_session", "sprocket.client.admin.admin_client"])
 def test_client_commands_load_no_store(module: str) -> None:
     program = f"import sys, {module}; assert 'store' not in sys.modules and 'broker' not in sys.modules"
     subprocess.run([sys.executable, "-I", "-c", program], check=True, timeout=120)

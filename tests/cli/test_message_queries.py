@@ -8,13 +8,13 @@ from uuid import uuid4
 
 import pytest
 
-from remoting import message_properties as names
-from remoting.bodies.topic import TopicConfig
-from remoting.codes import RequestCode
 from sprocket.cli import exit_codes
 from sprocket.cli.client_session import WrongUsage
-from sprocket.cli.mqadmin_message import parse_time
-from sprocket.client.admin import AdminClient
+from sprocket.cli.mqadmin.message import parse_time
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.message import properties as names
 from tests.cli.conftest import Cluster
 from tests.cli.processes import run
 from tests.send_headers import send_header

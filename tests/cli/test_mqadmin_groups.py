@@ -10,22 +10,22 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner
 
-from remoting.bodies.client import MessageQueue, SubscriptionData
-from remoting.bodies.consumption import ConsumerRunningInfo, PopProcessQueueInfo, ProcessQueueInfo
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.bodies.topic import TopicConfig
-from remoting.codes import RequestCode
-from remoting.fastjson import dumps, loads
-from remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from sprocket.cli.main import main as sprocket
-from sprocket.cli.mqadmin import main
-from sprocket.cli.running_info_text import diagnosis, running_info_text
-from sprocket.client.admin import AdminClient
+from sprocket.cli.mqadmin.main import main
+from sprocket.cli.mqadmin.running_info_text import diagnosis, running_info_text
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.message_lookup import MessageLookup
+from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message
-from sprocket.client.message_lookup import MessageLookup
 from sprocket.client.producer import Producer
-from sprocket.client.start_offset import ConsumeFrom
+from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
+from sprocket.remoting.bodies.consumption import ConsumerRunningInfo, PopProcessQueueInfo, ProcessQueueInfo
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from tests.cli.conftest import Cluster
 
 Admin = Callable[..., list[str]]

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from remoting.codes import RequestCode
-from remoting.command import ReceivedResponse
 from sprocket.cli import patient_admin
-from sprocket.cli.mqadmin import main as mqadmin
+from sprocket.cli.mqadmin.main import main as mqadmin
 from sprocket.cli.patient_admin import START_LIMIT_S, PatientAdminClient
-from sprocket.client.admin import AdminClient, AdminError
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import ReceivedResponse
 from tests.cli.processes import server
 from tests.compat.ports import free_port
 

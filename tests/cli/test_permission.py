@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from remoting.codes import ResponseCode
-from remoting.credentials import Credentials
 from sprocket.cli import exit_codes
 from sprocket.cli.main import main as sprocket
-from sprocket.cli.mqadmin import main as mqadmin
+from sprocket.cli.mqadmin.main import main as mqadmin
 from sprocket.cli.permission import refusal_in, refusal_text
-from sprocket.client.admin import AdminError
+from sprocket.client.admin.admin_client import AdminError
 from sprocket.client.errors import BrokerRefused, ClientError, PermissionDenied, SendFailed
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.credentials import Credentials
 from tests.cli.processes import BROKER_FLAGS, server
 
 _GUARDED = (
@@ -89,7 +89,7 @@ PLAIN = "org.apache.rocketmq.acl.common.AclException: No permission for topic:or
         BrokerRefused(ResponseCode.SYSTEM_ERROR, PLAIN, "broker:1"),
         AdminError("no", ResponseCode.NO_PERMISSION),
         AdminError(f"CODE: 1  DESC: {PLAIN}", ResponseCode.SYSTEM_ERROR),
-        PermissionDenied("no permission"),
+        PermissionDenied(16, "no permission", "127.0.0.1:10911"),
     ],
 )
 def test_a_refusal_is_found_behind_what_it_led_to(error: ClientError) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.cli import exit_codes
-from sprocket.cli.server_process import Process
+from sprocket.cli.server.server_process import Process
 from sprocket.common.errors import ConfigError, DiskFailed, InvariantError, SprocketError
 
 
@@ -102,7 +102,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NEEDS_ONE_RESTART = """
 import os, signal, sys, threading
 from pathlib import Path
-from sprocket.cli.server_process import Process
+from sprocket.cli.server.server_process import Process
 from sprocket.common.errors import RestartNeeded
 
 process, mark = Process(), Path(sys.argv[1])

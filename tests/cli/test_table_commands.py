@@ -86,7 +86,7 @@ def test_a_bad_file_of_tables_is_refused_by_name(text: str, message: str, tmp_pa
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from spark.tables.delta_table import open_delta
+    from spark.tables.formats.delta_table import open_delta
 
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(ConfigError, match=r"delta needs the Python package deltalake.*sprocket-mq\[spark\]"):

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from sprocket.cli import exit_codes
 from sprocket.cli.main import main
-from sprocket.cli.mqadmin import main as mqadmin_main
+from sprocket.cli.mqadmin.main import main as mqadmin_main
 from tests.cli.conftest import Cluster
 
 

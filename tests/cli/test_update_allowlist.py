@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sprocket.cli.server_config import BROKER_CLASSES, NAMESRV_CLASSES, broker_configuration, namesrv_configuration
+from sprocket.cli.server.server_config import (
+    BROKER_CLASSES,
+    NAMESRV_CLASSES,
+    broker_configuration,
+    namesrv_configuration,
+)
 from sprocket.common import properties
 from sprocket.common.config import Configuration, read, settings_of, updated
 from sprocket.common.errors import ConfigError

@@ -5,15 +5,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from remoting.bodies.route import BrokerData, QueueData, TopicRouteData
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Request, Response
-from remoting.fastjson import dumps
-from remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
-from remoting.headers.namesrv import GetRouteInfoRequestHeader
-from remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
-from remoting.routes import Action, Resource, Route, RouteTable
-from remoting.server import RemotingServer
+from sprocket.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
+from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from sprocket.remoting.routes import Action, Resource, Route, RouteTable
+from sprocket.remoting.server import RemotingServer
 
 Answer = Callable[[Request[Any]], Response | Awaitable[Response | None] | None]
 

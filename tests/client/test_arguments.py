@@ -10,10 +10,6 @@ from typing import Any
 import pytest
 
 import sprocket
-from remoting.codes import RequestCode
-from remoting.command import Request, Response
-from remoting.routes import NoHeader
-from remoting.tls_settings import TlsSettings
 from sprocket import (
     AdminClient,
     AdminError,
@@ -45,8 +41,12 @@ from sprocket import (
     TransactionProducer,
     sync,
 )
-from sprocket.client.event_loop_thread import EventLoopThread
+from sprocket.client.connection.event_loop_thread import EventLoopThread
 from sprocket.common.errors import ConfigError
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.routes import NoHeader
+from sprocket.remoting.tls.settings import TlsSettings
 from tests.client.fake_cluster import FakeNameServer, FakeServer, route, topic_data
 
 NS = "127.0.0.1:1"

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
-from remoting.command import Request, Response
-from remoting.headers.client import HeartbeatRequestHeader
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.client import HeartbeatRequestHeader
 from tests.client.fake_cluster import FakeServer, route
 
 MIB = 1024 * 1024

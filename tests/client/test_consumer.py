@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
-from remoting.headers.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from sprocket import (
     ClientClosed,
     ClientSettings,
@@ -24,6 +21,9 @@ from sprocket import (
     PullSettings,
     ReceivedMessage,
 )
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from sprocket.testing import Broker
 from tests.client.fake_cluster import client_tasks, until
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from remoting import message_properties
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Request, Response
-from remoting.headers.send import RecallMessageRequestHeader, SendMessageResponseHeader
 from sprocket import BrokerRefused, ConsumeFrom, Consumer, IllegalMessage, Message, Producer, SendSettings
-from sprocket.client.recall import RecallHandle
-from sprocket.client.send_request import single_request
-from sprocket.client.unique_id import derived_id
+from sprocket.client.connection.unique_id import derived_id
+from sprocket.client.send.recall import RecallHandle
+from sprocket.client.send.send_request import single_request
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.send import RecallMessageRequestHeader, SendMessageResponseHeader
+from sprocket.remoting.message import properties as message_properties
 from sprocket.testing import Broker
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, route, topic_data
 

@@ -8,15 +8,6 @@ from itertools import pairwise
 
 import pytest
 
-from remoting.bodies.client import ConsumerIdList, LockBatchRequestBody, LockBatchResponseBody, MessageQueue
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
-from remoting.fastjson import dumps, loads
-from remoting.headers.client import (
-    GetConsumerListByGroupRequestHeader,
-    LockBatchMqRequestHeader,
-    UnlockBatchMqRequestHeader,
-)
 from sprocket import (
     ClientError,
     ConsumeFrom,
@@ -28,6 +19,15 @@ from sprocket import (
     ReceivedMessage,
 )
 from sprocket.common.clock import Clock, ManualClock
+from sprocket.remoting.bodies.client import ConsumerIdList, LockBatchRequestBody, LockBatchResponseBody, MessageQueue
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.client import (
+    GetConsumerListByGroupRequestHeader,
+    LockBatchMqRequestHeader,
+    UnlockBatchMqRequestHeader,
+)
 from sprocket.testing import Broker
 from tests.client.fake_cluster import until
 

@@ -6,13 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from remoting.bodies.auth import UserInfo
-from remoting.bodies.route import ClusterInfo
-from remoting.bodies.topic import TopicConfig
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Response
-from remoting.fastjson import dumps
-from remoting.routes import NoHeader
 from sprocket import (
     AdminClient,
     AdminError,
@@ -32,8 +25,15 @@ from sprocket import (
     TopicNotWritable,
     sync,
 )
-from sprocket.client.auth_admin import AclChange, AuthAdmin
+from sprocket.client.admin.auth_admin import AclChange, AuthAdmin
 from sprocket.client.errors import refusal
+from sprocket.remoting.bodies.auth import UserInfo
+from sprocket.remoting.bodies.route import ClusterInfo
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Response
+from sprocket.remoting.routes import NoHeader
 from sprocket.testing import Broker
 from tests.client.fake_cluster import FakeNameServer, route, topic_data
 

@@ -5,9 +5,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from remoting.codes import RequestCode, ResponseCode
-from remoting.headers.client import HeartbeatRequestHeader
-from remoting.tls_settings import TlsSettings
 from sprocket import (
     BrokerRefused,
     ClientClosed,
@@ -23,7 +20,10 @@ from sprocket import (
     SendSettings,
     TopicNotFound,
 )
-from sprocket.client.queue_choice import RoundRobin
+from sprocket.client.send.queue_choice import RoundRobin
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.client import HeartbeatRequestHeader
+from sprocket.remoting.tls.settings import TlsSettings
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, client_tasks, hang_up, refuse, topic_data, until
 
 A = MessageQueue("T", "a", 0)

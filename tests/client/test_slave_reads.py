@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from remoting.bodies.client import ConsumerIdList, HeartbeatData
-from remoting.bodies.route import BrokerData, QueueData, TopicRouteData
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Request, Response
-from remoting.fastjson import dumps, loads
-from remoting.headers.client import GetConsumerListByGroupRequestHeader
-from remoting.headers.offset import (
+from sprocket import Consumer, Message, Producer, TopicNotWritable
+from sprocket.client.connection.client_instance import ClientSettings
+from sprocket.remoting.bodies.client import ConsumerIdList, HeartbeatData
+from sprocket.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.client import GetConsumerListByGroupRequestHeader
+from sprocket.remoting.headers.offset import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from sprocket import Consumer, Message, Producer, TopicNotWritable
-from sprocket.client.client_instance import ClientSettings
+from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, route, until
 
 _COMMIT_OFFSET = 0x1
@@ -169,7 +169,7 @@ async def test_a_slave_that_does_not_serve_is_left() -> None:
 
 async def test_without_a_master_the_slave_is_asked_until_that_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     # Nothing is due for long but to look for what is missing.
-    monkeypatch.setattr("sprocket.client.client_instance._FIRST_POLL_S", 3600.0)
+    monkeypatch.setattr("sprocket.client.connection.client_instance._FIRST_POLL_S", 3600.0)
     async with group() as all_of:
         master, slave = all_of.master, all_of.slave
         await all_of.consume()

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from remoting.codes import ResponseCode
 from sprocket import (
     BrokerRefused,
     ConsumeFrom,
@@ -17,6 +16,7 @@ from sprocket import (
     SimpleConsumer,
     SqlFilter,
 )
+from sprocket.remoting.codes import ResponseCode
 from sprocket.testing import Broker
 
 

@@ -22,7 +22,7 @@ from sprocket import (
     TransactionState,
     sync,
 )
-from sprocket.client.event_loop_thread import EventLoopThread, shared_loop
+from sprocket.client.connection.event_loop_thread import EventLoopThread, shared_loop
 from sprocket.testing import Broker
 
 

@@ -6,7 +6,6 @@ from itertools import count
 
 import pytest
 
-from remoting.codes import RequestCode
 from sprocket import (
     ClientSettings,
     ConsumeFrom,
@@ -18,8 +17,9 @@ from sprocket import (
     TransactionProducer,
     TransactionState,
 )
-from sprocket.client.admin import AdminClient
-from sprocket.client.transaction_lookup import OpenTransaction, open_transactions
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.transaction_lookup import OpenTransaction, open_transactions
+from sprocket.remoting.codes import RequestCode
 from sprocket.testing import Broker
 
 COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN

@@ -26,9 +26,9 @@ from sprocket import (
     TransactionProducer,
     TransactionState,
 )
-from sprocket.client.client_instance import ClientSettings
-from sprocket.client.consume_settings import ConsumeSettings
-from sprocket.client.handling import ReconsumeLater
+from sprocket.client.connection.client_instance import ClientSettings
+from sprocket.client.consume.consume_settings import ConsumeSettings
+from sprocket.client.consume.handling import ReconsumeLater
 from tests.compat.kinds import DEAD_LETTERS, FIRST, SECOND, SHARDS, number
 
 BATCH = 8

@@ -9,10 +9,10 @@ from typing import Final
 
 import pytest
 
-from remoting.codes import RequestCode
-from remoting.credentials import Credentials
-from sprocket.client.admin import AdminClient
-from sprocket.client.auth_admin import AuthAdmin
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.auth_admin import AuthAdmin
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.credentials import Credentials
 from tests.compat import wire
 from tests.compat.cluster import CLUSTER_NAME, ApacheCluster, Cluster, SprocketCluster
 from tests.compat.java_client import AdminShell, run_scenarios

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.clock import ManualClock
-from store.config import StoreConfig
+from store.config.store_config import StoreConfig
 from store.message_store import MessageStore
 from tests.compat import maven
 

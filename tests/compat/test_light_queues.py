@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from store.record import Record, decode
+from store.record.record import Record, decode
 from tests.compat import maven, wire
 from tests.compat.cluster import Cluster, SprocketCluster
 from tests.compat.turns import ApacheBroker, max_offset, properties

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.bodies.topic import TopicConfig
-from remoting.codes import RequestCode
-from remoting.fastjson import dumps
-from sprocket.cli.mqadmin import main
-from sprocket.client.admin import AdminClient
+from sprocket.cli.mqadmin.main import main
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.consume.start_offset import ConsumeFrom
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message
 from sprocket.client.producer import Producer
-from sprocket.client.start_offset import ConsumeFrom
 from sprocket.client.transaction import TransactionProducer, TransactionState
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode
 from tests.compat.cluster import CLUSTER_NAME, Cluster
 from tests.compat.java_client import AdminShell
 

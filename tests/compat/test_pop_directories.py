@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from remoting.message_properties import POP_CK, parse
-from remoting.pop_extra_info import PopHandle, parse_handle, parse_start_offsets, queue_key
-from store.record import Record, decode
+from sprocket.remoting.message.pop_extra_info import PopHandle, parse_handle, parse_start_offsets, queue_key
+from sprocket.remoting.message.properties import POP_CK, parse
+from store.record.record import Record, decode
 from tests.compat import maven, wire
 from tests.compat.cluster import Cluster, SprocketCluster
 from tests.compat.turns import ApacheBroker, properties

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from remoting.codes import RequestCode
-from remoting.credentials import Credentials
 from sprocket import (
     ClientSettings,
     ConsumeFrom,
@@ -20,6 +18,8 @@ from sprocket import (
     ReceivedMessage,
     SprocketError,
 )
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.credentials import Credentials
 from tests.compat import wire
 from tests.compat.cluster import CLUSTER_NAME, Cluster, Server, SprocketCluster
 from tests.compat.java_client import mqadmin, run_scenarios

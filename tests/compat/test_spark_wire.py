@@ -7,14 +7,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from remoting.credentials import Credentials
-from spark.options import read_options
-from spark.queues.scan import QueueBatchReader
-from spark.row_batches import spark_schema
-from sprocket.client.client_instance import ClientSettings
+from spark.options.source_options import read_options
+from spark.queue_scan import QueueBatchReader
+from spark.rows.row_batches import spark_schema
+from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.errors import BrokerRefused
 from sprocket.client.message import Message
 from sprocket.client.sync import Producer
+from sprocket.remoting.credentials import Credentials
 from tests.compat import wire
 from tests.compat.cluster import ApacheCluster, Cluster, SprocketCluster
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spark.store_directory import StoreDirectory
+from spark.files.store_directory import StoreDirectory
 from spark.tables.declaration import BodyType, TableDeclaration, TableFormat
 from spark.tables.job import TableJob
 from spark.tables.workers import LocalWorkers

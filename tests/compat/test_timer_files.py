@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from remoting.headers.pull import PullMessageResponseHeader
 from sprocket.common.clock import ManualClock
+from sprocket.remoting.headers.pull import PullMessageResponseHeader
+from store.config.timer_config import SLOTS_TOTAL
 from store.message_store import MessageStore
-from store.record import Record, decode
-from store.timer.timer_config import SLOTS_TOTAL
+from store.record.record import Record, decode
 from store.timer.timer_message_store import TimerMessageStore
 from tests.broker.rig import TestClient
 from tests.compat import maven, wire

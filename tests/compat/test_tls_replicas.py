@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from remoting.bodies.topic import TopicConfig
-from remoting.codes import RequestCode
-from sprocket.client.admin import AdminClient, AdminError
+from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.processes.tls_folder import HOSTS, TlsFolder
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codes import RequestCode
 from tests.compat import maven, wire
 from tests.compat.replicas import LIMIT_S, Replicas, log_of, parsed
 from tests.send_headers import send_header

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from sprocket import ConsumeFrom, Consumer, Message, ReceivedMessage, TransactionProducer, TransactionState
-from sprocket.client.admin import AdminClient
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.transaction_lookup import open_transactions
 from sprocket.client.transaction import Local
-from sprocket.client.transaction_lookup import open_transactions
 from tests.compat import maven, wire
 from tests.compat.cluster import Cluster, SprocketCluster
 from tests.compat.turns import ApacheBroker, properties

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from sprocket import Consumer, Message, Producer
-from sprocket.client.admin import AdminClient
-from sprocket.client.start_offset import ConsumeFrom
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.consume.start_offset import ConsumeFrom
 from tests.compat import wire
 from tests.compat.cluster import ApacheCluster, Cluster, SprocketCluster
 

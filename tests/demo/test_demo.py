@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.java_home import find_java_home
+from spark.runtime.java_home import find_java_home
 from sprocket.common.errors import ConfigError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(420)]

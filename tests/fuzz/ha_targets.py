@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from broker.table_stream import _decoded_changes
+from broker.replication.table_stream import _decoded_changes
 from ha.greeting import MasterGreeting, SlaveGreeting
 from ha.protocol import ReportReader, TransferReader
 from ha.session import FrameType, frame

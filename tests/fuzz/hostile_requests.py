@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from remoting.framing import JSON, ROCKETMQ
-from remoting.routes import Route
+from sprocket.remoting.framing import JSON, ROCKETMQ
+from sprocket.remoting.routes import Route
 from tests.fuzz.mutation import mutated
 
 TOPIC = "Orders"

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from remoting.codes import RequestCode
-from remoting.routes import Route
 from sprocket.common.limits import MAX_FRAME_BYTES, MAX_HEADER_BYTES
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.routes import Route
 
 _HEADER_ROOM: Final = 4096
 LARGEST: Final = MAX_FRAME_BYTES - _HEADER_ROOM

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from remoting.command import FLAG_RESPONSE
+from sprocket.remoting.command import FLAG_RESPONSE
 
 # CPU time of `reference_workload` on the quiet machine for which the limit of 50 ms stands.
 _REFERENCE_S = 0.020

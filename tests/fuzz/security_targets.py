@@ -9,18 +9,18 @@ from typing import Final
 
 import msgspec
 
-from acl.auth_document import document_of, replicated, taken_over
-from acl.auth_files import AuthFiles
-from acl.auth_infos import acl_of
-from acl.auth_model import User, UserStatus, UserType
-from acl.auth_secrets import Seal, SealBroken
-from acl.auth_tables import AuthContent
-from acl.plain_accounts import parse
-from acl.plain_files import PlainFiles
-from remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
-from remoting.tls_settings import ENFORCING, TlsSettings
-from remoting.tls_watch import ClientTls, ServerTls
+from acl.auth.document import document_of, replicated, taken_over
+from acl.auth.files import AuthFiles
+from acl.auth.infos import acl_of
+from acl.auth.model import User, UserStatus, UserType
+from acl.auth.secrets import Seal, SealBroken
+from acl.auth.tables import AuthContent
+from acl.plain.accounts import parse
+from acl.plain.files import PlainFiles
 from sprocket.common.errors import ConfigError, ProtocolError, StoreError
+from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
+from sprocket.remoting.tls.settings import ENFORCING, TlsSettings
+from sprocket.remoting.tls.watch import ClientTls, ServerTls
 from tests.fuzz.target import Target
 
 # The same nonces in every run, and so the same seeds.

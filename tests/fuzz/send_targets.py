@@ -8,23 +8,23 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.live_config import LiveConfig
-from broker.message_id import UniqueKeys
-from broker.message_intake import MessageIntake
-from broker.processors.send import SendProcessor
-from broker.queue_locks import QueueLocks
-from broker.send_admission import Admission
+from broker.client.queue_locks import QueueLocks
+from broker.config.live_config import LiveConfig
+from broker.processor.send import SendProcessor
+from broker.send.admission import Admission
+from broker.send.intake import MessageIntake
+from broker.send.message_id import UniqueKeys
 from broker.timer.timer_intake import TimerIntake
-from remoting import message_properties as names
-from remoting.bodies.topic import TopicConfig
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Buffer, ReceivedResponse, Request, Response
-from remoting.frames import encode_request, encode_response
-from remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder
-from remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from remoting.routes import RouteTable, UnroutableRequest, open_frame
 from sprocket.common.clock import ManualClock
-from store.record import Appended, PendingMessage, TagsCodes
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Buffer, ReceivedResponse, Request, Response
+from sprocket.remoting.frames import encode_request, encode_response
+from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder
+from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.routes import RouteTable, UnroutableRequest, open_frame
+from store.record.record import Appended, PendingMessage, TagsCodes
 from tests.broker.rig import broker_config, store_config
 from tests.fuzz.hostile_requests import TEXTS
 from tests.fuzz.target import Target

@@ -5,29 +5,29 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from broker.consumer_filters import ConsumerFilterTable
-from broker.consumer_offsets import ConsumerOffsetTable, decoded
+from broker.filter.consumer_filters import ConsumerFilterTable
+from broker.offset.consumer_offsets import ConsumerOffsetTable, decoded
 from broker.pop.order_info import OrderInfoTable
 from broker.pop.retry_record import renamed
-from broker.pop.revive_record import read_record
-from broker.replica_identity import HaStore
-from broker.request_modes import RequestModeTable
-from broker.schedule import DelayOffsetTable
+from broker.pop.revive.revive_record import read_record
+from broker.replication.replica_identity import HaStore
+from broker.subscription.request_modes import RequestModeTable
+from broker.timer.schedule import DelayOffsetTable
 from broker.timer.timer_metrics import TimerMetricsTable
 from broker.transaction.half_message import HalfMessage, op_offsets
-from remoting.bodies.group import SubscriptionGroupTable
-from remoting.bodies.topic import TopicConfigTable
-from remoting.fastjson import loads
-from remoting.message_record import SysFlag
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import ProtocolError, StoreError
-from store.checkpoint import Checkpoint, load_checkpoint
+from sprocket.remoting.bodies.group import SubscriptionGroupTable
+from sprocket.remoting.bodies.topic import TopicConfigTable
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.message.record import SysFlag
+from store.disk.sealed_file import seal, unseal
+from store.flush.checkpoint import Checkpoint, load_checkpoint
 from store.index.index_file import IndexHeader
-from store.log_walk import walk
-from store.multi_dispatch import named_queues
-from store.record import Record, TagsCodes, decode, encode_head, topic_field
-from store.record_batch import read_batch
-from store.recovery.sealed_file import seal, unseal
+from store.queue.multi_dispatch import named_queues
+from store.record.log_walk import walk
+from store.record.record import Record, TagsCodes, decode, encode_head, topic_field
+from store.record.record_batch import read_batch
 from store.timer.timer_progress import Progress, TimerCheckpoint
 from tests.fuzz.target import Target
 from tests.sim.sim_disk import SimDisk

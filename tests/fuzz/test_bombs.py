@@ -13,23 +13,23 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from acl.plain_accounts import parse as parse_accounts
+from acl.plain.accounts import parse as parse_accounts
 from ha.greeting import MasterGreeting
 from ha.hello import ENVELOPE, MAGIC, Kind
 from ha.protocol import TransferReader
 from ha.session import FrameReader
-from remoting import codec_binary
-from remoting.bodies.registration import RegisterBrokerBody, inflate
-from remoting.fastjson import loads
-from remoting.framing import FrameDecoder
-from remoting.message_record import SysFlag
-from spark.records.inflate import inflate_bodies
+from spark.decode.inflate import inflate_bodies
 from sprocket.client.compression import Compression, decompress
+from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import BodyUnreadable
 from sprocket.client.message import MessageQueue
-from sprocket.client.record_decoder import decode_records
 from sprocket.common.errors import ConfigError, ProtocolError, RequestError
-from store.record import decode
+from sprocket.remoting.bodies.registration import RegisterBrokerBody, inflate
+from sprocket.remoting.codec import codec_binary
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.framing import FrameDecoder
+from sprocket.remoting.message.record import SysFlag
+from store.record.record import decode
 from tests.fuzz.store_targets import whole_record
 from tests.fuzz.text_targets import MEMBER, batch_body
 from tests.ha.sessions import EPOCH, credentials

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from remoting.channel import RemotingChannel
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from remoting.routes import RouteTable
 from sprocket.common.errors import ClientError
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.routes import RouteTable
 from tests.broker.rig import create, running_broker
 from tests.fuzz.hostile_requests import HostileRequest, hostile_requests
 from tests.namesrv.site import site_at

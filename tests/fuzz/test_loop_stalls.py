@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from remoting.codes import RequestCode
-from remoting.routes import Route, RouteTable
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.routes import Route, RouteTable
 from tests.broker.rig import create, running_broker
 from tests.fuzz.largest_requests import SPECIAL, bodies_of, compressed_flag, fields_of, long_fields
 from tests.fuzz.loop_watch import slowness, watched

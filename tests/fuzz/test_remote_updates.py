@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from remoting.fastjson import dumps
-from remoting.headers.namesrv import DeleteKVConfigRequestHeader, GetKVConfigRequestHeader, PutKVConfigRequestHeader
 from sprocket.common import properties
 from sprocket.common.config import mutable_keys
 from sprocket.common.rocketmq_keys import reference_keys
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.namesrv import (
+    DeleteKVConfigRequestHeader,
+    GetKVConfigRequestHeader,
+    PutKVConfigRequestHeader,
+)
 from tests.broker.rig import create, running_broker
 from tests.namesrv.site import site_at
 

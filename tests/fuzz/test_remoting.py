@@ -5,16 +5,16 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remoting import codec_binary
-from remoting.bodies.client import HeartbeatData
-from remoting.bodies.registration import RegisterBrokerBody
-from remoting.codes import RequestCode
-from remoting.command import Request, Response
-from remoting.fastjson import loads
-from remoting.framing import FrameDecoder, frame_prefix
-from remoting.headers.send import SendMessageRequestHeaderV2
-from remoting.routes import Action, Resource, Route, RouteTable, UnroutableRequest
 from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.client import HeartbeatData
+from sprocket.remoting.bodies.registration import RegisterBrokerBody
+from sprocket.remoting.codec import codec_binary
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.framing import FrameDecoder, frame_prefix
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
+from sprocket.remoting.routes import Action, Resource, Route, RouteTable, UnroutableRequest
 
 
 def accept(_: Request[object]) -> Response:

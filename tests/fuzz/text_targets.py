@@ -4,26 +4,31 @@ import struct
 from contextlib import suppress
 from typing import Any
 
-from acl.plain_accounts import parse as parse_accounts
-from acl.plain_accounts import parse_credentials
+from acl.plain.accounts import parse as parse_accounts
+from acl.plain.accounts import parse_credentials
 from acl.remote_addresses import RemoteAddresses, parts_of
-from broker.attributes import QUEUE_TYPE
-from broker.config import BrokerConfig
+from broker.config.broker_config import BrokerConfig
+from broker.config.live_config import LiveConfig
 from broker.filter.java_numbers import NotComparable
 from broker.filter.sql_filter import SqlFilter
 from broker.filter.tokens import InvalidExpression
-from broker.live_config import LiveConfig
-from broker.message_intake import MessageIntake
-from broker.send_admission import Admission
-from remoting.bodies.topic import TopicConfig
-from remoting.command import Request
-from sprocket.cli.server_config import BROKER_CLASSES, NAMESRV_CLASSES, broker_configuration, namesrv_configuration
+from broker.send.admission import Admission
+from broker.send.intake import MessageIntake
+from broker.topic.attributes import QUEUE_TYPE
+from sprocket.cli.server.server_config import (
+    BROKER_CLASSES,
+    NAMESRV_CLASSES,
+    broker_configuration,
+    namesrv_configuration,
+)
 from sprocket.common import properties
 from sprocket.common.config import read, settings_of, updated
 from sprocket.common.errors import ConfigError, RequestError
-from store.config import StoreConfig
-from store.logic_queue import QueueType
-from store.record import TagsCodes
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.command import Request
+from store.config.store_config import StoreConfig
+from store.queue.logic_queue import QueueType
+from store.record.record import TagsCodes
 from tests.fuzz.target import Target
 from tests.send_headers import send_header
 

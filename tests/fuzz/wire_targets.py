@@ -12,30 +12,36 @@ import lz4.frame
 import msgspec
 import zstandard
 
-import remoting.bodies
-import remoting.headers
-from broker.message_id import decode_offset_message_id
+import sprocket.remoting.bodies
+import sprocket.remoting.headers
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
+from broker.send.message_id import decode_offset_message_id
 from broker.timer.recall_handle import RecallHandle
-from remoting import codec_binary, codec_json, message_properties
-from remoting.bodies.heartbeat import read_heartbeat
-from remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
-from remoting.bodies.topic import TopicConfig
-from remoting.codes import RequestCode
-from remoting.command import ReceivedResponse, Request, Response
-from remoting.fastjson import loads
-from remoting.frames import encode_request
-from remoting.framing import JSON, ROCKETMQ, FrameDecoder, frame_prefix
-from remoting.headers.base import Header
-from remoting.headers.send import SendMessageRequestHeaderV2
-from remoting.pop_extra_info import parse_handle, parse_msg_offsets, parse_order_counts, parse_start_offsets
-from remoting.routes import Action, Resource, Route, RouteTable, UnroutableRequest
 from sprocket.client.compression import Compression, compress, decompress
+from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import BodyUnreadable
 from sprocket.client.message import MessageQueue
-from sprocket.client.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.limits import MAX_INFLATED_BYTES
+from sprocket.remoting.bodies.heartbeat import read_heartbeat
+from sprocket.remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codec import codec_binary, codec_json
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import ReceivedResponse, Request, Response
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder, frame_prefix
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
+from sprocket.remoting.message import properties as message_properties
+from sprocket.remoting.message.pop_extra_info import (
+    parse_handle,
+    parse_msg_offsets,
+    parse_order_counts,
+    parse_start_offsets,
+)
+from sprocket.remoting.routes import Action, Resource, Route, RouteTable, UnroutableRequest
 from tests.fuzz.hostile_requests import BODIES
 from tests.fuzz.target import Target, pieces_of
 from tests.send_headers import send_header
@@ -57,9 +63,9 @@ def structs_of(package: Any, base: type[msgspec.Struct]) -> list[type[msgspec.St
     return [found[name] for name in sorted(found)]
 
 
-HEADERS = structs_of(remoting.headers, Header)
+HEADERS = structs_of(sprocket.remoting.headers, Header)
 BODY_TYPES: list[Any] = [
-    one for one in structs_of(remoting.bodies, msgspec.Struct) if not getattr(one, "__parameters__", ())
+    one for one in structs_of(sprocket.remoting.bodies, msgspec.Struct) if not getattr(one, "__parameters__", ())
 ] + [PopCheckPoint, AckMsg, BatchAckMsg, dict, list]
 # One table for each header: their codes need not differ.
 TABLES = [

@@ -19,8 +19,8 @@ from ha.replicas import ReplicaRules, Replicas
 from ha.slave_link import SlaveLink, SlaveRules
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import SprocketError
-from store.master_log import MasterLog
 from store.message_store import MessageStore
+from store.replica.master_log import MasterLog
 from tests.store.reading import read_queue
 from tests.store.rig import Stores, message
 from tests.tiers import seeds

@@ -11,7 +11,7 @@ _CLUSTER: Final = tuple(
 CLUSTER_MUTANTS: Final = (
     Mutant(
         "acknowledged before a slave has it",
-        "store/confirmation.py",
+        "store/flush/confirmation.py",
         "        elif self.local_offset >= physical_offset and self.awaited_offset >= physical_offset:\n"
         "            callback(None, self._acknowledged >= physical_offset)\n",
         "        elif self.local_offset >= physical_offset:\n            callback(None, True)\n",
@@ -36,7 +36,7 @@ CLUSTER_MUTANTS: Final = (
     ),
     Mutant(
         "replicas do not limit what consumers see",
-        "store/confirmation.py",
+        "store/flush/confirmation.py",
         "        return min(self.local_offset, self._limit)\n",
         "        return self.local_offset\n",
         "consumers see what is lost with the master's disk",
@@ -44,7 +44,7 @@ CLUSTER_MUTANTS: Final = (
     ),
     Mutant(
         "slave's log ends within a record",
-        "store/replica_log.py",
+        "store/replica/replica_log.py",
         "            batch.end_offset = self._dispatch(dispatch, batch, before, received)\n",
         "            batch.end_offset = max(received, self._dispatch(dispatch, batch, before, received))\n",
         "a slave acknowledges a record that is not whole, and its queues lack it",
@@ -60,7 +60,7 @@ CLUSTER_MUTANTS: Final = (
     ),
     Mutant(
         "log flush skipped",
-        "store/group_commit.py",
+        "store/flush/group_commit.py",
         "                file.sync()\n                _AFTER_FILE()",
         "                _AFTER_FILE()",
         "a power cut takes what was answered for as flushed",
@@ -68,7 +68,7 @@ CLUSTER_MUTANTS: Final = (
     ),
     Mutant(
         "master waits for no tail",
-        "broker/master_sessions.py",
+        "broker/replication/master_sessions.py",
         "        return report is not None and not report.was_clean",
         "        return False",
         "after a power cut a master writes over what it has acknowledged and a slave has",
@@ -76,11 +76,11 @@ CLUSTER_MUTANTS: Final = (
     ),
     Mutant(
         "part of a list taken for the list",
-        "broker/registration.py",
+        "broker/out/registration.py",
         "await self._register(name_server, part, part_version, is_part=True)",
         "await self._register(name_server, part, part_version)",
         "a name server that deletes removes the routes of the other parts",
-        ("tests/broker/test_registration.py",),
+        ("tests/broker/out/test_registration.py",),
     ),
     Mutant(
         "route removed before a whole table went by",
@@ -92,10 +92,10 @@ CLUSTER_MUTANTS: Final = (
     ),
     Mutant(
         "changed topics taken for the list",
-        "broker/registration.py",
+        "broker/out/registration.py",
         "await self._register(name_server, topics, version, is_part=True)",
         "await self._register(name_server, topics, version)",
         "a name server that deletes removes all other routes of the broker",
-        ("tests/broker/test_registration.py",),
+        ("tests/broker/out/test_registration.py",),
     ),
 )

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 COMMAND_MUTANTS: Final = (
     Mutant(
         "topic shrinks unasked",
-        "sprocket/cli/cluster_commands.py",
+        "sprocket/cli/commands/cluster_commands.py",
         "        if not force:\n            topic_change.refuse_shrinking(",
         "        if False:\n            topic_change.refuse_shrinking(",
         "messages of the last queues become unreachable, and nobody is told",
@@ -15,7 +15,7 @@ COMMAND_MUTANTS: Final = (
     ),
     Mutant(
         "topic loses its attributes with an update",
-        "sprocket/cli/topic_change.py",
+        "sprocket/cli/commands/topic_change.py",
         "        if each.topic is not None:\n",
         "        if False:\n",
         "a change of the number of queues takes permissions back to the default",

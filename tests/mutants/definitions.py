@@ -12,21 +12,21 @@ from tests.mutants.mutant import Mutant
 __all__ = ["MUTANTS", "Mutant"]
 
 
-_GROUP_COMMIT: Final = ("tests/store/test_group_commit.py",)
+_GROUP_COMMIT: Final = ("tests/store/flush/test_group_commit.py",)
 _FULL: Final = ("tests/store/test_disk_full.py", "tests/store/test_write_order.py")
 _ORDER: Final = ("tests/store/test_write_order.py",)
 _RECOVERY: Final = ("tests/store/recovery/test_recovery.py", "tests/store/recovery/test_truncation.py")
-_DISK: Final = ("tests/store/test_disk.py", "tests/store/test_write_order.py")
+_DISK: Final = ("tests/store/disk/test_disk.py", "tests/store/test_write_order.py")
 _REPLICAS: Final = ("tests/store/test_confirmation_replicas.py",)
-_REPLICATION: Final = ("tests/broker/test_replication.py",)
+_REPLICATION: Final = ("tests/broker/replication/test_replication.py",)
 _SESSION: Final = ("tests/ha/test_session.py",)
-_POLLING: Final = "tests/broker/test_slave_synchronize.py"
+_POLLING: Final = "tests/broker/slave/test_slave_synchronize.py"
 
 MUTANTS: Final = (
     # Access control
     Mutant(
         "what names no topic or group free for every account",
-        "acl/plain_requests.py",
+        "acl/plain/requests.py",
         "        else:\n            return None\n",
         "",
         "an account without rights would read the configuration and the offsets of all groups",
@@ -42,7 +42,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "start with a route without a rule",
-        "acl/auth_requests.py",
+        "acl/auth/requests.py",
         "        invariant(not reason,",
         "        invariant(not reason or True,",
         "a request code that somebody adds would be served without anybody deciding who may ask it",
@@ -60,16 +60,16 @@ MUTANTS: Final = (
     # Where a new group begins
     Mutant(
         "new group not told where an empty queue begins",
-        "broker/processors/offsets.py",
+        "broker/processor/consumer_offsets.py",
         "and not self._store.max_offset(topic, queue_id)\n",
         "and False\n",
         "a message that arrives before the group asks for the end of the queue is lost to it",
-        ("tests/broker/processors/test_offsets.py",),
+        ("tests/broker/processor/test_consumer_offsets.py",),
     ),
     # Syncs and acknowledgements
     Mutant(
         "log sync skipped",
-        "store/real_file.py",
+        "store/disk/real_file.py",
         "            os.fdatasync(self._descriptor)\n",
         "",
         "SYNC_FLUSH would acknowledge what a power cut takes",
@@ -77,7 +77,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "acknowledged before the sync",
-        "store/confirmation.py",
+        "store/flush/confirmation.py",
         "        return self.flushed_offset if self._is_sync_flush else self.appended_offset\n",
         "        return self.appended_offset\n",
         "with SYNC_FLUSH the confirm offset is what is written",
@@ -85,15 +85,15 @@ MUTANTS: Final = (
     ),
     Mutant(
         "sync covers a batch that is being written",
-        "store/confirmation.py",
+        "store/flush/confirmation.py",
         "        flushed, appended = self.flushed_offset, self.appended_offset\n",
         "        flushed, appended = self.flushed_offset, self._log.wrote_offset\n",
         "taken back for want of space, the next batch there is acknowledged without a sync",
-        ("tests/store/test_confirmation.py",),
+        ("tests/store/flush/test_confirmation.py",),
     ),
     Mutant(
         "write during a sync taken for synced",
-        "store/open_files.py",
+        "store/disk/open_files.py",
         "        try:\n"
         "            file.write(position, content)\n"
         "        finally:\n"
@@ -106,19 +106,19 @@ MUTANTS: Final = (
         "            self._disk.count_dirty(1)\n"
         "        file.write(position, content)\n",
         "the file may be closed, and a later sync of it does nothing",
-        ("tests/store/test_open_files.py",),
+        ("tests/store/disk/test_open_files.py",),
     ),
     Mutant(
         "failed sync of a queue tried again",
-        "store/open_files.py",
+        "store/disk/open_files.py",
         "        if self._failure is not None:\n            raise DiskFailed(str(self._failure))\n",
         "",
         "the list of queues would name entries that the kernel has dropped",
-        ("tests/store/test_open_files.py",),
+        ("tests/store/disk/test_open_files.py",),
     ),
     Mutant(
         "failed sync counts as done",
-        "store/group_commit.py",
+        "store/flush/group_commit.py",
         "            return flushed, self._failure\n        return wrote, None\n",
         "            return wrote, None\n        return wrote, None\n",
         "the flushed offset moves after a sync that failed",
@@ -126,7 +126,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "failed sync tried again",
-        "store/group_commit.py",
+        "store/flush/group_commit.py",
         "            self._failure = error if isinstance(error, DiskFailed) else DiskFailed(repr(error))\n"
         "            return flushed, self._failure\n",
         "            try:\n"
@@ -140,7 +140,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "failure not latched",
-        "store/confirmation.py",
+        "store/flush/confirmation.py",
         "        self.failure = error\n",
         "",
         "after a failed sync the next one would acknowledge again",
@@ -148,7 +148,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "waiters told success on failure",
-        "store/confirmation.py",
+        "store/flush/confirmation.py",
         "            self._waiters.popleft()[1](error)\n",
         "            self._waiters.popleft()[1](None)\n",
         "a failed sync answers SEND_OK",
@@ -156,7 +156,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "published before it is confirmed",
-        "store/confirmation.py",
+        "store/flush/confirmation.py",
         "        if not self._unconfirmed and self.confirm_offset >= batch.end_offset:\n",
         "        if not self._unconfirmed:\n",
         "consumers see what a crash then loses",
@@ -207,7 +207,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "half of a batch erased after an error that is none of the store's",
-        "store/commit_log.py",
+        "store/log/commit_log.py",
         "        except BaseException as error:\n            self.erase(chunks, error)\n",
         "        except StoreError as error:\n            self.erase(chunks, error)\n",
         "recovery would take the first chunk of a refused batch for records",
@@ -225,7 +225,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "refused write left in the log",
-        "store/commit_log.py",
+        "store/log/commit_log.py",
         "            self.erase(chunks, error)\n            raise\n        self.wrote_offset = end_offset\n",
         "            raise\n        self.wrote_offset = end_offset\n",
         "recovery would take a refused message for a record",
@@ -241,7 +241,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "blank of a wrong size",
-        "store/record.py",
+        "store/record/record.py",
         '    return struct.pack(">ii", size_bytes, MAGIC_BLANK)\n',
         '    return struct.pack(">ii", size_bytes - 8, MAGIC_BLANK)\n',
         "a walk of the log stops at the end of the first segment",
@@ -249,7 +249,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "checkpoint ahead of the flush",
-        "store/confirmation.py",
+        "store/flush/confirmation.py",
         "        timestamp, flushed = self._flushed_timestamp, self.flushed_offset\n",
         "        timestamp, flushed = self._flushed_timestamp, self._log.wrote_offset\n",
         "recovery skips what no sync covered",
@@ -258,7 +258,7 @@ MUTANTS: Final = (
     # Names on the disk
     Mutant(
         "no directory sync after a creation",
-        "store/real_file.py",
+        "store/disk/real_file.py",
         "            if self._is_new:\n",
         "            if False:\n",
         "a power cut takes a whole segment, though its content was synced",
@@ -291,7 +291,7 @@ MUTANTS: Final = (
     # Recovery
     Mutant(
         "cut without zeros",
-        "store/mapped_file_queue.py",
+        "store/disk/mapped_file_queue.py",
         "            end = file.content_end(position)\n",
         "            end = position\n",
         "old records behind the cut come back",
@@ -299,7 +299,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "cut that is not synced",
-        "store/commit_log.py",
+        "store/log/commit_log.py",
         "            _CUT_BEFORE_SYNC()\n            located[0].sync()\n",
         "            _CUT_BEFORE_SYNC()\n",
         "what was cut is back after a power cut",
@@ -307,11 +307,11 @@ MUTANTS: Final = (
     ),
     Mutant(
         "cut that leaves later segments",
-        "store/mapped_file_queue.py",
+        "store/disk/mapped_file_queue.py",
         "            self._disk.remove(file.path)\n            _CUT_BETWEEN_FILES()\n",
         "            _CUT_BETWEEN_FILES()\n",
         "stale segments stand behind the log's end",
-        (*_RECOVERY, "tests/store/test_mapped_file_queue.py"),
+        (*_RECOVERY, "tests/store/disk/test_mapped_file_queue.py"),
     ),
     Mutant(
         "cut without its intent",
@@ -331,19 +331,19 @@ MUTANTS: Final = (
     ),
     Mutant(
         "CRC not checked in arrays",
-        "store/record_batch.py",
+        "store/record/record_batch.py",
         "    if check_crc:\n        fields.cut(",
         "    if False:\n        fields.cut(",
         "a damaged body is taken for whole",
-        ("tests/store/test_chunk_scan.py", "tests/store/recovery/test_recovery.py"),
+        ("tests/store/log/test_chunk_scan.py", "tests/store/recovery/test_recovery.py"),
     ),
     Mutant(
         "CRC not checked record by record",
-        "store/record.py",
+        "store/record/record.py",
         "    if check_crc:\n        damage = _damage(",
         "    if False:\n        damage = _damage(",
         "a damaged body is taken for whole",
-        ("tests/store/test_record.py", "tests/store/recovery/test_recovery.py"),
+        ("tests/store/record/test_record.py", "tests/store/recovery/test_recovery.py"),
     ),
     Mutant(
         "recovered log not synced",
@@ -364,11 +364,11 @@ MUTANTS: Final = (
     # Start and stop
     Mutant(
         "lock not taken",
-        "store/store_lock.py",
+        "store/disk/store_lock.py",
         "            return None\n",
         "            return StoreLock(-1)\n",
         "two brokers write one store",
-        ("tests/store/test_disk.py", "tests/store/test_message_store.py"),
+        ("tests/store/disk/test_disk.py", "tests/store/test_message_store.py"),
     ),
     Mutant(
         "abort removed before the flush",
@@ -398,11 +398,11 @@ MUTANTS: Final = (
     # Broker
     Mutant(
         "delay offset saved before the flush",
-        "broker/schedule.py",
+        "broker/timer/schedule.py",
         "        while self._unflushed and self._unflushed[0][0] <= flushed_offset:\n",
         "        while self._unflushed:\n",
         "a crash loses delayed messages that were delivered and not flushed",
-        ("tests/broker/test_schedule.py",),
+        ("tests/broker/timer/test_schedule.py",),
     ),
     Mutant(
         "consumer offsets beyond the queue kept",
@@ -410,32 +410,32 @@ MUTANTS: Final = (
         "            self.offsets.clamp(self.store.max_offset)\n",
         "            pass\n",
         "after a crash a group skips messages that are sent later",
-        ("tests/broker/test_server.py", "tests/broker/test_consumer_offsets.py"),
+        ("tests/broker/test_server.py", "tests/broker/offset/test_consumer_offsets.py"),
     ),
     # Pop
     Mutant(
         "revive offset beyond a checkpoint that waits",
-        "broker/pop/revive_window.py",
+        "broker/pop/revive/revive_window.py",
         "        return (order[0].revive_offset if order else self.next_offset) - 1\n",
         "        return self.next_offset - 1\n",
         "a restart forgets what was popped and would come again a moment later",
-        ("tests/broker/pop/test_revive_window.py", "tests/broker/pop/test_revive.py"),
+        ("tests/broker/pop/revive/test_revive_window.py", "tests/broker/pop/revive/test_revive_service.py"),
     ),
     Mutant(
         "revive offset committed before the flush",
-        "broker/pop/revive_queue.py",
+        "broker/pop/revive/revive_queue.py",
         "        while positions and positions[0][0] <= store.flushed_offset:\n",
         "        while positions:\n",
         "a power cut takes messages that came again, and they do not come once more",
-        ("tests/broker/pop/test_revive.py",),
+        ("tests/broker/pop/revive/test_revive_service.py",),
     ),
     Mutant(
         "checkpoint settled without waiting for its acknowledgements",
-        "broker/pop/revive_window.py",
+        "broker/pop/revive/revive_window.py",
         "SETTLE_MS: Final = ACK_INTERVAL_MS + 1000\n",
         "SETTLE_MS: Final = 0\n",
         "acknowledged messages come again, because the timer brings the acknowledgement a moment later",
-        ("tests/broker/pop/test_revive_window.py",),
+        ("tests/broker/pop/revive/test_revive_window.py",),
     ),
     # Transactions and orderly groups
     Mutant(
@@ -448,16 +448,16 @@ MUTANTS: Final = (
     ),
     Mutant(
         "renewal of a lock not counted",
-        "broker/queue_locks.py",
-        "            held[queue] = (client_id, now)\n",
+        "broker/client/queue_locks.py",
+        "            held[queue] = mine\n",
         "            held[queue] = (client_id, renewed_at if holder == client_id else now)\n",
         "a queue is given to another member while the first one consumes it",
-        ("tests/broker/test_queue_locks.py",),
+        ("tests/broker/client/test_queue_locks.py",),
     ),
     # Replication
     Mutant(
         "answered before a slave has it",
-        "store/confirmation.py",
+        "store/flush/confirmation.py",
         "        while senders and senders[0][0] <= local and senders[0][0] <= self.awaited_offset:\n",
         "        while senders and senders[0][0] <= local:\n",
         "with SYNC_MASTER a sender is answered by the acknowledgement of another message",
@@ -465,7 +465,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "what the lost slave did not have acknowledged",
-        "store/confirmation.py",
+        "store/flush/confirmation.py",
         "            callback(None, self._acknowledged >= end)\n",
         "            callback(None, True)\n",
         "SEND_OK when the slave disappears that was waited for",
@@ -473,7 +473,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "limit of replicas ignored by consumers",
-        "store/confirmation.py",
+        "store/flush/confirmation.py",
         "        return min(self.local_offset, self._limit)\n",
         "        return self.local_offset\n",
         "a consumer sees what is lost with the master's disk",
@@ -481,7 +481,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "confirm offset goes back",
-        "store/confirmation.py",
+        "store/flush/confirmation.py",
         "        self._limit = confirm if limit is None or limit < confirm else limit\n",
         "        self._limit = confirm if limit is None else limit\n",
         "what a consumer has seen is not there any more when a slave comes back",
@@ -529,11 +529,11 @@ MUTANTS: Final = (
     ),
     Mutant(
         "slave's timeout answered as acknowledged",
-        "broker/confirm_waits.py",
+        "broker/send/confirm_waits.py",
         "            code = _SLAVE  # as the reference: of two that are late the slaves are named\n",
         "            code = _SUCCESS\n",
         "a sender that waited for slaves in vain is told SEND_OK",
-        ("tests/broker/test_confirm_waits.py", *_REPLICATION),
+        ("tests/broker/send/test_confirm_waits.py", *_REPLICATION),
     ),
     # Sessions of two Sprocket ends
     Mutant(
@@ -618,7 +618,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "messages taken before the lost tail is back",
-        "broker/master_sessions.py",
+        "broker/replication/master_sessions.py",
         "            self._log.recover_tail()\n",
         "            self._log.lead()\n",
         "what a slave alone has is overwritten by the first send after a loss of power",
@@ -626,7 +626,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "tables taken from a master whose log was not compared",
-        "broker/slave_synchronize.py",
+        "broker/slave/slave_synchronize.py",
         "not self._core.role.is_acting and self.may_poll()",
         "not self._core.role.is_acting",
         "a master with an empty disk takes the topics and group offsets of its slave away",
@@ -634,7 +634,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "tables taken from a master with a shorter log",
-        "broker/slave_synchronize.py",
+        "broker/slave/slave_synchronize.py",
         "            if master_end >= own_end:\n",
         "            if master_end >= 0:\n",
         "a link that outlives its master lets an empty one take the slave's tables",
@@ -650,7 +650,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "question to a master that proved nothing",
-        "broker/slave_sessions.py",
+        "broker/slave/slave_sessions.py",
         "        if not own.admits_plain:\n",
         "        if own.identity is None:\n",
         "a stranger at an open name server gets an admin signature that never expires",
@@ -658,19 +658,19 @@ MUTANTS: Final = (
     ),
     Mutant(
         "signed before the peer proved itself",
-        "remoting/client.py",
+        "sprocket/remoting/client.py",
         "credentials=self._credentials if self.prover is None else None,",
         "credentials=self._credentials,",
         "a stranger at an open name server gets an admin signature that never expires",
-        ("tests/broker/test_peer_identity.py",),
+        ("tests/broker/auth/test_peer_identity.py",),
     ),
     Mutant(
         "proof given for another address",
-        "broker/peer_identity.py",
+        "broker/auth/peer_identity.py",
         "        if header.address != own:\n",
         "        if not own:\n",
         "a stranger passes the question on to a true broker and is taken for it",
-        ("tests/broker/test_peer_identity.py",),
+        ("tests/broker/auth/test_peer_identity.py",),
     ),
     Mutant(
         "greeting counts at any address",
@@ -682,7 +682,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "empty master does not wait",
-        "broker/master_sessions.py",
+        "broker/replication/master_sessions.py",
         "            return True  # whether this is a new broker",
         "            return False  # whether this is a new broker",
         "a SYNC_MASTER that lost its disk serves nothing of what its slave has, for ever",
@@ -707,7 +707,7 @@ MUTANTS: Final = (
     # The client
     Mutant(
         "body that is no buffer queued",
-        "remoting/channel.py",
+        "sprocket/remoting/channel.py",
         """        body = body if type(body) is bytes else as_body(body)
         future, opaque""",
         "        future, opaque",
@@ -734,7 +734,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "refusal by access control retried",
-        "sprocket/client/sender.py",
+        "sprocket/client/send/sender.py",
         "    return refused.code in RETRY_CODES and not isinstance(refused, PermissionDenied)\n",
         "    return refused.code in RETRY_CODES\n",
         "a send without permission is tried three times and blames the brokers",
@@ -744,7 +744,7 @@ MUTANTS: Final = (
     # Answers
     Mutant(
         "key of a producer formatted into JSON",
-        "broker/send_replies.py",
+        "broker/send/replies.py",
         "            if not unique_key.isalnum():\n",
         "            if not unique_key:\n",
         "a producer writes fields into the answers of a connection that others share",
@@ -752,7 +752,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "request answered twice",
-        "remoting/channel.py",
+        "sprocket/remoting/channel.py",
         "            self._drop_answer(request)\n            return\n",
         "            self._drop_answer(request)\n",
         "a handler that fails late has its peer take the second answer for that of another request",
@@ -760,7 +760,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "failure of a run answers all of it",
-        "remoting/channel.py",
+        "sprocket/remoting/channel.py",
         "        for request in requests:\n            request.is_answered = 1\n",
         "",
         "requests that have their answer are refused as well when their handler fails",
@@ -769,7 +769,7 @@ MUTANTS: Final = (
     # Access control
     Mutant(
         "unguarded frame decoded",
-        "remoting/routes.py",
+        "sprocket/remoting/routes.py",
         "        if self.guard is not None:\n            return _admitted(frame)\n",
         "        if self.guard is not None and isinstance(frame, AdmittedFrame):\n            return frame.decoded\n",
         "a frame that by some mistake did not pass access control is served",
@@ -786,7 +786,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "fields of JSON headers not counted",
-        "remoting/framing.py",
+        "sprocket/remoting/framing.py",
         "                self.has_large_header = True\n",
         "                self.has_large_header = False\n",
         "a header holds more fields than limits.py permits",
@@ -795,7 +795,7 @@ MUTANTS: Final = (
     # Limits of a batch
     Mutant(
         "growth of a batch not bounded",
-        "broker/client_batch.py",
+        "broker/send/client_batch.py",
         "    if total_bytes > allowed_bytes:\n",
         "    if total_bytes > 1 << 60:\n",
         "a request of 430 KB writes 450 MB",
@@ -803,7 +803,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "members of a batch counted when all are there",
-        "broker/client_batch.py",
+        "broker/send/client_batch.py",
         "        if len(found) == max_members:\n",
         "        if at + _MIN_MEMBER_BYTES > end and len(found) >= max_members:\n",
         "a request of 4 MB holds the loop for seconds",
@@ -812,19 +812,19 @@ MUTANTS: Final = (
     # Kinds of sends
     Mutant(
         "checkpoint of a pop taken for a property of the user",
-        "broker/send_kinds.py",
+        "broker/send/send_kinds.py",
         "        names.POP_CK,\n",
         "",
         "a producer's POP_CK reaches consumers as if a broker had set it",
-        ("tests/broker/test_send_kinds.py",),
+        ("tests/broker/send/test_send_kinds.py",),
     ),
     Mutant(
         "kind of a send told by its values",
-        "broker/send_kinds.py",
+        "broker/send/send_kinds.py",
         '    r"(?:\\A|\\x02)(DELAY',
         '    r"(?:\\A|\\x02|\\x01)(DELAY',
         "a user value can turn a message into another kind",
-        ("tests/broker/test_send_kinds.py",),
+        ("tests/broker/send/test_send_kinds.py",),
     ),
     *COMMAND_MUTANTS,
 )

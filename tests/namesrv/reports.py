@@ -6,9 +6,9 @@ from namesrv import registration
 from namesrv.config import NamesrvConfig
 from namesrv.registration import Registered
 from namesrv.route_table import RouteInfo
-from remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
-from remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
-from remoting.headers.namesrv import RegisterBrokerRequestHeader
+from sprocket.remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
+from sprocket.remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
+from sprocket.remoting.headers.namesrv import RegisterBrokerRequestHeader
 
 CLUSTER = "c"
 # What every broker's list of topics names.

@@ -8,18 +8,15 @@ from typing import Any
 
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
-from remoting.bodies.registration import RegisterBrokerBody
-from remoting.bodies.route import ClusterInfo, QueueData, TopicRouteData
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from remoting.fastjson import loads
-from remoting.headers.base import Header
-from remoting.headers.namesrv import (
-    GetRouteInfoRequestHeader,
-    RegisterBrokerRequestHeader,
-)
 from sprocket.common.clock import ManualClock
+from sprocket.remoting.bodies.registration import RegisterBrokerBody
+from sprocket.remoting.bodies.route import ClusterInfo, QueueData, TopicRouteData
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader, RegisterBrokerRequestHeader
 from tests.namesrv.reports import body, header
 
 WAIT_S = 60.0

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from acl.auth_model import Acl, Action, Decision, Environment, Policy, PolicyEntry, PolicyType, Resource, User
+from acl.auth.model import Acl, Action, Decision, Environment, Policy, PolicyEntry, PolicyType, Resource, User
 from broker.server import Broker
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.credentials import Credentials
-from remoting.headers.base import Header
-from remoting.headers.namesrv import GetRouteInfoRequestHeader, UnregisterBrokerRequestHeader
 from sprocket.common.errors import ConfigError
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader, UnregisterBrokerRequestHeader
 from tests.broker.rig import broker_config, store_config
 from tests.namesrv.reports import body, header
 

@@ -7,8 +7,8 @@ import pytest
 
 from namesrv import registration
 from namesrv.config import NamesrvConfig
-from remoting.bodies.route import QueueData
-from remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
+from sprocket.remoting.bodies.route import QueueData
+from sprocket.remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
 from tests.namesrv.reports import CLUSTER, FIXED, Reports, body, header
 
 DELETES = NamesrvConfig(delete_topic_with_broker_registration=True)

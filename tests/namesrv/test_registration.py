@@ -2,8 +2,8 @@
 
 from namesrv import registration
 from namesrv.unregistration import close_channel
-from remoting.bodies.route import QueueData
-from remoting.bodies.topic import PERM_READ, PERM_WRITE, DataVersion, TopicConfig, TopicQueueMappingInfo
+from sprocket.remoting.bodies.route import QueueData
+from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE, DataVersion, TopicConfig, TopicQueueMappingInfo
 from tests.namesrv.reports import CLUSTER, Reports, body, header
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"

@@ -11,18 +11,18 @@ import pytest
 
 from namesrv.config import NamesrvConfig
 from namesrv.server import NameServer
-from remoting.bodies.route import TopicRouteData
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Request
-from remoting.fastjson import loads
-from remoting.headers.namesrv import (
+from sprocket.common.errors import ConfigError, StoreError
+from sprocket.remoting.bodies.route import TopicRouteData
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request
+from sprocket.remoting.headers.namesrv import (
     BrokerHeartbeatRequestHeader,
     NotifyMinBrokerIdChangeRequestHeader,
     UnregisterBrokerRequestHeader,
 )
-from remoting.routes import Action, Resource, Route, RouteTable
-from remoting.server import RemotingServer
-from sprocket.common.errors import ConfigError, StoreError
+from sprocket.remoting.routes import Action, Resource, Route, RouteTable
+from sprocket.remoting.server import RemotingServer
 from tests.namesrv.reports import CLUSTER, header
 from tests.namesrv.site import Site, site_at
 

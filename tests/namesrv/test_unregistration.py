@@ -2,7 +2,7 @@
 
 from namesrv.registration import heard_of
 from namesrv.unregistration import close_channel, expire, unregister
-from remoting.bodies.topic import PERM_READ, PERM_WRITE
+from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
 from tests.namesrv.reports import CLUSTER, Reports, body, header
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"

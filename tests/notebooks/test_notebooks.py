@@ -21,7 +21,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """A kernel with a Spark session of its own; skipped where there is no Java."""
     from jupyter_client.manager import KernelManager
 
-    from spark.java_home import find_java_home
+    from spark.runtime.java_home import find_java_home
     from sprocket.common.errors import ConfigError
 
     try:

@@ -48,8 +48,8 @@ def test_files_say_what_the_profile_says_and_where_each_member_lives(tmp_path: P
     with (folder / "broker-a.properties").open("a") as file:
         file.write("storePathCommitLog=/elsewhere/commitlog")
     cluster = LocalCluster.create(tmp_path / "Örtlich 日本", read_profile(folder), 20000)
-    from sprocket.cli.server_config import broker_configuration
-    from store.config import StoreConfig
+    from sprocket.cli.server.server_config import broker_configuration
+    from store.config.store_config import StoreConfig
 
     stores = set()
     for member in [*cluster.masters, *cluster.slaves]:

@@ -8,16 +8,16 @@ import pytest
 from click.testing import CliRunner
 from cryptography import x509
 
-from remoting.tls_settings import TlsSettings
-from remoting.tls_watch import ClientTls, ServerTls
 from sprocket.cli.client_session import TLS_VARIABLE, tool_tls
 from sprocket.cli.main import main
-from sprocket.cli.server_config import broker_configuration, namesrv_configuration
+from sprocket.cli.server.server_config import broker_configuration, namesrv_configuration
 from sprocket.common.errors import ConfigError
 from sprocket.processes.local_cluster import LocalCluster
 from sprocket.processes.profile import Plan, Profile
 from sprocket.processes.tls_folder import TlsFolder
-from store.config import StoreConfig
+from sprocket.remoting.tls.settings import TlsSettings
+from sprocket.remoting.tls.watch import ClientTls, ServerTls
+from store.config.store_config import StoreConfig
 
 
 def run(*arguments: str, status: int = 0) -> str:

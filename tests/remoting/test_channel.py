@@ -2,12 +2,12 @@
 
 import uvloop
 
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
-from remoting.command import Request, Response
-from remoting.frames import encode_response
-from remoting.routes import Action, NoHeader, Resource, Route, RouteTable
-from remoting.server import RemotingServer
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.frames import encode_response
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
+from sprocket.remoting.server import RemotingServer
 
 
 async def _echo_once(body: bytes) -> bytes:

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting import codec_binary, codec_json
-from remoting.codes import RequestCode
-from remoting.command import ReceivedResponse, Request, Response
-from remoting.frames import ResponseTemplate, encode_request, encode_response
-from remoting.framing import JSON, ROCKETMQ, FrameDecoder
-from remoting.headers.base import to_ext_fields
-from remoting.headers.client import UnregisterClientRequestHeader
-from remoting.headers.pop import PollingInfoRequestHeader
-from remoting.headers.send import SendMessageRequestHeaderV2
-from remoting.routes import Action, NoHeader, Resource, Route, RouteTable, UnroutableRequest
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
+from sprocket.remoting.codec import codec_binary, codec_json
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import ReceivedResponse, Request, Response
+from sprocket.remoting.frames import ResponseTemplate, encode_request, encode_response
+from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
+from sprocket.remoting.headers.base import to_ext_fields
+from sprocket.remoting.headers.client import UnregisterClientRequestHeader
+from sprocket.remoting.headers.pop import PollingInfoRequestHeader
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable, UnroutableRequest
 
 # As rocketmq-client 5.3.3 writes it.
 JAVA_SEND = (

@@ -6,8 +6,9 @@ The texts are what RocketMQ 5.3.3's `RemotingSerializable.encode` made of the sa
 import msgspec
 import pytest
 
-from remoting.bodies.client import MessageQueue, by_queue
-from remoting.bodies.consumption import (
+from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.client import MessageQueue, by_queue
+from sprocket.remoting.bodies.consumption import (
     CMResult,
     ConsumeMessageDirectlyResult,
     ConsumeQueueData,
@@ -22,9 +23,8 @@ from remoting.bodies.consumption import (
     QueryCorrectionOffsetBody,
     ResetOffsetBodyForC,
 )
-from remoting.bodies.stats import OffsetWrapper, ResetOffsetBody
-from remoting.fastjson import dumps, loads
-from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.stats import OffsetWrapper, ResetOffsetBody
+from sprocket.remoting.codec.fastjson import dumps, loads
 
 QUEUE = MessageQueue("T", "b", 1)
 RUNNING_INFO = (

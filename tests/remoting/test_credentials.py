@@ -5,7 +5,7 @@ import hmac
 
 import pytest
 
-from remoting.credentials import Credentials, signature
+from sprocket.remoting.credentials import Credentials, signature
 
 
 @pytest.mark.parametrize("key", ["k", "x" * 63, "x" * 64, "x" * 65, "ü" * 100, ""])

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remoting import codec_binary
-from remoting.command import ReceivedResponse
-from remoting.frame_opener import FrameOpener
-from remoting.framing import JSON, ROCKETMQ, Frame
-from remoting.routes import open_frame
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
+from sprocket.remoting.codec import codec_binary
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.frame_opener import FrameOpener
+from sprocket.remoting.framing import JSON, ROCKETMQ, Frame
+from sprocket.remoting.routes import open_frame
 
 SEND = {"a": "group", "b": "Topic", "e": "3", "i": "KEYS\x01ü\x02", "AccessKey": "Someone", "Signature": "c2lnbmVk"}
 names = st.one_of(st.sampled_from([*SEND, "ü", "", "k" * 31, "k" * 32]), st.text(max_size=4))

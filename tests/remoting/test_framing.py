@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.framing import JSON, ROCKETMQ, FrameDecoder, frame_prefix
+from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder, frame_prefix
 
 
 def encode(serialization: int, header: bytes, body: bytes) -> bytes:

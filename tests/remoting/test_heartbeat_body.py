@@ -2,10 +2,10 @@
 
 import pytest
 
-from remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
-from remoting.bodies.heartbeat import read_heartbeat
-from remoting.fastjson import dumps
 from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from sprocket.remoting.bodies.heartbeat import read_heartbeat
+from sprocket.remoting.codec.fastjson import dumps
 
 # Of librocketmq as the wheel `rocketmq` 0.4.4 brings it.
 CPP = (

@@ -9,15 +9,15 @@ from typing import cast
 
 import pytest
 
-from remoting.channel_counters import ChannelCounters
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
-from remoting.command import Request, Response
-from remoting.frames import encode_request
-from remoting.routes import Action, NoHeader, Resource, Route, RouteTable
-from remoting.server import RemotingServer
-from remoting.unsent_output import UnsentOutput
 from sprocket.common import limits
+from sprocket.remoting.channel_counters import ChannelCounters
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.flow.unsent_output import UnsentOutput
+from sprocket.remoting.frames import encode_request
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
+from sprocket.remoting.server import RemotingServer
 
 KIB = 1024
 BIG = bytes(600 * KIB)

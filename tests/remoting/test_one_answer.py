@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from remoting.channel import RemotingChannel
-from remoting.channel_counters import ChannelCounters
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse, Request, Response
-from remoting.frames import ResponseTemplate, encode_request
-from remoting.framing import JSON, ROCKETMQ, FrameDecoder
-from remoting.routes import Action, BatchHandler, Handler, NoHeader, Resource, Route, RouteTable, open_frame
 from sprocket.common.errors import InvariantError, RequestError
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.channel_counters import ChannelCounters
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse, Request, Response
+from sprocket.remoting.frames import ResponseTemplate, encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
+from sprocket.remoting.routes import Action, BatchHandler, Handler, NoHeader, Resource, Route, RouteTable, open_frame
 
 DONE = ResponseTemplate(ResponseCode.SUCCESS, ())
 COUNT = 8

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from remoting.channel import RemotingChannel
-from remoting.channel_counters import ChannelCounters
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse, Request, Response
-from remoting.frames import ResponseTemplate, encode_request, encode_response
-from remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder, frame_prefix
-from remoting.headers.base import Header, Int
-from remoting.routes import Action, AdmittedFrame, BatchHandler, Entry, NoHeader, Resource, Route, RouteTable
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.channel_counters import ChannelCounters
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse, Request, Response
+from sprocket.remoting.frames import ResponseTemplate, encode_request, encode_response
+from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder, frame_prefix
+from sprocket.remoting.headers.base import Header, Int
+from sprocket.remoting.routes import Action, AdmittedFrame, BatchHandler, Entry, NoHeader, Resource, Route, RouteTable
 
 BOTH = pytest.mark.parametrize("serialization", [JSON, ROCKETMQ])
 

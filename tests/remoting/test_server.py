@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from remoting.client import ConnectFailed, RemotingClient, RemotingTimeout, split_address
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Request, Response
-from remoting.frames import NotEncodable, encode_request
-from remoting.framing import JSON, ROCKETMQ, frame_prefix
-from remoting.headers.client import UnregisterClientRequestHeader
-from remoting.pending import ConnectionLost
-from remoting.routes import Action, NoHeader, Resource, Route, RouteTable
-from remoting.server import RemotingServer
 from sprocket.common import limits
 from sprocket.common.errors import RequestError
+from sprocket.remoting.client import ConnectFailed, RemotingClient, RemotingTimeout, split_address
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.frames import NotEncodable, encode_request
+from sprocket.remoting.framing import JSON, ROCKETMQ, frame_prefix
+from sprocket.remoting.headers.client import UnregisterClientRequestHeader
+from sprocket.remoting.pending import ConnectionLost
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
+from sprocket.remoting.server import RemotingServer
 
 
 class Echo:

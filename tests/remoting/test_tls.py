@@ -14,21 +14,21 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from remoting import tls_watch
-from remoting.channel import RemotingChannel
-from remoting.client import ConnectFailed, RemotingClient
-from remoting.codes import RequestCode
-from remoting.command import Request, Response
-from remoting.framing import JSON, frame_prefix
-from remoting.pending import ConnectionLost
-from remoting.routes import Action, NoHeader, Resource, Route, RouteTable
-from remoting.server import RemotingServer
-from remoting.tls_certificates import make_authority
-from remoting.tls_material import server_context
-from remoting.tls_settings import DISABLED, ENFORCING, PERMISSIVE, TlsSettings
-from remoting.tls_watch import ClientTls, ServerTls
 from sprocket.common import limits
 from sprocket.common.errors import ConfigError
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.client import ConnectFailed, RemotingClient
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.framing import JSON, frame_prefix
+from sprocket.remoting.pending import ConnectionLost
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
+from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.tls import watch as tls_watch
+from sprocket.remoting.tls.certificates import make_authority
+from sprocket.remoting.tls.material import server_context
+from sprocket.remoting.tls.settings import DISABLED, ENFORCING, PERMISSIVE, TlsSettings
+from sprocket.remoting.tls.watch import ClientTls, ServerTls
 from tests.remoting.tls_files import NOW, Files
 
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy:pytest.PytestDeprecationWarning")

@@ -2,8 +2,8 @@
 
 import json
 
-from remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
-from remoting.bodies.topic import DataVersion, TopicConfig
+from sprocket.remoting.bodies.registration import RegisterBrokerBody, TopicConfigAndMapping
+from sprocket.remoting.bodies.topic import DataVersion, TopicConfig
 
 
 def test_data_versions_are_the_same_when_all_three_parts_are() -> None:

@@ -3,8 +3,8 @@
 import datetime
 from pathlib import Path
 
-from remoting.tls_certificates import Pair, issue, make_authority
-from remoting.tls_settings import ENFORCING, TlsSettings
+from sprocket.remoting.tls.certificates import Pair, issue, make_authority
+from sprocket.remoting.tls.settings import ENFORCING, TlsSettings
 
 NOW = datetime.datetime.now(datetime.UTC)
 

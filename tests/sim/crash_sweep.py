@@ -9,7 +9,7 @@ from typing import Final
 
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import StoreError
-from store.config import StoreConfig
+from store.config.store_config import StoreConfig
 from store.message_store import PendingMessage
 from tests.sim.log_model import LogModel, check_store
 from tests.sim.script import ScriptRun, read_log

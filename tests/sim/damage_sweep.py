@@ -8,7 +8,7 @@ from typing import Final
 
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import StoreError
-from store.config import StoreConfig, parse_delay_levels
+from store.config.store_config import StoreConfig, parse_delay_levels
 from store.message_store import MessageStore
 from tests.sim.log_model import Expected, LogModel, check_offsets
 from tests.sim.script import ScriptRun

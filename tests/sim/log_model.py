@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from remoting.message_record import MAGIC_BLANK, SysFlag
-from store.config import parse_delay_levels
+from sprocket.remoting.message.record import MAGIC_BLANK, SysFlag
+from store.config.store_config import parse_delay_levels
 from store.message_store import MessageStore, PendingMessage
-from store.record import SCHEDULE_TOPIC, Record, decode
+from store.record.record import SCHEDULE_TOPIC, Record, decode
 
 QueueKey: TypeAlias = tuple[str, int]
 # Given an offset of the log and a length, its bytes; they may be past its end.

@@ -5,14 +5,14 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from remoting.java_hash import java_hash_code
-from remoting.message_record import SysFlag
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import RequestError, RestartNeeded, StoreError
-from store.config import StoreConfig
+from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.message.record import SysFlag
+from store.config.store_config import StoreConfig
 from store.layout import file_name
 from store.message_store import MessageStore, PendingMessage
-from store.record import SCHEDULE_TOPIC
+from store.record.record import SCHEDULE_TOPIC
 from tests.sim.log_model import LogModel, ReadLog, check_offsets, check_store
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_image import Subset, Survivors

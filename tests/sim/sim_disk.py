@@ -1,8 +1,8 @@
 """A `Disk` in memory that can fail and lose power at any operation.
 
-It grants what the docstrings of `store.disk.Disk` promise and no more: see `tests.sim.sim_image` for what a crash may
-leave.  Every step that a crash can fall behind (a write, each new directory, name or length, each sync) is an operation
-with a number.  After each, `after` is called: it may look at the disk, make crashed copies of it, or raise.
+It grants what the docstrings of `store.disk.disk.Disk` promise and no more: see `tests.sim.sim_image` for what a crash
+may leave.  Every step that a crash can fall behind (a write, each new directory, name or length, each sync) is an
+operation with a number.  After each, `after` is called: it may look at the disk, make crashed copies of it, or raise.
 """
 
 import errno
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
-from store.disk import Content, DiskFile
+from store.disk.disk import Content, DiskFile
 from tests.sim.sim_image import Crash, Directory, File, Node, Subset
 
 ROOT: Final = Path("/sim")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sprocket.common.clock import ManualClock
-from store.config import FlushDiskType, StoreConfig
+from store.config.store_config import FlushDiskType, StoreConfig
 from store.message_store import MessageStore
 from tests.sim.sim_disk import ROOT, SimDisk
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from remoting.java_hash import java_hash_code
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import CorruptRecord
+from sprocket.remoting.codec.java_hash import java_hash_code
 from store.layout import file_name
 from tests.sim.damage_sweep import DamageSweep
 from tests.sim.sim_disk import SimDisk

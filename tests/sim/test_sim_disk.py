@@ -1,11 +1,11 @@
-"""The simulated disk grants what `store.disk.Disk` promises, and loses the rest."""
+"""The simulated disk grants what `store.disk.disk.Disk` promises, and loses the rest."""
 
 from pathlib import Path
 
 import pytest
 
 from sprocket.common.errors import DiskFailed, DiskFull, StoreError
-from store.disk import Disk, RealDisk
+from store.disk.disk import Disk, RealDisk
 from tests.sim.sim_disk import ROOT, Fault, SimDisk
 from tests.sim.sim_image import Subset, Survivors
 

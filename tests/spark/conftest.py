@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark.columns import DEFAULT_COLUMNS
-from spark.decode import DecodeOptions
-from spark.filters import RowFilter
-from spark.log_reader import read_span
-from spark.options import SourceOptions
-from spark.plan import plan
-from spark.reading_options import ReadingOptions
+from spark.decode.columns import DEFAULT_COLUMNS
+from spark.decode.decoder import DecodeOptions
+from spark.options.reading_options import ReadingOptions
+from spark.options.source_options import SourceOptions
+from spark.read.log_reader import read_span
+from spark.read.plan import plan
+from spark.rows.filters import RowFilter
 
 # The light compiler: tests are short queries.
 QUICK = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}

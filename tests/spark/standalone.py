@@ -12,7 +12,7 @@ from typing import Final
 
 import pyspark
 
-from spark.java_home import find_java_home
+from spark.runtime.java_home import find_java_home
 
 SPARK_HOME: Final = Path(pyspark.__file__).parent
 _ROOT: Final = Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""Writes a store directory record by record, straight from `remoting.message_record`.
+"""Writes a store directory record by record, straight from `sprocket.remoting.message.record`.
 
 It shares no code with `store/` or with the reader, so that a test compares two independent readings of
 the format.  Segments and ConsumeQueue files are small, so that a few hundred records roll many of them.
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from remoting import message_record as record
+from sprocket.remoting.message import record
 
 NO_PROPERTIES: Mapping[str, str] = {}
 

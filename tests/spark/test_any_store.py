@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import datasource as pushed
 
-from remoting.message_record import SysFlag
-from spark.filters import RowFilter, TimeRange
+from spark.rows.filters import RowFilter, TimeRange
+from sprocket.remoting.message.record import SysFlag
 from tests.spark.conftest import read_rows
 from tests.spark.naive_reader import default_columns
+from tests.spark.rows.test_filters import one_filter, truth
 from tests.spark.store_builder import Row, StoreBuilder
-from tests.spark.test_filters import one_filter, truth
 
 TOPICS = ["Flights", "Über", "%RETRY%group", "A"]
 

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from spark.decode import DecodeOptions
-from spark.filters import RowFilter, TimeRange
-from spark.log_reader import read_span
-from spark.options import SourceOptions, read_options
-from spark.plan import plan
-from spark.row_batches import checked_columns, spark_schema
-from spark.store_directory import find_stores
+from spark.decode.decoder import DecodeOptions
+from spark.files.store_directory import find_stores
+from spark.options.source_options import SourceOptions, read_options
+from spark.read.log_reader import read_span
+from spark.read.plan import plan
+from spark.rows.filters import RowFilter, TimeRange
+from spark.rows.row_batches import checked_columns, spark_schema
 from sprocket.common.errors import ConfigError, CorruptRecord, SprocketError
+from store.disk.sealed_file import seal
 from store.recovery.flushed_mark import FLUSHED_MARK_KIND
-from store.recovery.sealed_file import seal
 from tests.spark.conftest import read_rows
 from tests.spark.naive_reader import default_columns
+from tests.spark.read.test_log_reader import mixed_rows
 from tests.spark.store_builder import Row, StoreBuilder, encode
-from tests.spark.test_log_reader import mixed_rows
 from tests.tiers import seeds
 
 SEGMENT_BYTES = 1 << 14

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.spark.data import MEBIBYTE, Data, write_store
-from spark.java_home import find_java_home
+from spark.runtime.java_home import find_java_home
 from sprocket.common.errors import ConfigError
 from tests.compat.maven import JavaMissingError, yarn_classpath
 from tests.spark.standalone import bare_python, build_wheel, standalone_cluster, submit

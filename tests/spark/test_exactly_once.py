@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark.java_home import find_java_home
+from spark.runtime.java_home import find_java_home
 from sprocket.client.message import Message
 from sprocket.client.sync import Producer
 from sprocket.common.errors import ConfigError

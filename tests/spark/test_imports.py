@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-THE_STORE_THAT_WRITES = ("store.commit_log", "store.config", "store.consume_queue_table")
-CONNECTIONS = ("remoting.client", "remoting.tls_settings", "spark.wire.cluster")
+THE_STORE_THAT_WRITES = ("store.log.commit_log", "store.config.store_config", "store.queue.consume_queue_table")
+CONNECTIONS = ("sprocket.remoting.client", "sprocket.remoting.tls.settings", "spark.wire.cluster")
 
 
 @pytest.mark.parametrize(

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from spark.confirm_limit import confirm_limit
-from spark.filters import RowFilter
-from spark.leased_plan import Tasks, leased_plan
-from spark.log_reader import read_span
-from spark.options import SourceOptions, read_options
-from spark.reading_options import ReadingOptions
-from spark.row_batches import spark_schema
-from spark.segment_lease import LeaseKeeper, SegmentLease
+from spark.files.confirm_limit import confirm_limit
+from spark.files.segment_lease import LeaseKeeper, SegmentLease
+from spark.options.reading_options import ReadingOptions
+from spark.options.source_options import SourceOptions, read_options
+from spark.read.leased_plan import Tasks, leased_plan
+from spark.read.log_reader import read_span
+from spark.rows.filters import RowFilter
+from spark.rows.row_batches import spark_schema
 from spark.source import LogPartition, LogReader
 from sprocket.client.message import Message
 from sprocket.client.sync import Producer
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import ConfigError, StoreError
 from sprocket.testing import Broker
-from store.config import FlushDiskType, StoreConfig
-from store.confirm_mark import CONFIRM_MARK, decode_confirm_mark
+from store.config.store_config import FlushDiskType, StoreConfig
+from store.flush.confirm_mark import CONFIRM_MARK, decode_confirm_mark
 from store.message_store import MessageStore
 from store.retention.leases import Leases
 from tests.spark.conftest import read_rows

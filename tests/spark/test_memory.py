@@ -4,7 +4,7 @@ from pathlib import Path
 
 from benchmarks.spark.data import MEBIBYTE, write_store
 from benchmarks.spark.memory import growth_of_a_read
-from spark.columns import DEFAULT_COLUMNS
+from spark.decode.columns import DEFAULT_COLUMNS
 
 
 def test_a_partition_is_read_in_windows(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from tests.spark.naive_reader import default_columns
+from tests.spark.read.test_log_reader import mixed_rows
 from tests.spark.store_builder import StoreBuilder
-from tests.spark.test_log_reader import mixed_rows
 
 pytestmark = pytest.mark.spark
 

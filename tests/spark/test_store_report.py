@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from broker import names
-from spark.store_directory import find_stores
-from spark.store_report import topic_kinds
-from spark.store_report.committed import committed_lags
-from spark.store_report.findings import PERCENTILES, Buckets, Findings, Latency
-from spark.store_report.log_queries import MAX_STEPS, buckets_between
-from spark.store_report.page import store_page
-from spark.store_report.survey import DRAWN, REST, survey
-from spark.store_report.texts import bytes_text, duration_text, size_class, step_text
-from spark.store_report.topic_kinds import TopicKind, kind_of
+from spark.files.store_directory import find_stores
+from spark.report import topic_kinds
+from spark.report.committed import committed_lags
+from spark.report.findings import PERCENTILES, Buckets, Findings, Latency
+from spark.report.log_queries import MAX_STEPS, buckets_between
+from spark.report.page import store_page
+from spark.report.survey import DRAWN, REST, survey
+from spark.report.texts import bytes_text, duration_text, size_class, step_text
+from spark.report.topic_kinds import TopicKind, kind_of
 from tests.spark.store_builder import Row, StoreBuilder
 
 START_MS = 1_780_000_000_000

@@ -14,17 +14,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from spark.data_loss import MessagesLost
-from spark.options import read_options
-from spark.row_batches import spark_schema
+from spark.options.source_options import read_options
+from spark.queues.data_loss import MessagesLost
+from spark.rows.row_batches import spark_schema
 from spark.stream import QueueStreamReader
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import ConfigError
-from store.confirm_mark import CONFIRM_MARK, ConfirmMark
-from store.confirmation import Confirmation
-from store.disk import RealDisk
+from store.disk.disk import RealDisk
+from store.flush.confirm_mark import CONFIRM_MARK, ConfirmMark
+from store.flush.confirmation import Confirmation
+from tests.spark.read.test_log_reader import mixed_rows
 from tests.spark.store_builder import Row, StoreBuilder
-from tests.spark.test_log_reader import mixed_rows
 
 Place = tuple[str, int, int]
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from remoting.message_record import SysFlag
-from spark import log_reader
-from spark.columns import COLUMN_TYPES, DEFAULT_COLUMNS
-from spark.decode import DecodeOptions
-from spark.filters import RowFilter
-from spark.log_reader import read_span
-from spark.options import SourceOptions
-from spark.plan import Span, plan
-from spark.segment import Segment, WindowMemory
+from spark.decode.columns import COLUMN_TYPES, DEFAULT_COLUMNS
+from spark.decode.decoder import DecodeOptions
+from spark.files.segment import Segment, WindowMemory
+from spark.options.source_options import SourceOptions
+from spark.read import log_reader
+from spark.read.log_reader import read_span
+from spark.read.plan import Span, plan
+from spark.rows.filters import RowFilter
 from sprocket.common.errors import CorruptRecord
+from sprocket.remoting.message.record import SysFlag
 from tests.spark.conftest import read_rows
 from tests.spark.naive_reader import default_columns
+from tests.spark.read.test_log_reader import mixed_rows
 from tests.spark.store_builder import Row, StoreBuilder
-from tests.spark.test_log_reader import mixed_rows
 
 SMALL = 16 * 1024
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from spark.options import read_options
-from spark.queues.scan import QueueBatchReader
-from spark.row_batches import spark_schema
-from spark.store_directory import find_stores
+from spark.files.store_directory import find_stores
+from spark.options.source_options import read_options
+from spark.queue_scan import QueueBatchReader
+from spark.rows.row_batches import spark_schema
 from sprocket.common.errors import ConfigError
 from tests.spark.conftest import read_rows
 from tests.spark.store_builder import Row, StoreBuilder

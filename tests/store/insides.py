@@ -1,10 +1,10 @@
 """The one place where tests reach into a store: what its threads do, done at once, and parts that nobody else sees."""
 
 from sprocket.common.errors import DiskFailed
-from store.commit_log import LogScan
 from store.index.index_files import IndexFiles
+from store.log.commit_log import LogScan
 from store.message_store import MessageStore
-from store.record import Record
+from store.record.record import Record
 
 
 def crash(store: MessageStore) -> None:

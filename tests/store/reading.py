@@ -3,7 +3,7 @@
 import struct
 
 from store.message_store import GetStatus, MessageStore
-from store.record import Record, decode
+from store.record.record import Record, decode
 
 
 def records_of(slices: list[memoryview]) -> list[Record]:

@@ -8,10 +8,10 @@ import pytest
 
 from sprocket.common.errors import DiskFailed, StoreBusy
 from sprocket.common.failpoints import declared
-from store.disk import Content
-from store.logic_queue import QueueType
+from store.disk.disk import Content
 from store.message_store import MessageStore
-from store.record import PendingMessage, Record, decode
+from store.queue.logic_queue import QueueType
+from store.record.record import PendingMessage, Record, decode
 from tests.store.reading import bodies
 from tests.store.rig import FaultyDisk, FaultyFile, Stores, message
 

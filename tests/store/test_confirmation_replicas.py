@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remoting import message_properties as names
 from sprocket.common.errors import DiskFailed, ReplicasNotEnough, StoreBusy, StoreError
-from store.config import FlushDiskType
-from store.confirmation import NO_LIMIT
+from sprocket.remoting.message import properties as names
+from store.config.store_config import FlushDiskType
+from store.flush.confirmation import NO_LIMIT
 from store.message_store import MessageStore
 from tests.store.reading import bodies
 from tests.store.rig import Stores, message

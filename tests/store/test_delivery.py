@@ -6,7 +6,7 @@ import pytest
 
 from sprocket.common.errors import RequestError, StoreBusy
 from store.delivery import OwnLog, deliver_fitting
-from store.record import Appended, PendingMessage
+from store.record.record import Appended, PendingMessage
 from tests.store.reading import bodies
 from tests.store.rig import Stores, message
 

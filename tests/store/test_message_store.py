@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from remoting.java_hash import java_hash_code
-from remoting.message_record import MAGIC_V1, MAGIC_V2, SysFlag
 from sprocket.common import failpoints
 from sprocket.common.errors import ConfigError, DiskFailed, RequestError, StoreError
-from store.checksum import SEAL_BYTES
-from store.config import FlushDiskType
-from store.disk import RealDisk
+from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.message.record import MAGIC_V1, MAGIC_V2, SysFlag
+from store.config.store_config import FlushDiskType
+from store.disk.disk import RealDisk
 from store.message_store import Boundary, GetStatus
+from store.record.checksum import SEAL_BYTES
 from tests.store.reading import bodies, read_queue, records_of
 from tests.store.rig import HOST, Stores, message
 

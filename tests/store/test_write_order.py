@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import DiskFailed, StoreError
-from store.checkpoint import load_checkpoint
-from store.config import FlushDiskType
+from store.config.store_config import FlushDiskType
+from store.flush.checkpoint import load_checkpoint
 from store.message_store import MessageStore
 from tests.store.insides import flush_queues
 from tests.store.rig import FaultyDisk, Stores, message
@@ -93,7 +93,7 @@ def test_the_name_of_a_new_segment_is_synced_with_its_content(stores: Stores, mo
     stores.fields["flush_disk_type"] = FlushDiskType.SYNC_FLUSH
     store = stores.open()
     synced: list[Path] = []
-    monkeypatch.setattr("store.real_file.sync_directory", synced.append)
+    monkeypatch.setattr("store.disk.real_file.sync_directory", synced.append)
     assert send(stores, store) is None
     assert stores.root / "commitlog" in synced
     assert stores.root in synced, "the directory of the segments is new as well"

@@ -5,7 +5,7 @@ import pytest
 from broker.filter.parser import MAX_DEPTH, MAX_IN_ITEMS, MAX_OPERATIONS
 from broker.filter.sql_filter import SqlFilter
 from broker.filter.tokens import MAX_EXPRESSION_CHARS, InvalidExpression
-from remoting.codes import ResponseCode
+from sprocket.remoting.codes import ResponseCode
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from broker.server import Broker
-from remoting.bodies.client import CheckClientRequestBody, ConsumerData, HeartbeatData, SubscriptionData
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from remoting.fastjson import dumps
-from remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
-from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from remoting.message_properties import parse
+from sprocket.remoting.bodies.client import CheckClientRequestBody, ConsumerData, HeartbeatData, SubscriptionData
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
+from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from sprocket.remoting.message.properties import parse
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, until
 from tests.store.reading import records_of
 

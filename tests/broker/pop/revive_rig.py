@@ -4,32 +4,32 @@ import random
 from pathlib import Path
 from typing import Any
 
-from broker.clients import ConsumerRegistry, ProducerRegistry
-from broker.config import BrokerRole
-from broker.config_file import ConfigFile
-from broker.confirm_waits import ConfirmWaits
-from broker.consumer_filters import ConsumerFilters, ConsumerFilterTable
-from broker.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.client.clients import ConsumerRegistry, ProducerRegistry
+from broker.client.queue_locks import QueueLocks
+from broker.config.broker_config import BrokerRole
+from broker.config.config_file import ConfigFile
+from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
-from broker.live_config import LiveConfig
+from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable
+from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
 from broker.pop.records import REVIVE_GROUP, AckMsg, BatchAckMsg, PopCheckPoint
-from broker.pop.revive import ReviveService
-from broker.pop.revive_log import ReviveLog
-from broker.queue_locks import QueueLocks
+from broker.pop.revive.revive_log import ReviveLog
+from broker.pop.revive.revive_service import ReviveService
 from broker.role import Role
-from broker.subscription_groups import SubscriptionGroups
+from broker.send.confirm_waits import ConfirmWaits
+from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
-from broker.topics import TopicTable
-from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
-from remoting.bodies.topic import TopicConfig, TopicConfigTable
-from remoting.client import RemotingClient
-from remoting.message_properties import REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_DELIVER_MS, encode, parse
+from broker.topic.topics import TopicTable
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import SprocketError
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_DELIVER_MS, encode, parse
+from store.config.timer_config import TIMER_TOPIC
 from store.delivery import OwnLog
 from store.message_store import MessageStore, PendingMessage
-from store.record import Record, TagsCodes, decode
-from store.timer.timer_config import TIMER_TOPIC
+from store.record.record import Record, TagsCodes, decode
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.rig import GROUP, TOPIC, broker_config, store_config
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.server import Broker
-from remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from remoting.fastjson import dumps
-from remoting.headers.pop import (
+from sprocket.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.pop import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     ChangeInvisibleTimeResponseHeader,
@@ -16,8 +16,7 @@ from remoting.headers.pop import (
     PopMessageRequestHeader,
     PopMessageResponseHeader,
 )
-from remoting.message_properties import POP_CK, parse
-from remoting.pop_extra_info import (
+from sprocket.remoting.message.pop_extra_info import (
     PopHandle,
     parse_handle,
     parse_msg_offsets,
@@ -26,7 +25,8 @@ from remoting.pop_extra_info import (
     real_topic,
     retry_kind,
 )
-from store.record import Record, decode
+from sprocket.remoting.message.properties import POP_CK, parse
+from store.record.record import Record, decode
 from tests.broker.rig import GROUP, TOPIC, TestClient, stored
 
 REVIVE_TOPIC = "rmq_sys_REVIVE_LOG_DefaultCluster"

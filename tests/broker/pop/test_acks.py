@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
-from remoting.bodies.pop import BatchAck
-from remoting.bodies.stats import BrokerStatsData
-from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import loads
-from remoting.headers.admin import ViewBrokerStatsDataRequestHeader
-from remoting.headers.pop import AckMessageRequestHeader, ChangeInvisibleTimeResponseHeader
-from remoting.message_properties import parse
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import DiskFull
+from sprocket.remoting.bodies.pop import BatchAck
+from sprocket.remoting.bodies.stats import BrokerStatsData
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.admin import ViewBrokerStatsDataRequestHeader
+from sprocket.remoting.headers.pop import AckMessageRequestHeader, ChangeInvisibleTimeResponseHeader
+from sprocket.remoting.message.properties import parse
 from tests.broker.pop.rig import ack, ack_batch, change, changed, pop, popped, written
 from tests.broker.rig import GROUP, TOPIC, running_broker
 

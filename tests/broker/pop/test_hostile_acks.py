@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from remoting.bodies.pop import BatchAck
-from remoting.codes import ResponseCode
 from sprocket.common.errors import DiskFull
+from sprocket.remoting.bodies.pop import BatchAck
+from sprocket.remoting.codes import ResponseCode
 from tests.broker.pop.rig import ack_batch, change, pop, popped
 from tests.broker.rig import GROUP, TOPIC, running_broker
 

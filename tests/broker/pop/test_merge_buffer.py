@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
-from remoting.bodies.pop import BatchAck
-from remoting.codes import ResponseCode
-from remoting.fastjson import loads
-from remoting.message_properties import parse
+from sprocket.remoting.bodies.pop import BatchAck
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.message.properties import parse
 from tests.broker.pop.rig import ack, ack_batch, change, changed, pop, popped, written
 from tests.broker.rig import GROUP, TOPIC, running_broker, until
 

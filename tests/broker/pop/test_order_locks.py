@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.live_config import LiveConfig
+from broker.config.live_config import LiveConfig
 from broker.pop import order_locks
 from broker.pop.order_locks import OrderLocks, QueueKey
 from sprocket.common.clock import ManualClock

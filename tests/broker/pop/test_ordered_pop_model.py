@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from remoting.codes import RequestCode, ResponseCode
-from remoting.headers.pop import AckMessageRequestHeader, ChangeInvisibleTimeRequestHeader
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.pop import AckMessageRequestHeader, ChangeInvisibleTimeRequestHeader
 from tests.broker.pop.rig import Message, messages_of, pop_header
 from tests.broker.pop.test_pop_model import PopRig
 from tests.broker.rig import GROUP, TOPIC

@@ -8,15 +8,15 @@ import pytest
 
 from broker.pop.records import PopCheckPoint
 from broker.server import Broker
-from remoting.bodies.topic import TopicConfig
-from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import loads
-from remoting.headers.offset import ResetOffsetRequestHeader
-from remoting.headers.pop import PopMessageResponseHeader
-from remoting.java_hash import java_hash_code
-from remoting.message_properties import encode, parse
-from store.config import FlushDiskType
-from store.record import PendingMessage
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.offset import ResetOffsetRequestHeader
+from sprocket.remoting.headers.pop import PopMessageResponseHeader
+from sprocket.remoting.message.properties import encode, parse
+from store.config.store_config import FlushDiskType
+from store.record.record import PendingMessage
 from tests.broker.pop.rig import REVIVE_TOPIC, TIMER_TOPIC, ack, messages_of, peek, pop, popped, written
 from tests.broker.rig import GROUP, TOPIC, create, running_broker, until
 

@@ -2,10 +2,16 @@
 
 from pathlib import Path
 
-from remoting.bodies.client import ConsumerConnection, ConsumerData, ConsumerIdList, HeartbeatData, SubscriptionData
-from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import dumps, loads
-from remoting.headers.client import (
+from sprocket.remoting.bodies.client import (
+    ConsumerConnection,
+    ConsumerData,
+    ConsumerIdList,
+    HeartbeatData,
+    SubscriptionData,
+)
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.client import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerListByGroupRequestHeader,
     HeartbeatRequestHeader,

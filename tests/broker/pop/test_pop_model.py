@@ -15,16 +15,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from broker.config_file import ConfigFile
+from broker.config.config_file import ConfigFile
 from broker.pop.order_info import OrderInfoTable
 from broker.pop.pop_service import PopService
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Buffer, ReceivedResponse, Request, Response
-from remoting.frames import encode_response
-from remoting.framing import JSON
-from remoting.headers.base import Header
-from remoting.headers.pop import AckMessageRequestHeader, ChangeInvisibleTimeRequestHeader
 from sprocket.common.clock import ManualClock
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Buffer, ReceivedResponse, Request, Response
+from sprocket.remoting.frames import encode_response
+from sprocket.remoting.framing import JSON
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.pop import AckMessageRequestHeader, ChangeInvisibleTimeRequestHeader
 from tests.broker.pop.revive_rig import ReviveRig
 from tests.broker.pop.rig import Message, changed, messages_of, pop_header
 from tests.broker.rig import GROUP

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config_file import ConfigFile
+from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
 from broker.pop.order_info import ConsumerOrderInfo, OrderInfoTable
 from broker.pop.order_locks import OrderLocks

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from remoting.bodies.topic import TopicConfig
-from remoting.codes import RequestCode, ResponseCode
-from remoting.headers.admin import DeleteTopicRequestHeader
-from remoting.message_properties import parse
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
+from sprocket.remoting.message.properties import parse
 from store.message_store import MessageStore
-from store.record import PendingMessage
+from store.record.record import PendingMessage
 from tests.broker.pop.rig import ack, popped, written
 from tests.broker.rig import GROUP, TOPIC, running_broker, until
 

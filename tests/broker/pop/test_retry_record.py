@@ -3,8 +3,8 @@
 import pytest
 
 from broker.pop.retry_record import queue_offsets_in, records_in, renamed
-from remoting.message_properties import encode, parse
-from store.record import PendingMessage, Record, decode, encode_head, topic_field
+from sprocket.remoting.message.properties import encode, parse
+from store.record.record import PendingMessage, Record, decode, encode_head, topic_field
 
 IPV4, IPV6 = bytes(8), bytes(20)
 RETRY = "%RETRY%CG+Orders"

@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from broker.pop.records import REVIVE_GROUP, PopCheckPoint
-from broker.pop.revive_log import encode_checkpoint
+from broker.pop.revive.revive_log import encode_checkpoint
 from broker.server import Broker
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.bodies.stats import KVTable
-from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import dumps, loads
-from remoting.message_properties import TAGS, TIMER_DELIVER_MS, encode
-from store.config import FlushDiskType
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.stats import KVTable
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.message.properties import TAGS, TIMER_DELIVER_MS, encode
+from store.config.store_config import FlushDiskType
 from store.message_store import PendingMessage
-from store.record import TagsCodes
+from store.record.record import TagsCodes
 from tests.broker.pop.rig import REVIVE_TOPIC, Message, ack, change, messages_of, pop, popped
 from tests.broker.rig import GROUP, TOPIC, running_broker, until
 

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from broker.server import Broker
-from remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from remoting.credentials import Credentials
-from remoting.fastjson import dumps, loads
-from remoting.headers.auth import (
+from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.headers.auth import (
     AclRequestHeader,
     DeleteAclRequestHeader,
     ListAclsRequestHeader,
     ListUsersRequestHeader,
     UserRequestHeader,
 )
-from remoting.headers.base import Header
+from sprocket.remoting.headers.base import Header
 from tests.broker.rig import TOPIC, TestClient, broker_config, create, running_broker
 
 ROOT = Credentials("admin", "secret of admin")
@@ -74,7 +74,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[tuple[Asker, Asker]]:
     """A super user, and a normal one who may administer the cluster."""
     async with askers(tmp_path, ROOT, OPERATOR, **GUARDED) as (broker, (admin, operator)):
         await admin.well(RequestCode.AUTH_CREATE_USER, user("operator"), UserInfo(None, "secret of operator"))
-        cluster = f"Cluster:{broker.config.broker.broker_cluster_name}"
+        cluster = f"Cluster:{broker.config.broker_config.broker.broker_cluster_name}"
         await admin.well(
             RequestCode.AUTH_CREATE_ACL, acl("operator"), AclInfo("User:operator", [rule(cluster, "Get", "Update")])
         )

@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from broker.live_config import LiveConfig
-from broker.message_id import UniqueKeys
-from broker.message_intake import MessageIntake
-from broker.queue_locks import QueueLocks
-from broker.send_admission import Admission
-from broker.send_kinds import SendKind, kind_of
-from broker.subscription_groups import SubscriptionGroups
+from broker.client.queue_locks import QueueLocks
+from broker.config.live_config import LiveConfig
+from broker.send.admission import Admission
+from broker.send.intake import MessageIntake
+from broker.send.message_id import UniqueKeys
+from broker.send.send_kinds import SendKind, kind_of
+from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.recall_handle import RecallHandle, handle_of
 from broker.timer.timer_intake import TimerIntake
-from broker.topics import TopicTable
-from remoting.bodies.topic import TopicConfig
-from remoting.codes import RequestCode
-from remoting.command import Request
-from remoting.headers.send import SendMessageRequestHeaderV2
+from broker.topic.topics import TopicTable
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import RequestError
-from store.record import TagsCodes
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import Request
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
+from store.record.record import TagsCodes
 from tests.broker.rig import broker_config, store_config
 
 HOST = bytes((10, 1, 2, 3, 0, 0, 1, 1))

@@ -10,9 +10,9 @@ from broker.timer.timer_intake import (
     slot_time_ms,
     timer_message,
 )
-from remoting.codes import ResponseCode
 from sprocket.common.errors import RequestError
-from store.timer.timer_config import TIMER_TOPIC, TimerConfig
+from sprocket.remoting.codes import ResponseCode
+from store.config.timer_config import TIMER_TOPIC, TimerConfig
 
 NOW = 1_700_000_000_400
 RULES = TimerRules(is_enabled=True, slot_ms=1000, max_delay_ms=60_000, congest_num_each_slot=100)

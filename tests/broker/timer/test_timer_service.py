@@ -7,13 +7,13 @@ import pytest
 
 from broker.server import Broker
 from broker.timer.recall_handle import RecallHandle
-from remoting.bodies.stats import KVTable
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from remoting.fastjson import loads
-from remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
-from remoting.message_properties import parse
-from store.timer.timer_config import TIMER_TOPIC
+from sprocket.remoting.bodies.stats import KVTable
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
+from sprocket.remoting.message.properties import parse
+from store.config.timer_config import TIMER_TOPIC
 from store.timer.timer_progress import TimerCheckpoint
 from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored, until
 

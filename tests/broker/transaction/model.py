@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 
 from broker.names import TRANS_OP_HALF_TOPIC
 from broker.server import Broker
-from remoting.headers.send import EndTransactionRequestHeader
-from store.record import Appended, PendingMessage
+from sprocket.remoting.headers.send import EndTransactionRequestHeader
+from store.record.record import Appended, PendingMessage
 from tests.broker.transaction.model_producer import Place
 from tests.broker.transaction.rig import COMMIT
 

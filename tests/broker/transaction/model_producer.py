@@ -3,22 +3,22 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from broker.message_id import decode_offset_message_id
+from broker.send.message_id import decode_offset_message_id
 from broker.server import Broker
-from remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Request
-from remoting.fastjson import dumps
-from remoting.headers.client import (
+from sprocket.client.consume.record_decoder import decode_records
+from sprocket.remoting.bodies.client import HeartbeatData, MessageQueue, ProducerData
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request
+from sprocket.remoting.headers.client import (
     CheckTransactionStateRequestHeader,
     HeartbeatRequestHeader,
     UnregisterClientRequestHeader,
 )
-from remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
-from remoting.message_properties import encode
-from remoting.routes import Action, Resource, Route
-from sprocket.client.record_decoder import decode_records
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from sprocket.remoting.message.properties import encode
+from sprocket.remoting.routes import Action, Resource, Route
 from tests.broker.rig import TestClient, until
 
 Place: TypeAlias = tuple[int, int]  # offset in the half queue, offset in the log

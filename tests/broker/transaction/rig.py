@@ -5,24 +5,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from broker.clients import Member, ProducerRegistry
-from broker.config_file import ConfigFile
-from broker.confirm_waits import ConfirmWaits
-from broker.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
-from broker.live_config import LiveConfig
+from broker.client.clients import Member, ProducerRegistry
+from broker.config.config_file import ConfigFile
+from broker.config.live_config import LiveConfig
 from broker.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from broker.processors.transactions import TransactionProcessor
-from broker.topics import TopicTable
+from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.processor.end_transaction import TransactionProcessor
+from broker.send.confirm_waits import ConfirmWaits
+from broker.topic.topics import TopicTable
 from broker.transaction.check import TransactionCheck
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, prepare
 from broker.transaction.transactions import Transactions
-from remoting.bodies.topic import TopicConfigTable
-from remoting.codes import RequestCode
-from remoting.command import FLAG_ONEWAY, Request, Response
-from remoting.headers.client import CheckTransactionStateRequestHeader
-from remoting.headers.send import EndTransactionRequestHeader
-from remoting.message_properties import encode, parse
-from store.record import Appended, PendingMessage, Record, decode
+from sprocket.remoting.bodies.topic import TopicConfigTable
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import FLAG_ONEWAY, Request, Response
+from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
+from sprocket.remoting.headers.send import EndTransactionRequestHeader
+from sprocket.remoting.message.properties import encode, parse
+from store.record.record import Appended, PendingMessage, Record, decode
 from tests.broker.rig import broker_config
 from tests.store.rig import HOST, Stores
 

@@ -8,10 +8,10 @@ import pytest
 from broker.names import TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.transaction.check_rules import CheckRules, Verdict
 from broker.transaction.half_message import HalfMessage
-from remoting.bodies.client import MessageQueue
-from remoting.message_properties import encode, parse
-from sprocket.client.record_decoder import decode_records
-from store.record import Record
+from sprocket.client.consume.record_decoder import decode_records
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.message.properties import encode, parse
+from store.record.record import Record
 from tests.broker.transaction.rig import COMMIT, ROLLBACK, TOPIC, UNKNOWN, FakeChannel, Rig
 from tests.store.rig import HOST
 

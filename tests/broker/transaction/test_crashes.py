@@ -7,7 +7,7 @@ import pytest
 
 from broker.names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.transaction.half_message import op_messages
-from store.record import Appended
+from store.record.record import Appended
 from tests.broker.transaction.rig import COMMIT, ROLLBACK, TOPIC, UNKNOWN, Crash, Rig
 from tests.store.rig import HOST, message
 from tests.tiers import seeds

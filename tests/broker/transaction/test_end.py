@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from remoting.codes import ResponseCode
-from remoting.java_hash import java_hash_code
-from remoting.message_properties import parse
-from store.config import FlushDiskType
+from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.message.properties import parse
+from store.config.store_config import FlushDiskType
 from tests.broker.transaction.rig import COMMIT, ROLLBACK, TOPIC, UNKNOWN, Rig
 
 END_OF_OPS = "RMQ_SYS_TRANS_OP_HALF_TOPIC"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.send_kinds import SendKind, kind_of
+from broker.send.send_kinds import SendKind, kind_of
 from tests.broker.timer.test_timed_sends import ADMISSION, HOST, KEY, SUFFIX, Intake
 
 HALF = "TRAN_MSG\x01true\x02PGROUP\x01bench\x02"

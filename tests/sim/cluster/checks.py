@@ -1,6 +1,6 @@
 """What is wrong with a node's log and queues at the end of a run."""
 
-from store.record import Record, decode
+from store.record.record import Record, decode
 from tests.sim.cluster.group import Group, Node
 from tests.sim.cluster.profile import TOPIC
 from tests.sim.script import read_log

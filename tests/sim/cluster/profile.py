@@ -4,8 +4,8 @@ import random
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.config import BrokerConfig, BrokerRole
-from store.config import FlushDiskType, StoreConfig
+from broker.config.broker_config import BrokerConfig, BrokerRole
+from store.config.store_config import FlushDiskType, StoreConfig
 from tests.sim.sim_store import STORE_ROOT
 
 LISTEN_PORT: Final = 10911

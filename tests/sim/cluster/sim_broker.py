@@ -9,28 +9,28 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 from unittest.mock import patch
 
-from broker.confirm_waits import ConfirmWaits
+from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
-from broker.following import Following
-from broker.live_config import LiveConfig
-from broker.master_sessions import MasterSessions
-from broker.registration import Registration
-from broker.replicated_tables import ReplicatedTable, ReplicatedTables
-from broker.replication import Replication
+from broker.out.registration import Registration
+from broker.replication.master_sessions import MasterSessions
+from broker.replication.replicated_tables import ReplicatedTable, ReplicatedTables
+from broker.replication.replication import Replication
 from broker.role import Role
+from broker.send.confirm_waits import ConfirmWaits
 from broker.service import Service
-from broker.slave_sessions import SlaveSessions
-from broker.slave_synchronize import SlaveSynchronize
+from broker.slave.following import Following
+from broker.slave.slave_sessions import SlaveSessions
+from broker.slave.slave_synchronize import SlaveSynchronize
 from ha.greeting import Credentials
 from ha.hello import Identity
 from ha.table_queue import TableContent
-from remoting.client import RemotingClient
-from remoting.codes import ResponseCode
-from remoting.routes import RouteTable
-from remoting.server import RemotingServer
 from sprocket.common.errors import SprocketError, StoreError
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.routes import RouteTable
+from sprocket.remoting.server import RemotingServer
 from store.message_store import MessageStore, PendingMessage
-from store.record import decode
+from store.record.record import decode
 from tests.sim.cluster.machine import Machine, Threads
 from tests.sim.cluster.profile import HA_PORT, LISTEN_PORT, TOPIC, Profile
 
@@ -199,7 +199,7 @@ class SimBroker:
         broker = self._config.broker
         place = broker.broker_cluster_name, broker.broker_name, broker.broker_id
         own = Credentials(Identity(*place, self.machine.store_id), self.machine.scheduler.rng.randbytes)
-        names = "broker.master_sessions.credentials", "broker.slave_sessions.credentials"
+        names = "broker.replication.master_sessions.credentials", "broker.slave.slave_sessions.credentials"
         with patch(names[0], lambda core, access: own), patch(names[1], lambda core, access: own):
             yield
 

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from remoting.message_record import SysFlag
-from spark.data_loss import MessagesLost
-from spark.options import read_options
-from spark.positions import QueueId
+from spark.files.store_directory import StoreDirectory
+from spark.options.source_options import read_options
+from spark.queue_scan import QueueBatchReader
 from spark.queues import reader
+from spark.queues.data_loss import MessagesLost
+from spark.queues.positions import QueueId
 from spark.queues.ranges import QueueRange, QueueSelection, StoreQueues
-from spark.queues.scan import QueueBatchReader
 from spark.queues.source import packed
-from spark.row_batches import spark_schema
-from spark.store_directory import StoreDirectory
+from spark.rows.row_batches import spark_schema
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import ConfigError, CorruptRecord
-from store.config import StoreConfig
-from store.logic_queue import QueueType
+from sprocket.remoting.message.record import SysFlag
+from store.config.store_config import StoreConfig
 from store.message_store import MessageStore
+from store.queue.logic_queue import QueueType
 from tests.spark.naive_reader import default_columns
 from tests.spark.queues.test_queue_ranges import ranges_of, read
 from tests.spark.records.test_record_kinds import BATCH, inner

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spark.options import read_options
-from spark.queues.scan import QueueBatchReader
-from spark.row_batches import spark_schema
+from spark.options.source_options import read_options
+from spark.queue_scan import QueueBatchReader
+from spark.rows.row_batches import spark_schema
 from spark.source import LogReader
 from sprocket.common.errors import CorruptRecord
 from tests.spark.conftest import read_rows

@@ -10,18 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark.columns import DEFAULT_COLUMNS
-from spark.data_loss import MessagesLost
-from spark.decode import DecodeOptions
-from spark.filters import RowFilter
-from spark.positions import QueueId
+from spark.decode.columns import DEFAULT_COLUMNS
+from spark.decode.decoder import DecodeOptions
+from spark.files.store_directory import StoreDirectory
+from spark.queues.data_loss import MessagesLost
+from spark.queues.positions import QueueId
 from spark.queues.ranges import QueueRange, QueueSelection, StoreQueues
 from spark.queues.source import DirectoryQueues, packed, read_task
-from spark.store_directory import StoreDirectory
+from spark.rows.filters import RowFilter
 from sprocket.common.errors import CorruptRecord
 from tests.spark.naive_reader import default_columns
+from tests.spark.read.test_log_reader import mixed_rows
 from tests.spark.store_builder import Row, StoreBuilder
-from tests.spark.test_log_reader import mixed_rows
 
 EVERY = QueueSelection()
 

@@ -10,13 +10,13 @@ import lz4.frame
 import pytest
 import zstandard
 
-from remoting.message_record import SysFlag
-from spark.decode import DecodeOptions
-from spark.options import read_options
-from spark.records.inflate import MOST_AT_ONCE
-from spark.row_batches import spark_schema
+from spark.decode.decoder import DecodeOptions
+from spark.decode.inflate import MOST_AT_ONCE
+from spark.options.source_options import read_options
+from spark.rows.row_batches import spark_schema
 from spark.source import LogReader
 from sprocket.common.errors import ConfigError, CorruptRecord
+from sprocket.remoting.message.record import SysFlag
 from tests.spark.conftest import read_rows
 from tests.spark.store_builder import Row, StoreBuilder, properties_text
 
@@ -160,7 +160,7 @@ def test_a_body_of_several_zstd_frames(tmp_path: Path) -> None:
 
 
 def test_a_record_that_is_larger_than_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark.log_reader.WINDOW_BYTES", 8192)
+    monkeypatch.setattr("spark.read.log_reader.WINDOW_BYTES", 8192)
     builder = StoreBuilder(tmp_path, segment_bytes=1 << 18)
     sizes = [10, 9000, 50, 40_000, 8192, 0, 100_000, 7, *[300] * 200]
     builder.extend(Row(body=bytes([size % 251]) * size) for size in sizes)

@@ -6,7 +6,7 @@ Small batches, and a compaction after every few of them, so that a kill at any m
 import sys
 from pathlib import Path
 
-from spark.store_directory import StoreDirectory
+from spark.files.store_directory import StoreDirectory
 from spark.tables.declaration import BodyType, TableDeclaration, TableFormat
 from spark.tables.job import TableJob
 from spark.tables.workers import LocalWorkers

@@ -4,7 +4,7 @@ import json
 import zlib
 from collections.abc import Iterator
 
-from remoting.message_record import SysFlag
+from sprocket.remoting.message.record import SysFlag
 from tests.spark.store_builder import Row
 
 SCHEMA = "n int, name string"

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark.tables.bodies import decode_runs
+from spark.tables.body.body_types import decode_runs
+from spark.tables.body.json_bodies import Json
 from spark.tables.ddl import parse_schema
-from spark.tables.json_bodies import Json
 
 GOOD = b'{"a": 1, "b": [1, 2]}'
 BAD = [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.store_directory import StoreDirectory
+from spark.files.store_directory import StoreDirectory
 from spark.tables.declaration import BodyType, TableDeclaration, TableFormat
 from spark.tables.follow import Follower
 from spark.tables.workers import LocalWorkers

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark.tables.declaration import BodyType, TableDeclaration, TableFormat
-from spark.tables.table_place import existing_table
+from spark.tables.formats.table_place import existing_table
 from tests.spark.store_builder import Row, StoreBuilder
 from tests.spark.tables.test_job import run, store_of
 

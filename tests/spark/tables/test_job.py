@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from spark.store_directory import StoreDirectory
+from spark.files.store_directory import StoreDirectory
 from spark.tables.declaration import BodyType, TableDeclaration, TableFormat
+from spark.tables.formats.table_place import existing_table
 from spark.tables.job import TableJob, Totals
 from spark.tables.log_range import DataLost
 from spark.tables.place import BrokerPlace, PlaceMoved
 from spark.tables.schema_change import SchemaRefused
-from spark.tables.table_place import existing_table
 from spark.tables.workers import LocalWorkers, TaskFailed
 from sprocket.common.errors import ConfigError
 from tests.spark.store_builder import Row, StoreBuilder

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from spark.tables.declaration import TableFormat
-from spark.tables.table_place import existing_table
+from spark.tables.formats.table_place import existing_table
 from tests.spark.store_builder import StoreBuilder
 from tests.spark.tables.kept_table import declaration
 from tests.spark.tables.orders import orders
@@ -74,7 +74,7 @@ def test_a_backfill_survives_many_kills(kind: str, tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
 def test_spark_reads_what_the_others_read(spark_session: Any, kind: str, tmp_path: Path) -> None:
-    from spark.store_directory import StoreDirectory
+    from spark.files.store_directory import StoreDirectory
     from spark.tables.job import TableJob
     from spark.tables.table_frame import table_frame
     from spark.tables.workers import LocalWorkers, SparkWorkers

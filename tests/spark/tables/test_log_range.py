@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.store_directory import StoreDirectory
+from spark.files.store_directory import StoreDirectory
 from spark.tables import log_range
 from spark.tables.declaration import BodyType, TableDeclaration, TableFormat
 from spark.tables.job import TableJob

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark.tables.declaration import TableFormat
+from spark.tables.formats.table_place import existing_table
 from spark.tables.job import TableJob
-from spark.tables.table_place import existing_table
 from spark.tables.workers import LocalWorkers, TaskFailed
 from spark.tables.write_trouble import trouble, writing_to
 from sprocket.common.errors import StoreError

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from spark.positions import QueueId, from_queues
+from spark.queues.positions import QueueId, from_queues
 from spark.queues.ranges import QueueSelection
-from spark.stream_positions import next_step
+from spark.queues.stream_positions import next_step
 from spark.wire.cluster import ServerBusy, WireSettings
 from spark.wire.connection import Asked, ConnectionSettings
 from spark.wire.pull import Subscription
 from spark.wire.source import WireQueues
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
 
 BROKERS = ("broker-a", "broker-b")
 A, B = (QueueId(name, "T", 0) for name in BROKERS)

@@ -11,17 +11,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from remoting.codes import ResponseCode
-from spark.columns import COLUMN_TYPES
-from spark.options import SourceOptions, read_options
-from spark.queues.scan import QueueBatchReader
-from spark.row_batches import spark_schema
+from spark.decode.columns import COLUMN_TYPES
+from spark.options.source_options import SourceOptions, read_options
+from spark.queue_scan import QueueBatchReader
+from spark.rows.row_batches import spark_schema
 from spark.stream import QueueStreamReader
 from sprocket.client.errors import BrokerRefused, ClientError, NameServerUnreachable, TopicNotFound
 from sprocket.client.message import Message
 from sprocket.client.sync import Producer
 from sprocket.common.errors import ConfigError, CorruptRecord
 from sprocket.processes.tls_folder import HOSTS, TlsFolder
+from sprocket.remoting.codes import ResponseCode
 from sprocket.testing import Broker
 from tests.broker.rig import TestClient
 from tests.broker.test_batch_topics import KEY, create_batch_topic, members, send

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ReceivedResponse
-from remoting.pending import RemotingTimeout
-from spark.positions import QueueId
+from spark.queues.positions import QueueId
 from spark.queues.ranges import QueueRange
 from spark.wire.cluster import Answer, WireCluster, WireSettings
 from spark.wire.connection import Asked, ConnectionSettings, WireConnection
 from spark.wire.pull import Puller, Subscription
 from sprocket.client.errors import BrokerRefused
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.pending import RemotingTimeout
 
 WANTED = QueueRange(QueueId("broker-a", "Flights", 3), 10, 90)
 

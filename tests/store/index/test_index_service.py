@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from sprocket.common.errors import ConfigError, DiskFull
-from store.config import FlushDiskType
+from store.config.store_config import FlushDiskType
 from store.index.message_query import MessageQuery
 from store.layout import INDEX_HEADER_DTYPE, index_file_bytes
 from store.message_store import MessageStore
-from store.record import Record, decode
+from store.record.record import Record, decode
 from tests.store.insides import index_of
 from tests.store.rig import FaultyDisk, Stores, message
 

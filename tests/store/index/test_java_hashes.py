@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from remoting.java_hash import java_hash_code
+from sprocket.remoting.codec.java_hash import java_hash_code
 from store.index.java_hashes import java_hashes
 
 TEXTS = ["", "a", "Aa", "BB", "12345678", "123456789", "x" * 31, "y" * 32, "z" * 33, "w" * 511, "v" * 512, "u" * 700]

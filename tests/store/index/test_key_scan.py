@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from remoting.java_hash import java_hash_code
-from remoting.message_record import SysFlag
-from store.chunk_scan import ChunkScan
+from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.message.record import SysFlag
 from store.index.key_scan import IndexEntries, entries_of, entries_of_record, index_hash, keys_of
+from store.log.chunk_scan import ChunkScan
 from store.message_store import PendingMessage
-from store.record import Record, decode
-from store.record_batch import RecordBatch
+from store.record.record import Record, decode
+from store.record.record_batch import RecordBatch
 from tests.store.rig import HOST, Stores, message
 
 UNIQUE = "UNIQ_KEY\x01AC11000100002A139A0C%012X\x02"

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from remoting.message_record import SysFlag
+from sprocket.remoting.message.record import SysFlag
 from store.inspection.file_sequence import FileSequence
 from store.inspection.inspected_store import StoreShape
 from store.inspection.log_inspection import Gap, LogInspection
 from store.inspection.store_inspection import StoreInspection
 from store.message_store import MessageStore
-from store.record import Record, decode
+from store.record.record import Record, decode
 from tests.store.reading import records_of
 from tests.store.rig import Stores, message
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.clock import ManualClock
-from store.inspection.repair import Repair, inspect_and_plan
 from store.message_store import MessageStore
+from store.repair.repair import Repair, inspect_and_plan
 from tests.store.inspection.stopped_store import SHAPE, change, check, kinds
 from tests.store.rig import Stores, message
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import DiskFailed, StoreError
-from store.checkpoint import Checkpoint
-from store.disk import RealDisk
+from store.disk.disk import RealDisk
+from store.flush.checkpoint import Checkpoint
 from store.message_store import MessageStore
 from store.recovery.flushed_mark import FlushedMark
 from tests.store.reading import bodies

@@ -5,9 +5,9 @@ import struct
 import pytest
 
 from sprocket.common.errors import StoreError
-from store.config import FlushDiskType
+from store.config.store_config import FlushDiskType
+from store.disk.sealed_file import seal
 from store.recovery.flushed_mark import FLUSHED_MARK_KIND, FlushedMark
-from store.recovery.sealed_file import seal
 from tests.store.insides import flush_log
 from tests.store.rig import FaultyDisk, Stores, message
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from remoting.java_hash import java_hash_code
 from sprocket.common.errors import StoreError
+from sprocket.remoting.codec.java_hash import java_hash_code
 from store.message_store import GetStatus, MessageStore
 from store.recovery.queue_check import first_false
 from tests.store.insides import flush_log, flush_queues

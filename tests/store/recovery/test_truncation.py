@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import store.recovery.truncation as store_truncation
-from store.disk import DiskFile
+from store.disk.disk import DiskFile
+from store.disk.sealed_file import seal
 from store.message_store import MessageStore
-from store.recovery.sealed_file import seal
 from tests.store.reading import bodies
 from tests.store.recovery.test_damage import contents, fill, overwrite
 from tests.store.rig import FaultyDisk, Stores, message

@@ -7,10 +7,10 @@ from typing import Any
 
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFailed
-from store.config import StoreConfig
-from store.disk import RealDisk
-from store.logic_queue import QueueType
+from store.config.store_config import StoreConfig
+from store.disk.disk import RealDisk
 from store.message_store import MessageStore
+from store.queue.logic_queue import QueueType
 from tests.store.insides import flush_queues
 from tests.store.rig import message
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import DiskFull, StoreBusy
-from store.config import FlushDiskType
-from store.disk import DiskFile
+from store.config.store_config import FlushDiskType
+from store.disk.disk import DiskFile
 from tests.store.reading import bodies
 from tests.store.retention.cleaning import BODY, CleanedStore
 from tests.store.rig import message

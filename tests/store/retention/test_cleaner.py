@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import DiskFailed
-from store.get_result import GetStatus
+from store.queue.get_result import GetStatus
 from store.retention.leases import Leases
 from tests.store.reading import bodies
 from tests.store.retention.cleaning import BODY, PER_SEGMENT, SEGMENT_BYTES, CleanedStore, first_size

@@ -9,7 +9,7 @@ import pytest
 
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFailed
-from store.disk import RealDisk
+from store.disk.disk import RealDisk
 from store.retention import leases as store_leases
 from store.retention.leases import Lease, LeaseRefused, Leases, held_from
 

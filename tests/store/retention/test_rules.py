@@ -9,7 +9,7 @@ import pytest
 
 from sprocket.common.clock import ManualClock
 from sprocket.common.errors import ConfigError
-from store.config import StoreConfig, delete_hours
+from store.config.store_config import StoreConfig, delete_hours
 from store.retention.rules import (
     LOOK_AHEAD,
     DiskUse,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from remoting.java_hash import java_hash_code
 from sprocket.common.errors import DiskFull
-from store.disk import RealDisk
+from sprocket.remoting.codec.java_hash import java_hash_code
+from store.config.timer_config import TIMER_TOPIC
+from store.disk.disk import RealDisk
 from store.message_store import MessageStore
-from store.timer.timer_config import TIMER_TOPIC
 from store.timer.timer_log import BLANK_MAGIC, DELETE, ROLL, TimerLog, Unit
 from store.timer.timer_message_store import TimerMessageStore
 from store.timer.timer_progress import Barrier, DataVersion, Progress, ProgressLog, TimerCheckpoint

@@ -1,0 +1,1 @@
+"""ACL 2.0: users, policies, and their files."""

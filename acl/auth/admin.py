@@ -1,0 +1,182 @@
+"""Users and policies from outside: what mqadmin's createUser to copyUser and createAcl to copyAcl ask for.
+
+Source of codes, checks and texts: RocketMQ 5.3.3, `AdminBrokerProcessor.createUser` and those beside it.  Different
+here: passwords are told to super users alone, who have signed; a request that a white list let in without a signature
+is none of a super user; what cannot be read changes nothing (there a resource that cannot be read deletes a whole acl).
+"""
+
+from typing import Any, Final, TypeVar
+
+from acl.auth.errors import AuthRefused
+from acl.auth.infos import acl_info, acl_of, policy_type_of, resource_of, user_info, user_status_of, user_type_of
+from acl.auth.model import Subject, User, UserStatus, UserType
+from acl.auth.policy import AuthPolicy
+from acl.auth.tables import AuthTables
+from sprocket.common.errors import ProtocolError, RequestError
+from sprocket.remoting.bodies.auth import AclInfo, UserInfo
+from sprocket.remoting.codec.body_limits import SETTINGS
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.auth import (
+    AclRequestHeader,
+    DeleteAclRequestHeader,
+    ListAclsRequestHeader,
+    ListUsersRequestHeader,
+    UserRequestHeader,
+)
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.routes import Action, Handler, Resource, Route
+
+T = TypeVar("T")
+_BLANK: Final = "The username is blank"
+_CREATED_BY_SUPER: Final = "The super user can only be create by super user"
+_UPDATED_BY_SUPER: Final = "The super user can only be update by super user"
+NOT_CONFIGURED: Final = "The authenticationMetadataProvider is not configured: set authenticationEnabled = true"
+
+
+class AuthAdminProcessor:
+    """Serves what operators ask of users and policies.  Lives in the event loop's thread.
+
+    Where nobody is asked for a user `policy` is None, and nobody is told a password; unless `is_served`, nothing is
+    answered: what strangers leave in the tables today would count once users are asked for.
+    """
+
+    def __init__(self, tables: AuthTables, policy: AuthPolicy | None, *, is_served: bool) -> None:
+        self._tables = tables
+        self._policy = policy
+        self._is_served = is_served
+
+    def routes(self) -> list[Route]:
+        """The routes of this processor."""
+        code, update, get = RequestCode, Action.UPDATE, Action.GET
+        return [
+            self._route(code.AUTH_CREATE_USER, UserRequestHeader, self.create_user, update),
+            self._route(code.AUTH_UPDATE_USER, UserRequestHeader, self.update_user, update),
+            self._route(code.AUTH_DELETE_USER, UserRequestHeader, self.delete_user, update),
+            self._route(code.AUTH_GET_USER, UserRequestHeader, self.get_user, get),
+            self._route(code.AUTH_LIST_USER, ListUsersRequestHeader, self.list_users, get),
+            self._route(code.AUTH_CREATE_ACL, AclRequestHeader, self.put_acl, update),
+            self._route(code.AUTH_UPDATE_ACL, AclRequestHeader, self.put_acl, update),
+            self._route(code.AUTH_DELETE_ACL, DeleteAclRequestHeader, self.delete_acl, update),
+            self._route(code.AUTH_GET_ACL, AclRequestHeader, self.get_acl, get),
+            self._route(code.AUTH_LIST_ACL, ListAclsRequestHeader, self.list_acls, get),
+        ]
+
+    def _route(self, code: RequestCode, header: type[Header], handle: Handler, action: Action) -> Route:
+        return Route(code, header, handle if self._is_served else _not_configured, Resource.CLUSTER, action)
+
+    # Users
+
+    def create_user(self, request: Request[UserRequestHeader]) -> Response:
+        """Add a user; a super user only for a super user."""
+        name = _name(request.header)
+        info = _body(request, UserInfo)
+        user_type = user_type_of(info) or UserType.NORMAL
+        user = User(name, info.password or "", user_type, user_status_of(info) or UserStatus.ENABLE)
+        if user.is_super and not self._is_asked_by_super(request):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _CREATED_BY_SUPER)
+        self._tables.create_user(user)
+        return Response()
+
+    def update_user(self, request: Request[UserRequestHeader]) -> Response:
+        """Change what the body gives of a user; a super user only for a super user."""
+        name = _name(request.header)
+        info = _body(request, UserInfo)
+        user_type = user_type_of(info)
+        if user_type is UserType.SUPER and not self._is_asked_by_super(request):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _UPDATED_BY_SUPER)
+        self._demand_right_over(name, request)
+        self._tables.update_user(name, info.password, user_type, user_status_of(info))
+        return Response()
+
+    def delete_user(self, request: Request[UserRequestHeader]) -> Response:
+        """Remove a user and its acl; a super user only for a super user."""
+        name = request.header.username or ""
+        self._demand_right_over(name, request)
+        self._tables.delete_user(name)
+        return Response()
+
+    def get_user(self, request: Request[UserRequestHeader]) -> Response:
+        """A user; no body if there is none of this name."""
+        name = request.header.username or ""
+        if not name.strip():
+            raise RequestError(ResponseCode.INVALID_PARAMETER, _BLANK)
+        user = self._tables.user(name)
+        if user is None:
+            return Response()
+        return Response(body=dumps(user_info(user, with_password=self._tells_passwords(request))))
+
+    def list_users(self, request: Request[ListUsersRequestHeader]) -> Response:
+        """The users whose names contain the filter; no body if there are none."""
+        users = self._tables.list_users(request.header.filter)
+        tells = self._tells_passwords(request)
+        return Response(body=dumps([user_info(user, with_password=tells) for user in users]) if users else b"")
+
+    def _demand_right_over(self, name: str, request: Request[UserRequestHeader]) -> None:
+        user = self._tables.user(name)
+        if user is not None and user.is_super and not self._is_asked_by_super(request):
+            raise AuthRefused(_UPDATED_BY_SUPER)
+
+    def _is_asked_by_super(self, request: Request[UserRequestHeader]) -> bool:
+        """Whether a super user asks; where nobody is asked for a user, who names none counts as one."""
+        name = request.header.access_key
+        if self._policy is None:
+            user = self._tables.user(name) if name else None
+            return not name or (user is not None and user.is_super)
+        return self._policy.is_signed_by_super(request.code, name)
+
+    def _tells_passwords(self, request: Request[UserRequestHeader] | Request[ListUsersRequestHeader]) -> bool:
+        return self._policy is not None and self._policy.is_signed_by_super(request.code, request.header.access_key)
+
+    # Acls
+
+    def put_acl(self, request: Request[AclRequestHeader]) -> Response:
+        """Put policies in the place of those for the same resources, and beside all others."""
+        info = _body(request, AclInfo)
+        if not info.policies:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "The body of acl is null")
+        self._tables.update_acl(acl_of(info, request.header.subject))
+        return Response()
+
+    def delete_acl(self, request: Request[DeleteAclRequestHeader]) -> Response:
+        """Remove what the policy of a type says of a resource; all of a subject if none is named."""
+        header = request.header
+        named = header.resource is not None and header.resource.strip()
+        resource = resource_of(header.resource) if named else None
+        self._tables.delete_acl(_subject(header.subject), policy_type_of(header.policy_type), resource)
+        return Response()
+
+    def get_acl(self, request: Request[AclRequestHeader]) -> Response:
+        """The acl of a subject; no body if it has none."""
+        acl = self._tables.acl(_subject(request.header.subject))
+        return Response(body=b"" if acl is None else dumps(acl_info(acl)))
+
+    def list_acls(self, request: Request[ListAclsRequestHeader]) -> Response:
+        """The acls that the filters leave; no body if they leave none."""
+        acls = self._tables.list_acls(request.header.subject_filter, request.header.resource_filter)
+        return Response(body=dumps([acl_info(acl) for acl in acls]) if acls else b"")
+
+
+def _not_configured(_: object) -> Response:
+    return Response(ResponseCode.SYSTEM_ERROR, NOT_CONFIGURED)
+
+
+def _name(header: UserRequestHeader) -> str:
+    if not header.username:
+        raise RequestError(ResponseCode.INVALID_PARAMETER, _BLANK)
+    return header.username
+
+
+def _subject(key: str | None) -> Subject:
+    subject = Subject.parse(key)
+    if subject is None:
+        raise AuthRefused("The subject is null.")
+    return subject
+
+
+def _body(request: Request[Any], kind: type[T]) -> T:
+    try:
+        return loads(bytes(request.body or b"{}"), kind, SETTINGS)
+    except ProtocolError as error:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"The body cannot be read: {error.detail}") from None

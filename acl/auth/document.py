@@ -1,0 +1,85 @@
+"""All users and acls as one document: what the file ``auth.json`` holds, and what travels from a master to slaves."""
+
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from acl.auth.errors import AuthRefused
+from acl.auth.infos import acl_info, acl_of, user_status_of, user_type_of
+from acl.auth.model import User, UserStatus, UserType
+from acl.auth.secrets import Seal
+from acl.auth.tables import AuthContent
+from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.auth import AclInfo, UserInfo
+
+_REPLICATED: Final = "users and acls of a master"
+
+
+class _UserRecord(msgspec.Struct, rename="camel", omit_defaults=True):
+    """A user; of the two passwords it has one."""
+
+    username: str
+    user_type: str = UserType.NORMAL.value
+    user_status: str = UserStatus.ENABLE.value
+    sealed_password: str | None = None
+    password: str | None = None
+
+
+class AuthDocument(msgspec.Struct, rename="camel"):
+    """Users by name, acls by subject."""
+
+    users: list[_UserRecord] = []
+    acls: list[AclInfo] = []
+
+    def has_clear_passwords(self) -> bool:
+        """Whether somebody who reads it learns a password."""
+        return any(user.password is not None for user in self.users)
+
+
+def document_of(content: AuthContent, seal: Seal | None) -> AuthDocument:
+    """The document of `content`, its passwords sealed; without a seal they are in clear."""
+    users = [
+        _UserRecord(
+            user.username, user.user_type.value, user.user_status.value,
+            None if seal is None else seal.sealed_text(user.password, user.subject.key),
+            user.password if seal is None else None,
+        )
+        for _, user in sorted(content.users.items())
+    ]  # fmt: skip
+    return AuthDocument(users, [acl_info(acl) for _, acl in sorted(content.acls.items())])
+
+
+def content_of(document: AuthDocument, seal: Seal | None) -> AuthContent:
+    """What a document says.  Raises SealBroken, or ProtocolError for users and acls that cannot be."""
+    try:
+        users = [_user(record, seal) for record in document.users]
+        acls = [acl_of(info) for info in document.acls]
+    except AuthRefused as error:
+        raise ProtocolError("auth_document", error.remark) from None
+    return AuthContent({user.username: user for user in users}, {acl.subject.key: acl for acl in acls})
+
+
+def _user(record: _UserRecord, seal: Seal | None) -> User:
+    info = UserInfo(record.username, None, record.user_type, record.user_status)
+    user = User(record.username, "", user_type_of(info) or UserType.NORMAL, user_status_of(info) or UserStatus.ENABLE)
+    password = record.password
+    if password is None:
+        if record.sealed_password is None or seal is None:
+            raise ProtocolError("auth_document", f"user {record.username!r} has no password that can be read")
+        password = seal.opened_text(record.sealed_password, user.subject.key)
+    return replace(user, password=password)
+
+
+def replicated(content: AuthContent, seal: Seal) -> bytes:
+    """`content` for a replica that has the same seal: nobody between them can read it."""
+    return seal.sealed(msgspec.json.encode(document_of(content, None)), _REPLICATED)
+
+
+def taken_over(sealed: bytes, seal: Seal) -> AuthContent:
+    """What `replicated` made.  Raises ProtocolError."""
+    try:
+        document = msgspec.json.decode(seal.opened(sealed, _REPLICATED), type=AuthDocument)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError("auth_document", str(error)) from None
+    return content_of(document, None)

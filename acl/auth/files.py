@@ -1,0 +1,143 @@
+"""Users and acls on the disk: ``config/auth.json``, and the key that seals its passwords.  An edge file.
+
+RocketMQ keeps them in RocksDB (``config/users``, ``config/acls``) with passwords in clear; here they are JSON, written
+as the broker's other tables are, and nobody but the broker's account may read them.
+"""
+
+import errno
+import logging
+import secrets
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from acl.auth.document import AuthDocument, content_of, document_of
+from acl.auth.secrets import KEY_BYTES, Seal
+from acl.auth.tables import AuthContent
+from sprocket.common.atomic_file import write_whole
+from sprocket.common.errors import DiskFailed, DiskFull, ProtocolError, StoreError
+
+logger = logging.getLogger(__name__)
+
+_DOCUMENT: Final = "auth.json"
+_KEY: Final = "auth.key"
+# Where RocketMQ keeps its users, beside ``acls``.
+_ROCKSDB: Final = "users"
+# Nobody but the owner reads or writes.
+_MODE: Final = 0o600
+
+
+def new_seal(key: bytes) -> Seal:
+    """A seal with the machine's randomness."""
+    return Seal(key, secrets.token_bytes)
+
+
+class AuthFiles:
+    """The files in `folder`; `key_file` is where the key is, ``auth.key`` beside the document without one.
+
+    With `in_clear` passwords are written as they are, and a key is only read for what was sealed before.
+    """
+
+    def __init__(self, folder: Path, key_file: Path | None = None, *, in_clear: bool = False) -> None:
+        self.path = folder / _DOCUMENT
+        self._key_path = key_file or folder / _KEY
+        self._in_clear = in_clear
+        self._seal: Seal | None = None
+
+    def load(self) -> AuthContent:
+        """What was saved; nothing if nothing was.  Raises StoreError, also where the key is missing or another.
+
+        Passwords that stand otherwise than they are to be written now are written anew.
+        """
+        document = self._document()
+        if document is None:
+            self._seal = self._read_key()
+            if (self.path.parent / _ROCKSDB).is_dir():
+                note = "users in RocksDB are not read; copy them with mqadmin copyUser and copyAcl while RocketMQ runs"
+                logger.warning("event=rocksdb_users_ignored folder=%s note=%r", self.path.parent / _ROCKSDB, note)
+            return AuthContent()
+        self._seal = self._read_key(must_exist=any(user.sealed_password for user in document.users))
+        try:
+            content = content_of(document, self._seal)
+        except ProtocolError as error:
+            raise StoreError(f"{self.path}: {error.detail}") from None
+        if document.users and document.has_clear_passwords() is not self._in_clear:
+            self.save(content)
+            logger.warning("event=passwords_rewritten path=%s in_clear=%s", self.path, self._in_clear)
+        logger.info("event=auth_loaded users=%d acls=%d", len(content.users), len(content.acls))
+        return content
+
+    def save(self, content: AuthContent) -> None:
+        """Replace the document durably.  Raises StoreError; the file holds what it held before."""
+        seal = None if self._in_clear else self._own_seal()
+        text = msgspec.json.format(msgspec.json.encode(document_of(content, seal)), indent=2)
+        self._write(self.path, text)
+        if self._in_clear or not content.users:
+            return
+        # What was in clear must not stay behind in the copy of what was there before.
+        backup = self.path.with_name(self.path.name + ".bak")
+        if backup.exists() and _may_say_a_password(backup.read_bytes()):
+            self._write(self.path, text)
+
+    def _document(self) -> AuthDocument | None:
+        """The document, or its backup where it is missing, empty or broken."""
+        reason = ""
+        for path in (self.path, self.path.with_name(self.path.name + ".bak")):
+            content = _read(path)
+            if not content:
+                continue
+            try:
+                return msgspec.json.decode(content, type=AuthDocument)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                reason = f"{path}: {error}"
+                logger.warning("event=auth_file_broken path=%s detail=%r", path, str(error))
+        if reason:
+            raise StoreError(f"{reason}; repair the file or restore it")
+        return None
+
+    def _read_key(self, *, must_exist: bool = False) -> Seal | None:
+        key = _read(self._key_path)
+        if key is None:
+            if must_exist:
+                raise StoreError(f"{self._key_path}: missing, and {self.path} cannot be read without it; restore it")
+            return None
+        if len(key) != KEY_BYTES:
+            raise StoreError(f"{self._key_path}: {len(key)} bytes, a key has {KEY_BYTES}")
+        mode = self._key_path.stat().st_mode
+        if mode & 0o077:
+            logger.warning("event=key_file_open path=%s mode=%o note=%r", self._key_path, mode & 0o777, "chmod 600 it")
+        return new_seal(key)
+
+    def _own_seal(self) -> Seal:
+        if self._seal is None:
+            key = secrets.token_bytes(KEY_BYTES)
+            self._write(self._key_path, key)
+            self._seal = new_seal(key)
+            logger.info("event=key_made path=%s", self._key_path)
+        return self._seal
+
+    def _write(self, path: Path, content: bytes) -> None:
+        try:
+            write_whole(path, content, _MODE)
+        except OSError as error:
+            detail = f"write {path}: {error.strerror or error}"
+            kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DiskFailed
+            raise kind(detail) from error
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _may_say_a_password(content: bytes) -> bool:
+    """Whether somebody who reads it may learn one: of what is broken nobody knows."""
+    try:
+        return msgspec.json.decode(content, type=AuthDocument).has_clear_passwords()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return True

@@ -1,0 +1,149 @@
+"""Decides about requests by users and policies: first who it is, then what it may.
+
+Source of order, codes and texts: RocketMQ 5.3.3, `DefaultAuthenticationHandler`, `UserAuthorizationHandler`,
+`AclAuthorizationHandler` and the strategies.  Stricter here: a name counts only with its signature, also where a white
+list lets the request in without one, and also where authorizationEnabled stands alone; and what a connection has
+proved once is proved again by each request, whatever the strategy.
+"""
+
+import hmac
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from acl.access_request import AccessRequest, FailedAttempt, Needed, Verdict
+from acl.auth.addresses import address_text
+from acl.auth.errors import AuthRefused
+from acl.auth.evaluation import AclIndex
+from acl.auth.model import Decision, User, UserStatus, UserType
+from acl.auth.settings import AuthSettings
+from acl.auth.tables import AuthTables
+from acl.grants import Grants, grant
+from acl.remote_addresses import Parts
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.credentials import ACCESS_KEY, SIGNATURE, signature
+
+# What an unknown user is checked against, so that its answer takes as long.
+_NO_KEY: Final = "no user has this password"
+_NOBODY: Final = "Authorization failed. Please verify your access rights and try again."
+# What a request needs, by acl.auth.requests.
+Required = Callable[[AccessRequest], Sequence[Needed]]
+
+
+class _NotProved(FailedAttempt):
+    """There is no such user, or it has another key."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(ResponseCode.NO_PERMISSION, why)
+
+
+class AuthPolicy:
+    """What `settings` say of the users and acls in `tables`; `required` says what a request needs.
+
+    Raises ConfigError for settings that cannot be read.
+    """
+
+    def __init__(self, settings: AuthSettings, tables: AuthTables, required: Required) -> None:
+        self._tables = tables
+        self._required = required
+        self._authorizes = settings.authorization_enabled
+        self._unsigned_codes = settings.codes_without_signature()
+        self._free_codes = settings.codes_without_permission()
+        self._certificate_as_user = settings.certificate_as_user
+        # User -> its acl, and what they have allowed, until anything changes.
+        self._acls: dict[str, AclIndex] = {}
+        self._grants = Grants()
+        self._changes = -1
+
+    def check(self, asked: AccessRequest) -> Verdict | None:
+        """Who has proved to send it.  Raises AuthRefused for what is refused, FailedAttempt for a wrong signature."""
+        code = asked.code
+        user = self._proved(asked) if code not in self._unsigned_codes else self._proved_if_signed(asked)
+        if self._authorizes and code not in self._free_codes:
+            self._authorize(user, asked)
+        return None if user is None else Verdict(user.username)
+
+    def check_right(self, name: str, asked: AccessRequest) -> None:
+        """Raises AuthRefused unless the user, who has signed before, may do what `asked` needs."""
+        user = self._tables.user(name)
+        if user is None or user.user_status is UserStatus.DISABLE:
+            raise AuthRefused(f"User:{name} is not found, or disabled.")
+        if self._authorizes:
+            self._authorize(user, asked)
+
+    def is_signed_by_super(self, code: int, name: str | None) -> bool:
+        """Whether a request of this code that was let in, and names this user, comes from a super user."""
+        user = None if name is None or code in self._unsigned_codes else self._tables.user(name)
+        return user is not None and user.is_super
+
+    # Who it is
+
+    def _proved_if_signed(self, asked: AccessRequest) -> User | None:
+        if not asked.signature and not self._certified(asked):
+            return None
+        try:
+            return self._proved(asked)
+        except (AuthRefused, FailedAttempt):
+            return None  # the white list lets it in, as nobody
+
+    def _certified(self, asked: AccessRequest) -> bool:
+        """Whether its connection says who it is."""
+        return self._certificate_as_user and asked.certificate_name is not None and not asked.access_key
+
+    def _proved(self, asked: AccessRequest) -> User:
+        fields = asked.fields
+        name = fields.get(ACCESS_KEY)
+        if not name:
+            if self._certified(asked) and asked.certificate_name is not None:
+                return self._enabled(asked.certificate_name, self._tables.user(asked.certificate_name))
+            raise AuthRefused("username cannot be null.")
+        user = self._tables.user(name)
+        expected = signature(_NO_KEY if user is None else user.password, fields, asked.body, asked.version)
+        given = fields.get(SIGNATURE, "").encode("utf-8", "replace")
+        is_signed = hmac.compare_digest(expected.encode(), given)
+        user = self._enabled(name, user)
+        if not is_signed:
+            raise _NotProved("check signature failed.")
+        return user
+
+    def _enabled(self, name: str, user: User | None) -> User:
+        if user is None:
+            raise _NotProved(f"User:{name} is not found.")
+        if user.user_status is UserStatus.DISABLE:
+            raise AuthRefused(f"User:{name} is disabled.")
+        return user
+
+    # What it may
+
+    def _authorize(self, user: User | None, asked: AccessRequest) -> None:
+        if self._changes != self._tables.changes:
+            self._changes = self._tables.changes
+            self._acls.clear()
+            self._grants.forget()
+        if user is None:
+            if self._required(asked):
+                raise AuthRefused(_NOBODY)
+            return
+        if user.user_type is UserType.SUPER:
+            return
+        wanted = grant(user.username, asked)
+        if wanted in self._grants:
+            return
+        self._demand(user, asked)
+        self._grants.remember(wanted)
+
+    def _demand(self, user: User, asked: AccessRequest) -> None:
+        for needed in self._required(asked):
+            decision = self._decide(user, needed, asked.peer)
+            if decision is not Decision.ALLOW:
+                why = "no matched policies." if decision is None else "the decision is deny."
+                raise AuthRefused(
+                    f"{user.subject.key} has no permission to access {needed.name} "
+                    f"from {address_text(asked.peer)}, {why}"
+                )
+
+    def _decide(self, user: User, needed: Needed, source: Parts | None) -> Decision | None:
+        acl = self._acls.get(user.username)
+        if acl is None:
+            acl = self._acls[user.username] = AclIndex(self._tables.acl_of_user(user))
+        entry = acl.deciding_entry(needed.resource, needed.actions, source)
+        return None if entry is None else entry.decision

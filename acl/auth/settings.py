@@ -1,0 +1,192 @@
+"""What a server can be told of users and policies.
+
+Source of names and defaults: RocketMQ 5.3.3, `AuthConfig`.  Java classes cannot be loaded here: of the keys that name
+one, those of the reference are taken, by their whole names or their last parts, and mean what they mean there.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import msgspec
+
+from acl.auth.model import User, UserType
+from sprocket.common.errors import ConfigError
+from sprocket.common.setting_fields import bool_setting, text_setting
+from sprocket.remoting.credentials import Credentials
+
+_AUTHENTICATION: Final = "org.apache.rocketmq.auth.authentication."
+T = TypeVar("T", bound=msgspec.Struct)
+_AUTHORIZATION: Final = "org.apache.rocketmq.auth.authorization."
+# Key -> the classes that it may name.
+_CLASSES: Final[dict[str, tuple[str, ...]]] = {}
+
+
+def _class_setting(key: str, doc: str, package: str, *names: str) -> str:
+    _CLASSES[key] = (*names, *(package + name for name in names))
+    return text_setting(key, "", doc)
+
+
+def _secret_setting(key: str, doc: str) -> str:
+    return field(default="", repr=False, metadata={"key": key, "doc": doc, "secret": True})
+
+
+@dataclass(frozen=True)
+class AuthSettings:
+    """The part of a server's configuration that is about ACL 2.0."""
+
+    authentication_enabled: bool = bool_setting(
+        "authenticationEnabled", False, "Ask every request for a user and its signature (ACL 2.0)."
+    )
+    authentication_provider: str = _class_setting(
+        "authenticationProvider",
+        "How a user proves itself: only the reference's own way.",
+        _AUTHENTICATION + "provider.",
+        "DefaultAuthenticationProvider",
+    )
+    authentication_metadata_provider: str = _class_setting(
+        "authenticationMetadataProvider",
+        "Where users are: only in this server's own file.",
+        _AUTHENTICATION + "provider.",
+        "LocalAuthenticationMetadataProvider",
+    )
+    authentication_strategy: str = _class_setting(
+        "authenticationStrategy",
+        "Both are taken; every signature is checked with either.",
+        _AUTHENTICATION + "strategy.",
+        "StatelessAuthenticationStrategy",
+        "StatefulAuthenticationStrategy",
+    )
+    authentication_whitelist: str = text_setting(
+        "authenticationWhitelist", "", "Request codes, with commas, that need no signature."
+    )
+    init_authentication_user: str = _secret_setting(
+        "initAuthenticationUser",
+        'A super user that is made at the start if there is none of its name: {"username":"..","password":".."}.',
+    )
+    inner_client_authentication_credentials: str = _secret_setting(
+        "innerClientAuthenticationCredentials",
+        "With which servers sign what they ask of others, and a super user of that name, made at the start if there "
+        'is none: {"accessKey":"..","secretKey":".."}.',
+    )
+    authorization_enabled: bool = bool_setting(
+        "authorizationEnabled", False, "Ask whether policies allow what a user wants; implies authenticationEnabled."
+    )
+    authorization_provider: str = _class_setting(
+        "authorizationProvider",
+        "How it is decided: only the reference's own way.",
+        _AUTHORIZATION + "provider.",
+        "DefaultAuthorizationProvider",
+    )
+    authorization_metadata_provider: str = _class_setting(
+        "authorizationMetadataProvider",
+        "Where policies are: only in this server's own file.",
+        _AUTHORIZATION + "provider.",
+        "LocalAuthorizationMetadataProvider",
+    )
+    authorization_strategy: str = _class_setting(
+        "authorizationStrategy",
+        "Both are taken, and mean the same: what policies say now decides.",
+        _AUTHORIZATION + "strategy.",
+        "StatelessAuthorizationStrategy",
+        "StatefulAuthorizationStrategy",
+    )
+    authorization_whitelist: str = text_setting(
+        "authorizationWhitelist", "", "Request codes, with commas, that need no permission."
+    )
+    migrate_auth_from_v1_enabled: bool = bool_setting(
+        "migrateAuthFromV1Enabled",
+        False,
+        "At the start make users and policies of the accounts of ACL 1.0 (below rocketmqHome) that are no users yet.",
+    )
+    certificate_as_user: bool = bool_setting(
+        "tls.server.certificate.as.user",
+        False,
+        "A request that is not signed comes from the user whose name the client's certificate has, if TLS checked it.",
+    )
+    auth_secret_key_file: str = text_setting(
+        "authSecretKeyFile", "", "The key that seals passwords in auth.json; auth.key beside it if empty."
+    )
+    auth_secrets_in_clear: bool = bool_setting(
+        "authSecretsInClear", False, "Write passwords into auth.json as they are, for what has to read them there."
+    )
+
+    @property
+    def asks_for_users(self) -> bool:
+        """Whether anybody has to be a user."""
+        return self.authentication_enabled or self.authorization_enabled
+
+    def first_users(self) -> list[User]:
+        """Who is made at the start if there is none of that name.  Raises ConfigError."""
+        users = []
+        if self.init_authentication_user.strip():
+            said = _said("initAuthenticationUser", self.init_authentication_user, _InitUser, "username and password")
+            users.append(User(said.username, said.password, UserType.SUPER))
+        inner = self.inner_credentials()
+        if inner is not None:
+            users.append(User(inner.access_key, inner.secret_key, UserType.SUPER))
+        return users
+
+    def inner_credentials(self) -> Credentials | None:
+        """With which servers sign what they ask of others; None if none are given.  Raises ConfigError."""
+        key, text = "innerClientAuthenticationCredentials", self.inner_client_authentication_credentials
+        if not text.strip():
+            return None
+        said = _said(key, text, _InnerCredentials, "accessKey and secretKey")
+        return Credentials(said.access_key, said.secret_key, said.security_token)
+
+    def codes_without_signature(self) -> frozenset[int]:
+        """The codes of authenticationWhitelist.  Raises ConfigError."""
+        return _codes("authenticationWhitelist", self.authentication_whitelist)
+
+    def codes_without_permission(self) -> frozenset[int]:
+        """The codes of authorizationWhitelist.  Raises ConfigError."""
+        return _codes("authorizationWhitelist", self.authorization_whitelist)
+
+    def check_auth(self) -> None:
+        """Raises ConfigError for what cannot be read."""
+        _check_class("authenticationProvider", self.authentication_provider)
+        _check_class("authenticationMetadataProvider", self.authentication_metadata_provider)
+        _check_class("authenticationStrategy", self.authentication_strategy)
+        _check_class("authorizationProvider", self.authorization_provider)
+        _check_class("authorizationMetadataProvider", self.authorization_metadata_provider)
+        _check_class("authorizationStrategy", self.authorization_strategy)
+        self.first_users()
+        self.codes_without_signature()
+        self.codes_without_permission()
+
+
+class _InitUser(msgspec.Struct, rename="camel"):
+    username: str
+    password: str
+    user_type: object = None
+    user_status: object = None
+
+
+class _InnerCredentials(msgspec.Struct, rename="camel"):
+    access_key: str
+    secret_key: str
+    security_token: str = ""
+
+
+def _said(key: str, text: str, kind: type[T], names: str) -> T:
+    """What a JSON object says.  Raises ConfigError, which does not repeat it: it holds a secret."""
+    try:
+        said = msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError:
+        raise ConfigError(f"{key}: write a JSON object with {names}, both texts") from None
+    if not all(getattr(said, name).strip() for name in kind.__struct_fields__[:2]):
+        raise ConfigError(f"{key}: neither of {names} may be blank")
+    return said
+
+
+def _check_class(key: str, name: str) -> None:
+    if name and name not in _CLASSES[key]:
+        raise ConfigError(f"{key}: {name!r} cannot be loaded; allowed are {', '.join(_CLASSES[key])}")
+
+
+def _codes(key: str, text: str) -> frozenset[int]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    wrong = [part for part in parts if not (part.isascii() and part.isdigit())]
+    if wrong:
+        raise ConfigError(f"{key}: {wrong[0]!r} is no request code; write numbers with commas, as in 10,310")
+    return frozenset(int(part) for part in parts)

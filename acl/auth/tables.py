@@ -1,0 +1,184 @@
+"""The users and acls of one broker, and how they are changed.
+
+A change is saved before it counts.  Texts of refusals and what each change needs are those of the reference.
+Source: RocketMQ 5.3.3, `AuthenticationMetadataManagerImpl`, `AuthorizationMetadataManagerImpl`.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from acl.auth.errors import AuthRefused
+from acl.auth.model import Acl, PolicyType, Resource, Subject, SubjectType, User, UserStatus, UserType
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AuthContent:
+    """All users by name, and all acls by the keys of their subjects."""
+
+    users: Mapping[str, User] = field(default_factory=lambda: MappingProxyType({}))
+    acls: Mapping[str, Acl] = field(default_factory=lambda: MappingProxyType({}))
+
+
+Save = Callable[[AuthContent], None]
+
+
+def _save_nothing(_: AuthContent) -> None:
+    pass
+
+
+class AuthTables:
+    """Lives in one thread.  `save` makes a change durable, or raises and nothing is changed.
+
+    A table that `is_copy` of another's takes a change that it finds made: tools make each change on master and slave,
+    and the master's may have come to the slave before the tool does.
+    """
+
+    def __init__(self, save: Save = _save_nothing, *, is_copy: bool = False) -> None:
+        self._save = save
+        self._is_copy = is_copy
+        self._content = AuthContent()
+        self.changes = 0  # grows with every change
+
+    @property
+    def content(self) -> AuthContent:
+        """All of it; it does not change, changes replace it."""
+        return self._content
+
+    def take(self, content: AuthContent) -> None:
+        """Put this in the place of all that there is, saved already or to be saved by the caller."""
+        self._content = content
+        self.changes += 1
+
+    # Users
+
+    def user(self, name: str) -> User | None:
+        """The user of this name; None if there is none."""
+        return self._content.users.get(name)
+
+    def list_users(self, part: str | None = None) -> list[User]:
+        """Those whose names contain `part`, by name."""
+        wanted = _wanted(part)
+        return [user for name, user in sorted(self._content.users.items()) if wanted in name]
+
+    def create_user(self, user: User) -> None:
+        """Add a user.  Raises AuthRefused."""
+        if not user.username.strip():
+            raise AuthRefused("username can not be blank")
+        if not user.password.strip():
+            raise AuthRefused("password can not be blank")
+        old = self.user(user.username)
+        if old is not None:
+            if self._is_copy and old == user:
+                return
+            raise AuthRefused("The user is existed")
+        self._put_user(user)
+        logger.info("event=user_created name=%r type=%s", user.username, user.user_type.value)
+
+    def update_user(
+        self, name: str, password: str | None, user_type: UserType | None, user_status: UserStatus | None
+    ) -> None:
+        """Change what is given of a user.  Raises AuthRefused."""
+        if not name.strip():
+            raise AuthRefused("username can not be blank")
+        old = self.user(name)
+        if old is None:
+            raise AuthRefused("The user is not exist")
+        new = replace(
+            old,
+            password=password if password is not None and password.strip() else old.password,
+            user_type=user_type or old.user_type,
+            user_status=user_status or old.user_status,
+        )
+        self._put_user(new)
+        logger.info(
+            "event=user_updated name=%r type=%s status=%s password_changed=%s",
+            name, new.user_type.value, new.user_status.value, new.password != old.password,
+        )  # fmt: skip
+
+    def delete_user(self, name: str) -> None:
+        """Remove a user and its acl; nothing if there is none.  Raises AuthRefused."""
+        if not name.strip():
+            raise AuthRefused("username can not be blank")
+        users, acls = dict(self._content.users), dict(self._content.acls)
+        is_known = users.pop(name, None) is not None
+        if acls.pop(Subject(name).key, None) is None and not is_known:
+            return
+        self._change(AuthContent(users, acls))
+        logger.info("event=user_deleted name=%r", name)
+
+    # Acls
+
+    def acl(self, subject: Subject) -> Acl | None:
+        """The acl of a subject; None if there is none.  Raises AuthRefused for a user that there is not."""
+        self._demand(subject, "The subject is not exist.")
+        return self._content.acls.get(subject.key)
+
+    def acl_of_user(self, user: User) -> Acl:
+        """The acl of a user; an empty one if there is none."""
+        return self._content.acls.get(user.subject.key) or Acl(user.subject, ())
+
+    def list_acls(self, subject_part: str | None = None, resource_part: str | None = None) -> list[Acl]:
+        """The acls of subjects whose keys contain the one, with the entries whose resources contain the other."""
+        subject, resource = _wanted(subject_part), _wanted(resource_part)
+        found = (_about(acl, resource) for key, acl in sorted(self._content.acls.items()) if subject in key)
+        return [acl for acl in found if acl.policies]
+
+    def update_acl(self, acl: Acl) -> None:
+        """Put what `acl` says in the place of what was said of the same resources.  Raises AuthRefused."""
+        self._demand(acl.subject, f"The subject of {acl.subject.key} is not exist.")
+        old = self._content.acls.get(acl.subject.key)
+        self._put_acl(acl if old is None else old.updated(acl.policies))
+        logger.info("event=acl_updated subject=%r resources=%r", acl.subject.key, _resources(acl))
+
+    def delete_acl(self, subject: Subject, policy_type: PolicyType, resource: Resource | None) -> None:
+        """Remove what is said of `resource`, of all without one.  Raises AuthRefused."""
+        old = self._content.acls.get(subject.key)
+        if self._is_copy and old is None:
+            return
+        self._demand(subject, "The subject is not exist.")
+        if old is None:
+            raise AuthRefused("The acl is not exist.")
+        left = None if resource is None else old.without(policy_type, resource)
+        if left is None or not left.policies:
+            acls = {key: acl for key, acl in self._content.acls.items() if key != subject.key}
+            self._change(replace(self._content, acls=acls))
+        else:
+            self._put_acl(left)
+        logger.info("event=acl_deleted subject=%r resource=%r", subject.key, None if resource is None else resource.key)
+
+    def _demand(self, subject: Subject, otherwise: str) -> None:
+        if subject.subject_type is SubjectType.USER and self.user(subject.name) is None:
+            raise AuthRefused(otherwise)
+
+    def _put_user(self, user: User) -> None:
+        self._change(replace(self._content, users={**self._content.users, user.username: user}))
+
+    def _put_acl(self, acl: Acl) -> None:
+        self._change(replace(self._content, acls={**self._content.acls, acl.subject.key: acl}))
+
+    def _change(self, content: AuthContent) -> None:
+        if content != self._content:
+            self._save(content)
+            self.take(content)
+
+
+def _wanted(part: str | None) -> str:
+    """A filter; one of blanks means nothing."""
+    return part if part is not None and part.strip() else ""
+
+
+def _about(acl: Acl, resource_part: str) -> Acl:
+    policies = []
+    for policy in acl.policies:
+        entries = tuple(entry for entry in policy.entries if resource_part in entry.resource.key)
+        if entries:
+            policies.append(replace(policy, entries=entries))
+    return replace(acl, policies=tuple(policies))
+
+
+def _resources(acl: Acl) -> list[str]:
+    return [entry.resource.key for policy in acl.policies for entry in policy.entries]

@@ -1,0 +1,1 @@
+"""ACL 1.0: accounts of ``plain_acl.yml`` and their permissions."""

@@ -1,0 +1,69 @@
+"""What an account may do with a topic or a group.  Source: RocketMQ 5.3.2, `Permission`."""
+
+from collections.abc import Iterable
+from enum import IntFlag
+from typing import Final
+
+from sprocket.common.errors import ConfigError
+from sprocket.remoting.codes import RequestCode
+
+
+class Permission(IntFlag):
+    """`ANY` is only asked for: whoever may publish or subscribe has it."""
+
+    DENY = 1
+    ANY = 2
+    PUB = 4
+    SUB = 8
+
+    def allows(self, needed: "Permission") -> bool:
+        """Whether who owns this may do what needs `needed`."""
+        # On the numbers: the operators of flags make objects, and this is asked for each message.
+        own = self._value_
+        return not own & _DENY and bool(own & (_PUB_OR_SUB if needed is Permission.ANY else needed._value_))
+
+
+_DENY: Final = Permission.DENY.value
+_PUB_OR_SUB: Final = (Permission.PUB | Permission.SUB).value
+_BY_NAME: Final = {
+    "DENY": Permission.DENY,
+    "PUB": Permission.PUB,
+    "SUB": Permission.SUB,
+    "PUB|SUB": Permission.PUB | Permission.SUB,
+    "SUB|PUB": Permission.PUB | Permission.SUB,
+}
+# What only an account with ``admin: true`` may ask for.
+ADMIN_CODES: Final = frozenset(
+    {
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_BROKER_CONFIG,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
+        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+        RequestCode.DELETE_ACL_CONFIG,
+        RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
+    }
+)
+
+
+def default_permission(name: str) -> Permission:
+    """The permission of a name; DENY for what is none, as in the reference."""
+    return _BY_NAME.get(name.strip(), Permission.DENY)
+
+
+def resource_permissions(entries: Iterable[str]) -> dict[str, Permission]:
+    """By resource, from entries such as ``topicA=PUB|SUB``.  Raises ConfigError for one of another form."""
+    found = {}
+    for entry in entries:
+        resource, is_pair, name = (part.strip() for part in entry.partition("="))
+        if not resource or not is_pair or "=" in name:
+            raise ConfigError(f"permission {entry!r}: write resource=permission, as in topicA=SUB")
+        permission = _BY_NAME.get(name)
+        if permission is None:
+            raise ConfigError(f"permission {entry!r}: allowed are DENY, PUB, SUB and PUB|SUB")
+        found[resource] = permission
+    return found

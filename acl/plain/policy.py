@@ -1,0 +1,128 @@
+"""Decides about requests by the accounts of ACL 1.0.
+
+The order: the global white list, the account's white list, the signature, admin codes, permissions, an explicit one
+before the default.  Source: RocketMQ 5.3.2, `PlainPermissionManager.validate`, `PlainPermissionChecker`.
+"""
+
+import hmac
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from acl.access_request import AccessRequest, FailedAttempt, Verdict
+from acl.auth.model import RETRY_PREFIX
+from acl.grants import Grants, grant
+from acl.plain.accounts import Account, AccountFile
+from acl.plain.permission import Permission
+from acl.plain.requests import needs
+from acl.remote_addresses import RemoteAddresses
+from sprocket.common.errors import ProtocolError, RequestError
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.credentials import ACCESS_KEY, SIGNATURE, signature
+
+logger = logging.getLogger(__name__)
+
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+# How the reference's text begins: tools and people look for it.
+_REFUSED: Final = "org.apache.rocketmq.acl.common.AclException: "
+# What an unknown account is checked against, so that its answer takes as long.
+_NO_KEY: Final = "no account has this key"
+
+
+class AccessDenied(RequestError):
+    """The request is refused; the text says by what rule, never a key."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(ResponseCode.SYSTEM_ERROR, _REFUSED + why)
+
+
+class NotProved(AccessDenied, FailedAttempt):
+    """Who asks has not proved to be the account that it names."""
+
+
+class PlainPolicy:
+    """The accounts of all files: of an account that several files have, the first one counts."""
+
+    def __init__(self, files: Mapping[str, AccountFile]) -> None:
+        self._white: list[RemoteAddresses] = [file.white for file in files.values() if file.white]
+        self._accounts: dict[str, Account] = {}
+        # None is forgotten: what files say later is another policy.
+        self._grants = Grants()
+        for name, file in files.items():
+            for account in file.accounts:
+                if account.access_key in self._accounts:
+                    logger.warning("event=account_repeated access_key=%s file=%s", account.access_key, name)
+                else:
+                    self._accounts[account.access_key] = account
+
+    @property
+    def account_count(self) -> int:
+        """Accounts that there are."""
+        return len(self._accounts)
+
+    @property
+    def secrets(self) -> list[tuple[str, str]]:
+        """Names and secret keys of all accounts."""
+        return [(account.access_key, account.secret_key) for account in self._accounts.values()]
+
+    def is_white(self, request: AccessRequest) -> bool:
+        """Whether it comes from a white address, and needs no signature."""
+        if self._white and any(white.match(request.peer) for white in self._white):
+            return True
+        account = self._accounts.get(request.access_key or "")
+        return account is not None and account.white.match(request.peer)
+
+    def check(self, request: AccessRequest) -> Verdict | None:
+        """What was proved, if anything had to be.  Raises AccessDenied for a request that is refused."""
+        if self.is_white(request):
+            return None
+        fields = request.fields
+        access_key = fields.get(ACCESS_KEY)
+        if access_key is None:
+            raise NotProved("No accessKey is configured")
+        account = self._accounts.get(access_key)
+        expected = signature(_NO_KEY if account is None else account.secret_key, fields, request.body, request.version)
+        given = fields.get(SIGNATURE, "").encode("utf-8", "replace")
+        is_signed = hmac.compare_digest(expected.encode(), given)
+        if account is None:
+            raise NotProved(f"No acl config for {access_key}")
+        if not is_signed:
+            raise NotProved(f"Check signature failed for accessKey={access_key}")
+        if not account.is_admin:
+            wanted = grant(access_key, request)
+            if wanted not in self._grants:
+                _check_permissions(account, request)
+                self._grants.remember(wanted)
+        return Verdict(access_key)
+
+    def check_right(self, access_key: str, request: AccessRequest) -> None:
+        """Raises AccessDenied unless the account, which has signed before, may do what `request` needs."""
+        account = self._accounts.get(access_key)
+        if account is None:
+            raise AccessDenied(f"No acl config for {access_key}")
+        if not account.is_admin:
+            _check_permissions(account, request)
+
+
+def _check_permissions(account: Account, request: AccessRequest) -> None:
+    try:
+        needed = needs(request)
+    except ProtocolError as error:
+        raise AccessDenied(f"What the request is about cannot be told: {error}") from None
+    if needed is None:
+        detail = f"Need admin permission for request code={request.code}, but accessKey={account.access_key} is not"
+        raise AccessDenied(detail)
+    if needed.get(TRACE_TOPIC) is Permission.PUB:
+        del needed[TRACE_TOPIC]  # which everybody may publish to
+    for resource, permission in needed.items():
+        is_group = resource.startswith(RETRY_PREFIX)
+        owned = account.permissions.get(resource)
+        if owned is None:
+            if not (account.default_group if is_group else account.default_topic).allows(permission):
+                raise AccessDenied(f"No default permission for {_shown(resource, is_group)}")
+        elif not owned.allows(permission):
+            raise AccessDenied(f"No permission for {_shown(resource, is_group)}")
+
+
+def _shown(resource: str, is_group: bool) -> str:
+    return f"group:{resource[len(RETRY_PREFIX) :]}" if is_group else f"topic:{resource}"

@@ -1,0 +1,145 @@
+"""Who is let in at a broker's port: the accounts of ACL 1.0, the users and policies of ACL 2.0, or both.
+
+Source: RocketMQ 5.3.2, `BrokerController.initialAcl`: aclEnable; 5.3.3, `BrokerController.initialRequestPipeline`:
+authenticationEnabled, authorizationEnabled.  Unlike there every request is checked, also one whose code nobody serves.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from acl.access_request import AccessRequest
+from acl.auth.model import Action
+from acl.auth.requests import check_rules
+from acl.gate import Gate, Policy
+from acl.plain.files import PlainFiles
+from acl.weak_settings import Exposure, warn_of
+from broker.client.clients import ClientChannel
+from broker.config.broker_config import BrokerConfig
+from broker.periodic import Periodic
+from broker.service import Service
+from sprocket.common.clock import Clock
+from sprocket.common.errors import ConfigError
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.routes import RouteTable
+from sprocket.remoting.tls.settings import TlsSettings
+from store.config.store_config import StoreConfig
+
+# Half of `AclFileWatchService`'s: a change counts at the second look that sees it.
+_WATCH_S: Final = 2.5
+
+
+class AccessControl(Service):
+    """The gate of one broker's port; open without aclEnable and authenticationEnabled.  Lives in the loop's thread.
+
+    With both a request has to pass both.  Raises ConfigError, when made and by `load`: a broker that is to be guarded
+    does not start without its accounts.
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock, store: StoreConfig, tls: TlsSettings) -> None:
+        self._config, self._store, self._tls = config, store, tls
+        self._files = _files(config)
+        self._users: Policy | None = None
+        self._is_guarded = self._files is not None or config.asks_for_users
+        # With which the broker asks other brokers and name servers.
+        self.credentials: Credentials | None = config.inner_credentials() or _tool_credentials(self._files)
+        self.gate = Gate(
+            (),
+            config,
+            clock,
+            cluster=config.broker_cluster_name,
+            is_white=self._is_white,
+            refused_code=ResponseCode.NO_PERMISSION if config.asks_for_users else ResponseCode.SYSTEM_ERROR,
+        )
+
+        self.gate.self_checked = {RequestCode.PROVE_BROKER_IDENTITY: "proof"}
+
+    def ask_users(self, policy: Policy) -> None:
+        """Have every request pass `policy`, too: that of ACL 2.0."""
+        self._users = policy
+        self.accounts_changed()
+
+    def guard(self, table: RouteTable) -> RouteTable:
+        """Stand in front of `table`, which is returned.  Raises InvariantError if a route has no rule."""
+        check_rules(table.routes)
+        return self.gate.stand_before(table) if self._is_guarded else table
+
+    def check(self) -> None:
+        """Read the accounts.  Raises ConfigError."""
+        if self._files is not None:
+            self._files.load()
+        self.accounts_changed()
+
+    def start(self) -> None:
+        """Say what the settings leave open."""
+        named = [(user.username, user.password) for user in self._config.first_users()]
+        accounts = [] if self._files is None else self._files.policy.secrets
+        warn_of(
+            Exposure(
+                self._config.bind_address, self._config, self._tls, self._config.acl_enable,
+                self.is_replication_guarded,
+                self._is_guarded and self._store.ha_allow_plain_peers and bool(self._config.name_servers),
+                [*named, *accounts],
+            )
+        )  # fmt: skip
+
+    def periodic(self) -> list[Periodic]:
+        """See files change, and say what the audit log has left out."""
+        if not self._is_guarded:
+            return []
+        work = [Periodic("audit_log", 1.0, self.gate.audit.flush)]
+        if self._files is not None:
+            work.append(Periodic("acl_files", _WATCH_S, self._reload))
+        return work
+
+    @property
+    def plain_files(self) -> PlainFiles | None:
+        """The accounts of aclEnable."""
+        return self._files
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether nobody is let in unsigned."""
+        return self._is_guarded
+
+    @property
+    def is_replication_guarded(self) -> bool:
+        """Whether a slave has to prove something before it gets the log."""
+        store = self._store
+        return (bool(store.ha_secret_file) or self._is_guarded) and not store.ha_allow_plain_peers
+
+    def accounts_changed(self) -> None:
+        """Go by what the files say now."""
+        plain: tuple[Policy, ...] = () if self._files is None else (self._files.policy,)
+        self.gate.policies = plain if self._users is None else (*plain, self._users)
+
+    def may_publish(self, channel: ClientChannel, topic: str) -> bool:
+        """Whether who has signed on a connection may publish to `topic`, and so be asked about its transactions."""
+        if not self._is_guarded:
+            return True
+        return isinstance(channel, RemotingChannel) and self.gate.allows(channel, topic, Action.PUB)
+
+    def runtime_info(self) -> dict[str, str]:
+        """What operators are told; nothing where nothing is guarded."""
+        return self.gate.status() if self._is_guarded else {}
+
+    def _reload(self) -> None:
+        if self._files is not None:
+            self._files.watch()
+        self.accounts_changed()
+
+    def _is_white(self, asked: AccessRequest) -> bool:
+        return self._files is not None and self._files.policy.is_white(asked)
+
+
+def _files(config: BrokerConfig) -> PlainFiles | None:
+    if not config.acl_enable:
+        return None
+    if not config.rocketmq_home:
+        raise ConfigError("aclEnable = true: set rocketmqHome, whose conf/plain_acl.yml has the accounts")
+    return PlainFiles(Path(config.rocketmq_home))
+
+
+def _tool_credentials(files: PlainFiles | None) -> Credentials | None:
+    return None if files is None else files.tool_credentials()

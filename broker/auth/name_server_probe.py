@@ -1,0 +1,69 @@
+"""Warns a broker that lets nobody in unsigned of a name server that lets everybody in.
+
+At such a name server anybody can register a broker.  Brokers take nothing from an address without proof and sign
+nothing for it, see `broker.auth.peer_identity` and `broker.slave.slave_sessions`; clients of RocketMQ do both.
+"""
+
+import logging
+from typing import Final
+
+from broker.auth.access_control import AccessControl
+from broker.core import BrokerCore
+from broker.periodic import Periodic
+from broker.service import Service
+from sprocket.common.errors import ClientError
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.admin import GetBrokerMemberGroupRequestHeader
+from sprocket.remoting.tls.watch import ClientTls
+
+logger = logging.getLogger(__name__)
+
+_TURN_S: Final = 5.0
+_TIMEOUT_S: Final = 3.0
+_REFUSED: Final = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR})
+
+
+class NameServerProbe(Service):
+    """Asks each name server one question without a signature, once it answers.  Lives in the event loop's thread."""
+
+    def __init__(self, core: BrokerCore, access: AccessControl, tls: ClientTls | None) -> None:
+        self._core = core
+        self._tls = tls
+        self._unasked = list(core.config.broker.name_servers) if access.is_guarded else []
+
+    def periodic(self) -> list[Periodic]:
+        """Ask those that have not answered."""
+        return [Periodic("name_server_probe", _TURN_S, self.look)] if self._unasked else []
+
+    async def look(self) -> None:
+        """Ask each name server that has not answered yet."""
+        if not self._unasked:
+            return
+        broker = self._core.config.broker
+        header = GetBrokerMemberGroupRequestHeader(
+            cluster_name=broker.broker_cluster_name, broker_name=broker.broker_name
+        )
+        client = RemotingClient(tls=self._tls)
+        try:
+            for address in list(self._unasked):
+                try:
+                    answer = await client.invoke(
+                        address, RequestCode.GET_BROKER_MEMBER_GROUP, header, timeout_s=_TIMEOUT_S
+                    )
+                except ClientError:
+                    continue
+                self._unasked.remove(address)
+                if answer.code not in _REFUSED:
+                    _warn(address)
+        finally:
+            await client.close()
+
+
+def _warn(address: str) -> None:
+    logger.warning(
+        "event=weak_setting key=namesrvAddr note=%r",
+        f"the name server {address} lets everybody register a broker under any name; brokers here refuse peers without"
+        " proof, but clients send messages and signatures to any address that it names: set authenticationEnabled and"
+        " authorizationEnabled there, or let only brokers and clients reach it",
+    )

@@ -1,0 +1,124 @@
+"""The users and policies of one broker: read at the start, changed by operators, followed by slaves.
+
+Passwords travel to slaves sealed with a key that both make of the secret of innerClientAuthenticationCredentials;
+without these, or from a master of RocketMQ, nothing comes, and tools make each change on every replica.
+Source of what is kept where: RocketMQ 5.3.3, `BrokerController`.  There slaves do not follow.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from acl.auth.admin import AuthAdminProcessor
+from acl.auth.document import replicated, taken_over
+from acl.auth.files import AuthFiles, new_seal
+from acl.auth.policy import AuthPolicy
+from acl.auth.requests import required
+from acl.auth.secrets import derived_key
+from acl.auth.start import accounts_of_v1, fill
+from acl.auth.tables import AuthContent, AuthTables
+from broker.config.broker_config import BrokerConfig
+from broker.periodic import Periodic
+from broker.replication.replicated_tables import ReplicatedTable
+from broker.service import Service
+from sprocket.common.errors import DiskFailed, ProtocolError, StoreError
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.routes import Route
+
+logger = logging.getLogger(__name__)
+
+_SAVE_S: Final = 1.0
+_PURPOSE: Final = "sprocket: users and acls from a master to its slaves"
+
+
+class Users(Service):
+    """Lives in the event loop's thread.  `failed` hears of a write whose outcome is unknown.
+
+    Raises ConfigError, when made and by `check`, for what cannot be started with.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, folder: Path, failed: Callable[[DiskFailed], None], *, is_slave: bool
+    ) -> None:
+        self._config = config
+        self._failed = failed
+        key_file = Path(config.auth_secret_key_file) if config.auth_secret_key_file.strip() else None
+        self._files = AuthFiles(folder, key_file, in_clear=config.auth_secrets_in_clear)
+        self.tables = AuthTables(self._save, is_copy=is_slave)
+        # None where nobody is asked for a user.
+        self.policy = AuthPolicy(config, self.tables, required) if config.asks_for_users else None
+        # With which the broker signs what it asks of others.
+        self.credentials: Credentials | None = config.inner_credentials()
+        self._unsaved: AuthContent | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there are users here: it may be that nobody is asked for one yet."""
+        return self.policy is not None or bool(self._config.authentication_metadata_provider)
+
+    def routes(self) -> list[Route]:
+        """What operators ask."""
+        return AuthAdminProcessor(self.tables, self.policy, is_served=self.is_kept).routes()
+
+    def check(self) -> None:
+        """Raise ConfigError for accounts of ACL 1.0 that are to become users and cannot be read."""
+        if self.is_kept:
+            accounts_of_v1(self._config, self._config.rocketmq_home)
+
+    def load(self) -> None:
+        """Take what the file holds, and add those that the configuration names.  Raises StoreError or ConfigError."""
+        if not self.is_kept:
+            return
+        fill(self.tables, self._files, self._config, self._config.rocketmq_home)
+
+    # On the disk
+
+    def _save(self, content: AuthContent) -> None:
+        try:
+            self._files.save(content)
+        except DiskFailed as error:
+            self._failed(error)
+            raise
+
+    def periodic(self) -> list[Periodic]:
+        """Write what was taken over from a master."""
+        return [Periodic("auth_tables", _SAVE_S, self.save)] if self.is_kept else []
+
+    def save(self) -> None:
+        """Write it if it is not written yet.  Raises StoreError."""
+        if self._unsaved is not None:
+            self._save(self._unsaved)
+            self._unsaved = None
+
+    # From a master to its slaves
+
+    def replicated(self) -> list[ReplicatedTable]:
+        """The table that slaves follow: none without a secret that both ends know."""
+        if not self.is_kept or self.credentials is None:
+            return []
+        seal = new_seal(derived_key(self.credentials.secret_key, _PURPOSE))
+        tables = self.tables
+
+        def prepare(sealed: bytes) -> Callable[[], None]:
+            try:
+                return partial(self._take_over, taken_over(sealed, seal))
+            except (ProtocolError, StoreError) as error:
+                # The log is to follow all the same.
+                return partial(self._cannot_follow, str(error))
+
+        def encode() -> bytes:
+            return replicated(tables.content, seal)
+
+        return [ReplicatedTable("auth", None, lambda: tables.changes, encode, prepare)]
+
+    def _take_over(self, content: AuthContent) -> None:
+        if content != self.tables.content:
+            self.tables.take(content)
+            self._unsaved = content
+            logger.info("event=auth_followed users=%d acls=%d", len(content.users), len(content.acls))
+
+    def _cannot_follow(self, reason: str) -> None:
+        note = "do both have the same innerClientAuthenticationCredentials?"
+        logger.error("event=auth_not_followed reason=%r note=%r", reason, note)

@@ -1,0 +1,1 @@
+"""Connected producers and consumers, and the queues they lock."""

@@ -1,0 +1,295 @@
+"""Who is connected: the producers and consumers that send heartbeats, by group.
+
+Source: RocketMQ 5.3.3, `ConsumerManager`, `ConsumerGroupInfo`, `ProducerManager`,
+`DefaultConsumerIdsChangeListener`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
+
+from broker.subscription.assumed_subscriptions import AssumedSubscriptions
+from sprocket.common.clock import Clock
+from sprocket.remoting.bodies.client import Connection, ConsumerData, SubscriptionData
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import Buffer, Channel, ReceivedResponse
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.client import NotifyConsumerIdsChangedRequestHeader
+
+logger = logging.getLogger(__name__)
+
+BROADCASTING = "BROADCASTING"
+# Topics that a log line names; it has the count of all.
+_MAX_NAMED_TOPICS = 16
+
+
+class ClientChannel(Channel, Protocol):
+    """A connection over which the broker can ask the client in turn."""
+
+    def request(
+        self, code: int, header: Header | None = None, body: Buffer = b"", *, timeout_s: float
+    ) -> "asyncio.Future[ReceivedResponse]":
+        """The future gets the response, or RemotingTimeout or ConnectionLost."""
+        ...
+
+
+@dataclass(slots=True)
+class Member:
+    """One client of a group on one connection; `heard_at` is monotonic seconds."""
+
+    channel: ClientChannel
+    client_id: str
+    language: str
+    version: int
+    heard_at: float
+
+    def connection(self) -> Connection:
+        """The member as an operator sees it."""
+        host, port = self.channel.peer
+        return Connection(self.client_id, f"{host}:{port}", self.language, self.version)
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The members of a consumer group and what they agree on; the last heartbeat wins."""
+
+    name: str
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+    members: dict[int, Member] = field(default_factory=dict)  # by channel id
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)  # by topic
+
+    @property
+    def is_broadcasting(self) -> bool:
+        return self.message_model == BROADCASTING
+
+    def client_ids(self) -> list[str]:
+        """Ids of all members, each once: a client that reconnects may be there twice for a while."""
+        return list(dict.fromkeys(member.client_id for member in self.members.values()))
+
+    def find_member(self, client_id: str) -> Member | None:
+        """The member with that id; the newest if it is there twice."""
+        found = [member for member in self.members.values() if member.client_id == client_id]
+        return max(found, key=lambda member: member.heard_at) if found else None
+
+    def update_subscriptions(self, subscriptions: Iterable[SubscriptionData]) -> bool:
+        """Take over what a member subscribes to; whether the set of topics changed."""
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
+        changed = wanted.keys() != self.subscriptions.keys()
+        for topic, subscription in wanted.items():
+            held = self.subscriptions.get(topic)
+            if held is None or subscription.sub_version > held.sub_version:
+                self.subscriptions[topic] = subscription
+        for topic in self.subscriptions.keys() - wanted.keys():
+            del self.subscriptions[topic]
+        return changed
+
+
+class ConsumerRegistry:
+    """Consumer groups with at least one connected member.
+
+    Members are told to rebalance when one joins or leaves or when the topics change, unless
+    `notify_enabled()` says no (notifyConsumerIdsChangedEnable) or the group broadcasts.
+    """
+
+    def __init__(self, clock: Clock, notify_enabled: Callable[[], bool] = lambda: True) -> None:
+        self._clock = clock
+        self._notify_enabled = notify_enabled
+        self._groups: dict[str, ConsumerGroup] = {}
+        # Names of the groups with a member on a channel, by its id: a connection that ends looks at no other.
+        self._names: dict[int, set[str]] = {}
+        self.assumed = AssumedSubscriptions(clock)
+        # Told of the subscriptions of each heartbeat that brings them, and of the end of a group.
+        self.on_subscribed: list[Callable[[str, Sequence[SubscriptionData]], None]] = []
+        self.on_left: list[Callable[[str], None]] = []
+
+    @property
+    def groups(self) -> list[ConsumerGroup]:
+        return list(self._groups.values())
+
+    def group(self, group: str) -> ConsumerGroup | None:
+        """The group; None if none of it is connected."""
+        return self._groups.get(group)
+
+    def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What the group subscribes to in the topic, by heartbeat or by its requests; None if it does not."""
+        found = self._groups.get(group)
+        subscription = None if found is None else found.subscriptions.get(topic)
+        return self.assumed.find(group, topic) if subscription is None else subscription
+
+    def register(
+        self,
+        member: Member,
+        data: ConsumerData,
+        *,
+        notify: bool = True,
+        with_subscriptions: bool = True,
+        level: int = logging.INFO,
+    ) -> bool:
+        """One heartbeat of one consumer for one group; whether something changed.  `level` is that of its log lines.
+
+        `notify` is the group's notifyConsumerIdsChangedEnable.  Without `with_subscriptions` the group
+        keeps what it has: the client says that nothing changed since its last heartbeat.
+        """
+        group = self._groups.get(data.group_name)
+        if group is None:
+            group = self._groups[data.group_name] = ConsumerGroup(data.group_name)
+        group.consume_type = data.consume_type
+        group.message_model = data.message_model
+        group.consume_from_where = data.consume_from_where
+        joined = member.channel.id not in group.members
+        group.members[member.channel.id] = member
+        self._names.setdefault(member.channel.id, set()).add(group.name)
+        changed = group.update_subscriptions(data.subscription_data_set) if with_subscriptions else False
+        if joined:
+            logger.log(
+                level,
+                "event=consumer_joined group=%s client=%s peer=%s:%s model=%s members=%d",
+                group.name, member.client_id, *member.channel.peer, group.message_model, len(group.members),
+            )  # fmt: skip
+        if changed:
+            topics = sorted(islice(group.subscriptions, _MAX_NAMED_TOPICS))
+            logger.log(
+                level, "event=subscription_changed group=%s count=%d topics=%s",
+                group.name, len(group.subscriptions), topics,
+            )  # fmt: skip
+        if (joined or changed) and notify and not group.is_broadcasting:
+            self._notify(group)
+        if with_subscriptions:
+            for listener in self.on_subscribed:
+                listener(group.name, data.subscription_data_set)
+        return joined or changed
+
+    def unregister(self, group_name: str, channel: Channel, *, notify: bool = True) -> None:
+        """The consumer on `channel` leaves the group."""
+        group = self._groups.get(group_name)
+        if group is not None and channel.id in group.members:
+            self._remove(group, channel.id, "unregistered")
+            if notify and not group.is_broadcasting:
+                self._notify(group)
+
+    def channel_closed(self, channel: Channel) -> None:
+        """Every member on `channel` is gone."""
+        for name in sorted(self._names.get(channel.id, ())):
+            group = self._groups[name]
+            self._remove(group, channel.id, "connection_closed")
+            if not group.is_broadcasting:
+                self._notify(group)
+
+    def expire(self, timeout_s: float) -> None:
+        """Drop members that were not heard of for `timeout_s`, and close their connections."""
+        oldest = self._clock.monotonic() - timeout_s
+        for group in self.groups:
+            silent = [member for member in group.members.values() if member.heard_at < oldest]
+            for member in silent:
+                self._remove(group, member.channel.id, "expired")
+                member.channel.close()
+            if silent and not group.is_broadcasting:
+                self._notify(group)
+
+    def groups_subscribed_to(self, topic: str) -> set[str]:
+        """Names of the connected groups that subscribe to `topic`."""
+        return {group.name for group in self._groups.values() if topic in group.subscriptions}
+
+    def _remove(self, group: ConsumerGroup, channel_id: int, reason: str) -> None:
+        member = group.members.pop(channel_id)
+        _discard(self._names, channel_id, group.name)
+        logger.info(
+            "event=consumer_left group=%s client=%s reason=%s members=%d",
+            group.name, member.client_id, reason, len(group.members),
+        )  # fmt: skip
+        if not group.members:
+            del self._groups[group.name]
+            for listener in self.on_left:
+                listener(group.name)
+
+    def _notify(self, group: ConsumerGroup) -> None:
+        if self._notify_enabled():
+            header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group.name)
+            for member in group.members.values():
+                member.channel.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
+
+
+class ProducerRegistry:
+    """Producer groups with at least one connected member."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._groups: dict[str, dict[int, Member]] = {}
+        # By client id, then by group and channel id, the one that joined last at the end.
+        self._clients: dict[str, dict[tuple[str, int], Member]] = {}
+        # As in `ConsumerRegistry`.
+        self._names: dict[int, set[str]] = {}
+
+    @property
+    def groups(self) -> dict[str, list[Member]]:
+        return {group: list(members.values()) for group, members in self._groups.items()}
+
+    def members(self, group: str) -> list[Member]:
+        """The connected producers of a group."""
+        return list(self._groups.get(group, {}).values())
+
+    def find_channel(self, client_id: str) -> ClientChannel | None:
+        """The connection of a client that has a producer; the newest if it has several."""
+        found = self._clients.get(client_id)
+        return next(reversed(found.values())).channel if found else None
+
+    def register(self, group: str, member: Member, level: int = logging.INFO) -> None:
+        """One heartbeat of one producer for one group; `level` is that of its log line."""
+        members = self._groups.setdefault(group, {})
+        previous = members.get(member.channel.id)
+        if previous is not None and previous.client_id != member.client_id:
+            self._forget(group, previous)
+        self._clients.setdefault(member.client_id, {})[group, member.channel.id] = member
+        if member.channel.id not in members:
+            logger.log(
+                level, "event=producer_joined group=%s client=%s peer=%s:%s",
+                group, member.client_id, *member.channel.peer,
+            )  # fmt: skip
+        members[member.channel.id] = member
+        self._names.setdefault(member.channel.id, set()).add(group)
+
+    def unregister(self, group: str, channel: Channel) -> None:
+        """The producer on `channel` leaves the group."""
+        self._remove(group, channel.id, "unregistered")
+
+    def channel_closed(self, channel: Channel) -> None:
+        """Every producer on `channel` is gone."""
+        for group in sorted(self._names.get(channel.id, ())):
+            self._remove(group, channel.id, "connection_closed")
+
+    def expire(self, timeout_s: float) -> None:
+        """Drop producers that were not heard of for `timeout_s`, and close their connections."""
+        oldest = self._clock.monotonic() - timeout_s
+        for group, members in self.groups.items():
+            for member in members:
+                if member.heard_at < oldest:
+                    self._remove(group, member.channel.id, "expired")
+                    member.channel.close()
+
+    def _remove(self, group: str, channel_id: int, reason: str) -> None:
+        members = self._groups.get(group, {})
+        member = members.pop(channel_id, None)
+        if member is not None:
+            self._forget(group, member)
+            _discard(self._names, channel_id, group)
+            logger.info("event=producer_left group=%s client=%s reason=%s", group, member.client_id, reason)
+        if not members:
+            self._groups.pop(group, None)
+
+    def _forget(self, group: str, member: Member) -> None:
+        found = self._clients[member.client_id]
+        del found[group, member.channel.id]
+        if not found:
+            del self._clients[member.client_id]
+
+
+def _discard(names: dict[int, set[str]], channel_id: int, group: str) -> None:
+    found = names[channel_id]
+    found.discard(group)
+    if not found:
+        del names[channel_id]

@@ -1,0 +1,1 @@
+"""Flow control of reads of old messages, per group."""

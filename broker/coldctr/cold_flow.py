@@ -1,0 +1,172 @@
+"""Bounds how fast groups pull messages that memory no longer holds, so that others do not wait for the disk.
+
+A group has a share of cold bytes for each round of 5 s.  Once it is used up, a pull of cold messages is refused if the
+group's consumers push, as their clients pull again by themselves; else it is held for 3 s and gets one message.
+Source: RocketMQ 5.3.3, `PullMessageProcessor`, `ColdDataCgCtrService`, `ColdDataPullRequestHoldService`.  There the
+pulls that find 10,000 others held are never answered; here they get their message at once.
+"""
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from broker.coldctr.cold_thresholds import ColdThresholds
+from broker.core import BrokerCore
+from broker.longpolling.deadlines import Deadlines
+from broker.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
+from broker.periodic import Periodic
+from broker.processor.admin.cold_flow import ColdFlowProcessor
+from broker.processor.pull import PullProcessor
+from broker.service import Service
+from sprocket.common.errors import RequestError
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.command import Request
+from sprocket.remoting.headers.pull import PullMessageRequestHeader
+from sprocket.remoting.routes import Route
+from store.queue.get_result import GetResult
+
+logger = logging.getLogger(__name__)
+
+_ROUND_S: Final = 5.0
+_HOLD_S: Final = 3.0
+_MAX_HELD: Final = 10_000
+_TICK_S: Final = 0.1
+_PUSHED: Final = "CONSUME_PASSIVELY"
+_REFUSAL: Final = "This consumer group is reading cold data. It has been flow control"
+_SLOW_SCAN_S: Final = 30.0
+# `MixAll.isSysConsumerGroupPullMessage`, beside the groups of the system.
+_UNBOUND: Final = frozenset({*SYSTEM_GROUPS, "DEFAULT_CONSUMER", "SCHEDULE_CONSUMER", "__MONITOR_CONSUMER"})
+
+
+class _ColdPull:
+    """A held pull; `request` is None once it is answered or dropped."""
+
+    __slots__ = ("channel_id", "deadline", "request")
+
+    def __init__(self, request: Request[PullMessageRequestHeader], deadline: float) -> None:
+        self.request: Request[Any] | None = request
+        self.channel_id: int = request.channel.id
+        self.deadline = deadline
+
+
+class ColdFlow(Service):
+    """Counts cold reads by group and throttles; with coldDataFlowControlEnable off no pull comes here."""
+
+    def __init__(self, core: BrokerCore, pulls: PullProcessor) -> None:
+        self._core = core
+        self._pulls = pulls
+        self.thresholds = ColdThresholds()
+        self._held: dict[int, set[_ColdPull]] = {}
+        self._held_count = 0
+        self._deadlines = Deadlines[_ColdPull](core.clock, core.call_later, self._answer, _TICK_S)
+        core.config.on_update.append(lambda _: self._configure())
+        self._configure()
+
+    def _configure(self) -> None:
+        is_on = self._core.config.store.cold_data_flow_control_enable
+        if is_on == (self._pulls.cold is not None):
+            return
+        self._pulls.cold = self if is_on else None
+        if not is_on:
+            self.thresholds.reads.clear()
+            self.thresholds.total_bytes = 0
+            self._answer_all()
+
+    # A service
+
+    def routes(self) -> list[Route]:
+        return ColdFlowProcessor(self._core.config, self.thresholds).routes()
+
+    def periodic(self) -> list[Periodic]:
+        config = self._core.config
+        return [
+            Periodic("cold_flow", _ROUND_S, self._end_round),
+            Periodic("cold_scan", lambda: config.store.timer_cold_data_check_interval_ms / 1000, self._scan),
+        ]
+
+    def stop(self) -> None:
+        self._answer_all()
+        self._deadlines.close()
+
+    def channel_closed(self, channel: RemotingChannel) -> None:
+        for pull in self._held.pop(channel.id, ()):
+            pull.request = None
+            self._held_count -= 1
+
+    # What pulls ask
+
+    def delays(self, request: Request[PullMessageRequestHeader], *, may_hold: bool) -> bool:
+        """Hold a pull of a group that reads too much; return whether it is held.
+
+        One that was held before goes on with one message.  Raises RequestError for a group whose consumers push.
+        """
+        header = request.header
+        if not self._is_throttled(header):
+            return False
+        connected = self._core.consumers.group(header.consumer_group)
+        if connected is not None and connected.consume_type == _PUSHED:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _REFUSAL)
+        if may_hold and self._hold(request):
+            return True
+        header.max_msg_nums = 1
+        return False
+
+    def note(self, header: PullMessageRequestHeader, result: GetResult) -> None:
+        """Count what a pull has read that memory did not hold."""
+        group = header.consumer_group
+        if group.startswith(SYSTEM_GROUP_PREFIX) or group in _UNBOUND:
+            return
+        entries = self._core.store.entries(header.topic, header.queue_id, header.queue_offset, result.next_offset)
+        # Entries whose tags do not match are passed over, and their messages are not read.
+        cold_bytes = min(self._core.store.cold_area.cold_bytes(entries), result.size_bytes)
+        if cold_bytes:
+            self.thresholds.note(group, cold_bytes, self._core.clock.wall_ms())
+
+    def _is_throttled(self, header: PullMessageRequestHeader) -> bool:
+        """Whether the pull is for cold messages, of a group that has read its share of this round."""
+        if not self.thresholds.is_exceeded(header.consumer_group, self._core.config.broker):
+            return False
+        store, offset = self._core.store, header.queue_offset
+        entries = store.entries(header.topic, header.queue_id, offset, offset + 1)
+        return bool(len(entries)) and store.cold_area.is_cold(int(entries["physical_offset"][0]))
+
+    # What is held
+
+    def _hold(self, request: Request[PullMessageRequestHeader]) -> bool:
+        if self._held_count >= _MAX_HELD:
+            return False
+        pull = _ColdPull(request, self._core.clock.monotonic() + _HOLD_S)
+        self._held.setdefault(pull.channel_id, set()).add(pull)
+        self._held_count += 1
+        self._deadlines.expect(pull, self._held_count)
+        return True
+
+    def _answer(self, pull: _ColdPull) -> None:
+        request, pull.request = pull.request, None
+        if request is None:
+            return
+        held = self._held[pull.channel_id]
+        held.discard(pull)
+        if not held:
+            del self._held[pull.channel_id]
+        self._held_count -= 1
+        self._pulls.answer_held(request)
+
+    def _answer_all(self) -> None:
+        for pulls in list(self._held.values()):
+            for pull in list(pulls):
+                self._answer(pull)
+
+    # What it does again and again
+
+    def _end_round(self) -> None:
+        if self._pulls.cold is not None:
+            self.thresholds.end_round(self._core.config.broker, self._core.clock.wall_ms())
+
+    async def _scan(self) -> None:
+        started = self._core.clock.monotonic()
+        await asyncio.to_thread(self._core.store.cold_area.scan)
+        seconds = self._core.clock.monotonic() - started
+        if seconds > _SLOW_SCAN_S:
+            logger.warning("event=cold_scan_slow seconds=%.1f", seconds)

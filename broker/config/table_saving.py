@@ -1,0 +1,70 @@
+"""Writes the tables that change with the traffic, again and again: consumer offsets, filters, delay offsets.
+
+An offset may stand for what the log has not on the disk yet: the checkpoint of a pop, a message in a retry topic.
+It is written once the log is flushed that far, so that a power cut cannot take the one and leave the other.
+Source of the periods: RocketMQ 5.3.3, `BrokerController.initializeBrokerScheduledTasks`.
+"""
+
+import asyncio
+from typing import Final
+
+from broker.config.config_file import pretty
+from broker.core import BrokerCore
+from broker.periodic import Periodic
+from broker.service import Service
+from broker.timer.schedule import DelayOffsets
+from sprocket.common.errors import StoreError
+
+_FILTER_SAVE_S: Final = 10.0
+
+
+class TableSaving(Service):
+    """Lives in the event loop's thread; files are written in another."""
+
+    def __init__(self, core: BrokerCore, delay_offsets: DelayOffsets) -> None:
+        self._core = core
+        self._delay_offsets = delay_offsets
+
+    def periodic(self) -> list[Periodic]:
+        """Write what has changed."""
+        config = self._core.config
+        return [
+            Periodic(
+                "consumer_offsets", lambda: config.broker.flush_consumer_offset_interval / 1000, self._save_offsets
+            ),
+            Periodic("consumer_filters", _FILTER_SAVE_S, self._save_filters),
+            Periodic(
+                "delay_offsets", lambda: config.broker.flush_delay_offset_interval / 1000, self._save_delay_offsets
+            ),
+        ]
+
+    async def _save_offsets(self) -> None:
+        offsets, store = self._core.offsets, self._core.store
+        changed = offsets.take_changed()
+        if changed is None:
+            return
+        flushed: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
+        store.when_flushed(store.wrote_offset, flushed.set_result)
+        if await flushed is None:
+            # Nor may an offset of a topic be on the disk before the topic.
+            await self._core.topics.saving.saved()
+            await asyncio.to_thread(lambda: offsets.save(pretty(changed)))
+
+    async def _save_filters(self) -> None:
+        filters = self._core.filters
+        content = filters.take_unsaved()
+        if content is not None:
+            await asyncio.to_thread(filters.save, content)
+
+    async def _save_delay_offsets(self) -> None:
+        content = self._delay_offsets.take_unsaved(self._core.store.flushed_offset)
+        if content is not None:
+            await asyncio.to_thread(self._delay_offsets.save, content)
+
+    def save(self) -> None:
+        """Write all of them, with the log flushed.  Raises `StoreError`."""
+        self._core.offsets.persist()
+        self._core.filters.persist()
+        content = self._delay_offsets.take_unsaved(self._core.store.flushed_offset)
+        if content is not None:
+            self._delay_offsets.save(content)

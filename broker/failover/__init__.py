@@ -1,0 +1,1 @@
+"""Slaves that act for a lost master, and the way back when it returns."""

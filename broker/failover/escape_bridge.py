@@ -1,0 +1,116 @@
+"""What a slave that acts for its master delivers goes to another master of the cluster.
+
+Nothing is ever appended to the slave's own log: it stays a copy of the lost master's.  While enableRemoteEscape is off,
+or no other master takes a message, it waits; whoever delivers goes on behind it once all of a batch is stored there.
+Source: RocketMQ 5.3.3, `EscapeBridge.putMessage`, `asyncPutMessage`.  Unlike there a message that another master has
+stored but not yet flushed or replicated counts as delivered: to send it once more would double it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from broker.config.live_config import LiveConfig
+from broker.failover.escaped_message import EscapedMessage
+from broker.failover.other_masters import OtherMasters, chosen
+from broker.periodic import pause
+from sprocket.common.errors import ClientError
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from store.record.record import PendingMessage
+
+logger = logging.getLogger(__name__)
+
+# `EscapeBridge.SEND_TIMEOUT`
+_SEND_TIMEOUT_S: Final = 3.0
+_RETRY_S: Final = 1.0
+_STORED: Final = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    }
+)
+# What no master will ever take.
+_REFUSED: Final = frozenset({ResponseCode.MESSAGE_ILLEGAL})
+
+
+class EscapeBridge:
+    """Lives in the event loop's thread; one task for each batch on its way."""
+
+    def __init__(self, config: LiveConfig, client: RemotingClient, masters: OtherMasters) -> None:
+        self._config = config
+        self._client = client
+        self._masters = masters
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Hear of each message that goes elsewhere.
+        self.on_message: list[Callable[[EscapedMessage], None]] = []
+        self.escaped = 0  # messages that other masters have stored
+
+    def deliver(self, messages: Sequence[PendingMessage], done: Callable[[], None]) -> "asyncio.Task[None]":
+        """Send `messages` until all are stored, then call `done`.  What is returned can be cancelled."""
+        batch = [EscapedMessage(message) for message in messages]
+        for listener in self.on_message:
+            for message in batch:
+                listener(message)
+        task = asyncio.get_running_loop().create_task(self._send_all(batch))
+        self._tasks.add(task)
+
+        def ended(task: "asyncio.Task[None]") -> None:
+            self._tasks.discard(task)
+            if not task.cancelled():
+                task.result()
+                done()
+
+        task.add_done_callback(ended)
+        return task
+
+    def refusals(self, messages: Sequence[PendingMessage]) -> dict[int, str]:
+        """Return nothing: another master's limits are its own, and it answers for each message."""
+        return {}
+
+    async def _send_all(self, batch: list[EscapedMessage]) -> None:
+        attempt = 0
+        waiting = batch
+        while waiting:
+            if self._config.broker.enable_remote_escape:
+                results = await asyncio.gather(*(self._send(message, attempt) for message in waiting))
+                refusals = [reason for reason in results if reason]
+                waiting = [message for message, reason in zip(waiting, results, strict=True) if reason]
+                attempt += 1
+                if waiting:
+                    logger.warning(
+                        "event=escape_postponed waiting=%d of=%d topic=%s reason=%r",
+                        len(waiting), len(batch), waiting[0].topic, refusals[0],
+                    )  # fmt: skip
+            if waiting:
+                await pause(_RETRY_S)
+
+    async def _send(self, message: EscapedMessage, attempt: int) -> str:
+        """Send one; why it is still to be sent, or the empty text."""
+        masters = await self._masters.of(message.topic)
+        master = chosen(masters, message.topic, message.queue_id, attempt)
+        if master is None:
+            return "no other master takes messages of the topic"
+        config = self._config.broker
+        own_group = f"InnerProducerGroup_{config.broker_name}_{config.broker_id}"
+        header = message.header(message.queue_id % master.queues, own_group, master.broker_name)
+        try:
+            response = await self._client.invoke(
+                master.address, RequestCode.SEND_MESSAGE_V2, header, message.body, timeout_s=_SEND_TIMEOUT_S
+            )
+        except ClientError as error:
+            self._masters.forget(message.topic)
+            return str(error)
+        if response.code in _STORED:
+            self.escaped += 1
+            return ""
+        if response.code in _REFUSED:
+            logger.error(
+                "event=escape_refused topic=%s broker=%s reason=%r", message.topic, master.broker_name, response.remark
+            )
+            return ""
+        self._masters.forget(message.topic)
+        return f"{master.broker_name} answers {response.code} {response.remark}"

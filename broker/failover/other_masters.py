@@ -1,0 +1,101 @@
+"""The other masters of the cluster, as a slave that acts for its own sends messages to them.
+
+Source: RocketMQ 5.3.3, `TopicRouteInfoManager`, `EscapeBridge`.  Unlike there a topic's brokers in other clusters are
+none, and a retry topic that no other master has yet goes to any of them, which makes it.
+"""
+
+import zlib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from broker.names import RETRY_PREFIX
+from sprocket.client.connection.name_servers import NameServers
+from sprocket.client.errors import TopicNotFound
+from sprocket.common.clock import Clock
+from sprocket.common.errors import SprocketError
+from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo, TopicRouteData
+from sprocket.remoting.bodies.topic import PERM_WRITE
+
+# How long an answer of a name server is good for.
+_FRESH_S: Final = 5.0
+_MOST_TOPICS: Final = 10_000
+
+
+class OtherMaster(NamedTuple):
+    """A master that takes messages of a topic, in so many queues."""
+
+    broker_name: str
+    address: str
+    queues: int
+
+
+def masters_of_route(route: TopicRouteData, cluster: str, own_name: str) -> list[OtherMaster]:
+    """The masters of a cluster that take messages of a topic, but for those named `own_name`, in order."""
+    addresses = {
+        group.broker_name: group.broker_addrs[MASTER_ID]
+        for group in route.broker_datas
+        if group.cluster == cluster and group.broker_name != own_name and MASTER_ID in group.broker_addrs
+    }
+    return sorted(
+        OtherMaster(queues.broker_name, addresses[queues.broker_name], queues.write_queue_nums)
+        for queues in route.queue_datas
+        if queues.broker_name in addresses and queues.perm & PERM_WRITE and queues.write_queue_nums > 0
+    )
+
+
+def masters_of_cluster(info: ClusterInfo, cluster: str, own_name: str) -> list[OtherMaster]:
+    """All masters of a cluster, but for those named `own_name`, in order; one queue of each."""
+    return sorted(
+        OtherMaster(name, group.broker_addrs[MASTER_ID], 1)
+        for name, group in info.broker_addr_table.items()
+        if group.cluster == cluster and name != own_name and MASTER_ID in group.broker_addrs
+    )
+
+
+def chosen(masters: Sequence[OtherMaster], topic: str, queue_id: int, attempt: int) -> OtherMaster | None:
+    """One of `masters`: for a queue always the same, until an attempt failed."""
+    if not masters:
+        return None
+    return masters[(zlib.crc32(topic.encode()) + queue_id + attempt) % len(masters)]
+
+
+class OtherMasters:
+    """Asks name servers, and keeps what they say for a few seconds.  Lives in the event loop's thread."""
+
+    def __init__(self, name_servers: NameServers | None, cluster: str, own_name: str, clock: Clock) -> None:
+        self._name_servers = name_servers
+        self._cluster = cluster
+        self._own_name = own_name
+        self._clock = clock
+        self._kept: dict[str, tuple[float, list[OtherMaster]]] = {}
+
+    async def of(self, topic: str) -> list[OtherMaster]:
+        """Those that take messages of `topic`; none if no name server answers."""
+        kept = self._kept.get(topic)
+        now = self._clock.monotonic()
+        if kept is not None and now - kept[0] < _FRESH_S:
+            return kept[1]
+        try:
+            masters = await self._ask(topic)
+        except SprocketError:
+            return []
+        if len(self._kept) >= _MOST_TOPICS:
+            self._kept.clear()
+        self._kept[topic] = (now, masters)
+        return masters
+
+    async def _ask(self, topic: str) -> list[OtherMaster]:
+        if self._name_servers is None:
+            return []
+        try:
+            route = await self._name_servers.topic_route(topic)
+            masters = masters_of_route(route, self._cluster, self._own_name)
+        except TopicNotFound:
+            masters = []
+        if not masters and topic.startswith(RETRY_PREFIX):
+            return masters_of_cluster(await self._name_servers.cluster_info(), self._cluster, self._own_name)
+        return masters
+
+    def forget(self, topic: str) -> None:
+        """One of them did not take a message: ask again."""
+        self._kept.pop(topic, None)

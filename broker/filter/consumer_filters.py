@@ -1,0 +1,262 @@
+"""SQL92 subscriptions that heartbeats brought, compiled, and kept in ``config/consumerFilter.json``.
+
+A group's filter outlives its members for filterDataCleanTimeSpan.
+Source: RocketMQ 5.3.3, `ConsumerFilterManager`, `ConsumerFilterData`, `ExpressionForRetryMessageFilter`.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from broker.config.config_file import ConfigFile, pretty
+from broker.config.live_config import LiveConfig
+from broker.filter.bloom_positions import BITS, bloom_positions
+from broker.filter.sql_filter import SQL92, SqlFilter, compiled
+from broker.filter.subscription_filter import is_tag_type
+from broker.filter.tokens import InvalidExpression
+from broker.names import RETRY_PREFIX
+from sprocket.common.clock import Clock
+from sprocket.remoting.bodies.client import SubscriptionData
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.message.properties import NAME_END, RETRY_TOPIC, find_last
+from store.queue.record_filter import RecordFilter
+
+logger = logging.getLogger(__name__)
+
+# Heartbeats can name any topic: no more filters than this are kept, nor more characters in all of them.
+MAX_FILTERS: Final = 10_000
+MAX_FILTER_CHARS: Final = 16 * 1024 * 1024
+# A filter that was alive when the broker went is taken for dead since so long.
+_DEAD_AT_LOAD_MS: Final = 30_000
+_RETRY_TOPIC: Final = (RETRY_TOPIC + NAME_END).encode()
+
+
+class BloomFilterData(msgspec.Struct, rename="camel"):
+    """Bits of a subscription in the bit map that RocketMQ may calculate for each message."""
+
+    bit_num: int = 0
+    bit_pos: msgspec.Raw = msgspec.Raw(b"[]")  # numbers; an int[] stands on one line in the file
+
+
+class ConsumerFilterData(msgspec.Struct, rename="camel"):
+    """One group's filter of one topic; times are ms."""
+
+    topic: str
+    consumer_group: str
+    expression: str
+    expression_type: str
+    client_version: int = 0  # subVersion of the subscription
+    born_time: int = 0
+    dead_time: int = 0  # 0 while the group has a member that subscribes so
+    dead: bool = False  # follows from the times; written because RocketMQ writes it
+    bloom_filter_data: BloomFilterData | None = None
+
+
+class TopicFilters(msgspec.Struct, rename="camel"):
+    """The filters of one topic by group."""
+
+    topic: str
+    group_filter_data: dict[str, ConsumerFilterData] = {}
+
+
+class ConsumerFilterTable(msgspec.Struct, rename="camel"):
+    """The content of consumerFilter.json."""
+
+    filter_data_by_topic: dict[str, TopicFilters] = {}
+
+
+class HeldFilter:
+    """A filter that is ready for use."""
+
+    __slots__ = ("data", "records", "sql")
+
+    def __init__(self, data: ConsumerFilterData, sql: SqlFilter) -> None:
+        self.data = data
+        self.sql = sql
+        self.records = sql.record_filter()
+
+
+class ConsumerFilters:
+    """Group and topic -> filter.  Heartbeats go through `subscribed` and `group_left`."""
+
+    def __init__(self, config: LiveConfig, file: ConfigFile[ConsumerFilterTable], clock: Clock) -> None:
+        self._config = config
+        self._file = file
+        self._clock = clock
+        self._by_group: dict[str, dict[str, HeldFilter]] = {}
+        self._count = 0
+        self._chars = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def load(self) -> None:
+        """Take what the file holds.  Raises `StoreError` if the file is broken beyond its backup."""
+        table = self._file.load()
+        if table is None:
+            return
+        alive_until = self._clock.wall_ms() - _DEAD_AT_LOAD_MS
+        for topic, filters in table.filter_data_by_topic.items():
+            for group, data in filters.group_filter_data.items():
+                held = _compile(data)
+                if held is not None:
+                    if not data.dead_time:
+                        data.dead_time = max(data.born_time, alive_until)
+                    self._put(group, topic, held)
+        logger.info("event=consumer_filters_loaded count=%d", len(self))
+
+    def find(self, topic: str, group: str) -> HeldFilter | None:
+        """The group's filter of the topic; None if it has none, or none that compiles."""
+        filters = self._by_group.get(group)
+        return None if filters is None else filters.get(topic)
+
+    # Heartbeats
+
+    def subscribed(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
+        """A heartbeat says what a group subscribes to: all of it."""
+        for subscription in subscriptions:
+            if not is_tag_type(subscription.expression_type) and subscription.sub_string:
+                self._register(group, subscription)
+        if group in self._by_group:
+            self._bury(group, {subscription.topic for subscription in subscriptions})
+
+    def group_left(self, group: str) -> None:
+        """The last member of a group is gone."""
+        self._bury(group, set())
+
+    def _register(self, group: str, subscription: SubscriptionData) -> None:
+        topic, expression = subscription.topic, subscription.sub_string or ""
+        expression_type, version = subscription.expression_type or "", subscription.sub_version
+        old = self.find(topic, group)
+        is_same = old is not None and (old.data.expression, old.data.expression_type) == (expression, expression_type)
+        if old is not None and (is_same or version <= old.data.client_version):
+            if version > old.data.client_version:
+                old.data.client_version = version
+                self._file.is_unsaved = True
+            if version == old.data.client_version and old.data.dead_time:
+                old.data.dead_time = 0
+                self._file.is_unsaved = True
+            return
+        bloom = BloomFilterData(BITS, msgspec.Raw(dumps(bloom_positions(group, topic))))
+        now = self._clock.wall_ms()
+        data = ConsumerFilterData(
+            topic, group, expression, expression_type, version, born_time=now, bloom_filter_data=bloom
+        )
+        if old is not None:
+            # If the new one does not compile, the group hears of it with its next pull.
+            self._remove(group, topic)
+        held = _compile(data) if self._has_room(data) else None
+        if held is not None:
+            self._put(group, topic, held)
+            logger.info("event=consumer_filter_set group=%s topic=%s expression=%r", group, topic, expression[:200])
+        self._file.is_unsaved = self._file.is_unsaved or held is not None or old is not None
+
+    def _bury(self, group: str, living_topics: set[str]) -> None:
+        """The group's filters of all other topics are dead from now on."""
+        for topic, held in self._by_group.get(group, {}).items():
+            if topic not in living_topics and not _is_dead(held.data):
+                held.data.dead_time = self._clock.wall_ms()
+                self._file.is_unsaved = True
+                logger.info("event=consumer_filter_dead group=%s topic=%s", group, topic)
+
+    # Reads
+
+    def retry_records(self, group: str) -> RecordFilter:
+        """Chooses messages of a group's retry topic by the group's filter of the topic that they came from."""
+
+        def matches(properties: bytes) -> bool:
+            origin = find_last(properties, _RETRY_TOPIC)
+            held = None if origin is None else self.find(origin.decode("utf-8", "replace"), group)
+            return held is None or held.sql.matches(properties)
+
+        operations = [held.sql.operations for held in self._by_group.get(group, {}).values()]
+        return RecordFilter(matches, max(operations, default=1))
+
+    # The file
+
+    def clean(self) -> None:
+        """Forget filters that died longer ago than filterDataCleanTimeSpan."""
+        oldest = self._clock.wall_ms() - self._config.broker.filter_data_clean_time_span
+        for group, topic, held in self._all():
+            if _is_dead(held.data) and held.data.dead_time <= oldest:
+                self._remove(group, topic)
+                self._file.is_unsaved = True
+                logger.info("event=consumer_filter_removed group=%s topic=%s", group, topic)
+
+    def _all(self) -> list[tuple[str, str, HeldFilter]]:
+        return [(group, topic, held) for group, filters in self._by_group.items() for topic, held in filters.items()]
+
+    def _has_room(self, data: ConsumerFilterData) -> bool:
+        has_room = self._count < MAX_FILTERS and self._chars + len(data.expression) <= MAX_FILTER_CHARS
+        if not has_room:
+            logger.warning(
+                "event=consumer_filter_refused group=%s topic=%s filters=%d characters=%d",
+                data.consumer_group, data.topic, self._count, self._chars,
+            )  # fmt: skip
+        return has_room
+
+    def _put(self, group: str, topic: str, held: HeldFilter) -> None:
+        self._by_group.setdefault(group, {})[topic] = held
+        self._count += 1
+        self._chars += len(held.data.expression)
+
+    def _remove(self, group: str, topic: str) -> None:
+        filters = self._by_group[group]
+        held = filters.pop(topic)
+        self._count -= 1
+        self._chars -= len(held.data.expression)
+        if not filters:
+            del self._by_group[group]
+
+    def snapshot(self) -> ConsumerFilterTable:
+        """The table as it is now, for reading at once."""
+        table = ConsumerFilterTable()
+        for group, topic, held in self._all():
+            held.data.dead = _is_dead(held.data)
+            filters = table.filter_data_by_topic.setdefault(topic, TopicFilters(topic))
+            filters.group_filter_data[group] = held.data
+        return table
+
+    def take_unsaved(self) -> bytes | None:
+        """The file's next content, which the caller must `save`; None if nothing changed since the last one."""
+        self.clean()
+        if not self._file.take_unsaved():
+            return None
+        return pretty(self.snapshot())
+
+    def save(self, content: bytes) -> None:
+        """Write the file; may run in another thread.  Raises `StoreError`; the change is then still unsaved."""
+        self._file.save(content)
+
+    def persist(self) -> None:
+        """Write the file now if anything changed.  Raises `StoreError`."""
+        content = self.take_unsaved()
+        if content is not None:
+            self.save(content)
+
+
+def _is_dead(data: ConsumerFilterData) -> bool:
+    return data.dead_time >= data.born_time
+
+
+def _compile(data: ConsumerFilterData) -> HeldFilter | None:
+    """None for an expression that is no filter; the group's next pull is told."""
+    try:
+        if data.expression_type != SQL92:
+            raise InvalidExpression(1, f"{data.expression_type} is no type of filter")
+        return HeldFilter(data, compiled(data.expression))
+    except InvalidExpression as error:
+        logger.warning(
+            "event=consumer_filter_invalid group=%s topic=%s reason=%r", data.consumer_group, data.topic, str(error)
+        )
+        return None
+
+
+def retry_group(topic: str) -> str | None:
+    """The group whose retry topic this is; None for any other topic."""
+    if not topic.startswith(RETRY_PREFIX):
+        return None
+    # A retry topic of pop consumers has the group's topic behind a plus sign.
+    return topic.removeprefix(RETRY_PREFIX).partition("+")[0]

@@ -1,0 +1,324 @@
+"""Pops that found nothing and are held until something comes: the long polling of pop.
+
+A pop is held under its topic, group and queue; queue -1 stands for any queue.  A message of the topic wakes one
+pop of each group at its queue, and one at queue -1; the next one is woken by whoever answers it and leaves
+something (`wake`), so that what came goes to few pops in large parts.
+Source: RocketMQ 5.3.3, `PopLongPollingService`, `PopRequest`.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from itertools import count, islice
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from broker.config.live_config import LiveConfig
+from broker.longpolling.deadlines import Deadlines
+from broker.longpolling.held_pulls import PullFilter, QueueEnds, codes_of
+from broker.pop.retry_topics import retry_topic_v1, retry_topic_v2
+from broker.send.confirm_waits import CallLater
+from sprocket.common.clock import Clock
+from sprocket.remoting.command import Request
+from store.queue.record_filter import RecordFilter
+
+# A held pop is answered this long before its time is up, so that the answer is there in time.
+MARGIN_MS: Final = 50
+ANY_QUEUE: Final = -1
+# A client cannot have a pop held longer than this, whatever it asks for.
+_MAX_POLL_MS: Final = 10 * 60 * 1000
+# Deadlines this close together share a turn of the timer.
+_TICK_S: Final = 0.02
+
+# Gets a request again, and whether it may be held once more: not if its time is up or the broker stops.
+AnswerPop: TypeAlias = Callable[[Request[Any], bool], None]
+
+
+class HoldResult(Enum):
+    """What became of a pop that found nothing."""
+
+    HELD = auto()
+    FULL = auto()  # too many are held: POLLING_FULL
+    TIMEOUT = auto()  # its time is up: POLLING_TIMEOUT
+    NOT_HELD = auto()  # it does not want to be held, or the broker stops
+
+
+class HeldPop:
+    """One held pop; `matches` is None when every message will do."""
+
+    __slots__ = ("__weakref__", "channel_id", "deadline", "group", "matches", "number", "queue_id", "request")
+
+    def __init__(
+        self, request: Request[Any], group: "_Group", queue_id: int, matches: PullFilter | None, deadline: float
+    ) -> None:
+        self.request: Request[Any] | None = request  # None once it is answered or dropped
+        self.channel_id: int = request.channel.id
+        self.group = group
+        self.queue_id = queue_id
+        self.matches = matches
+        self.deadline = deadline
+        self.number = 0
+
+
+# Deadline, number, pop.
+_Entry: TypeAlias = tuple[float, int, HeldPop]
+
+
+class _Group:
+    """The held pops of one group and topic: by queue, in the order of their deadlines."""
+
+    __slots__ = ("arrivals", "group", "queues", "topic")
+
+    def __init__(self, topic: str, group: str) -> None:
+        self.topic = topic
+        self.group = group
+        # Messages of these topics wake it.
+        self.arrivals = (topic, retry_topic_v1(topic, group), retry_topic_v2(topic, group))
+        self.queues: dict[int, list[_Entry]] = {}
+
+
+class HeldPops:
+    """Held pops.  One timer for all of them; an idle one costs memory and nothing else.
+
+    `answer` gets each request again, once: when a message for it has come, or when its time is up.
+    The pop whose time is up first is woken first.  With `wakes_each` it is the other way round, and every message
+    wakes one: so notifications are held, which take nothing.
+    """
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: QueueEnds,
+        clock: Clock,
+        call_later: CallLater,
+        answer: AnswerPop,
+        *,
+        wakes_each: bool = False,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._clock = clock
+        self._call_later = call_later
+        self._answer = answer
+        self._wakes_each = wakes_each
+        self._groups: dict[tuple[str, str], _Group] = {}
+        # Topic of an arriving message -> whom it concerns.
+        self._concerned: dict[str, dict[_Group, None]] = {}
+        self._by_channel: dict[int, set[HeldPop]] = {}
+        self._count = 0
+        self._queue_count = 0
+        self._deadlines = Deadlines[HeldPop](clock, call_later, self._expire, _TICK_S)
+        self._numbers = count()
+        # Wakes that are asked for while a pop is answered have their own turn: nothing recurs, nobody is starved.
+        self._is_answering = False
+        self._wakes: list[tuple[str, str, int]] = []
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    def count(self, topic: str, group: str, queue_id: int) -> int:
+        """How many are held for exactly this queue, or for -1: the answer to POLLING_INFO."""
+        held = self._groups.get((topic, group))
+        return len(held.queues.get(queue_id, ())) if held is not None else 0
+
+    # Hold
+
+    def hold(
+        self,
+        request: Request[Any],
+        topic: str,
+        group: str,
+        queue_id: int,
+        matches: PullFilter | None,
+        poll_time_ms: int,
+        born_time_ms: int,
+    ) -> HoldResult:
+        """Hold a pop until `poll_time_ms` after `born_time_ms`, its client's wall clock; 0 of that means now.
+
+        Never longer than `poll_time_ms` from now on, so a client whose clock is ahead does not wait forever.
+        """
+        if poll_time_ms <= 0 or self._is_closed:
+            return HoldResult.NOT_HELD
+        broker = self._config.broker
+        if self._count >= broker.max_pop_polling_size:
+            return HoldResult.FULL
+        left_ms = min(poll_time_ms, _MAX_POLL_MS)
+        if born_time_ms > 0:
+            left_ms = min(left_ms, born_time_ms + poll_time_ms - self._clock.wall_ms())
+        if left_ms < MARGIN_MS:
+            return HoldResult.TIMEOUT
+        held = self._groups.get((topic, group))
+        queue = held.queues.get(queue_id) if held is not None else None
+        if queue is None:
+            if self._queue_count >= broker.pop_polling_map_size:
+                return HoldResult.FULL
+        elif len(queue) > broker.pop_polling_size:
+            return HoldResult.FULL
+        if held is None:
+            held = self._add_group(topic, group)
+        deadline = self._clock.monotonic() + (left_ms - MARGIN_MS) / 1000
+        self._add(HeldPop(request, held, queue_id, matches, deadline))
+        return HoldResult.HELD
+
+    def _add_group(self, topic: str, group: str) -> _Group:
+        held = self._groups[topic, group] = _Group(topic, group)
+        for name in held.arrivals:
+            self._concerned.setdefault(name, {})[held] = None
+        return held
+
+    def _add(self, pop: HeldPop) -> None:
+        pop.number = next(self._numbers)
+        entry = (pop.deadline, pop.number, pop)
+        queue = pop.group.queues.get(pop.queue_id)
+        if queue is None:
+            queue = pop.group.queues[pop.queue_id] = []
+            self._queue_count += 1
+        insort(queue, entry)
+        self._by_channel.setdefault(pop.channel_id, set()).add(pop)
+        self._count += 1
+        self._deadlines.expect(pop, self._count)
+
+    # Wake
+
+    def arrived(self, topic: str, queue_id: int, max_offset: int, first_offset: int) -> None:
+        """Messages `first_offset` to before `max_offset` can now be read: a listener of the store."""
+        concerned = self._concerned.get(topic)
+        if concerned is None:
+            return
+        interval = self._config.broker.pop_long_polling_force_notify_interval
+        is_forced = interval > 0 and max_offset // interval > first_offset // interval
+        arrival = None if is_forced else _Arrival(self._store, topic, queue_id, max_offset, first_offset)
+        most = max_offset - first_offset if self._wakes_each else 1
+        ready: list[HeldPop] = []
+        for held in concerned:
+            for one in self._queues_to_wake(held, topic, queue_id):
+                ready += self._wanting(held.queues.get(one, ()), arrival, most)
+        for pop in ready:
+            self._finish(pop)
+
+    def wake(self, topic: str, group: str, queue_id: int) -> bool:
+        """Answer one pop of exactly this queue, whatever it wants: there is more, or an order lock is released.
+
+        From within `answer` it is answered in a later turn of the loop; True then says that one is there.
+        """
+        held = self._groups.get((topic, group))
+        if held is None or queue_id not in held.queues:
+            return False
+        if not self._is_answering:
+            self._finish(self._chosen(held.queues[queue_id]))
+            return True
+        if not self._wakes:
+            self._call_later(0.0, self._wake_asked)
+        self._wakes.append((topic, group, queue_id))
+        return True
+
+    def lock_released(self, topic: str, group: str, queue_id: int) -> bool:
+        """The order lock of a queue is gone and messages are there: answer one pop of any queue, else of this."""
+        return self.wake(topic, group, ANY_QUEUE) or self.wake(topic, group, queue_id)
+
+    def drop_channel(self, channel_id: int) -> None:
+        """The connection is gone: nobody waits any more."""
+        for pop in self._by_channel.pop(channel_id, ()):
+            pop.request = None
+            self._leave_queue(pop)
+
+    def wake_all(self) -> None:
+        """Answer everything held, as it is: the broker stops or its role changes."""
+        for pops in list(self._by_channel.values()):
+            for pop in sorted(pops, key=lambda pop: pop.number):
+                self._expire(pop)
+
+    def close(self) -> None:
+        """Hold nothing any more; answer what is held and stop the timer."""
+        self._is_closed = True
+        self.wake_all()
+        self._wakes.clear()
+        self._deadlines.close()
+
+    # Inside
+
+    def _queues_to_wake(self, held: _Group, topic: str, queue_id: int) -> tuple[int, ...]:
+        if topic == held.topic or ANY_QUEUE in held.queues or queue_id in held.queues:
+            return (ANY_QUEUE, queue_id)
+        # A pop of whatever queue looks into all queues of the retry topics.
+        return (min(held.queues, key=lambda one: held.queues[one][0]),)
+
+    def _wanting(self, queue: Sequence[_Entry], arrival: "_Arrival | None", most: int) -> list[HeldPop]:
+        entries = reversed(queue) if self._wakes_each else iter(queue)
+        wanting = (pop for _, _, pop in entries if arrival is None or arrival.is_wanted(pop.matches))
+        return list(islice(wanting, most))
+
+    def _chosen(self, queue: list[_Entry]) -> HeldPop:
+        return queue[-1 if self._wakes_each else 0][2]
+
+    def _wake_asked(self) -> None:
+        wakes, self._wakes = self._wakes, []
+        for wake in wakes:
+            self.wake(*wake)
+
+    def _finish(self, pop: HeldPop, *, may_hold: bool = True) -> None:
+        request, pop.request = pop.request, None
+        if request is None:
+            return
+        of_channel = self._by_channel.get(pop.channel_id)
+        if of_channel is not None:
+            of_channel.discard(pop)
+            if not of_channel:
+                del self._by_channel[pop.channel_id]
+        self._leave_queue(pop)
+        was_answering, self._is_answering = self._is_answering, True
+        try:
+            self._answer(request, may_hold)
+        finally:
+            self._is_answering = was_answering
+
+    def _expire(self, pop: HeldPop) -> None:
+        self._finish(pop, may_hold=False)
+
+    def _leave_queue(self, pop: HeldPop) -> None:
+        self._count -= 1
+        held = pop.group
+        queue = held.queues[pop.queue_id]
+        del queue[bisect_left(queue, (pop.deadline, pop.number))]
+        if queue:
+            return
+        del held.queues[pop.queue_id]
+        self._queue_count -= 1
+        if not held.queues:
+            self._remove_group(held)
+
+    def _remove_group(self, held: _Group) -> None:
+        del self._groups[held.topic, held.group]
+        for name in held.arrivals:
+            concerned = self._concerned[name]
+            del concerned[held]
+            if not concerned:
+                del self._concerned[name]
+
+
+class _Arrival:
+    """What came, and which filters want some of it; each filter is asked once."""
+
+    def __init__(self, store: QueueEnds, topic: str, queue_id: int, max_offset: int, first_offset: int) -> None:
+        self._store = store
+        self._place = (topic, queue_id, first_offset, max_offset)
+        self._codes: npt.NDArray[np.int64] | None = None
+        self._wanted: dict[int, bool] = {}
+
+    def is_wanted(self, matches: PullFilter | None) -> bool:
+        if matches is None:
+            return True
+        wanted = self._wanted.get(id(matches))
+        if wanted is None:
+            wanted = self._wanted[id(matches)] = self._is_wanted(matches)
+        return wanted
+
+    def _is_wanted(self, matches: PullFilter) -> bool:
+        if isinstance(matches, RecordFilter):
+            return self._store.has_wanted(*self._place, matches)
+        if self._codes is None:
+            self._codes = codes_of(self._store, *self._place)
+        return matches.matches_any(self._codes)

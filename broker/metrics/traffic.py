@@ -1,0 +1,57 @@
+"""What operators see of a broker's traffic: rates by topic, group and kind of pop, its own, and the totals of the days.
+
+Source: RocketMQ 5.3.3, `BrokerStats`, `BrokerStatsManager`.
+"""
+
+from broker.core import BrokerCore
+from broker.metrics.statistics import SAMPLE_PERIOD_S, DailyTotals, RateWindow
+from broker.periodic import Periodic
+from broker.pop.pop_service import PopService
+from broker.processor.pull import PullProcessor
+from broker.service import Service
+from store.queue.consume_queue_table import is_light
+
+
+class Traffic(Service):
+    """Samples the counters of the store, of pulls and of pops."""
+
+    def __init__(self, core: BrokerCore, pulls: PullProcessor, pop: PopService) -> None:
+        clock, store = core.clock, core.store
+        cluster = core.config.broker.broker_cluster_name
+        self._store = store
+
+        def put() -> int:
+            return store.statistics.put_messages
+
+        def got() -> int:
+            return pulls.pulled_messages + pop.pops.popped_messages
+
+        self.totals = DailyTotals(clock, put, got)
+        self.put_rates = RateWindow(clock, self.puts_by_topic)
+        self.consume_rates = RateWindow(clock, core.offsets.totals)
+        # By the names of `PopCounters`.
+        self.pop_rates = {name: RateWindow(clock, counts) for name, counts in pop.counters.by_name().items()}
+
+        # Of the broker as a whole, under its cluster's name.
+        self.broker_rates = {
+            "BROKER_PUT_NUMS": RateWindow(clock, lambda: {cluster: put()}),
+            "BROKER_GET_NUMS": RateWindow(clock, lambda: {cluster: got()}),
+        }
+
+    def periodic(self) -> list[Periodic]:
+        """Read the counters."""
+        return [Periodic("statistics", SAMPLE_PERIOD_S, self.sample)]
+
+    def puts_by_topic(self) -> dict[str, int]:
+        """Messages ever put to each topic, but for light ones: what they hold was sent to another topic."""
+        puts: dict[str, int] = {}
+        for topic, queue_id in self._store.queues():
+            if not is_light(topic):
+                puts[topic] = puts.get(topic, 0) + self._store.max_offset(topic, queue_id)
+        return puts
+
+    def sample(self) -> None:
+        """Read the counters, and notice that a new day has begun."""
+        for rates in (self.put_rates, self.consume_rates, *self.pop_rates.values(), *self.broker_rates.values()):
+            rates.sample()
+        self.totals.sample()

@@ -1,0 +1,1 @@
+"""Calls of a broker to name servers."""

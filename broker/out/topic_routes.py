@@ -1,0 +1,125 @@
+"""Where the queues of topics are, on all brokers: asked of the name servers, kept, and asked again.
+
+Source: RocketMQ 5.3.3, `TopicRouteInfoManager`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from broker.names import RETRY_PREFIX
+from sprocket.client.connection.topic_route import topic_route
+from sprocket.client.errors import TopicNotFound
+from sprocket.common.clock import Clock
+from sprocket.common.errors import SprocketError
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.route import TopicRouteData
+
+logger = logging.getLogger(__name__)
+
+# The topics that were asked for least recently are forgotten beyond this.
+_MAX_TOPICS: Final = 10_000
+# Who asks for a topic does so every 20 s; one that nobody asked for this long is forgotten.
+_FORGET_S: Final = 300.0
+
+Queues = tuple[MessageQueue, ...]
+
+
+class RouteSource(Protocol):
+    """The part of `NameServers` that tells routes."""
+
+    async def topic_route(self, topic: str, /) -> TopicRouteData:
+        """Raises TopicNotFound, and other SprocketErrors when there is no answer."""
+        ...
+
+
+class TopicRoutes:
+    """The queues of topics that can be read, sorted, on all brokers.  Lives in the event loop's thread.
+
+    Without name servers (`source` None) the broker is alone: `own_queues` tells what it has.
+    """
+
+    def __init__(self, source: RouteSource | None, own_queues: Callable[[str], Queues | None], clock: Clock) -> None:
+        self._source = source
+        self._own_queues = own_queues
+        self._clock = clock
+        # In the order of the last question, whose monotonic time is the second part.
+        self._kept: dict[str, tuple[Queues, float]] = {}
+        self._asking: dict[str, asyncio.Task[Queues | None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def known(self, topic: str) -> Queues | None:
+        """The queues of a topic as far as they are known; None and no queue mean that `find` must be asked."""
+        if self._source is None:
+            return self._own_queues(topic)
+        kept = self._kept.pop(topic, None)
+        if kept is None:
+            return None
+        self._kept[topic] = (kept[0], self._clock.monotonic())
+        return kept[0]
+
+    async def find(self, topic: str) -> Queues | None:
+        """The queues of a topic, of the name servers if need be; None if they do not know it or do not answer."""
+        known = self.known(topic)
+        if known or self._source is None:
+            return known
+        task = self._asking.get(topic)
+        if task is None:
+            task = self._asking[topic] = asyncio.get_running_loop().create_task(self._ask(self._source, topic))
+            task.add_done_callback(lambda _: self._asking.pop(topic, None))
+        # Whoever gives up does not end the question of the others.
+        queues = await asyncio.shield(task)
+        if queues is not None:
+            self._keep(topic, queues, self._clock.monotonic())
+        return queues
+
+    async def refresh(self) -> None:
+        """Ask again for each topic that is kept, until there is no answer; forget those that nobody asks for."""
+        source = self._source
+        if source is None:
+            return
+        oldest = self._clock.monotonic() - _FORGET_S
+        for topic, (_, asked_at) in list(self._kept.items()):
+            if asked_at < oldest:
+                del self._kept[topic]
+                continue
+            try:
+                queues = await self._fetch(source, topic)
+            except SprocketError as error:
+                logger.warning("event=topic_routes_not_refreshed topic=%s reason=%r", topic, str(error))
+                return
+            kept = self._kept.get(topic)
+            if queues is not None and kept is not None and queues != kept[0]:
+                logger.info("event=topic_route_changed topic=%s queues=%d before=%d", topic, len(queues), len(kept[0]))
+                self._kept[topic] = (queues, kept[1])
+
+    def close(self) -> None:
+        """Give up what is being asked."""
+        for task in self._asking.values():
+            task.cancel()
+
+    async def _ask(self, source: RouteSource, topic: str) -> Queues | None:
+        try:
+            return await self._fetch(source, topic)
+        except SprocketError as error:
+            logger.warning("event=topic_route_unknown topic=%s reason=%r", topic, str(error))
+            return None
+
+    async def _fetch(self, source: RouteSource, topic: str) -> Queues | None:
+        """None if there is no such topic.  Raises SprocketError when there is no answer."""
+        try:
+            return topic_route(topic, await source.topic_route(topic)).subscribe
+        except TopicNotFound:
+            # The queues of a retry topic may come and go with the broker that made it.
+            if not topic.startswith(RETRY_PREFIX):
+                self._kept.pop(topic, None)
+            return None
+
+    def _keep(self, topic: str, queues: Queues, now: float) -> None:
+        self._kept.pop(topic, None)
+        self._kept[topic] = (queues, now)
+        if len(self._kept) > _MAX_TOPICS:
+            del self._kept[next(iter(self._kept))]

@@ -1,0 +1,1 @@
+"""Redelivery of messages that were popped and not acknowledged in time."""

@@ -1,0 +1,73 @@
+"""Checkpoints of other brokers: their messages are fetched, then they come again here.
+
+Source: RocketMQ 5.3.3, `PopReviveService.reviveMsgFromCk`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker.core import BrokerCore
+from broker.periodic import pause
+from broker.pop.records import PopCheckPoint
+from broker.pop.revive.remote_messages import MessageGone, RemoteMessages
+from broker.pop.revive.revive_window import Held, open_indexes
+from broker.pop.revive.reviver import Due, Reviver
+from sprocket.common.errors import ClientError, ProtocolError, StoreError
+from store.record.record import Record
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S: Final = 1.0
+
+
+class RemoteRevive:
+    """Lives in the event loop's thread; one task for each checkpoint."""
+
+    def __init__(self, core: BrokerCore, reviver: Reviver) -> None:
+        self._core = core
+        self._messages = RemoteMessages(core)
+        self._reviver = reviver
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def takes(self, checkpoint: PopCheckPoint | None) -> bool:
+        """Whether the checkpoint is another broker's, and that one can be asked."""
+        own_name = self._core.config.broker.broker_name
+        return checkpoint is not None and bool(checkpoint.bn) and checkpoint.bn != own_name and self._messages.is_asked
+
+    def begin(self, held: Held, done: Callable[[], None]) -> None:
+        """Bring the checkpoint's messages here; then call `done`."""
+        assert held.checkpoint is not None
+        task = asyncio.get_running_loop().create_task(self._revive(held.checkpoint, done))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def stop(self) -> None:
+        """Bring no more; what is not done is read again."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _revive(self, checkpoint: PopCheckPoint, done: Callable[[], None]) -> None:
+        while True:
+            try:
+                due = [one for index in open_indexes(checkpoint) if (one := await self._due(checkpoint, index))]
+                if not due:
+                    done()
+                else:
+                    self._reviver.deliver(due, done)
+                return
+            except StoreError as error:
+                logger.warning("event=revive_postponed broker=%s reason=%r", checkpoint.bn, str(error))
+            await pause(_RETRY_S)
+
+    async def _due(self, checkpoint: PopCheckPoint, index: int) -> Due | None:
+        record: Record | str
+        try:
+            record = await self._messages.find(checkpoint, checkpoint.offset_at(index))
+        except MessageGone as gone:
+            record = str(gone)
+        except (ClientError, ProtocolError) as error:
+            logger.warning("event=revive_put_off broker=%s reason=%r", checkpoint.bn, str(error))
+            return self._reviver.later(checkpoint, index)
+        return self._reviver.again(checkpoint, index, record)

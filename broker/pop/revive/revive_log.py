@@ -1,0 +1,145 @@
+"""The revive topic: where pop writes down what it handed out and what was acknowledged.
+
+Every record goes there by way of the timer's wheel, so that it is read when it matters and not before: a checkpoint
+one second before its messages come again, an acknowledgement when they would.  The log holds them, memory does not.
+Source: RocketMQ 5.3.3, `PopMessageProcessor.buildCkMsg`, `genCkUniqueId`, `AckMessageProcessor.appendAck`,
+`PopAckConstants`.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from broker.core import BrokerCore
+from broker.names import REVIVE_TOPIC_PREFIX
+from broker.pop.records import ACK_INTERVAL_MS, ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, BatchAckMsg, PopCheckPoint
+from broker.timer.timer_intake import TimerRules, slot_time_ms
+from sprocket.common.errors import RequestError, StoreError
+from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.message.properties import NAME_END, TAGS, UNIQ_KEY, VALUE_END, encode
+from store.config.store_config import StoreConfig
+from store.config.timer_config import TIMER_TOPIC
+from store.record.record import PendingMessage
+
+_quoted: Final = msgspec.json.Encoder().encode
+# `timerCongestNumEachSlot` that bounds nothing.
+_NO_BOUND: Final = 0x7FFFFFFF
+_TAGS_CODES: Final = {tag: java_hash_code(tag) for tag in (CK_TAG, ACK_TAG, BATCH_ACK_TAG)}
+
+
+def encode_checkpoint(checkpoint: PopCheckPoint) -> bytes:
+    """The body of a checkpoint's record, as fastjson writes it: sorted, without what is null."""
+    distances = b"" if checkpoint.d is None else b'"d":[%b],' % ",".join(map(str, checkpoint.d)).encode()
+    broker = b"" if checkpoint.bn is None else b'"bn":%b,' % _quoted(checkpoint.bn)
+    rewritten = b"" if checkpoint.rp is None else b'"rp":%b,' % _quoted(checkpoint.rp)
+    return b'{"bm":%d,%b"c":%b,%b"it":%d,"n":%d,"pt":%d,"q":%d,"reviveTime":%d,"ro":%d,%b"so":%d,"t":%b}' % (
+        checkpoint.bm, broker, _quoted(checkpoint.c), distances, checkpoint.it, checkpoint.n, checkpoint.pt,
+        checkpoint.q, checkpoint.revive_time, checkpoint.ro, rewritten, checkpoint.so, _quoted(checkpoint.t),
+    )  # fmt: skip
+
+
+def encode_ack(ack: AckMsg) -> bytes:
+    """The body of an acknowledgement's record, of one message or of several, as fastjson writes it."""
+    several = b'"aol":[%b],' % ",".join(map(str, ack.aol)).encode() if isinstance(ack, BatchAckMsg) else b""
+    broker = b"" if ack.bn is None else b'"bn":%b,' % _quoted(ack.bn)
+    return b'{"ao":%d,%b%b"c":%b,"pt":%d,"q":%d,"so":%d,"t":%b}' % (
+        ack.ao, several, broker, _quoted(ack.c), ack.pt, ack.q, ack.so, _quoted(ack.t),
+    )  # fmt: skip
+
+
+class ReviveLog:
+    """Makes the records of the revive topic, and appends them."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self._config = core.config
+        self._clock = core.clock
+        self._store = core.store
+        self._role = core.role
+        self._delivery = core.delivery
+        self._intake = core.timer_intake
+        self.topic = REVIVE_TOPIC_PREFIX + core.config.broker.broker_cluster_name
+        self._place = f"\x02REAL_TOPIC\x01{self.topic}\x02REAL_QID\x01"
+        self._settle(core.config.store)
+        self.checkpoints_written = 0
+        self.acks_written = 0
+
+    @property
+    def queue_count(self) -> int:
+        """How many queues the revive topic has."""
+        return self._config.broker.revive_queue_num
+
+    def checkpoint(self, checkpoint: PopCheckPoint, revive_queue_id: int) -> PendingMessage:
+        """The record of a checkpoint.
+
+        Raises RequestError for a time that the wheel does not take, and for names that are none.
+        """
+        key = (
+            f"{checkpoint.t}@{checkpoint.q}@{checkpoint.so}@{checkpoint.c}@{checkpoint.pt}@{checkpoint.bn or 'null'}"
+            f"@{CK_TAG}"
+        )
+        deliver_ms = checkpoint.revive_time - ACK_INTERVAL_MS
+        return self._message(encode_checkpoint(checkpoint), revive_queue_id, CK_TAG, key, deliver_ms)
+
+    def ack(self, ack: AckMsg, revive_queue_id: int, revive_time_ms: int) -> PendingMessage:
+        """The record of an acknowledgement, whose messages would come again at `revive_time_ms`.
+
+        Raises RequestError for a time that the wheel does not take, and for names that are none.
+        """
+        tag = BATCH_ACK_TAG if isinstance(ack, BatchAckMsg) else ACK_TAG
+        # The same for one and for several: that is how the reference's acknowledgements are keyed.
+        key = f"{ack.t}@{ack.q}@{ack.ao}@{ack.c}@{ack.pt}@{ack.bn or 'null'}@{ACK_TAG}"
+        return self._message(encode_ack(ack), revive_queue_id, tag, key, revive_time_ms)
+
+    def _message(self, body: bytes, revive_queue_id: int, tag: str, key: str, deliver_ms: int) -> PendingMessage:
+        if NAME_END in key or VALUE_END in key:
+            # Names come from a client's handle; with these in them they would be properties of their own.
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"a name of a popped message is none: {key[:200]!r}")
+        now_ms = self._clock.wall_ms()
+        store = self._config.store
+        if store is not self._settled_for:
+            self._settle(store)
+        rules = self._rules
+        if self._is_usual and now_ms < deliver_ms <= now_ms + rules.max_delay_ms:
+            # What `TimerIntake.place_at` does, without a mapping and what it costs.
+            properties = (
+                f"TAGS\x01{tag}\x02UNIQ_KEY\x01{key}\x02TIMER_DELIVER_MS\x01{deliver_ms}\x02TIMER_OUT_MS\x01"
+                f"{slot_time_ms(deliver_ms, rules.slot_ms)}{self._place}{revive_queue_id}\x02"
+            ).encode()
+            return PendingMessage(
+                TIMER_TOPIC, 0, body, properties, _TAGS_CODES[tag], 0, 0, now_ms, self._store.store_host
+            )
+        slow = {TAGS: tag, UNIQ_KEY: key}
+        topic, queue_id = self._intake.place_at(self.topic, revive_queue_id, slow, deliver_ms)
+        return PendingMessage(
+            topic, queue_id, body, encode(slow).encode(), _TAGS_CODES[tag], 0, 0, now_ms, self._store.store_host
+        )
+
+    def _settle(self, store: StoreConfig) -> None:
+        """Derive from the configuration what does not change between updates."""
+        self._settled_for = store
+        self._rules = TimerRules.of(self._config)
+        # The wheel is on, and its slots are not bounded: then nothing but the time decides.
+        self._is_usual = self._rules.is_enabled and self._rules.congest_num_each_slot >= _NO_BOUND
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether its records go to another master's log: a slave's takes none."""
+        return self._role.is_slave
+
+    def send(self, messages: list[PendingMessage], done: Callable[[], None]) -> None:
+        """Have another master store records, then call `done`.  Raises `StoreError` where enableRemoteEscape is off."""
+        if not self._config.broker.enable_remote_escape:
+            raise StoreError("enableRemoteEscape is off: a slave that acts cannot write down what is popped")
+        self._delivery.deliver(messages, done)
+
+    def append(self, messages: list[PendingMessage], checkpoints: int) -> int:
+        """Append records, `checkpoints` of which are such; return where the log ends behind them.
+
+        Raises `StoreError`, or RequestError; then none of them is written.
+        """
+        _, physical_offset, size_bytes = self._store.append(messages)[-1]
+        self.checkpoints_written += checkpoints
+        self.acks_written += len(messages) - checkpoints
+        return physical_offset + size_bytes

@@ -1,0 +1,274 @@
+"""One queue of the revive topic: its records are read in order, and what was not acknowledged comes again.
+
+Source: RocketMQ 5.3.3, `PopReviveService`.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from broker.core import BrokerCore
+from broker.failover.escaped_message import EscapedMessage
+from broker.pop.records import ACK_TAG, BATCH_ACK_TAG, CK_TAG, REVIVE_GROUP, AckMsg, BatchAckMsg, PopCheckPoint
+from broker.pop.retry_record import records_in
+from broker.pop.revive.remote_revive import RemoteRevive
+from broker.pop.revive.revive_record import read_record
+from broker.pop.revive.revive_window import Held, ReviveWindow
+from broker.pop.revive.reviver import CheckpointLog, Due, RevivedListener, ReviveFigures, Reviver
+from sprocket.common.errors import CorruptRecord
+from sprocket.common.failpoints import failpoint
+from sprocket.remoting.message.properties import TAGS
+from store.delivery import Outstanding
+from store.queue.get_result import GetStatus
+
+logger = logging.getLogger(__name__)
+
+_MAX_READ_BYTES: Final = 1 << 20
+_CK, _ACK, _BATCH_ACK = CK_TAG.encode(), ACK_TAG.encode(), BATCH_ACK_TAG.encode()
+_COMMITTED: Final = failpoint("revive.committed")
+
+_decode_checkpoint: Final = msgspec.json.Decoder(PopCheckPoint, strict=False).decode
+_decode_ack: Final = msgspec.json.Decoder(AckMsg, strict=False).decode
+_decode_batch_ack: Final = msgspec.json.Decoder(BatchAckMsg, strict=False).decode
+
+
+class ReviveQueue:
+    """Lives in the event loop's thread.  `turn` does a bounded amount of work.
+
+    The committed offset of the revive group is the last record that is done with: what came of it is on the disk.
+    """
+
+    def __init__(
+        self,
+        core: BrokerCore,
+        log: CheckpointLog,
+        queue_id: int,
+        is_timer_behind: Callable[[], bool],
+        on_revived: list[RevivedListener],
+    ) -> None:
+        self._core = core
+        self._log = log
+        self.queue_id = queue_id
+        self._is_timer_behind = is_timer_behind
+        self.figures = ReviveFigures()
+        self._reviver = Reviver(core, log, queue_id, self.figures, on_revived)
+        self._remote = RemoteRevive(core, self._reviver)
+        self._committed = -1
+        self._window = ReviveWindow(core.config.broker.broker_name, 0)
+        self.has_unread = True
+        # What is on its way, if it is not delivered at once; nothing else is revived before.
+        self._outstanding: Outstanding | None = None
+        self.on_delivered: Callable[[], None] = lambda: None
+        self.worked = 0  # records that the last turn read, and messages that it revived
+        # (end of the log when an offset was done with, that offset): the first that the disk is not sure of, and the
+        # newest.
+        self._positions: list[tuple[int, int]] = []
+
+    def load(self) -> None:
+        """Go on behind the committed offset, as far as the queue reaches."""
+        store, topic = self._core.store, self._log.topic
+        committed = self._core.offsets.query(REVIVE_GROUP, topic, self.queue_id)
+        # At the end is where recovery put an offset of records that are lost: the next one must be read.
+        last = store.max_offset(topic, self.queue_id) - 1
+        if committed > last:
+            logger.warning("event=revive_offset_corrected queue=%d from=%d to=%d", self.queue_id, committed, last)
+            self._core.offsets.assign(REVIVE_GROUP, topic, self.queue_id, last)
+            committed = last
+        self._committed = committed
+        self._positions.clear()
+        self.has_unread = True
+        self._window = ReviveWindow(self._core.config.broker.broker_name, committed + 1)
+
+    # Figures
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the queue was ever written to."""
+        return self._core.store.max_offset(self._log.topic, self.queue_id) > 0
+
+    @property
+    def behind_messages(self) -> int:
+        """Records of the queue that are not done with."""
+        end = self._core.store.max_offset(self._log.topic, self.queue_id)
+        return max(0, end - 1 - self._window.done_offset)
+
+    @property
+    def behind_ms(self) -> int:
+        """For how long the first checkpoint that is held should have come again; 0 if it is not time yet."""
+        oldest = self._window.oldest_revive_at
+        return 0 if oldest is None else max(0, self._core.clock.wall_ms() - oldest)
+
+    # Work
+
+    @property
+    def has_uncommitted(self) -> bool:
+        """Whether something is done with and waits for the disk."""
+        return bool(self._positions)
+
+    def turn(self, budget: int) -> float | None:
+        """Read and revive, about `budget` of each; seconds until there is more to do, None if nothing is held.
+
+        Raises `StoreError` if the store refuses; nothing is lost by that.
+        """
+        read_before, revived_before = self._window.next_offset, self.figures.retried + self.figures.rewritten
+        is_caught_up = not self.has_unread or self._read(budget)
+        # Before anything is written: what is written may be a record of this queue.
+        self.has_unread = not is_caught_up
+        monotonic = self._core.clock.monotonic()
+        nothing_on_its_way = self._window.is_full or (is_caught_up and not self._is_timer_behind())
+        is_through = self._revive(monotonic, nothing_on_its_way, budget)
+        self.commit()
+        self.worked = self._window.next_offset - read_before
+        self.worked += self.figures.retried + self.figures.rewritten - revived_before
+        if not is_through or (not is_caught_up and not self._window.is_full):
+            return 0.0
+        due = self._window.next_due()
+        if due is None:
+            return None
+        # One that is due by its time waits for others to be read.
+        return max(due - monotonic, 0.1)
+
+    # Reading
+
+    def _read(self, budget: int) -> bool:
+        """Take about `budget` records into the window; whether that is all there are."""
+        window = self._window
+        end = window.next_offset + budget
+        while window.next_offset < end and not window.is_full:
+            # The store gives some of them at a time, few if they are not in memory.
+            if self._read_some(end - window.next_offset):
+                return True
+        return False
+
+    def _read_some(self, count: int) -> bool:
+        """Take some records, or pass over what is none; whether that is all there are."""
+        window, store = self._window, self._core.store
+        try:
+            result = store.get(self._log.topic, self.queue_id, window.next_offset, count, _MAX_READ_BYTES)
+        except CorruptRecord as damage:
+            logger.error(
+                "event=revive_record_dropped queue=%d offset=%d reason=%r",
+                self.queue_id, window.next_offset, damage.reason,
+            )  # fmt: skip
+            window.next_offset += 1
+            return False
+        if result.status is GetStatus.FOUND:
+            now, monotonic = self._core.clock.wall_ms(), self._core.clock.monotonic()
+            for record in records_in(result.slices):
+                self._take(record, now, monotonic)
+        elif result.status is GetStatus.OFFSET_OVERFLOW_BADLY:
+            # The queue has begun anew.
+            logger.warning("event=revive_queue_shorter queue=%d offset=%d", self.queue_id, window.next_offset)
+            window.next_offset = result.min_offset
+            self._committed = result.min_offset - 1
+            return False
+        window.next_offset = max(window.next_offset, result.next_offset)
+        return window.next_offset >= result.max_offset
+
+    def _take(self, view: memoryview, now: int, monotonic: float) -> None:
+        record = read_record(view)
+        if isinstance(record, str):
+            logger.error("event=revive_record_dropped queue=%d reason=%r", self.queue_id, record)
+            return
+        queue_offset, deliver_at, tag, body = record
+        window = self._window
+        try:
+            if tag == _CK:
+                checkpoint = _decode_checkpoint(body)
+                checkpoint.ro = queue_offset
+                self.figures.checkpoints += 1
+                window.take_checkpoint(checkpoint, deliver_at, now, monotonic)
+            elif tag == _ACK:
+                ack = _decode_ack(body)
+                self.figures.acks += 1
+                window.take_ack(ack, (ack.ao,), queue_offset, deliver_at, now, monotonic)
+            elif tag == _BATCH_ACK:
+                acks = _decode_batch_ack(body)
+                self.figures.acks += 1
+                window.take_ack(acks, acks.aol, queue_offset, deliver_at, now, monotonic)
+            else:
+                window.skip(deliver_at)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            logger.error(
+                "event=revive_record_dropped queue=%d offset=%d reason=%r",
+                self.queue_id, queue_offset, str(error),
+            )  # fmt: skip
+
+    def hear_of(self, record: EscapedMessage) -> None:
+        """A record for this queue goes to another master's log: if it acknowledges what is held here, it counts."""
+        tag = record.properties.get(TAGS)
+        if tag == ACK_TAG:
+            ack = _decode_ack(record.body)
+            self._window.hear_of(ack, (ack.ao,))
+        elif tag == BATCH_ACK_TAG:
+            acks = _decode_batch_ack(record.body)
+            self._window.hear_of(acks, acks.aol)
+
+    # Reviving
+
+    def _revive(self, monotonic: float, nothing_on_its_way: bool, budget: int) -> bool:
+        """Revive what is settled, about `budget` messages; whether that is all."""
+        taken: list[Held] = []
+        due: list[Due] = []
+        if self._outstanding is not None:
+            return True
+
+        def done() -> None:
+            for held in taken:
+                self._window.finish(held)
+            if self._outstanding is not None:
+                self._outstanding = None
+                self.on_delivered()
+
+        try:
+            while len(due) < budget:
+                held = self._window.take_settled(monotonic, nothing_on_its_way)
+                if held is None:
+                    break
+                if self._remote.takes(held.checkpoint):
+                    self._begin_remote(held)
+                    continue
+                taken.append(held)
+                due += self._reviver.due(held)
+            if due:
+                self._outstanding = self._reviver.deliver(due, done)
+            else:
+                done()
+        except BaseException:
+            for held in taken:
+                self._window.put_back(held)
+            raise
+        return len(due) < budget or self._outstanding is not None
+
+    def _begin_remote(self, held: Held) -> None:
+        window = self._window
+
+        def done() -> None:
+            window.finish(held)
+            self.on_delivered()
+
+        self._remote.begin(held, done)
+
+    def pause(self) -> None:
+        """Give up what is on its way; `load` comes before the next turn."""
+        if self._outstanding is not None:
+            self._outstanding.cancel()
+            self._outstanding = None
+        self._remote.stop()
+
+    # Offsets
+
+    def commit(self) -> None:
+        """Commit what is done with, as far as the disk is sure of it, as a consumer group's offset."""
+        store, positions = self._core.store, self._positions
+        done = self._window.done_offset
+        if done > (positions[-1][1] if positions else self._committed):
+            # All that it stands for, the records that were read among it, lies before the end of the log.
+            del positions[1:]
+            positions.append((store.wrote_offset, done))
+        while positions and positions[0][0] <= store.flushed_offset:
+            self._committed = positions.pop(0)[1]
+            self._core.offsets.commit(REVIVE_GROUP, self._log.topic, self.queue_id, self._committed)
+            _COMMITTED()

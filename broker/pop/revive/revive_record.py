@@ -1,0 +1,52 @@
+"""The parts of a record that revive looks at, at a bit more than half of what decoding all of it costs.
+
+Source: RocketMQ 5.3.3, `MessageExtEncoder.encode`; the layout is declared in `store.record.record`.
+"""
+
+from typing import Final, NamedTuple
+
+from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.record import MAGIC_V1, MIN_RECORD_BYTES, SysFlag
+from store.record.record import FIXED_IPV4_BYTES, FIXED_IPV4_RAW, Record, decode
+
+_TAGS: Final = b"TAGS\x01"
+_DELIVER_AT: Final = b"TIMER_DELIVER_MS\x01"
+_ANY_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+_MAX_DIGITS: Final = 18
+
+
+class ReviveRecord(NamedTuple):
+    """One record of the revive topic."""
+
+    queue_offset: int
+    deliver_at: int  # when the timer was to bring it, ms; when it was stored, if it did not come by the timer
+    tag: bytes | None
+    body: memoryview
+
+
+def read_record(view: memoryview) -> ReviveRecord | str:
+    """The parts of a record as the store gives it, or why it is none.  Its CRC is the store's business."""
+    if len(view) < MIN_RECORD_BYTES:
+        return _decoded(view)
+    fields = FIXED_IPV4_RAW.unpack_from(view)
+    body_end = FIXED_IPV4_BYTES + fields[14]
+    if fields[1] != MAGIC_V1 or fields[7] & _ANY_V6 or not FIXED_IPV4_BYTES <= body_end < len(view):
+        return _decoded(view)
+    # A byte for the length of the topic, the topic, and two for the length of the properties.
+    properties = bytes(view[body_end + view[body_end] + 3 :])
+    return _parts(fields[5], fields[10], properties, view[FIXED_IPV4_BYTES:body_end])
+
+
+def _decoded(view: memoryview) -> ReviveRecord | str:
+    record = decode(view, check_crc=False)
+    if not isinstance(record, Record):
+        return record
+    return _parts(record.queue_offset, record.store_timestamp, bytes(record.properties), record.body)
+
+
+def _parts(queue_offset: int, stored_at: int, properties: bytes, body: memoryview) -> ReviveRecord:
+    deliver_at = find(properties, _DELIVER_AT)
+    is_time = deliver_at is not None and deliver_at.isdigit() and len(deliver_at) <= _MAX_DIGITS
+    return ReviveRecord(
+        queue_offset, int(deliver_at) if is_time and deliver_at else stored_at, find(properties, _TAGS), body
+    )

@@ -1,0 +1,196 @@
+"""Messages that were popped and not acknowledged come again: the readers of the revive topic, in one turn.
+
+Only a master revives.  Source: RocketMQ 5.3.3, `PopReviveService`, which has a thread for each queue.
+"""
+
+import logging
+from typing import Final, Protocol
+
+import msgspec
+
+from broker.core import BrokerCore
+from broker.failover.escaped_message import EscapedMessage
+from broker.pop.records import ACK_INTERVAL_MS
+from broker.pop.revive.revive_queue import ReviveQueue
+from broker.pop.revive.revive_window import SETTLE_MS
+from broker.pop.revive.reviver import CheckpointLog, RevivedListener
+from broker.send.confirm_waits import Timer
+from broker.service import Service
+from sprocket.common.errors import DiskFailed, StoreError
+from store.config.timer_config import TIMER_TOPIC
+
+logger = logging.getLogger(__name__)
+
+# Records that one turn of the loop reads, and messages that it revives, before others are served; it may be twice that.
+_TURN_RECORDS: Final = 256
+_RETRY_S: Final = 1.0
+# How often it is looked whether the disk is sure of what is done with.
+_COMMIT_S: Final = 0.5
+
+
+class TimerProgress(Protocol):
+    """What tells how far the timer has come."""
+
+    @property
+    def queue_offset(self) -> int: ...  # of the message of the timer's topic that enters the wheel next
+
+    @property
+    def enqueue_behind(self) -> int: ...  # messages that have not entered the wheel
+
+    @property
+    def dequeue_behind_ms(self) -> int: ...  # how old the slot is that is delivered next
+
+
+class ReviveService(Service):
+    """One timer for all queues.
+
+    `on_revived` hears of each checkpoint of which messages went to the retry topic.  `timer` is None where there is no
+    wheel: records lie in their queues at once.
+    """
+
+    def __init__(self, core: BrokerCore, log: CheckpointLog) -> None:
+        self._core = core
+        self._log = log
+        self.timer: TimerProgress | None = None
+        self.on_revived: list[RevivedListener] = []
+        self.queues: list[ReviveQueue] = []
+        self._next = 0  # whose turn it is
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        self._is_running = False
+
+    def load(self) -> None:
+        """Find where each queue goes on."""
+        core, topic = self._core, self._log.topic
+        config = core.topics.get(topic)
+        # More than are written to now, where revive queues were once more.
+        count = max(
+            core.config.broker.revive_queue_num,
+            0 if config is None else config.read_queue_nums,
+            *(queue_id + 1 for name, queue_id in core.store.queues() if name == topic),
+            0,
+        )
+        for queue_id in range(count):
+            queue = ReviveQueue(core, self._log, queue_id, self.is_timer_behind, self.on_revived)
+            queue.on_delivered = self._delivered
+            queue.load()
+            self.queues.append(queue)
+
+    def take_over(self) -> None:
+        """Go on behind the offsets that another replica has committed."""
+        for queue in self.queues:
+            queue.load()
+
+    def hear_of(self, record: EscapedMessage) -> None:
+        """A message goes to another master's log, see `ReviveQueue.hear_of`."""
+        if record.topic == self._log.topic and record.queue_id < len(self.queues):
+            try:
+                self.queues[record.queue_id].hear_of(record)
+            except msgspec.DecodeError as error:
+                logger.error("event=revive_record_dropped queue=%d reason=%r", record.queue_id, str(error))
+
+    def _delivered(self) -> None:
+        if self._is_running:
+            self._wake_in(0.0)
+
+    def activate(self) -> None:
+        """Revive from now on."""
+        self._is_running = True
+        self._core.store.on_arrival.append(self._arrived)
+        self._wake_in(0.0)
+
+    def deactivate(self) -> None:
+        """Revive nothing more; commit what is done with."""
+        if not self._is_running:
+            return
+        self._is_running = False
+        self._core.store.on_arrival.remove(self._arrived)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._commit()
+        for queue in self.queues:
+            queue.pause()
+
+    def save(self) -> None:
+        """Commit what is done with: more of it may be on the disk by now."""
+        self._commit()
+
+    def _commit(self) -> None:
+        for queue in self.queues:
+            queue.commit()
+
+    def runtime_info(self) -> dict[str, str]:
+        """How far each queue in use is behind: ``popReviveLag_<queue>`` records, ``popReviveLatency_<queue>`` ms.
+
+        Source of the figures: RocketMQ 5.3.3, `PopMetricsManager` (pop_revive_lag, pop_revive_latency).
+        """
+        info = {}
+        for queue in self.queues:
+            if queue.is_used:
+                info[f"popReviveLag_{queue.queue_id}"] = str(queue.behind_messages)
+                info[f"popReviveLatency_{queue.queue_id}"] = str(queue.behind_ms)
+        return info
+
+    def is_timer_behind(self) -> bool:
+        """Whether the timer has yet to deliver something that was due `SETTLE_MS` ago: an acknowledgement may be it."""
+        timer = self.timer
+        if timer is None:
+            return False
+        if timer.dequeue_behind_ms >= SETTLE_MS:
+            return True
+        if not timer.enqueue_behind:
+            return False
+        entered_at = self._core.store.store_time(TIMER_TOPIC, 0, timer.queue_offset)
+        return entered_at >= 0 and self._core.clock.wall_ms() - entered_at >= ACK_INTERVAL_MS
+
+    # The timer
+
+    def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
+        if topic == self._log.topic and queue_id < len(self.queues):
+            self.queues[queue_id].has_unread = True
+            self._wake_in(self._core.config.broker.revive_interval / 1000)
+
+    def _wake_in(self, seconds: float) -> None:
+        wake_at = self._core.clock.monotonic() + seconds
+        if self._timer is not None:
+            if self._timer_at <= wake_at:
+                return
+            self._timer.cancel()
+        self._timer_at = wake_at
+        self._timer = self._core.call_later(seconds, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._is_running:
+            return
+        wait_s = self.turn()
+        if wait_s is not None:
+            self._wake_in(wait_s)
+
+    def turn(self) -> float | None:
+        """Let queues do some work, each in its turn; seconds until there is more, None if only arrivals bring some."""
+        wait_s: float | None = None
+        worked = 0
+        for number in range(len(self.queues)):
+            queue = self.queues[self._next]
+            self._next = (self._next + 1) % len(self.queues)
+            seconds = self._turn_of(queue)
+            if seconds is not None:
+                wait_s = seconds if wait_s is None else min(wait_s, seconds)
+            worked += queue.worked
+            if worked >= _TURN_RECORDS and number + 1 < len(self.queues):
+                return 0.0
+        return wait_s
+
+    def _turn_of(self, queue: ReviveQueue) -> float | None:
+        try:
+            seconds = queue.turn(_TURN_RECORDS)
+        except DiskFailed:
+            return None  # Latched; the store tells its owner.
+        except StoreError as error:
+            logger.warning("event=revive_postponed queue=%d reason=%r", queue.queue_id, str(error))
+            return _RETRY_S
+        if queue.has_uncommitted:
+            return _COMMIT_S if seconds is None else min(seconds, _COMMIT_S)
+        return seconds

@@ -1,0 +1,84 @@
+"""What a message that was not acknowledged becomes: one of the group's retry topic, or a checkpoint for later.
+
+Source: RocketMQ 5.3.3, `PopReviveService.reviveRetry`, `rePutCK`.
+"""
+
+import re
+from typing import Final
+
+from broker.names import RETRY_PREFIX
+from broker.pop.records import PopCheckPoint
+from broker.pop.retry_topics import retry_topic
+from sprocket.remoting.message.properties import find
+from store.record.record import PendingMessage, Record, TagsCodes
+
+# ckRewriteIntervalsInSeconds: how much later a checkpoint comes for the first time it failed, the second, and so on.
+REWRITE_INTERVALS_S: Final = (
+    10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200,
+)  # fmt: skip
+_FIRST_POP_TIME: Final = b"1ST_POP_TIME\x01"
+_JAVA_INT: Final = re.compile(r"[+-]?[0-9]{1,10}")
+# What a count that is no number stands for.
+_UNKNOWN_COUNT: Final = 127
+
+
+def topic_of(checkpoint: PopCheckPoint, is_v2: bool) -> str:
+    """The retry topic that the checkpoint's messages go to; where they came from one, the same."""
+    if checkpoint.t.startswith(RETRY_PREFIX):
+        return checkpoint.t
+    return retry_topic(checkpoint.t, checkpoint.c, is_v2)
+
+
+def revived(
+    record: Record, checkpoint: PopCheckPoint, topic: str, born_host: bytes, codes: TagsCodes
+) -> PendingMessage:
+    """`record` as it goes to `topic`: delivered once more than it says, first popped when it says or now."""
+    properties = bytes(record.properties)
+    if record.reconsume_times == 0 or find(properties, _FIRST_POP_TIME) is None:
+        properties = _with(properties, _FIRST_POP_TIME, str(checkpoint.pt).encode())
+    return PendingMessage(
+        topic,
+        0,
+        record.body,
+        properties,
+        codes.of(topic, properties, 0),
+        record.flag,
+        record.sys_flag,
+        record.born_timestamp,
+        born_host,
+        record.reconsume_times + 1,
+    )
+
+
+def _with(properties: bytes, name: bytes, value: bytes) -> bytes:
+    before = find(properties, name)
+    if before is not None:
+        at = properties.index(name + before) + len(name)
+        return properties[:at] + value + properties[at + len(before) :]
+    separator = b"" if not properties or properties.endswith(b"\x02") else b"\x02"
+    return b"".join((properties, separator, name, value, b"\x02"))
+
+
+def rewrite_count(checkpoint: PopCheckPoint) -> int:
+    """How often the checkpoint was written again."""
+    if checkpoint.rp is None:
+        return 0
+    count = int(checkpoint.rp) if _JAVA_INT.fullmatch(checkpoint.rp) else _UNKNOWN_COUNT
+    return count if -(1 << 31) <= count < 1 << 31 else _UNKNOWN_COUNT
+
+
+def is_given_up(checkpoint: PopCheckPoint, skips: bool) -> bool:
+    """Whether the checkpoint failed so often that it is dropped (skipWhenCKRePutReachMaxTimes)."""
+    return skips and rewrite_count(checkpoint) >= len(REWRITE_INTERVALS_S)
+
+
+def rewritten(checkpoint: PopCheckPoint, offset: int, now: int) -> PopCheckPoint:
+    """A checkpoint of the one message at queue `offset`, for later if its time is over; `now` in ms."""
+    count = rewrite_count(checkpoint)
+    invisible_ms = checkpoint.it
+    if checkpoint.revive_time <= now:
+        invisible_ms += REWRITE_INTERVALS_S[min(max(count, 0), len(REWRITE_INTERVALS_S) - 1)] * 1000
+    return PopCheckPoint(
+        so=offset, pt=checkpoint.pt, it=invisible_ms, n=1, q=checkpoint.q, t=checkpoint.t, c=checkpoint.c, d=[0],
+        bn=checkpoint.bn, rp=str(count + 1),
+    )  # fmt: skip

@@ -1,0 +1,216 @@
+"""Puts messages that were not acknowledged in time into their group's retry topic.
+
+Source: RocketMQ 5.3.3, `PopReviveService.reviveMsgFromCk`, `reviveRetry`, `rePutCK`, `addRetryTopicIfNotExist`.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from broker.core import BrokerCore
+from broker.pop.records import PopCheckPoint
+from broker.pop.retry_topics import normal_topic
+from broker.pop.revive.revive_window import Held, open_indexes
+from broker.pop.revive.revived_message import is_given_up, revived, rewritten, topic_of
+from sprocket.common.errors import CorruptRecord, RequestError, StoreBusy
+from sprocket.common.failpoints import failpoint
+from sprocket.remoting.bodies.topic import TopicConfig
+from store.delivery import Outstanding
+from store.message_store import PendingMessage
+from store.queue.consume_queue_table import is_file_name
+from store.record.record import Record, TagsCodes, decode
+
+logger = logging.getLogger(__name__)
+
+_BEFORE_APPEND: Final = failpoint("revive.before_append")
+_APPENDED: Final = failpoint("revive.appended")
+
+
+class CheckpointLog(Protocol):
+    """What makes the record of a checkpoint: `ReviveLog`."""
+
+    topic: str
+
+    def checkpoint(self, checkpoint: PopCheckPoint, revive_queue_id: int, /) -> PendingMessage: ...
+
+
+# (checkpoint, how many of its messages): they are in the retry topic.
+RevivedListener = Callable[[PopCheckPoint, int], None]
+
+
+class ReviveFigures:
+    """What came of one revive queue since the start."""
+
+    __slots__ = ("acks", "checkpoints", "retried", "rewritten")
+
+    def __init__(self) -> None:
+        self.checkpoints = 0  # read
+        self.acks = 0  # read; several messages acknowledged at once are one
+        self.retried = 0  # messages put into retry topics
+        self.rewritten = 0  # checkpoints written again
+
+
+class Due:
+    """One message that comes again; with `is_later` its `message` is a checkpoint, because it cannot come now."""
+
+    __slots__ = ("checkpoint", "index", "is_later", "message")
+
+    def __init__(self, checkpoint: PopCheckPoint, index: int, message: PendingMessage, is_later: bool) -> None:
+        self.checkpoint = checkpoint
+        self.index = index
+        self.message = message
+        self.is_later = is_later
+
+
+class Reviver:
+    """Does it for one revive queue."""
+
+    def __init__(
+        self,
+        core: BrokerCore,
+        log: CheckpointLog,
+        queue_id: int,
+        figures: ReviveFigures,
+        on_revived: list[RevivedListener],
+    ) -> None:
+        self._core = core
+        self._log = log
+        self._queue_id = queue_id
+        self._figures = figures
+        self._codes = TagsCodes(core.config.store.message_delay_level)
+        self._on_revived = on_revived
+        self._new_topics: dict[str, str] = {}  # retry topic -> its group
+
+    def due(self, held: Held) -> list[Due]:
+        """What is to be written for a checkpoint."""
+        checkpoint = held.checkpoint
+        if checkpoint is None:
+            return []
+        indexes = open_indexes(checkpoint)
+        if not indexes or not self._is_wanted(checkpoint):
+            return []
+        if checkpoint.bn and checkpoint.bn != self._core.config.broker.broker_name:
+            # Its messages are another broker's; where slaves act as masters `RemoteRevive` asks for them.
+            return [due for index in indexes if (due := self.later(checkpoint, index)) is not None]
+        found = ((index, self._message_at(checkpoint, checkpoint.offset_at(index))) for index in indexes)
+        return [due for index, record in found if (due := self.again(checkpoint, index, record)) is not None]
+
+    def _is_wanted(self, checkpoint: PopCheckPoint) -> bool:
+        if self._core.topics.get(normal_topic(checkpoint.t, checkpoint.c)) is None:
+            reason = "no such topic"
+        elif self._core.groups.find(checkpoint.c) is None:
+            reason = "no such group"
+        elif not is_file_name(topic_of(checkpoint, self._core.config.broker.enable_retry_topic_v2)):
+            # Popped before such pops were refused.
+            reason = "the name of its retry topic is too long"
+        else:
+            return True
+        logger.warning("event=checkpoint_dropped reason=%r checkpoint=%s", reason, checkpoint)
+        return False
+
+    def again(self, checkpoint: PopCheckPoint, index: int, record: Record | str) -> Due | None:
+        """The popped message `record` for the retry topic; None, with a line in the log, if it says why not."""
+        offset = checkpoint.offset_at(index)
+        if isinstance(record, str):
+            logger.warning(
+                "event=not_revived topic=%s group=%s queue=%d offset=%d reason=%r",
+                checkpoint.t, checkpoint.c, checkpoint.q, offset, record,
+            )  # fmt: skip
+            return None
+        topic = self._retry_topic(checkpoint)
+        message = revived(record, checkpoint, topic, self._core.store.store_host, self._codes)
+        return Due(checkpoint, index, message, is_later=False)
+
+    def _message_at(self, checkpoint: PopCheckPoint, offset: int) -> Record | str:
+        """The message that was popped, or why it cannot be had."""
+        store = self._core.store
+        entry = store.entry(checkpoint.t, checkpoint.q, offset)
+        if entry is None:
+            return "not in the queue"
+        try:
+            view = store.record_at(entry[0], entry[1])
+        except CorruptRecord as damage:
+            return damage.reason
+        return "not in the log" if view is None else decode(view)
+
+    def _retry_topic(self, checkpoint: PopCheckPoint) -> str:
+        """The name of the retry topic, which is made before anything is appended if it is new."""
+        topic = topic_of(checkpoint, self._core.config.broker.enable_retry_topic_v2)
+        if topic not in self._core.topics:
+            self._new_topics[topic] = checkpoint.c
+        return topic
+
+    def _make_topics(self) -> None:
+        """All at once: each time the file of all topics is written."""
+        core, topics = self._core, self._new_topics
+        if core.role.is_slave:
+            topics.clear()  # the master that gets the messages makes them
+        if not topics:
+            return
+        core.topics.update([TopicConfig(topic, read_queue_nums=1, write_queue_nums=1) for topic in topics])
+        for topic, group in topics.items():
+            if core.offsets.query(group, topic, 0) < 0:
+                core.offsets.commit(group, topic, 0, 0)
+        topics.clear()
+
+    def later(self, checkpoint: PopCheckPoint, index: int) -> Due | None:
+        """A checkpoint of one message for later; None if it was so often enough."""
+        offset = checkpoint.offset_at(index)
+        if is_given_up(checkpoint, self._core.config.broker.skip_when_ck_re_put_reach_max_times):
+            logger.error("event=checkpoint_given_up offset=%d checkpoint=%s", offset, checkpoint)
+            return None
+        later = rewritten(checkpoint, offset, self._core.clock.wall_ms())
+        try:
+            message = self._log.checkpoint(later, self._queue_id)
+        except RequestError as error:
+            raise StoreBusy(f"the timer does not take a checkpoint: {error.remark}") from error
+        return Due(checkpoint, index, message, is_later=True)
+
+    def deliver(self, due: Sequence[Due], done: Callable[[], None]) -> Outstanding | None:
+        """Deliver all, then call `done`; what the store does not take as it is comes later.
+
+        Raises `StoreError`, also if a topic that they need cannot be made; the checkpoints then say what is done
+        already.
+        """
+        self._make_topics()
+        _BEFORE_APPEND()
+
+        def delivered() -> None:
+            for one in due:
+                self._note(one.checkpoint, one.is_later)
+            _APPENDED()
+            done()
+
+        try:
+            return self._core.delivery.deliver([one.message for one in due], delivered)
+        except RequestError:
+            # One of them is over a limit that has changed since it was sent; the others must not wait for it.
+            for one in due:
+                self._append_alone(one)
+                one.checkpoint.bm |= 1 << one.index
+        _APPENDED()
+        done()
+        return None
+
+    def _append_alone(self, due: Due) -> None:
+        checkpoint, store = due.checkpoint, self._core.store
+        try:
+            store.append([due.message])
+            self._note(checkpoint, due.is_later)
+        except RequestError as error:
+            logger.error(
+                "event=not_revived topic=%s group=%s queue=%d offset=%d reason=%r",
+                checkpoint.t, checkpoint.c, checkpoint.q, checkpoint.offset_at(due.index), error.remark,
+            )  # fmt: skip
+            later = None if due.is_later else self.later(checkpoint, due.index)
+            if later is not None:
+                store.append([later.message])
+                self._note(checkpoint, is_later=True)
+
+    def _note(self, checkpoint: PopCheckPoint, is_later: bool) -> None:
+        if is_later:
+            self._figures.rewritten += 1
+            return
+        self._figures.retried += 1
+        for listener in self._on_revived:
+            listener(checkpoint, 1)

@@ -1,0 +1,1 @@
+"""Request handlers: one class per group of request codes, each with its routes."""

@@ -1,0 +1,1 @@
+"""Request handlers for operators: topics, groups, offsets, accounts, and the broker itself."""

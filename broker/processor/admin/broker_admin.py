@@ -1,0 +1,165 @@
+"""The broker itself: configuration, figures, role, single messages by their place in the log.
+
+Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getBrokerConfig`, `prepareRuntimeInfo` and others.
+"""
+
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import sprocket
+from broker.config.live_config import LiveConfig
+from broker.metrics.statistics import DailyTotals, RateWindow, Span
+from broker.timer.schedule import ScheduleService
+from broker.topic.topics import TopicTable
+from sprocket.common.clock import Clock
+from sprocket.common.configuration_file import ConfigurationNotKept
+from sprocket.common.errors import ConfigError
+from sprocket.remoting.bodies.stats import BrokerStatsData, BrokerStatsItem, KVTable
+from sprocket.remoting.bodies.topic import DataVersion
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import VERSION, Request, Response
+from sprocket.remoting.headers.admin import GetBrokerConfigResponseHeader, ViewBrokerStatsDataRequestHeader
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+from store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+# Name of `sprocket.remoting.command.VERSION`, which operators see in clusterList.
+VERSION_NAME = "V5_3_3"
+# (total, free) bytes of the file system that holds a path.
+DiskSpace = Callable[[Path], tuple[int, int]]
+_PREFIXES = "KMGTPE"
+# Source of the names: `Stats`.
+_TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+_GROUP_GET_NUMS = "GROUP_GET_NUMS"
+# Lanes have no queue in front of them, so none has a size or a capacity: a request is served in the turn in which it is
+# read.  All three figures are there nevertheless, because monitors stop at a name that is missing (rocketmq-exporter).
+_NO_QUEUES = ("send", "pull", "litePull", "query", "ack")
+
+
+def disk_space(path: Path) -> tuple[int, int]:
+    """Total and free bytes; zeros if the path is not there."""
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return 0, 0
+    return usage.total, usage.free
+
+
+class AdministrationProcessor:
+    """Configuration and figures of the broker."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        schedule: ScheduleService,
+        totals: DailyTotals,
+        put_rates: RateWindow,
+        consume_rates: RateWindow,
+        more_rates: Mapping[str, RateWindow],
+        clock: Clock,
+        part_info: Callable[[], dict[str, str]],
+        space: DiskSpace = disk_space,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._schedule = schedule
+        self._totals = totals
+        self._rates = {_TOPIC_PUT_NUMS: put_rates, _GROUP_GET_NUMS: consume_rates, **more_rates}
+        self._clock = clock
+        self._part_info = part_info
+        self._space = space
+        self._config_version = DataVersion(timestamp=clock.wall_ms())
+
+    def routes(self) -> list[Route]:
+        code, cluster = RequestCode, Resource.CLUSTER
+        return [
+            Route(code.GET_BROKER_CONFIG, NoHeader, self.get_config, cluster, Action.GET),
+            Route(code.UPDATE_BROKER_CONFIG, NoHeader, self.update_config, cluster, Action.UPDATE),
+            Route(code.GET_BROKER_RUNTIME_INFO, NoHeader, self.runtime_info, cluster, Action.GET),
+            Route(
+                code.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequestHeader, self.stats_data, cluster, Action.GET
+            ),
+        ]  # fmt: skip
+
+    def get_config(self, request: Request[NoHeader]) -> Response:
+        """Every key and value, as properties."""
+        header = GetBrokerConfigResponseHeader(version=dumps(self._config_version).decode())
+        return Response(header=header, body=self._config.to_properties().encode("iso-8859-1", "replace"))
+
+    def update_config(self, request: Request[NoHeader]) -> Response:
+        """Change keys that may change while the broker runs; all or none."""
+        peer = request.channel.peer
+        try:
+            changed = self._config.update(request.body)
+        except (ConfigError, ConfigurationNotKept) as error:
+            logger.warning("event=config_update_refused peer=%s:%s reason=%r", *peer, str(error))
+            code = ResponseCode.NO_PERMISSION if isinstance(error, ConfigError) else ResponseCode.SYSTEM_ERROR
+            return Response(code, str(error))
+        if changed:
+            self._config_version.next(self._clock.wall_ms())
+            logger.info("event=config_updated peer=%s:%s changed=%s note=%r", *peer, changed, self._config.note or "")
+        if "brokerPermission" in changed:
+            # What name servers tell clients of every topic depends on it.
+            self._topics.data_version.next(self._clock.wall_ms())
+            self._topics.on_change([])
+        return Response(remark=self._config.note)
+
+    def runtime_info(self, request: Request[NoHeader]) -> Response:
+        """Figures under RocketMQ's names."""
+        info = self._store.runtime_info()
+        info |= self._schedule.runtime_info() | self._part_info()
+        info |= self._totals.runtime_info()
+        total, free = self._space(self._config.store.store_path_root_dir)
+        behind = self._store.wrote_offset - self._store.flushed_offset
+        info |= {
+            "brokerActive": "true",
+            "brokerVersionDesc": VERSION_NAME,
+            "brokerVersion": str(VERSION),
+            "sprocketVersion": sprocket.__version__,
+            "dispatchBehindBytes": "0",
+            "startAcceptSendRequestTimeStamp": str(self._config.broker.start_accept_send_request_time_stamp),
+            "remainTransientStoreBufferNumbs": "0",
+            "remainHowManyDataToFlush": readable(behind),
+            "commitLogDirCapacity": f"Total : {readable(total)}, Free : {readable(free)}.",
+        }
+        for lane in _NO_QUEUES:
+            info[f"{lane}ThreadPoolQueueSize"] = "0"
+            info[f"{lane}ThreadPoolQueueCapacity"] = "0"
+            info[f"{lane}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        info |= {"EndTransactionQueueSize": "0", "EndTransactionThreadPoolQueueCapacity": "0"}
+        return Response(body=dumps(KVTable(info)))
+
+    def stats_data(self, request: Request[ViewBrokerStatsDataRequestHeader]) -> Response:
+        """What a topic took in (TOPIC_PUT_NUMS), or a group consumed (GROUP_GET_NUMS, ``topic@group``), lately.
+
+        BROKER_PUT_NUMS and BROKER_GET_NUMS are the whole broker's, asked for by its cluster's name.
+        Of other statistics the remark is RocketMQ's for what it does not have.
+        """
+        header = request.header
+        rates = self._rates.get(header.stats_name)
+        if rates is None or header.stats_key not in rates:
+            remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        minute, hour, day = (_stats_item(*rates.growth(header.stats_key, span)) for span in Span)
+        return Response(body=dumps(BrokerStatsData(minute, hour, day)))
+
+
+def _stats_item(total: int, seconds: float) -> BrokerStatsItem:
+    return BrokerStatsItem(total, total / seconds if seconds > 0 else 0.0)  # calls are not counted
+
+
+def readable(size_bytes: int) -> str:
+    """``1.5 GiB``.  Source: RocketMQ 5.3.3, `MixAll.humanReadableByteCount`."""
+    if size_bytes < 1024:
+        return f"{size_bytes:.0f} B"
+    power = 1
+    while size_bytes >= 1024 ** (power + 1) and power < len(_PREFIXES):
+        power += 1
+    return f"{size_bytes / 1024**power:.1f} {_PREFIXES[power - 1]}iB"

@@ -1,0 +1,44 @@
+"""Cleaning on request: expired segments, and queues whose messages have all expired.
+
+Source: RocketMQ 5.3.3, `AdminBrokerProcessor.deleteExpiredCommitLog`, `cleanExpiredConsumeQueue`.
+"""
+
+import logging
+
+from broker.topic.topics import TopicTable
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+from store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+
+class CleaningProcessor:
+    """Serves both requests."""
+
+    def __init__(self, store: MessageStore, topics: TopicTable) -> None:
+        self._store = store
+        self._topics = topics
+
+    def routes(self) -> list[Route]:
+        """The routes of this processor."""
+        return [
+            Route(code, NoHeader, handle, Resource.CLUSTER, Action.DELETE)
+            for code, handle in (
+                (RequestCode.DELETE_EXPIRED_COMMITLOG, self.delete_expired_commit_log),
+                (RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, self.clean_expired_consume_queue),
+            )
+        ]
+
+    def delete_expired_commit_log(self, request: Request[NoHeader]) -> Response:
+        """Remove expired segments at any hour, in the next twenty rounds."""
+        logger.info("event=delete_expired_commit_log peer=%s:%s", *request.channel.peer)
+        self._store.cleaner.clean_now()
+        return Response()
+
+    def clean_expired_consume_queue(self, request: Request[NoHeader]) -> Response:
+        """Remove queues whose messages are all gone from the log, but those of system topics."""
+        removed = self._store.delete_expired_queues(self._topics.is_system)
+        logger.info("event=clean_expired_consume_queue peer=%s:%s removed=%d", *request.channel.peer, removed)
+        return Response()

@@ -1,0 +1,232 @@
+"""Who is connected, and questions that the broker passes on to a consumer.
+
+Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getConsumerConnectionList`, `callConsumer` and others,
+`Broker2Client.getConsumeStatus`.
+"""
+
+import asyncio
+import logging
+
+from acl.auth.model import Action as AuthAction
+from acl.gate import require_topic
+from broker.client.clients import ConsumerRegistry, Member, ProducerRegistry
+from broker.config.live_config import LiveConfig
+from broker.send.message_id import decode_offset_message_id
+from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.topic.topics import TopicTable
+from sprocket.common.clock import Clock
+from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.client import (
+    ConsumerConnection,
+    MessageQueue,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+    by_queue,
+)
+from sprocket.remoting.bodies.consumption import GetConsumerStatusBody
+from sprocket.remoting.client import ConnectionLost, RemotingTimeout
+from sprocket.remoting.codec.body_limits import ANSWERS
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Buffer, Request, Response
+from sprocket.remoting.headers.admin import GetConsumerStatusRequestHeader
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.client import (
+    ConsumeMessageDirectlyRequestHeader,
+    GetAllProducerInfoRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetProducerConnectionListRequestHeader,
+)
+from sprocket.remoting.routes import Action, Resource, Route
+from store.message_store import MessageStore
+from store.record.record import Record, decode
+
+logger = logging.getLogger(__name__)
+
+# `Broker2Client.callClient`, `getConsumeStatus`
+_CALL_TIMEOUT_S = 10.0
+_STATUS_TIMEOUT_S = 5.0
+# V3_1_8_SNAPSHOT and V3_0_7_SNAPSHOT: the first clients that answer.
+_FIRST_VERSION = 62
+_FIRST_STATUS_VERSION = 28
+
+
+class ConnectionProcessor:
+    """Lists connections and forwards to consumers."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        consumers: ConsumerRegistry,
+        producers: ProducerRegistry,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._producers = producers
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        code, group, cluster = RequestCode, Resource.GROUP, Resource.CLUSTER
+        return [
+            Route(
+                code.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequestHeader, self.consumers,
+                group, Action.GET,
+            ),
+            Route(
+                code.GET_PRODUCER_CONNECTION_LIST, GetProducerConnectionListRequestHeader, self.producers,
+                cluster, Action.GET,
+            ),
+            Route(
+                code.GET_ALL_PRODUCER_INFO, GetAllProducerInfoRequestHeader, self.all_producers,
+                cluster, Action.GET,
+            ),
+            Route(
+                code.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader, self.running_info,
+                group, Action.GET,
+            ),
+            Route(
+                code.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequestHeader, self.consume_directly,
+                group, Action.SUB,
+            ),
+            Route(
+                code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatusRequestHeader, self.consumer_status,
+                group, Action.GET,
+            ),
+        ]  # fmt: skip
+
+    def consumers(self, request: Request[GetConsumerConnectionListRequestHeader]) -> Response:
+        """Members of a consumer group and what they subscribe to."""
+        group = self._consumers.group(request.header.consumer_group)
+        if group is None:
+            remark = f"the consumer group[{request.header.consumer_group}] not online"
+            return Response(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        body = ConsumerConnection(
+            [member.connection() for member in group.members.values()],
+            dict(group.subscriptions),
+            group.consume_type,
+            group.message_model,
+            group.consume_from_where,
+        )
+        return Response(body=dumps(body))
+
+    def producers(self, request: Request[GetProducerConnectionListRequestHeader]) -> Response:
+        """Members of a producer group."""
+        members = self._producers.members(request.header.producer_group)
+        if not members:
+            remark = f"the producer group[{request.header.producer_group}] not exist"
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        return Response(body=dumps(ProducerConnection([member.connection() for member in members])))
+
+    def all_producers(self, request: Request[GetAllProducerInfoRequestHeader]) -> Response:
+        """Members of all producer groups."""
+        offset_ms = self._clock.wall_ms() - round(self._clock.monotonic() * 1000)
+        table = {
+            group: [
+                ProducerInfo(
+                    client_id=member.client_id,
+                    remote_ip=member.channel.peer[0],
+                    language=member.language,
+                    version=member.version,
+                    last_update_timestamp=offset_ms + round(member.heard_at * 1000),
+                )
+                for member in members
+            ]
+            for group, members in self._producers.groups.items()
+        }
+        return Response(body=dumps(ProducerTableInfo(table)))
+
+    # Passing on
+
+    async def running_info(self, request: Request[GetConsumerRunningInfoRequestHeader]) -> Response:
+        """What a consumer says of itself."""
+        header = request.header
+        return await self._ask(request.code, header.consumer_group, header.client_id, header, request.body)
+
+    async def consume_directly(self, request: Request[ConsumeMessageDirectlyRequestHeader]) -> Response:
+        """Have one consumer consume one message again, and say how that went."""
+        header = request.header
+        record: Buffer = b""
+        try:
+            _, physical_offset = decode_offset_message_id(header.msg_id or "")
+            record = self._store.record_at(physical_offset) or b""
+        except ValueError:
+            pass
+        if not len(record):
+            return Response(ResponseCode.SYSTEM_ERROR, f"message {header.msg_id} is not on this broker")
+        read = decode(memoryview(record), check_crc=False)
+        if not isinstance(read, Record):
+            return Response(ResponseCode.SYSTEM_ERROR, f"message {header.msg_id} is not on this broker")
+        require_topic(request, read.topic, AuthAction.SUB, header.consumer_group)
+        header.broker_name = self._config.broker.broker_name
+        topic = self._topics.get(header.topic or "")
+        group = self._groups.get(header.consumer_group)
+        header.topic_sys_flag = topic.topic_sys_flag if topic is not None else None
+        header.group_sys_flag = group.group_sys_flag if group is not None else None
+        return await self._ask(request.code, header.consumer_group, header.client_id or "", header, bytes(record))
+
+    async def _ask(self, code: int, group_name: str, client_id: str, header: Header, body: Buffer) -> Response:
+        group = self._consumers.group(group_name)
+        member = None if group is None else group.find_member(client_id)
+        if member is None:
+            return Response(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
+        if member.version < _FIRST_VERSION:
+            remark = (
+                f"The Consumer <{client_id}> Version <{member.version}> too low to finish, "
+                "please upgrade it to V3_1_8_SNAPSHOT"
+            )
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        try:
+            answer = await member.channel.request(code, header, body, timeout_s=_CALL_TIMEOUT_S)
+        except RemotingTimeout as error:
+            remark = f"consumer <{group_name}> <{client_id}> Timeout: {error}"
+            return Response(ResponseCode.CONSUME_MSG_TIMEOUT, remark)
+        except ConnectionLost as error:
+            remark = f"invoke consumer <{group_name}> <{client_id}> Exception: {error}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        return Response(answer.code, answer.remark, answer.ext_fields, answer.body)
+
+    async def consumer_status(self, request: Request[GetConsumerStatusRequestHeader]) -> Response:
+        """Where each member of a group, or one of them, is in the queues that it holds of a topic.
+
+        A member that does not answer is left out.
+        """
+        header = request.header
+        wanted = (header.client_addr or "").strip()
+        group = self._consumers.group(header.group)
+        if group is None:
+            remark = f"No Any Consumer online in the consumer group: [{header.group}]"
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        members = [member for member in group.members.values() if wanted in ("", member.client_id)]
+        for member in members:
+            if member.version < _FIRST_STATUS_VERSION:
+                remark = f"the client does not support this feature. version={member.version}"
+                return Response(ResponseCode.SYSTEM_ERROR, remark)
+        question = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
+        tables = await asyncio.gather(*(_positions(member, question) for member in members))
+        found = {member.client_id: table for member, table in zip(members, tables, strict=True) if table is not None}
+        return Response(body=dumps(GetConsumerStatusBody[MessageQueue](consumer_table=found)))
+
+
+async def _positions(member: Member, question: GetConsumerStatusRequestHeader) -> dict[MessageQueue, int] | None:
+    """What the member answers; None if it does not, or refuses."""
+    try:
+        answer = await member.channel.request(
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question, timeout_s=_STATUS_TIMEOUT_S
+        )
+        if answer.code != ResponseCode.SUCCESS or not answer.body:
+            return None
+        return by_queue(loads(answer.body, GetConsumerStatusBody[str], ANSWERS).message_queue_table)
+    except (RemotingTimeout, ConnectionLost, ProtocolError) as error:
+        logger.warning(
+            "event=no_consumer_status group=%s client=%s reason=%r", question.group, member.client_id, str(error)
+        )
+        return None

@@ -1,0 +1,80 @@
+"""QUERY_CONSUME_QUEUE: the entries of a ConsumeQueue as they are.
+
+Source: RocketMQ 5.3.3, `AdminBrokerProcessor.queryConsumeQueue`.
+"""
+
+from typing import Final
+
+from broker.client.clients import ConsumerRegistry
+from broker.config.config_file import pretty
+from broker.filter.consumer_filters import ConsumerFilters
+from broker.topic.topics import TopicTable
+from sprocket.remoting.bodies.consumption import ConsumeQueueData, QueryConsumeQueueResponseBody
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.admin import QueryConsumeQueueRequestHeader
+from sprocket.remoting.routes import Action, Resource, Route
+from store.message_store import MessageStore
+
+# Entries of one answer, at most; who asks for more gets the first of them.
+_MAX_ENTRIES: Final = 10_000
+# What RocketMQ's JSON writer makes of a filter that is not there.
+_NO_FILTER: Final = "null"
+
+
+class QueueProcessor:
+    """Shows what a queue points to."""
+
+    def __init__(
+        self, store: MessageStore, topics: TopicTable, consumers: ConsumerRegistry, filters: ConsumerFilters
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._consumers = consumers
+        self._filters = filters
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueRequestHeader, self.query,
+                Resource.TOPIC, Action.GET,
+            ),
+        ]  # fmt: skip
+
+    def query(self, request: Request[QueryConsumeQueueRequestHeader]) -> Response:
+        """`count` entries from `index` on; with a group, also what it wants of the topic."""
+        header, store = request.header, self._store
+        topic, queue_id = header.topic, header.queue_id
+        if not self._exists(topic, queue_id):
+            return Response(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
+        low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        if not low <= header.index <= high:
+            # RocketMQ calls this a success, too, and sends no body.
+            return Response(remark=f"Index {header.index} of {queue_id}@{topic} is not exist!")
+        body = QueryConsumeQueueResponseBody(
+            max_queue_index=high, min_queue_index=store.reported_min_offset(topic, queue_id), queue_data=[]
+        )
+        if header.consumer_group is not None:
+            self._describe_filter(header.consumer_group, topic, body)
+        last = min(high, header.index + min(max(header.count, 0), _MAX_ENTRIES))
+        entries = (store.entry(topic, queue_id, offset) for offset in range(header.index, last))
+        body.queue_data = [
+            ConsumeQueueData(physic_offset=entry[0], physic_size=entry[1], tags_code=entry[2])
+            for entry in entries
+            if entry is not None
+        ]
+        return Response(body=dumps(body))
+
+    def _exists(self, topic: str, queue_id: int) -> bool:
+        config = self._topics.get(topic)
+        declared = 0 if config is None else max(config.read_queue_nums, config.write_queue_nums)
+        return 0 <= queue_id < declared or (topic, queue_id) in self._store.queues()
+
+    def _describe_filter(self, group: str, topic: str, body: QueryConsumeQueueResponseBody) -> None:
+        body.subscription_data = self._consumers.find_subscription(group, topic)
+        if body.subscription_data is None:
+            body.filter_data = f"{group}@{topic} is not online!"
+            return
+        held = self._filters.find(topic, group)
+        body.filter_data = _NO_FILTER if held is None else pretty(held.data).decode()

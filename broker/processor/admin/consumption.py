@@ -1,0 +1,213 @@
+"""How far groups have come, as operators see it.
+
+Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getConsumeStats`, `fetchAllConsumeStatsInBroker`,
+`queryConsumeTimeSpan`, `queryCorrectionOffset`.
+"""
+
+from broker.client.clients import ConsumerRegistry
+from broker.config.live_config import LiveConfig
+from broker.metrics.statistics import RateWindow
+from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.timer.schedule import DelayOffsets
+from broker.topic.topics import TopicTable
+from sprocket.common.clock import Clock
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.consumption import ConsumeStatsList, QueryCorrectionOffsetBody
+from sprocket.remoting.bodies.stats import (
+    ConsumeStats,
+    OffsetWrapper,
+    QueryConsumeTimeSpanBody,
+    QuerySubscriptionResponseBody,
+    QueueTimeSpan,
+)
+from sprocket.remoting.bodies.topic import TopicList
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.admin import (
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryCorrectionOffsetHeader,
+    QuerySubscriptionByConsumerRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+)
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+from store.message_store import MessageStore
+
+_TOPIC_SEPARATOR = ";"
+_GROUP_SEPARATOR = ","
+_LONG_MAX = (1 << 63) - 1
+
+
+class ConsumptionProcessor:
+    """Statistics of consumption."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        consumers: ConsumerRegistry,
+        offsets: ConsumerOffsets,
+        delay_offsets: DelayOffsets,
+        consume_rates: RateWindow,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._delay_offsets = delay_offsets
+        self._consume_rates = consume_rates
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        code, group, cluster = RequestCode, Resource.GROUP, Resource.CLUSTER
+        return [
+            Route(code.GET_CONSUME_STATS, GetConsumeStatsRequestHeader, self.consume_stats, group, Action.GET),
+            Route(code.GET_ALL_CONSUMER_OFFSET, NoHeader, self.all_offsets, cluster, Action.GET),
+            Route(code.GET_ALL_DELAY_OFFSET, NoHeader, self.all_delay_offsets, cluster, Action.GET),
+            Route(
+                code.QUERY_TOPICS_BY_CONSUMER, QueryTopicsByConsumerRequestHeader, self.topics_of,
+                group, Action.GET,
+            ),
+            Route(
+                code.QUERY_SUBSCRIPTION_BY_CONSUMER, QuerySubscriptionByConsumerRequestHeader, self.subscription,
+                group, Action.GET,
+            ),
+            Route(
+                code.QUERY_CONSUME_TIME_SPAN, QueryConsumeTimeSpanRequestHeader, self.time_span,
+                group, Action.GET,
+            ),
+            Route(
+                code.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader, self.all_consume_stats,
+                cluster, Action.GET,
+            ),
+            Route(
+                code.QUERY_CORRECTION_OFFSET, QueryCorrectionOffsetHeader, self.correction_offsets,
+                group, Action.GET,
+            ),
+        ]  # fmt: skip
+
+    # Looking
+
+    def consume_stats(self, request: Request[GetConsumeStatsRequestHeader]) -> Response:
+        """For each queue of the group's topics: the queue's end, and how far the group has come and pulled."""
+        header = request.header
+        stats, name = ConsumeStats[MessageQueue](), self._config.broker.broker_name
+        for topic in self._topics_for_stats(header):
+            config = self._topics.get(topic)
+            if config is None:
+                continue
+            for queue_id in range(config.read_queue_nums):
+                queue = MessageQueue(topic, name, queue_id)
+                stats.offset_table[queue] = self._progress(header.consumer_group, topic, queue_id)
+            stats.consume_tps += self._consume_rates.per_second(f"{topic}@{header.consumer_group}")
+        return Response(body=dumps(stats))
+
+    def _topics_for_stats(self, header: GetConsumeStatsRequestHeader) -> list[str]:
+        group = header.consumer_group
+        listed = [topic for topic in (header.topic_list or "").split(_TOPIC_SEPARATOR) if topic]
+        if listed:
+            return listed
+        topics = {header.topic} if header.topic and header.topic.strip() else self._offsets.topics_of(group)
+        return self._still_consumed(group, topics)
+
+    def _still_consumed(self, group: str, topics: set[str]) -> list[str]:
+        """Without what a connected group has offsets in from earlier, but does not subscribe to."""
+        online = self._consumers.group(group)
+        if online is not None and online.subscriptions:
+            return sorted(topics & online.subscriptions.keys())
+        return sorted(topics)
+
+    def all_consume_stats(self, request: Request[GetConsumeStatsInBrokerHeader]) -> Response:
+        """For each group of the broker, its statistics by topic; what is behind and in flight, of all of them."""
+        broker = self._config.broker
+        found = ConsumeStatsList[MessageQueue](broker_addr=f"{broker.broker_ip1}:{broker.listen_port}")
+        topics_by_group = self._offsets.topics_by_group()
+        for group in self._groups.snapshot().subscription_group_table:
+            listed = []
+            for topic in self._still_consumed(group, topics_by_group.get(group, set())):
+                config = self._topics.get(topic)
+                if config is not None and (config.order or not request.header.is_order):
+                    listed.append(self._stats_of(group, topic, config.write_queue_nums))
+            found.consume_stats_list.append({group: listed})
+            for stats in listed:
+                for offsets in stats.offset_table.values():
+                    found.total_diff += offsets.broker_offset - offsets.consumer_offset
+                    found.total_inflight_diff += offsets.pull_offset - offsets.consumer_offset
+        return Response(body=dumps(found))
+
+    def _stats_of(self, group: str, topic: str, queues: int) -> ConsumeStats[MessageQueue]:
+        name = self._config.broker.broker_name
+        table = {MessageQueue(topic, name, each): self._progress(group, topic, each) for each in range(queues)}
+        return ConsumeStats(table, self._consume_rates.per_second(f"{topic}@{group}"))
+
+    def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+        consumed = max(0, self._offsets.query(group, topic, queue_id))
+        pulled = max(consumed, self._offsets.query_pull(group, topic, queue_id))
+        timestamp = max(0, self._store.store_time(topic, queue_id, consumed - 1))
+        return OffsetWrapper(self._store.max_offset(topic, queue_id), consumed, pulled, timestamp)
+
+    def all_offsets(self, request: Request[NoHeader]) -> Response:
+        """What consumerOffset.json holds, as it is now."""
+        return Response(body=self._offsets.encode())
+
+    def all_delay_offsets(self, request: Request[NoHeader]) -> Response:
+        """What delayOffset.json holds, as it is now."""
+        return Response(body=self._delay_offsets.encode())
+
+    def topics_of(self, request: Request[QueryTopicsByConsumerRequestHeader]) -> Response:
+        """Topics that a group has offsets in."""
+        topics = sorted(self._offsets.topics_of(request.header.group))
+        broker = self._config.broker
+        return Response(body=dumps(TopicList(topics, f"{broker.broker_ip1}:{broker.listen_port}")))
+
+    def subscription(self, request: Request[QuerySubscriptionByConsumerRequestHeader]) -> Response:
+        """What a connected group subscribes to in a topic."""
+        group, topic = request.header.group, request.header.topic
+        found = self._consumers.find_subscription(group, topic) if topic else None
+        return Response(body=dumps(QuerySubscriptionResponseBody(group, topic, found)))
+
+    def time_span(self, request: Request[QueryConsumeTimeSpanRequestHeader]) -> Response:
+        """For each queue: times of its first, last and last consumed message, and the group's delay, all ms."""
+        group, topic = request.header.group, request.header.topic
+        config = self._topics.get(topic)
+        if config is None:
+            return Response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        spans = [self._span(group, topic, queue_id) for queue_id in range(config.write_queue_nums)]
+        return Response(body=dumps(QueryConsumeTimeSpanBody(spans)))
+
+    def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+        store = self._store
+        first = store.earliest_store_time(topic, queue_id)
+        end = store.max_offset(topic, queue_id)
+        consumed = self._offsets.query(group, topic, queue_id)
+        consumed_at = store.store_time(topic, queue_id, consumed - 1) if consumed > 0 else first
+        next_at = store.store_time(topic, queue_id, max(consumed, 0)) if consumed < end else -1
+        delay = self._clock.wall_ms() - next_at if next_at >= 0 else 0
+        queue = MessageQueue(topic, self._config.broker.broker_name, queue_id)
+        return QueueTimeSpan(queue, first, store.store_time(topic, queue_id, end - 1), consumed_at, delay)
+
+    def correction_offsets(self, request: Request[QueryCorrectionOffsetHeader]) -> Response:
+        """For each queue of a topic the least offset of all groups: how far every one of them has come.
+
+        Groups to filter are left out; RocketMQ deletes their offsets as well.  Offsets of what is deleted do not
+        count.  Where the group to compare with is behind the least, the answer is the largest number there is.
+        """
+        header = request.header
+        topic, left_out = header.topic, set((header.filter_groups or "").split(_GROUP_SEPARATOR))
+        least: dict[int, int] = {}
+        for group in self._offsets.groups_of(topic) - left_out:
+            for queue_id, offset in self._offsets.queues(group, topic).items():
+                if offset >= self._store.min_offset(topic, queue_id):
+                    least[queue_id] = min(offset, least.get(queue_id, offset))
+        for queue_id, offset in self._offsets.queues(header.compare_group, topic).items():
+            if queue_id in least and least[queue_id] > offset:
+                least[queue_id] = _LONG_MAX
+        return Response(body=dumps(QueryCorrectionOffsetBody(least)))

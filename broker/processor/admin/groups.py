@@ -1,0 +1,109 @@
+"""Consumer groups as operators manage them.
+
+Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateSubscriptionGroup` and its neighbours.
+"""
+
+from broker.names import illegal_group
+from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.subscription.subscription_groups import SubscriptionGroups
+from sprocket.common.errors import RequestError
+from sprocket.common.next_turn import to_its_end
+from sprocket.remoting.bodies.group import GroupForbidden, SubscriptionGroupConfig
+from sprocket.remoting.bodies.requests import read_group, read_group_list
+from sprocket.remoting.bodies.topic import PERM_READ
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.admin import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
+)
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+
+# Queues of a retry topic; far more than a group has members.
+_MAX_RETRY_QUEUE_NUMS = 1024
+
+
+class GroupProcessor:
+    """Creates, deletes and describes consumer groups."""
+
+    def __init__(self, groups: SubscriptionGroups, offsets: ConsumerOffsets) -> None:
+        self._groups = groups
+        self._offsets = offsets
+
+    def routes(self) -> list[Route]:
+        code, group = RequestCode, Resource.GROUP
+        return [
+            Route(code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, NoHeader, self.create, group, Action.CREATE),
+            Route(code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, NoHeader, self.create_list, group, Action.CREATE),
+            Route(
+                code.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequestHeader, self.delete,
+                group, Action.DELETE,
+            ),
+            Route(code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, NoHeader, self.all_configs, group, Action.LIST),
+            Route(
+                code.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader, self.config,
+                group, Action.GET,
+            ),
+            Route(
+                code.UPDATE_AND_GET_GROUP_FORBIDDEN, UpdateGroupForbiddenRequestHeader, self.forbid,
+                group, Action.UPDATE,
+            ),
+        ]  # fmt: skip
+
+    async def create(self, request: Request[NoHeader]) -> Response:
+        """Create a group or change one; answered once it is in the file."""
+        self._update([read_group(request.body)])
+        await self._groups.saving.saved()
+        return Response()
+
+    async def create_list(self, request: Request[NoHeader]) -> Response:
+        """Create or change several groups, all or none; answered once they are in the file."""
+        self._update(read_group_list(request.body))
+        await self._groups.saving.saved()
+        return Response()
+
+    def _update(self, configs: list[SubscriptionGroupConfig]) -> None:
+        for config in configs:
+            reason = illegal_group(config.group_name)
+            if reason is None and not 0 <= config.retry_queue_nums <= _MAX_RETRY_QUEUE_NUMS:
+                reason = f"retryQueueNums = {config.retry_queue_nums}: allowed are 0 to {_MAX_RETRY_QUEUE_NUMS}"
+            if reason is not None:
+                raise RequestError(ResponseCode.INVALID_PARAMETER, reason)
+        self._groups.update(configs)
+
+    async def delete(self, request: Request[DeleteSubscriptionGroupRequestHeader]) -> Response:
+        """Delete a group, and with cleanOffset where it was in its topics."""
+        await to_its_end(self._delete(request.header.group_name, clean_offset=bool(request.header.clean_offset)))
+        return Response()
+
+    async def _delete(self, group: str, *, clean_offset: bool) -> None:
+        self._groups.delete(group)
+        await self._groups.saving.saved()
+        if clean_offset:
+            self._offsets.remove_group(group)
+
+    def all_configs(self, request: Request[NoHeader]) -> Response:
+        """Every group, with the data version."""
+        return Response(body=self._groups.encode())
+
+    def config(self, request: Request[GetSubscriptionGroupConfigRequestHeader]) -> Response:
+        """One group's configuration; asking creates none, beyond RocketMQ, and the answer is the same."""
+        config = self._groups.described(request.header.group)
+        if config is None:
+            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+        return Response(body=dumps(config))
+
+    async def forbid(self, request: Request[UpdateGroupForbiddenRequestHeader]) -> Response:
+        """Forbid a group to consume a topic, allow it again, or only say how it is."""
+        header = request.header
+        if header.readable is not None:
+            if header.group not in self._groups:
+                return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
+            bits = self._groups.forbidden(header.group, header.topic)
+            bits = bits & ~PERM_READ if header.readable else bits | PERM_READ
+            self._groups.forbid(header.group, header.topic, bits)
+            await self._groups.saving.saved()
+        readable = not self._groups.forbidden(header.group, header.topic) & PERM_READ
+        return Response(body=dumps(GroupForbidden(header.topic, header.group, readable)))

@@ -1,0 +1,183 @@
+"""Where groups go on: reset to an offset or a time, and given the offsets of another group.
+
+With useServerSideResetOffset, the default, the broker sets the offset, sends the group's next pull there, and takes
+no commit of the queue until it has; a pull that is held is answered at once.  Without, it changes nothing itself but
+tells the consumers that are online where to go on (RESET_CONSUMER_CLIENT_OFFSET), and they commit it.
+Source: RocketMQ 5.3.3, `AdminBrokerProcessor.resetOffset`, `resetOffsetInner`, `cloneGroupOffset`,
+`Broker2Client.resetOffset`.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from broker.client.clients import ConsumerGroup, ConsumerRegistry
+from broker.config.live_config import LiveConfig
+from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.topic.topics import TopicTable
+from sprocket.common.errors import RequestError
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.consumption import MessageQueueForC, ResetOffsetBodyForC
+from sprocket.remoting.bodies.stats import ResetOffsetBody
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import LanguageCode, RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.admin import CloneGroupOffsetRequestHeader
+from sprocket.remoting.headers.offset import ResetOffsetRequestHeader
+from sprocket.remoting.routes import Action, Resource, Route
+from store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+# V3_0_7_SNAPSHOT: the first clients that can be told.
+_FIRST_VERSION: Final = 28
+# The language of an operator's tool that wants the body for C++ clients, as JSON and as ROCKETMQ headers have it.
+_CPP: Final = ("CPP", str(int(LanguageCode.CPP)))
+
+# Told of the group, topic and queue id of each reset.
+ResetListener = Callable[[str, str, int], None]
+
+
+class ResetProcessor:
+    """Moves groups."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        consumers: ConsumerRegistry,
+        offsets: ConsumerOffsets,
+        on_reset: Sequence[ResetListener] = (),
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._on_reset = on_reset
+
+    def routes(self) -> list[Route]:
+        code, group = RequestCode, Resource.GROUP
+        return [
+            Route(code.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequestHeader, self.reset, group, Action.UPDATE),
+            Route(code.CLONE_GROUP_OFFSET, CloneGroupOffsetRequestHeader, self.clone, group, Action.UPDATE),
+        ]
+
+    def reset(self, request: Request[ResetOffsetRequestHeader]) -> Response:
+        """Move a group to an offset of a queue, or in one queue or all to a time; the answer says where it is now."""
+        if self._config.broker.use_server_side_reset_offset:
+            return self._reset_here(request.header)
+        return self._reset_clients(request.header, for_cpp=request.language in _CPP)
+
+    # By the broker
+
+    def _reset_here(self, header: ResetOffsetRequestHeader) -> Response:
+        config = self._topics.get(header.topic)
+        if config is None:
+            return Response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
+        if header.group not in self._groups:
+            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
+        targets = self._targets(header, config)
+        if not targets:
+            return Response(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
+        for queue_id, offset in targets.items():
+            self._offsets.reset(header.group, header.topic, queue_id, offset)
+        logger.info("event=offsets_reset group=%s topic=%s targets=%s", header.group, header.topic, targets)
+        for queue_id in targets:
+            for listener in self._on_reset:
+                listener(header.group, header.topic, queue_id)
+        body = dumps(ResetOffsetBody(self._by_queue(header.topic, targets)))
+        group = self._consumers.group(header.group)
+        if group is not None and group.is_broadcasting:
+            # Such a group keeps its offsets itself.
+            _tell(group, header, body)
+        return Response(body=body)
+
+    def _targets(self, header: ResetOffsetRequestHeader, config: TopicConfig) -> dict[int, int]:
+        topic, queue_id = header.topic, header.queue_id
+        if queue_id < 0:
+            return {each: self._offset_at(topic, each, header.timestamp) for each in range(config.read_queue_nums)}
+        if queue_id >= max(config.read_queue_nums, config.write_queue_nums):
+            raise RequestError(ResponseCode.INVALID_PARAMETER, f"queueId {queue_id} is none of topic {topic}")
+        if header.offset is None or header.offset == -1:
+            return {queue_id: self._offset_at(topic, queue_id, header.timestamp)}
+        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        if not low <= header.offset <= high:
+            remark = f"Target offset {header.offset} not in consume queue range [{low}-{high}]"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        return {queue_id: header.offset}
+
+    def _offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
+        if timestamp < 0:
+            return self._store.max_offset(topic, queue_id)
+        return self._store.offset_by_time(topic, queue_id, timestamp)
+
+    def _by_queue(self, topic: str, targets: dict[int, int]) -> dict[MessageQueue, int]:
+        name = self._config.broker.broker_name
+        return {MessageQueue(topic, name, queue_id): offset for queue_id, offset in targets.items()}
+
+    # By the clients
+
+    def _reset_clients(self, header: ResetOffsetRequestHeader, *, for_cpp: bool) -> Response:
+        config = self._topics.get(header.topic)
+        if config is None:
+            remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}"
+            return Response(ResponseCode.TOPIC_NOT_EXIST, remark)
+        targets = {}
+        for queue_id in range(config.write_queue_nums):
+            consumed = self._offsets.query(header.group, header.topic, queue_id)
+            if consumed == -1:
+                return Response(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
+            offset = self._offset_at(header.topic, queue_id, header.timestamp)
+            targets[queue_id] = offset if header.is_force or offset < consumed else consumed
+        group = self._consumers.group(header.group)
+        if group is None:
+            remark = (
+                f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
+                f"Timestamp: {header.timestamp}"
+            )
+            return Response(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        old = [member.version for member in group.members.values() if member.version < _FIRST_VERSION]
+        if old:
+            remark = f"the client does not support this feature. version={old[0]}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        by_queue = self._by_queue(header.topic, targets)
+        body = dumps(ResetOffsetBody(by_queue))
+        _tell(group, header, dumps(_for_cpp(by_queue)) if for_cpp else body)
+        logger.info(
+            "event=clients_told_of_reset group=%s topic=%s members=%d targets=%s",
+            header.group, header.topic, len(group.members), targets,
+        )  # fmt: skip
+        return Response(body=body)
+
+    def clone(self, request: Request[CloneGroupOffsetRequestHeader]) -> Response:
+        """Give one group the offsets of another, in one topic or in all that the other subscribes to."""
+        header = request.header
+        topics = {header.topic} if header.topic else self._offsets.topics_of(header.src_group)
+        online = self._consumers.group(header.src_group)
+        if not header.offline and online is not None and online.subscriptions:
+            topics &= online.subscriptions.keys()
+        for topic in topics:
+            if topic in self._topics:
+                self._offsets.clone(header.src_group, header.dest_group, topic)
+        logger.info("event=offsets_cloned from=%s to=%s topics=%s", header.src_group, header.dest_group, sorted(topics))
+        return Response()
+
+
+def _tell(group: ConsumerGroup, header: ResetOffsetRequestHeader, body: bytes) -> None:
+    told = ResetOffsetRequestHeader(
+        group=header.group, topic=header.topic, timestamp=header.timestamp, is_force=header.is_force
+    )
+    for member in group.members.values():
+        member.channel.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body)
+
+
+def _for_cpp(by_queue: dict[MessageQueue, int]) -> ResetOffsetBodyForC:
+    return ResetOffsetBodyForC(
+        [MessageQueueForC(queue.topic, queue.broker_name, queue.queue_id, at) for queue, at in by_queue.items()]
+    )

@@ -1,0 +1,214 @@
+"""Topics as operators manage them.
+
+Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateTopic`, `deleteTopic`, `getTopicStatsInfo` and others.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from broker.client.clients import ConsumerRegistry
+from broker.config.live_config import LiveConfig
+from broker.metrics.statistics import RateWindow
+from broker.names import RETRY_PREFIX, illegal_topic
+from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.topic.attributes import MESSAGE_TYPE, parse_changes
+from broker.topic.topics import TopicTable
+from sprocket.common.errors import RequestError
+from sprocket.common.next_turn import to_its_end
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.group import GroupList
+from sprocket.remoting.bodies.registration import TopicConfigAndMapping
+from sprocket.remoting.bodies.requests import read_topic_list
+from sprocket.remoting.bodies.stats import TopicOffset, TopicStatsTable
+from sprocket.remoting.bodies.topic import PERM_PRIORITY, TopicConfig, TopicList
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.admin import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+from store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+MAX_QUEUE_NUMS = 65_535
+_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+
+
+class TopicProcessor:
+    """Creates, deletes and describes topics."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        consumers: ConsumerRegistry,
+        offsets: ConsumerOffsets,
+        put_rates: RateWindow,
+        settle: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`settle` waits until name servers know of what has changed."""
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._consumers = consumers
+        self._offsets = offsets
+        self._put_rates = put_rates
+        self._settle = settle
+
+    def routes(self) -> list[Route]:
+        code, topic, cluster = RequestCode, Resource.TOPIC, Resource.CLUSTER
+        return [
+            Route(code.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader, self.create, topic, Action.CREATE),
+            Route(code.UPDATE_AND_CREATE_TOPIC_LIST, NoHeader, self.create_list, topic, Action.CREATE),
+            Route(code.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader, self.delete, topic, Action.DELETE),
+            Route(code.GET_ALL_TOPIC_CONFIG, NoHeader, self.all_configs, topic, Action.LIST),
+            Route(code.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader, self.config, topic, Action.GET),
+            Route(code.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader, self.stats, topic, Action.GET),
+            Route(
+                code.QUERY_TOPIC_CONSUME_BY_WHO, QueryTopicConsumeByWhoRequestHeader, self.consumed_by,
+                topic, Action.GET,
+            ),
+            Route(code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, NoHeader, self.system_topics, topic, Action.LIST),
+            Route(code.CLEAN_UNUSED_TOPIC, NoHeader, self.clean_unused, cluster, Action.UPDATE),
+        ]  # fmt: skip
+
+    # Creating and deleting
+
+    async def create(self, request: Request[CreateTopicRequestHeader]) -> Response:
+        """Create a topic or change one; answered once clients can find it."""
+        header = request.header
+        self._update(
+            [
+                TopicConfig(
+                    header.topic,
+                    header.read_queue_nums,
+                    header.write_queue_nums,
+                    header.perm,
+                    header.topic_filter_type,
+                    header.topic_sys_flag or 0,
+                    header.order,
+                    parse_changes(header.attributes),
+                )
+            ]
+        )
+        await self._topics.saving.saved()
+        await self._settle()
+        return Response()
+
+    async def create_list(self, request: Request[NoHeader]) -> Response:
+        """Create or change several topics, all or none."""
+        self._update(read_topic_list(request.body))
+        await self._topics.saving.saved()
+        await self._settle()
+        return Response()
+
+    def _update(self, configs: list[TopicConfig]) -> None:
+        for config in configs:
+            self._check(config)
+        if not self._topics.update(configs):
+            # Nothing is new here; a name server may yet have forgotten the topic.
+            known = [self._topics.get(config.topic_name) for config in configs]
+            self._topics.on_change([config for config in known if config is not None])
+
+    def _check(self, config: TopicConfig) -> None:
+        self._check_name(config.topic_name)
+        for key, count in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
+            if not 0 <= count <= MAX_QUEUE_NUMS:
+                raise _illegal(f"{key}QueueNums = {count}: allowed are 0 to {MAX_QUEUE_NUMS}")
+        if not 0 <= config.perm < PERM_PRIORITY:
+            raise _illegal(f"perm = {config.perm}: allowed are 2 (write), 4 (read) and 6 (both)")
+        if config.topic_filter_type not in _FILTER_TYPES:
+            raise _illegal(f"topicFilterType = {config.topic_filter_type}: allowed are SINGLE_TAG and MULTI_TAG")
+        is_mixed = config.attributes.get("+" + MESSAGE_TYPE) == "MIXED"
+        if is_mixed and not self._config.broker.enable_mixed_message_type:
+            raise _illegal("MIXED message type is not supported.")
+
+    def _check_name(self, topic: str) -> None:
+        reason = illegal_topic(topic)
+        if reason is not None:
+            raise _illegal(reason)
+        if self._config.broker.validate_system_topic_when_update_topic and self._topics.is_system(topic):
+            raise _illegal(f"The topic[{topic}] is conflict with system topic.")
+
+    async def delete(self, request: Request[DeleteTopicRequestHeader]) -> Response:
+        """Delete a topic, its queues, what groups have consumed of it, and its pop retry topics."""
+        topic = request.header.topic
+        self._check_name(topic)
+        doomed = [topic]
+        if self._config.broker.clear_retry_topic_when_delete_topic:
+            for group in self._offsets.groups_of(topic):
+                doomed += [f"{RETRY_PREFIX}{group}{separator}{topic}" for separator in ("+", "_")]
+        doomed = [name for name in doomed if name == topic or name in self._topics]
+        await to_its_end(self._delete(doomed))
+        return Response()
+
+    async def _delete(self, doomed: list[str]) -> None:
+        # The file first: a deletion that cannot be kept deletes no message.
+        with self._topics.leaving(doomed):
+            for name in doomed:
+                self._topics.delete(name)
+            await self._topics.saving.saved()
+            for name in doomed:
+                self._offsets.remove_topic(name)
+                self._store.delete_topic(name)
+
+    def clean_unused(self, request: Request[NoHeader]) -> Response:
+        """Delete the queues of topics that are no longer there."""
+        unused = {topic for topic, _ in self._store.queues() if topic not in self._topics}
+        for topic in unused:
+            if not self._topics.is_system(topic):
+                logger.info("event=unused_topic_cleaned topic=%s", topic)
+                self._store.delete_topic(topic)
+        return Response()
+
+    # Describing
+
+    def all_configs(self, request: Request[NoHeader]) -> Response:
+        """Every topic, with the data version."""
+        table = self._topics.snapshot()
+        # No field is None, so that the usual encoder writes what fastjson does; a broker may have 10,000 topics.
+        return Response(body=msgspec.json.encode(TopicConfigAndMapping(table.topic_config_table, table.data_version)))
+
+    def config(self, request: Request[GetTopicConfigRequestHeader]) -> Response:
+        """One topic's configuration."""
+        config = self._topics.get(request.header.topic)
+        if config is None:
+            remark = f"No topic in this broker. topic: {request.header.topic}"
+            return Response(ResponseCode.TOPIC_NOT_EXIST, remark)
+        return Response(body=dumps(config))
+
+    def stats(self, request: Request[GetTopicStatsInfoRequestHeader]) -> Response:
+        """Extent of every queue, the time of its last message, and messages put per second."""
+        topic = request.header.topic
+        config = self._topics.get(topic)
+        if config is None:
+            return Response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        name, table = self._config.broker.broker_name, {}
+        for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
+            low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+            timestamp = self._store.store_time(topic, queue_id, high - 1) if high > 0 else 0
+            table[MessageQueue(topic, name, queue_id)] = TopicOffset(low, high, timestamp)
+        return Response(body=dumps(TopicStatsTable(table, self._put_rates.per_second(topic))))
+
+    def consumed_by(self, request: Request[QueryTopicConsumeByWhoRequestHeader]) -> Response:
+        """Groups that consume a topic: connected ones, and those that have offsets in it."""
+        topic = request.header.topic
+        groups = self._consumers.groups_subscribed_to(topic) | self._offsets.groups_of(topic)
+        return Response(body=dumps(GroupList(sorted(groups))))
+
+    def system_topics(self, request: Request[NoHeader]) -> Response:
+        """Topics that are the system's."""
+        return Response(body=dumps(TopicList(sorted(self._topics.system_topics))))
+
+
+def _illegal(remark: str) -> RequestError:
+    return RequestError(ResponseCode.INVALID_PARAMETER, remark)

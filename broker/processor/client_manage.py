@@ -1,0 +1,168 @@
+"""Clients: heartbeats, and who is there.
+
+Source: RocketMQ 5.3.3, `ClientManageProcessor`, `ConsumerManageProcessor`.
+"""
+
+import logging
+from typing import Any
+
+from broker.client.clients import ConsumerRegistry, Member, ProducerRegistry
+from broker.config.live_config import LiveConfig
+from broker.filter.sql_filter import SQL92, compiled
+from broker.filter.subscription_filter import is_tag_type
+from broker.names import retry_topic
+from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.topic.topics import TopicTable
+from sprocket.common.clock import Clock
+from sprocket.common.errors import RequestError
+from sprocket.remoting.bodies.client import ConsumerData, ConsumerIdList, HeartbeatData
+from sprocket.remoting.bodies.heartbeat import read_heartbeat
+from sprocket.remoting.bodies.requests import read_check_client
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import LanguageCode, RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.client import (
+    GetConsumerListByGroupRequestHeader,
+    HeartbeatRequestHeader,
+    UnregisterClientRequestHeader,
+)
+from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
+
+logger = logging.getLogger(__name__)
+
+# `TopicSysFlag.FLAG_UNIT_SUB`
+_UNIT_SUB_FLAG = 0x2
+# Groups of one heartbeat that have log lines of their own.
+_MAX_GROUP_LINES = 32
+_LANGUAGES = {key: language.name for language in LanguageCode for key in (language.name, str(int(language)))}
+
+
+class ClientProcessor:
+    """HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG, GET_CONSUMER_LIST_BY_GROUP."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        consumers: ConsumerRegistry,
+        producers: ProducerRegistry,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._producers = producers
+        self._clock = clock
+        # group -> fingerprint of the subscriptions in its last heartbeat
+        self._fingerprints: dict[str, int] = {}
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                RequestCode.HEART_BEAT, HeartbeatRequestHeader, self.heartbeat,
+                Resource.GROUP, Action.SUB, Lane.CLIENT,
+            ),
+            Route(
+                RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader, self.unregister,
+                Resource.GROUP, Action.SUB, Lane.CLIENT,
+            ),
+            Route(
+                RequestCode.CHECK_CLIENT_CONFIG, NoHeader, self.check_client_config,
+                Resource.GROUP, Action.SUB, Lane.CLIENT,
+            ),
+            Route(
+                RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader, self.consumer_list,
+                Resource.GROUP, Action.SUB, Lane.CLIENT,
+            ),
+        ]  # fmt: skip
+
+    def heartbeat(self, request: Request[HeartbeatRequestHeader]) -> Response:
+        """A client says which groups it belongs to.  Groups and their retry topics are made when new."""
+        data = read_heartbeat(request.body)
+        if not data.client_id:
+            raise RequestError(ResponseCode.INVALID_PARAMETER, "clientID is empty")
+        member = self._member(request, data.client_id)
+        knows_fingerprints = data.heartbeat_fingerprint != 0
+        is_sub_change = not knows_fingerprints
+        # A heartbeat of many groups has a line of its own and none for each group.
+        count = len(data.consumer_data_set) + len(data.producer_data_set)
+        level = logging.INFO if count <= _MAX_GROUP_LINES else logging.DEBUG
+        if level == logging.DEBUG:
+            logger.info(
+                "event=heartbeat_of_many_groups client=%s groups=%d peer=%s:%s",
+                data.client_id, count, *request.channel.peer,
+            )  # fmt: skip
+        for consumer in data.consumer_data_set:
+            if self._register_consumer(member, consumer, data, level):
+                is_sub_change = True
+        for producer in data.producer_data_set:
+            self._producers.register(producer.group_name, member, level)
+        fields = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if is_sub_change else "false"}
+        return Response(header=fields)
+
+    def _register_consumer(self, member: Member, consumer: ConsumerData, data: HeartbeatData, level: int) -> bool:
+        """Whether the client must send its subscriptions in full next time."""
+        group = self._groups.find(consumer.group_name)
+        if group is None:
+            unknown_level = logging.WARNING if level == logging.INFO else level
+            logger.log(
+                unknown_level, "event=heartbeat_of_unknown_group group=%s client=%s",
+                consumer.group_name, data.client_id,
+            )  # fmt: skip
+            return False
+        before = self._fingerprints.get(consumer.group_name)
+        self._fingerprints[consumer.group_name] = data.heartbeat_fingerprint
+        ordered = any(self._topics.is_order(wanted.topic) for wanted in consumer.subscription_data_set)
+        self._topics.create_on_send_back(
+            retry_topic(consumer.group_name),
+            group.retry_queue_nums,
+            order=None if data.without_sub else ordered,
+            topic_sys_flag=_UNIT_SUB_FLAG if consumer.unit_mode else 0,
+        )
+        self._consumers.register(
+            member,
+            consumer,
+            notify=group.notify_consumer_ids_changed_enable,
+            with_subscriptions=not data.without_sub,
+            level=level,
+        )
+        if before is None:
+            # The client thinks that we know its subscriptions; after a restart we do not.
+            return data.without_sub
+        return before != data.heartbeat_fingerprint
+
+    def _member(self, request: Request[Any], client_id: str) -> Member:
+        # A JSON header has the name, a binary one the number.
+        language = _LANGUAGES.get(request.language or "", LanguageCode.OTHER.name)
+        return Member(request.channel, client_id, language, request.version, self._clock.monotonic())
+
+    def unregister(self, request: Request[UnregisterClientRequestHeader]) -> Response:
+        """A client leaves a producer group, a consumer group, or both."""
+        header = request.header
+        if header.producer_group:
+            self._producers.unregister(header.producer_group, request.channel)
+        if header.consumer_group:
+            group = self._groups.get(header.consumer_group)
+            notify = group is None or group.notify_consumer_ids_changed_enable
+            self._consumers.unregister(header.consumer_group, request.channel, notify=notify)
+        return Response()
+
+    def check_client_config(self, request: Request[NoHeader]) -> Response:
+        """Whether the broker can filter as a consumer wants: by tag, and if it is enabled by SQL92."""
+        subscription = read_check_client(request.body).subscription_data
+        if subscription is None or is_tag_type(subscription.expression_type):
+            return Response()
+        if not self._config.broker.enable_property_filter or subscription.expression_type != SQL92:
+            remark = f"The broker does not support consumer to filter message by {subscription.expression_type}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        compiled(subscription.sub_string or "")  # raises what the client is to read
+        return Response()
+
+    def consumer_list(self, request: Request[GetConsumerListByGroupRequestHeader]) -> Response:
+        """Client ids of a group: what its members share the queues among."""
+        group = self._consumers.group(request.header.consumer_group)
+        if group is None:
+            return Response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {request.header.consumer_group}")
+        return Response(body=dumps(ConsumerIdList(group.client_ids())))

@@ -1,0 +1,142 @@
+"""Offsets: where groups are, how far queues reach, where a time lies.
+
+Source: RocketMQ 5.3.3, `ConsumerManageProcessor`, `AdminBrokerProcessor.getMaxOffset` and its neighbours.
+"""
+
+from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.topic.topics import TopicTable
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.offset import (
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from sprocket.remoting.routes import Action, Lane, Resource, Route
+from store.message_store import Boundary, MessageStore
+
+
+class OffsetProcessor:
+    """QUERY and UPDATE_CONSUMER_OFFSET, GET_MIN and GET_MAX_OFFSET, SEARCH_OFFSET_BY_TIMESTAMP and the like."""
+
+    def __init__(
+        self, store: MessageStore, topics: TopicTable, groups: SubscriptionGroups, offsets: ConsumerOffsets
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequestHeader, self.query_consumer_offset,
+                Resource.GROUP, Action.GET, Lane.CLIENT,
+            ),
+            Route(
+                RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader, self.update_consumer_offset,
+                Resource.GROUP, Action.SUB, Lane.CLIENT,
+            ),
+            Route(
+                RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader, self.get_max_offset,
+                Resource.TOPIC, Action.GET, Lane.CLIENT,
+            ),
+            Route(
+                RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader, self.get_min_offset,
+                Resource.TOPIC, Action.GET, Lane.CLIENT,
+            ),
+            Route(
+                RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequestHeader, self.search_offset,
+                Resource.TOPIC, Action.GET, Lane.CLIENT,
+            ),
+            Route(
+                RequestCode.GET_EARLIEST_MSG_STORETIME, GetEarliestMsgStoretimeRequestHeader, self.earliest_store_time,
+                Resource.TOPIC, Action.GET, Lane.CLIENT,
+            ),
+        ]  # fmt: skip
+
+    def query_consumer_offset(self, request: Request[QueryConsumerOffsetRequestHeader]) -> Response:
+        """The committed offset.
+
+        A group without one starts at 0 if the queue still has its first message in memory, or never had a message:
+        the group then misses none that arrives before it asks where the queue ends, which would be 0 as well.  Else
+        the group is told so and chooses for itself (consumeFromWhere).  RocketMQ also leaves it the choice for a queue
+        without messages.
+        """
+        header = request.header
+        offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
+        if offset < 0:
+            if header.set_zero_if_not_found is False:
+                remark = "Not found, do not set to zero, maybe this group boot first"
+                return Response(ResponseCode.QUERY_NOT_FOUND, remark)
+            if not self._has_begun_now(header.topic, header.queue_id):
+                remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+                return Response(ResponseCode.QUERY_NOT_FOUND, remark)
+            offset = 0
+        return Response(header=QueryConsumerOffsetResponseHeader(offset=offset))
+
+    def _has_begun_now(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue never had a message, or has message 0 near enough to the log's end to be in memory."""
+        config = self._topics.get(topic)
+        if (
+            config is not None
+            and 0 <= queue_id < config.read_queue_nums
+            and not self._store.max_offset(topic, queue_id)
+        ):
+            return True
+        found = self._store.get(topic, queue_id, 0, 1, 1)
+        return found.message_count > 0 and not found.suggest_slave
+
+    def update_consumer_offset(self, request: Request[UpdateConsumerOffsetRequestHeader]) -> Response | None:
+        """A commit.  Refused for a group or topic that is not there; ignored while a reset waits.
+
+        A slave may not have heard of a group yet that its master has: there it is enough that it could be made.
+        """
+        header, groups = request.header, self._groups
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if group not in groups and not (groups.is_copy and groups.find(group) is not None):
+            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
+        config = self._topics.get(topic)
+        if config is None:
+            return Response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
+        # What a peer can make us remember is bounded by the queues there are; a topic may have had more.
+        known = max(config.read_queue_nums, config.write_queue_nums)
+        if not (0 <= queue_id < known or self._store.max_offset(topic, queue_id) > 0):
+            remark = f"queueId {queue_id} is none of topic {topic}"
+            return Response(ResponseCode.INVALID_PARAMETER, remark)
+        if self._offsets.is_reset(group, topic, queue_id):
+            return Response(ResponseCode.SUCCESS, "Offset has been previously reset")
+        self._offsets.commit(group, topic, queue_id, header.commit_offset, peer=str(request.channel.peer[0]))
+        return Response()
+
+    def get_max_offset(self, request: Request[GetMaxOffsetRequestHeader]) -> Response:
+        """One past the newest message that consumers may see."""
+        offset = self._store.max_offset(request.header.topic, request.header.queue_id)
+        return Response(header=GetMaxOffsetResponseHeader(offset=offset))
+
+    def get_min_offset(self, request: Request[GetMinOffsetRequestHeader]) -> Response:
+        """The oldest message that still exists; -1 for a queue of batches that never had one."""
+        offset = self._store.reported_min_offset(request.header.topic, request.header.queue_id)
+        return Response(header=GetMinOffsetResponseHeader(offset=offset))
+
+    def search_offset(self, request: Request[SearchOffsetRequestHeader]) -> Response:
+        """The first message from a time on (LOWER, the default) or the last up to it (UPPER)."""
+        header = request.header
+        upper = (header.boundary_type or "").strip().lower() == Boundary.UPPER.value
+        boundary = Boundary.UPPER if upper else Boundary.LOWER
+        offset = self._store.offset_by_time(header.topic, header.queue_id, header.timestamp, boundary)
+        return Response(header=SearchOffsetResponseHeader(offset=offset))
+
+    def earliest_store_time(self, request: Request[GetEarliestMsgStoretimeRequestHeader]) -> Response:
+        """Store time of the oldest message, ms; -1 without one."""
+        timestamp = self._store.earliest_store_time(request.header.topic, request.header.queue_id)
+        return Response(header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))

@@ -1,0 +1,181 @@
+"""END_TRANSACTION: a producer commits or rolls back what it has prepared.  RESUME_CHECK_HALF_MESSAGE: an operator
+has the broker ask again about what it has given up.
+
+The requests of one read are one batch: each is checked, and those that are good are one append.
+Source: RocketMQ 5.3.3, `EndTransactionProcessor`, `AdminBrokerProcessor.resumeCheckHalfMessage`.  Stricter: a
+transaction that has ended does not end again, and only a message that was given up is resumed.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from acl.auth.model import Action as AuthAction
+from acl.gate import require_topic
+from broker.config.live_config import LiveConfig
+from broker.names import TRANS_CHECK_MAX_TIME_TOPIC
+from broker.send.confirm_waits import ConfirmWaits
+from broker.send.message_id import decode_offset_message_id
+from broker.transaction.check_rules import is_too_late
+from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, HalfMessage
+from broker.transaction.transactions import Ending, Transactions
+from sprocket.common.clock import Clock
+from sprocket.common.errors import ReplicasNotEnough, RequestError, SprocketError, StoreBusy, StoreError
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.admin import ResumeCheckHalfMessageRequestHeader
+from sprocket.remoting.headers.send import EndTransactionRequestHeader
+from sprocket.remoting.routes import Action, Lane, Resource, Route
+
+logger = logging.getLogger(__name__)
+
+_UNKNOWN: Final = 0
+_ROLLBACK: Final = TRANSACTION_MASK
+
+EndRequest = Request[EndTransactionRequestHeader]
+
+
+class TransactionProcessor:
+    """Serves END_TRANSACTION.  Lives in the event loop's thread."""
+
+    def __init__(self, config: LiveConfig, transactions: Transactions, waits: ConfirmWaits, clock: Clock) -> None:
+        self._config = config
+        self._transactions = transactions
+        self._waits = waits
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                RequestCode.END_TRANSACTION, EndTransactionRequestHeader, None, Resource.TOPIC, Action.PUB, Lane.SEND,
+                batch=self.end,
+            ),
+            Route(
+                RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader, self.resume,
+                Resource.TOPIC, Action.UPDATE,
+            ),
+        ]  # fmt: skip
+
+    def end(self, run: list[EndRequest]) -> None:
+        """End what the requests of one read name; one that says that its outcome is unknown gets no answer."""
+        good: list[tuple[EndRequest, Ending]] = []
+        claimed: set[int] = set()
+        for request in run:
+            try:
+                ending = self._ending(request, claimed)
+            except (RequestError, StoreError) as error:
+                _refuse(request, error)
+                continue
+            except Exception as error:  # whatever it is, the others of the read are served
+                request.channel.refuse(request, error)
+                continue
+            if ending is None:
+                logger.info(
+                    "event=transaction_unknown group=%s msg_id=%s from_check=%s remark=%r",
+                    request.header.producer_group, request.header.msg_id, request.header.from_transaction_check,
+                    request.remark,
+                )  # fmt: skip
+            else:
+                claimed.add(ending.open_at)
+                good.append((request, ending))
+        self._store(good)
+
+    def _ending(self, request: EndRequest, claimed: set[int]) -> Ending | None:
+        header = request.header
+        outcome = header.commit_or_rollback
+        if outcome == _UNKNOWN:
+            return None
+        if outcome not in (COMMIT, _ROLLBACK):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
+        half = self._transactions.half_in_queue(header.tran_state_table_offset, header.commit_log_offset)
+        if half is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+        if half.target is not None:
+            require_topic(request, half.target[0], AuthAction.PUB)  # whatever topic the header names
+        self._check(header, half)
+        open_at = self._transactions.open.find(half.record.queue_offset, half.identity)
+        if open_at is None or open_at in claimed:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "The transaction has ended already")
+        if outcome == COMMIT and half.target is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "The prepared message names no real topic and queue")
+        return Ending(half, open_at, outcome == COMMIT)
+
+    def _check(self, header: EndTransactionRequestHeader, half: HalfMessage) -> None:
+        timeout_ms = self._config.broker.transaction_time_out
+        if not header.from_transaction_check and is_too_late(half, timeout_ms, self._clock.wall_ms()):
+            remark = "the time that CHECK_IMMUNITY_TIME_IN_SECONDS gives is over: the broker asks"
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, remark)
+        if half.producer_group != header.producer_group:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+        if half.record.queue_offset != header.tran_state_table_offset:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+        if half.record.physical_offset != header.commit_log_offset:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "The commit log offset wrong")
+
+    def _store(self, good: list[tuple[EndRequest, Ending]]) -> None:
+        if not good:
+            return
+        try:
+            end_offset = self._transactions.end([ending for _, ending in good])
+        except RequestError as error:
+            if len(good) == 1:
+                _refuse(good[0][0], error)
+                return
+            # The store takes all or none: find the one that it does not take.
+            for one in good:
+                self._store([one])
+            return
+        except StoreError as error:
+            for request, _ in good:
+                _refuse(request, error)
+            return
+        waiting = [request for request, _ in good if not request.is_oneway]
+        if waiting:
+            self._answer(waiting, end_offset)
+
+    def resume(self, request: Request[ResumeCheckHalfMessageRequestHeader]) -> None:
+        """Put a message of TRANS_CHECK_MAX_TIME_TOPIC back among those that producers are asked about."""
+        msg_id = request.header.msg_id or ""
+        try:
+            _, physical_offset = decode_offset_message_id(msg_id)
+            half = self._transactions.given_up_at(physical_offset)
+        except (ValueError, StoreError):
+            half = None
+        if half is None or half.target is None:
+            remark = f"message {msg_id} is none of {TRANS_CHECK_MAX_TIME_TOPIC} on this broker"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        require_topic(request, half.target[0], AuthAction.UPDATE)
+        end_offset = self._transactions.resume(half)
+        logger.info("event=transaction_resumed topic=%s unique_key=%s", half.target[0], half.unique_key)
+        self._answer([request], end_offset)
+
+    def _answer(self, waiting: Sequence[Request[Any]], end_offset: int) -> None:
+        def answer(error: StoreError | None, code: ResponseCode) -> None:
+            # Whatever the code, it is stored: to end it again would be refused.
+            for request in waiting:
+                if error is None:
+                    request.channel.reply(request, Response())
+                else:
+                    request.channel.reply(request, _refusal(error))
+
+        if self._waits.is_needed:
+            self._waits.wait(end_offset, answer)
+        else:
+            answer(None, ResponseCode.SUCCESS)
+
+
+def _refuse(request: EndRequest, error: SprocketError) -> None:
+    header = request.header
+    logger.warning(
+        "event=end_of_transaction_refused group=%s msg_id=%s queue_offset=%d reason=%r",
+        header.producer_group, header.msg_id, header.tran_state_table_offset, str(error),
+    )  # fmt: skip
+    request.channel.reply(request, _refusal(error))
+
+
+def _refusal(error: SprocketError) -> Response:
+    if isinstance(error, RequestError):
+        return Response(error.code, error.remark)
+    if isinstance(error, StoreBusy) and not isinstance(error, ReplicasNotEnough):
+        return Response(ResponseCode.SYSTEM_BUSY, f"broker busy: {error}")
+    return Response(ResponseCode.SYSTEM_ERROR, str(error))

@@ -1,0 +1,113 @@
+"""LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: queues are locked for one client of a group at a time.
+
+With lockInStrictMode a lock counts that most members of the broker group have given, so that a slave that acts and a
+master that comes back do not give it to two clients at once.
+Source: RocketMQ 5.3.3, `AdminBrokerProcessor.lockBatchMQ`, `unlockBatchMQ`.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from broker.core import BrokerCore
+from broker.failover.group_members import GroupMembers
+from broker.service import Service
+from sprocket.common.errors import ClientError, ProtocolError
+from sprocket.remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
+from sprocket.remoting.bodies.requests import read_lock_batch
+from sprocket.remoting.codec.body_limits import ANSWERS
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.client import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
+from sprocket.remoting.routes import Action, Answer, Lane, Resource, Route
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT_S: Final = 1.0
+# No field is None and no key is an object: what fastjson writes, much faster, for there may be thousands of queues.
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class GroupLocks(Service):
+    """Lives in the event loop's thread."""
+
+    def __init__(self, core: BrokerCore, members: GroupMembers) -> None:
+        self._core = core
+        self._members = members
+
+    def routes(self) -> list[Route]:
+        """What clients ask, and the members of the group in strict mode."""
+        code, group, sub, client = RequestCode, Resource.GROUP, Action.SUB, Lane.CLIENT
+        return [
+            Route(code.LOCK_BATCH_MQ, LockBatchMqRequestHeader, self.lock, group, sub, client),
+            Route(code.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader, self.unlock, group, sub, client),
+        ]
+
+    def lock(self, request: Request[LockBatchMqRequestHeader]) -> Answer:
+        """Lock queues for one client of a group; the answer names those that it now holds."""
+        core, body = self._core, read_lock_batch(request.body)
+        # Of existing groups and topics alone, so that a peer cannot make us remember names without end.
+        known = body.consumer_group in core.groups
+        queues = [queue for queue in body.mq_set if known and queue.topic in core.topics]
+        locked = core.locks.lock(body.consumer_group, queues, body.client_id)
+        if locked and self._asks_others(body) and self._quorum > 1:
+            return self._lock_everywhere(body, locked)
+        return Response(body=_encode(LockBatchResponseBody(locked)))
+
+    def unlock(self, request: Request[UnlockBatchMqRequestHeader]) -> Answer:
+        """Unlock what the client holds."""
+        body = read_lock_batch(request.body)
+        self._core.locks.unlock(body.consumer_group, body.mq_set, body.client_id)
+        return self._unlock_everywhere(body) if self._asks_others(body) else Response()
+
+    def _asks_others(self, body: LockBatchRequestBody) -> bool:
+        return self._core.config.broker.lock_in_strict_mode and not body.only_this_broker
+
+    @property
+    def _quorum(self) -> int:
+        return self._core.config.broker.total_replicas // 2 + 1
+
+    @property
+    def _others(self) -> list[str]:
+        own_id = self._core.config.broker.broker_id
+        return [address for broker_id, address in self._members.known.items() if broker_id != own_id]
+
+    async def _lock_everywhere(self, body: LockBatchRequestBody, locked: list[MessageQueue]) -> Response:
+        asked = _encode(replace(body, only_this_broker=True, mq_set=locked))
+        answers = await asyncio.gather(*(self._lock_at(address, asked) for address in self._others))
+        count = Counter(locked)
+        for answer in answers:
+            count.update(set(answer) & set(locked))
+        return Response(
+            body=_encode(LockBatchResponseBody([queue for queue in locked if count[queue] >= self._quorum]))
+        )
+
+    async def _lock_at(self, address: str, body: bytes) -> list[MessageQueue]:
+        try:
+            response = await self._core.client.invoke(
+                address, RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), body, timeout_s=_TIMEOUT_S
+            )
+            if response.code != ResponseCode.SUCCESS:
+                raise ClientError(f"code {response.code}: {response.remark}")
+            return loads(response.body, LockBatchResponseBody, ANSWERS).lock_ok_mq_set
+        except (ClientError, ProtocolError) as error:
+            logger.warning("event=member_does_not_lock address=%s reason=%r", address, str(error))
+            return []
+
+    async def _unlock_everywhere(self, body: LockBatchRequestBody) -> Response:
+        asked = _encode(replace(body, only_this_broker=True))
+        await asyncio.gather(*(self._unlock_at(address, asked) for address in self._others))
+        return Response()
+
+    async def _unlock_at(self, address: str, body: bytes) -> None:
+        try:
+            await self._core.client.invoke(
+                address, RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), body, timeout_s=_TIMEOUT_S
+            )
+        except ClientError as error:
+            logger.warning("event=member_does_not_unlock address=%s reason=%r", address, str(error))

@@ -1,0 +1,1 @@
+"""Request handlers of pop: take messages, acknowledge them, change their invisible time."""

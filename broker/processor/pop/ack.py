@@ -1,0 +1,159 @@
+"""ACK_MESSAGE and BATCH_ACK_MESSAGE: messages that were popped are done with.
+
+Source: RocketMQ 5.3.3, `AckMessageProcessor`, `BatchAck`.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+from broker.core import BrokerCore
+from broker.pop.inflight import InflightMessages
+from broker.pop.merge_buffer import MergeBuffer
+from broker.pop.ordered_acks import OrderedAcks
+from broker.pop.pop_checks import PopChecks
+from broker.pop.pop_counters import PopCounters
+from broker.pop.pop_writes import PendingWrites
+from broker.pop.records import ORDER_REVIVE_QUEUE, AckMsg, BatchAckMsg
+from broker.pop.revive.revive_log import ReviveLog
+from sprocket.common.errors import RequestError
+from sprocket.common.failpoints import failpoint
+from sprocket.remoting.bodies.pop import BatchAck
+from sprocket.remoting.bodies.requests import read_batch_ack
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.command import Request
+from sprocket.remoting.frames import ResponseTemplate
+from sprocket.remoting.headers.pop import AckMessageRequestHeader
+from sprocket.remoting.message.pop_extra_info import parse_handle, real_topic
+from sprocket.remoting.routes import NoHeader
+from store.record.record import PendingMessage
+
+logger = logging.getLogger(__name__)
+
+_DONE: Final = ResponseTemplate(ResponseCode.SUCCESS, ())
+# A pop hands out 32 messages; what a filter skipped lies between them.
+_MOST_SPAN: Final = 1 << 19
+_MOST_ACKS: Final = 4096
+# Of all pops of a request: more would keep the loop from others.
+_MOST_SPANS: Final = 1 << 22
+_MOST_ACKS_AT_ONCE: Final = 1 << 16
+_BEFORE_ACK: Final = failpoint("pop.before_ack")
+_ACK_WRITTEN: Final = failpoint("pop.ack_written")
+
+
+class AckProcessor:
+    """Serves acknowledgements.  Lives in the event loop's thread."""
+
+    def __init__(
+        self,
+        core: BrokerCore,
+        checks: PopChecks,
+        log: ReviveLog,
+        buffer: MergeBuffer,
+        ordered: OrderedAcks,
+        inflight: InflightMessages,
+        counters: PopCounters,
+    ) -> None:
+        self._store = core.store
+        self._topics = core.topics
+        self._checks = checks
+        self._log = log
+        self._buffer = buffer
+        self._ordered = ordered
+        self._inflight = inflight
+        self._counters = counters
+        self._writes = PendingWrites(core, log, self._answer)
+
+    def acknowledge(self, run: list[Request[Any]]) -> None:
+        """Serve the ACK_MESSAGEs of one read."""
+        _BEFORE_ACK()
+        self._writes.serve(run, self._records_of_one, 0)
+
+    def acknowledge_batches(self, run: list[Request[Any]]) -> None:
+        """Serve the BATCH_ACK_MESSAGEs of one read."""
+        _BEFORE_ACK()
+        self._writes.serve(run, self._records_of_batch, 0)
+
+    def _answer(self, done: list[tuple[Request[Any], None]]) -> None:
+        _ACK_WRITTEN()
+        requests = [request for request, _ in done]
+        frames = [
+            _DONE.frame(request.serialization, request.opaque, ()) for request in requests if request.wants_answer
+        ]
+        requests[0].channel.answer_run(requests, b"".join(frames))
+
+    def _records_of_one(self, request: Request[AckMessageRequestHeader]) -> tuple[list[PendingMessage], None]:
+        header, peer = request.header, request.channel.peer
+        topic, group, queue_id, offset = header.topic, header.consumer_group, header.queue_id, header.offset
+        self._checks.popped(header, peer)
+        handle = parse_handle(header.extra_info)
+        if handle.is_ordered:
+            self._ordered.acknowledge(topic, group, queue_id, offset, handle.pop_time_ms, handle.invisible_ms, peer)
+            return [], None
+        ack = AckMsg(
+            ao=offset, so=handle.first_offset, c=group, t=topic, q=queue_id, pt=handle.pop_time_ms,
+            bn=handle.broker_name,
+        )  # fmt: skip
+        return self._written(ack, 1, handle.revive_queue_id, handle.invisible_ms), None
+
+    def _written(self, ack: AckMsg, count: int, revive_queue_id: int, invisible_ms: int) -> list[PendingMessage]:
+        """What has to be written for an acknowledgement: nothing if its pop is in memory."""
+        self._checks.revive_queue(revive_queue_id)
+        records = []
+        if not self._buffer.acknowledge(ack):
+            records.append(self._log.ack(ack, revive_queue_id, ack.pt + invisible_ms))
+        self._inflight.done(ack.t, ack.c, ack.q, ack.pt, count)
+        self._counters.acknowledged(ack.t, ack.c, count)
+        return records
+
+    # Batches
+
+    def _records_of_batch(self, request: Request[NoHeader]) -> tuple[list[PendingMessage], None]:
+        body = read_batch_ack(request.body)
+        if not body.acks:
+            raise RequestError(ResponseCode.NO_MESSAGE, "")
+        peer = request.channel.peer
+        _check_sizes(body.acks)
+        return [record for batch in body.acks for record in self._records_of(batch, body.broker_name, peer)], None
+
+    def _records_of(self, batch: BatchAck, broker_name: str | None, peer: tuple[str, int]) -> list[PendingMessage]:
+        topic, group, queue_id = real_topic(batch.t, batch.c, batch.r), batch.c, batch.q
+        config = self._topics.get(topic)
+        if config is None or not 0 <= queue_id < config.read_queue_nums:
+            logger.warning("event=batch_ack_unknown_queue topic=%s group=%s queue=%d", topic, group, queue_id)
+            return []
+        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        offsets = [offset for offset in _offsets_of(batch) if low <= offset <= high]
+        if batch.rq == ORDER_REVIVE_QUEUE:
+            for offset in offsets:
+                self._ordered.acknowledge(topic, group, queue_id, offset, batch.pt, batch.it, peer)
+            return []
+        if not offsets:
+            return []
+        ack = BatchAckMsg(ao=-1, so=batch.so, c=group, t=topic, q=queue_id, pt=batch.pt, bn=broker_name, aol=offsets)
+        return self._written(ack, len(offsets), batch.rq, batch.it)
+
+
+def _check_sizes(batches: list[BatchAck]) -> None:
+    """Raises RequestError if more is acknowledged than pops can hold."""
+    spans = acks = 0
+    for batch in batches:
+        bits = batch.b.rstrip(b"\0")
+        span, count = len(bits) * 8, int.from_bytes(bits, "little").bit_count()
+        if span > _MOST_SPAN or count > _MOST_ACKS:
+            remark = f"a batch acknowledges {count} messages over {span} offsets of one pop"
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        spans, acks = spans + span, acks + count
+    if spans > _MOST_SPANS or acks > _MOST_ACKS_AT_ONCE:
+        remark = f"a request acknowledges {acks} messages over {spans} offsets of its pops"
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+
+def _offsets_of(batch: BatchAck) -> Iterator[int]:
+    """The offsets that a batch acknowledges."""
+    bits = batch.b.rstrip(b"\0")
+    for index, byte in enumerate(bits):
+        if byte:
+            for bit in range(8):
+                if byte >> bit & 1:
+                    yield batch.so + index * 8 + bit

@@ -1,0 +1,120 @@
+"""CHANGE_MESSAGE_INVISIBLETIME: a popped message comes again at another time, and has a new handle.
+
+A new checkpoint of this message alone, then the acknowledgement under its old one: in one append, so never the
+second without the first.
+Source: RocketMQ 5.3.3, `ChangeInvisibleTimeProcessor`.
+"""
+
+import logging
+from typing import Any, Final
+
+from broker.core import BrokerCore
+from broker.pop.merge_buffer import MergeBuffer
+from broker.pop.ordered_acks import OrderedAcks
+from broker.pop.pop_checks import PopChecks
+from broker.pop.pop_counters import PopCounters
+from broker.pop.pop_writes import PendingWrites
+from broker.pop.records import AckMsg, PopCheckPoint
+from broker.pop.revive.revive_log import ReviveLog
+from sprocket.common.errors import StoreError
+from sprocket.common.failpoints import failpoint
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.pop import ChangeInvisibleTimeRequestHeader, ChangeInvisibleTimeResponseHeader
+from sprocket.remoting.message.pop_extra_info import parse_handle
+from store.record.record import PendingMessage
+
+logger = logging.getLogger(__name__)
+
+_BEFORE_CHANGE: Final = failpoint("pop.before_change")
+_CHANGED: Final = failpoint("pop.change_written")
+
+
+class _Change:
+    """What is answered, and what is to be acknowledged in memory once the new checkpoint is written."""
+
+    __slots__ = ("header", "is_in_log", "old", "old_record")
+
+    def __init__(self, header: ChangeInvisibleTimeResponseHeader | None, *, is_in_log: bool) -> None:
+        self.header = header
+        self.is_in_log = is_in_log  # not if it was popped in order
+        self.old: AckMsg | None = None
+        self.old_record: PendingMessage | None = None
+
+
+class InvisibleTimeProcessor:
+    """Serves changes of the invisible time.  Lives in the event loop's thread."""
+
+    def __init__(
+        self,
+        core: BrokerCore,
+        checks: PopChecks,
+        log: ReviveLog,
+        buffer: MergeBuffer,
+        ordered: OrderedAcks,
+        counters: PopCounters,
+    ) -> None:
+        self._clock = core.clock
+        self._checks = checks
+        self._log = log
+        self._buffer = buffer
+        self._ordered = ordered
+        self._counters = counters
+        self._writes = PendingWrites(core, log, self._answer)
+
+    def change(self, run: list[Request[Any]]) -> None:
+        """Serve the changes of one read."""
+        _BEFORE_CHANGE()
+        self._writes.serve(run, self._records_of, 1)
+
+    def _records_of(self, request: Request[ChangeInvisibleTimeRequestHeader]) -> tuple[list[PendingMessage], _Change]:
+        header = request.header
+        self._checks.popped(header, request.channel.peer)
+        handle = parse_handle(header.extra_info)
+        if handle.is_ordered:
+            return [], _Change(self._ordered.change(header, handle), is_in_log=False)
+        queue_id = handle.revive_queue_id
+        self._checks.revive_queue(queue_id)
+        # A checkpoint is known by its pop time: with that of the old one it would be acknowledged together with it.
+        pop_time = max(self._clock.wall_ms(), handle.pop_time_ms + 1)
+        again = PopCheckPoint(
+            so=header.offset, pt=pop_time, it=header.invisible_time, n=1, q=header.queue_id,
+            t=header.topic, c=header.consumer_group, d=[0], bn=handle.broker_name,
+        )  # fmt: skip
+        old = AckMsg(
+            ao=header.offset, so=handle.first_offset, c=header.consumer_group, t=header.topic, q=header.queue_id,
+            pt=handle.pop_time_ms, bn=handle.broker_name,
+        )  # fmt: skip
+        change = _Change(
+            ChangeInvisibleTimeResponseHeader(
+                pop_time=again.pt, invisible_time=header.invisible_time, revive_qid=queue_id
+            ),
+            is_in_log=True,
+        )
+        records = [self._log.checkpoint(again, queue_id)]
+        ack_record = self._log.ack(old, queue_id, handle.pop_time_ms + handle.invisible_ms)
+        if self._buffer.holds(old):
+            # Its old checkpoint is in memory.  It is acknowledged there when the new one is written.
+            change.old, change.old_record = old, ack_record
+        else:
+            records.append(ack_record)
+        return records, change
+
+    def _answer(self, done: list[tuple[Request[Any], _Change]]) -> None:
+        _CHANGED()
+        for request, change in done:
+            if change.old is not None and change.old_record is not None and not self._buffer.acknowledge(change.old):
+                self._write_late(change.old_record)
+            if change.is_in_log:
+                header = request.header
+                self._counters.checkpointed(header.topic, header.consumer_group)
+                self._counters.acknowledged(header.topic, header.consumer_group, 1)
+            request.channel.reply(request, Response(ResponseCode.SUCCESS, None, change.header))
+
+    def _write_late(self, record: PendingMessage) -> None:
+        """The old checkpoint has left the memory meanwhile."""
+        try:
+            self._log.append([record], 0)  # of a master: a slave keeps none in memory
+        except StoreError as error:
+            # The message comes again at its old time too.
+            logger.warning("event=old_handle_not_acknowledged reason=%r", str(error))

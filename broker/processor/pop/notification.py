@@ -1,0 +1,125 @@
+"""NOTIFICATION and POLLING_INFO: whether a pop would find something, and how many pops are held.
+
+A notification that has nothing to tell is held as a pop is; many may be held for one queue, and each message that
+comes wakes one of them.
+Source: RocketMQ 5.3.3, `NotificationProcessor`, `PollingInfoProcessor`.
+"""
+
+from typing import Final
+
+from broker.core import BrokerCore
+from broker.longpolling.held_pops import HeldPops, HoldResult
+from broker.pop.pop_checks import PopChecks, refusal
+from broker.pop.pop_offsets import FROM_FIRST
+from broker.pop.pop_service import PopService
+from broker.pop.retry_topics import retry_topic_v1, retry_topic_v2
+from broker.service import Service
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.pop import NotificationRequestHeader, PollingInfoRequestHeader
+from sprocket.remoting.routes import Action, Lane, Resource, Route
+
+_HAS_MESSAGE: Final = {"hasMsg": "true", "pollingFull": "false"}
+_NOTHING: Final = {"hasMsg": "false", "pollingFull": "false"}
+_FULL: Final = {"hasMsg": "false", "pollingFull": "true"}
+
+
+class NotificationService(Service):
+    """Serves both.  Lives in the event loop's thread."""
+
+    def __init__(self, core: BrokerCore, pop: PopService) -> None:
+        self._config = core.config
+        self._clock = core.clock
+        self._store = core.store
+        self._topics = core.topics
+        self._checks = PopChecks(core)
+        self._pop = pop
+        self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self._answer_held, wakes_each=True)
+        pop.on_free.append(self.held.lock_released)
+
+    def routes(self) -> list[Route]:
+        """What consumers ask before they pop, and operators about them."""
+        group = Resource.GROUP
+        return [
+            Route(
+                RequestCode.NOTIFICATION, NotificationRequestHeader, self.notify, group, Action.SUB, Lane.PULL
+            ),
+            Route(RequestCode.POLLING_INFO, PollingInfoRequestHeader, self.polling_info, group, Action.GET),
+        ]  # fmt: skip
+
+    def start(self) -> None:
+        """Wake held notifications when messages come."""
+        self._store.on_arrival.append(self.held.arrived)
+
+    def stop(self) -> None:
+        """Answer what is held."""
+        self.held.close()
+
+    def channel_closed(self, channel: RemotingChannel) -> None:
+        """Nobody waits there any more."""
+        self.held.drop_channel(channel.id)
+
+    # Requests
+
+    def notify(self, request: Request[NotificationRequestHeader]) -> Response | None:
+        """Say whether there is something to pop, or hold the question.  Raises RequestError."""
+        if not request.header.born_time:
+            request.header.born_time = self._clock.wall_ms()
+        return self._notify(request, may_hold=True)
+
+    def polling_info(self, request: Request[PollingInfoRequestHeader]) -> Response:
+        """How many pops are held for one queue, or with -1 for any queue.  Raises RequestError."""
+        self._checks.look(request)
+        header = request.header
+        count = self._pop.held.count(header.topic, header.consumer_group, header.queue_id)
+        return Response(header={"pollingNum": str(count)})
+
+    # Inside
+
+    def _answer_held(self, request: Request[NotificationRequestHeader], may_hold: bool) -> None:
+        try:
+            response = self._notify(request, may_hold=may_hold)
+        except Exception as error:
+            response = refusal(request, error)
+        if response is not None:
+            request.channel.reply(request, response)
+
+    def _notify(self, request: Request[NotificationRequestHeader], *, may_hold: bool) -> Response | None:
+        read_queues = self._checks.look(request).read_queue_nums
+        if self._has_message(request.header, read_queues):
+            return Response(header=_HAS_MESSAGE)
+        header, result = request.header, HoldResult.NOT_HELD
+        if may_hold:
+            result = self.held.hold(
+                request, header.topic, header.consumer_group, header.queue_id, None, header.poll_time,
+                header.born_time,
+            )  # fmt: skip
+        if result is HoldResult.HELD:
+            return None
+        return Response(header=_FULL if result is HoldResult.FULL else _NOTHING)
+
+    def _has_message(self, header: NotificationRequestHeader, read_queues: int) -> bool:
+        queue_ids = range(read_queues) if header.queue_id < 0 else (header.queue_id,)
+        if any(self._has_in(header, header.topic, queue_id) for queue_id in queue_ids):
+            return True
+        for name in self._retry_topics(header.topic, header.consumer_group):
+            retry = self._topics.get(name)
+            count = 0 if retry is None else retry.read_queue_nums
+            if any(self._has_in(header, name, queue_id) for queue_id in range(count)):
+                return True
+        return False
+
+    def _retry_topics(self, topic: str, group: str) -> tuple[str, ...]:
+        broker = self._config.broker
+        if not broker.enable_retry_topic_v2:
+            return (retry_topic_v1(topic, group),)
+        if not broker.retrieve_message_from_pop_retry_topic_v1:
+            return (retry_topic_v2(topic, group),)
+        return (retry_topic_v2(topic, group), retry_topic_v1(topic, group))
+
+    def _has_in(self, header: NotificationRequestHeader, topic: str, queue_id: int) -> bool:
+        group = header.consumer_group
+        if header.order and self._pop.order_info.blocks(header.attempt_id, header.topic, group, queue_id, 0):
+            return False
+        return self._store.max_offset(topic, queue_id) > self._pop.offsets.current(topic, group, queue_id, FROM_FIRST)

@@ -1,0 +1,108 @@
+"""QUERY_MESSAGE by key and VIEW_MESSAGE_BY_ID by physical offset.
+
+Source: RocketMQ 5.3.3, `QueryMessageProcessor`.
+"""
+
+import asyncio
+from typing import Final
+
+from acl.auth.model import Action as AuthAction
+from acl.gate import require_topic
+from broker.config.live_config import LiveConfig
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.admin import (
+    QueryMessageRequestHeader,
+    QueryMessageResponseHeader,
+    ViewMessageRequestHeader,
+)
+from sprocket.remoting.routes import Action, Lane, Resource, Route
+from store.index.message_query import MessageQuery, verified_record
+from store.message_store import MessageStore
+from store.record.record import Record, decode
+
+# A query finds what was sent right before it; for this long it waits for the index to get there.
+_CATCH_UP_S: Final = 0.5
+
+
+class QueryProcessor:
+    """Looks messages up.  One search at a time runs in a thread, so that a long one holds up nothing but queries."""
+
+    def __init__(self, config: LiveConfig, store: MessageStore) -> None:
+        self._config = config
+        self._store = store
+        self._searching = asyncio.Lock()
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                RequestCode.QUERY_MESSAGE, QueryMessageRequestHeader, self.query, Resource.TOPIC, Action.GET, Lane.ADMIN
+            ),
+            Route(
+                RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader, self.view, Resource.TOPIC, Action.GET,
+                Lane.ADMIN,
+            ),
+        ]  # fmt: skip
+
+    async def query(self, request: Request[QueryMessageRequestHeader]) -> Response:
+        """Messages with a key, side by side, oldest first.
+
+        Keys are compared by hash: the client looks whether they are the right ones, as RocketMQ's do.  Topics are
+        compared by name, which RocketMQ leaves out.
+        """
+        header, store = request.header, self._store
+        max_num = self._config.store.default_query_max_num if header.is_unique_key == "true" else header.max_num
+        await self._index_caught_up()
+        query = MessageQuery(
+            store.index,
+            store.record_at,
+            header.topic,
+            header.key,
+            max_num,
+            header.begin_timestamp,
+            header.end_timestamp,
+        )
+        async with self._searching:
+            while query.is_open:
+                query.take(await asyncio.to_thread(query.search))
+        reached = QueryMessageResponseHeader(
+            index_last_update_timestamp=query.last_update_timestamp,
+            index_last_update_phyoffset=query.last_update_physical_offset,
+        )
+        # Two topics may have one hash: what is another's is not this one's to read.
+        records = [record for record in query.records if _topic(record) == header.topic]
+        if not records:
+            remark = "can not find message, maybe time range not correct"
+            return Response(ResponseCode.QUERY_NOT_FOUND, remark, header=reached)
+        return Response(header=reached, body=records)
+
+    async def _index_caught_up(self) -> None:
+        """Return when the index holds all that is confirmed now, or has not got there in time."""
+        index, confirmed = self._store.index, self._store.confirm_offset
+        if not index.is_enabled or index.reached_offset >= confirmed:
+            return
+        reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def answer() -> None:
+            if not reached.done():
+                reached.set_result(None)
+
+        index.when_indexed(confirmed, answer)
+        try:
+            await asyncio.wait_for(reached, _CATCH_UP_S)
+        except TimeoutError:
+            index.forget(answer)
+
+    def view(self, request: Request[ViewMessageRequestHeader]) -> Response:
+        """The record at a physical offset."""
+        record = verified_record(self._store.record_at, request.header.offset)
+        if record is None:
+            remark = f"can not find message by the offset, {request.header.offset}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        require_topic(request, _topic(record), AuthAction.GET)
+        return Response(body=record)
+
+
+def _topic(record: memoryview) -> str:
+    decoded = decode(record, check_crc=False)
+    return decoded.topic if isinstance(decoded, Record) else ""

@@ -1,0 +1,143 @@
+"""Who takes which queue and how, decided by the broker: QUERY_ASSIGNMENT, SET_MESSAGE_REQUEST_MODE.
+
+Source: RocketMQ 5.3.3, `QueryAssignmentProcessor`, `AdminBrokerProcessor.getAllMessageRequestMode`.
+"""
+
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import Final
+
+from broker.client.clients import BROADCASTING
+from broker.config.config_file import ConfigFile
+from broker.core import BrokerCore
+from broker.names import RETRY_PREFIX
+from broker.out.topic_routes import Queues, TopicRoutes
+from broker.periodic import Periodic
+from broker.service import Service
+from broker.subscription.queue_shares import STRATEGIES, pop_share
+from broker.subscription.request_modes import RequestModes, RequestModeTable
+from sprocket.client.connection.name_servers import NameServers
+from sprocket.common.errors import RequestError
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.pop import (
+    MessageQueueAssignment,
+    QueryAssignmentRequestBody,
+    QueryAssignmentResponseBody,
+    SetMessageRequestModeRequestBody,
+)
+from sprocket.remoting.bodies.requests import read_assignment_query, read_request_mode
+from sprocket.remoting.bodies.topic import PERM_READ
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
+from store.queue.consume_queue_table import is_light
+
+logger = logging.getLogger(__name__)
+
+_CLUSTERING: Final = "CLUSTERING"
+
+
+class AssignmentService(Service):
+    """Serves assignments and keeps what operators set."""
+
+    def __init__(self, core: BrokerCore, file: ConfigFile[RequestModeTable]) -> None:
+        self._core = core
+        self.modes = RequestModes(core.config, file)
+        addresses = core.config.broker.name_servers
+        source = NameServers(core.client, addresses) if addresses else None
+        self.topic_routes = TopicRoutes(source, self._own_queues, core.clock)
+
+    def routes(self) -> list[Route]:
+        code = RequestCode
+        return [
+            Route(code.QUERY_ASSIGNMENT, NoHeader, self.query, Resource.GROUP, Action.SUB, Lane.CLIENT),
+            Route(code.SET_MESSAGE_REQUEST_MODE, NoHeader, self.set_mode, Resource.GROUP, Action.UPDATE),
+            Route(code.GET_ALL_MESSAGE_REQUEST_MODE, NoHeader, self.all_modes, Resource.GROUP, Action.LIST),
+        ]
+
+    def periodic(self) -> list[Periodic]:
+        config = self._core.config
+        return [
+            Periodic(
+                "topic_routes",
+                lambda: config.broker.load_balance_poll_name_server_interval / 1000,
+                self.topic_routes.refresh,
+            )
+        ]
+
+    def load(self) -> None:
+        self.modes.load()
+
+    def stop(self) -> None:
+        self.topic_routes.close()
+
+    # Requests
+
+    def query(self, request: Request[NoHeader]) -> Response | Awaitable[Response]:
+        """The queues that one client is to take from.  Only a topic that nobody asked for yet takes time."""
+        body = read_assignment_query(request.body)
+        if body.message_model == _CLUSTERING and is_light(body.topic):
+            broker_name = self._core.config.broker.broker_name
+            return self._answer(body, (MessageQueue(body.topic, broker_name, 0),))
+        known = self.topic_routes.known(body.topic)
+        return self._answer(body, known) if known else self._find(body)
+
+    def set_mode(self, request: Request[NoHeader]) -> Response:
+        """Set how a group takes a topic; it is in the file before the answer."""
+        body = read_request_mode(request.body)
+        if body.topic.startswith(RETRY_PREFIX):
+            raise RequestError(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+        if self._core.topics.get(body.topic) is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{body.topic}] not exist")
+        if self._core.groups.find(body.consumer_group) is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
+        self.modes.set(body)
+        return Response()
+
+    def all_modes(self, request: Request[NoHeader]) -> Response:
+        """What operators have set."""
+        return Response(body=self.modes.encode())
+
+    # Inside
+
+    async def _find(self, body: QueryAssignmentRequestBody) -> Response:
+        return self._answer(body, await self.topic_routes.find(body.topic))
+
+    def _answer(self, body: QueryAssignmentRequestBody, queues: Queues | None) -> Response:
+        mode = self.modes.find(body.topic, body.consumer_group)
+        share = self._share(body, queues, mode)
+        assignments = None if share is None else [MessageQueueAssignment(queue, mode.mode) for queue in share]
+        return Response(body=dumps(QueryAssignmentResponseBody(assignments)))
+
+    def _share(
+        self, body: QueryAssignmentRequestBody, queues: Queues | None, mode: SetMessageRequestModeRequestBody
+    ) -> Sequence[MessageQueue] | None:
+        """None means that there is no result, and the client stays with what it has."""
+        if queues is None or body.message_model == BROADCASTING:
+            return queues
+        if body.message_model != _CLUSTERING:
+            return None
+        if not self._core.config.broker.server_load_balancer_enable:
+            return queues
+        group = self._core.consumers.group(body.consumer_group)
+        strategy = STRATEGIES.get(body.strategy_name)
+        if group is None or strategy is None or not queues or not body.client_id.strip():
+            logger.warning(
+                "event=no_assignment group=%s topic=%s client=%s strategy=%s members=%d queues=%d",
+                body.consumer_group, body.topic, body.client_id, body.strategy_name,
+                0 if group is None else len(group.members), len(queues),
+            )  # fmt: skip
+            return None
+        client_ids = sorted(group.client_ids())
+        if mode.mode == "POP":
+            return pop_share(strategy, body.client_id, queues, client_ids, mode.pop_share_queue_num)
+        return strategy.allocate(body.client_id, queues, client_ids)
+
+    def _own_queues(self, topic: str) -> Queues | None:
+        config = self._core.topics.get(topic)
+        if config is None:
+            return None
+        broker = self._core.config.broker
+        readable = config.read_queue_nums if config.perm & PERM_READ else 0
+        return tuple(MessageQueue(topic, broker.broker_name, index) for index in range(readable))

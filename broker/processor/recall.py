@@ -1,0 +1,111 @@
+"""RECALL_MESSAGE: a message of the wheel's topic that takes another one back.
+
+It goes into the slot of the message that it names; when the slot is delivered both are left out.
+Source: RocketMQ 5.3.3, `RecallMessageProcessor`.
+"""
+
+import logging
+from typing import Final
+
+from broker.core import BrokerCore
+from broker.send.message_id import host_bytes
+from broker.timer.recall_handle import RecallHandle
+from sprocket.common.errors import RequestError, StoreError
+from sprocket.remoting.bodies.topic import PERM_WRITE
+from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.routes import Action, Lane, Resource, Route
+from store.record.record import PendingMessage
+
+logger = logging.getLogger(__name__)
+
+_TAG: Final = "_RECALL_TAG_"
+_BODY: Final = b"0"
+_FAILED: Final = "recall failed, execute error"
+_UNAVAILABLE: Final = "recall failed, broker service not available"
+
+
+class RecallProcessor:
+    """Serves recalls.  Lives in the event loop's thread."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self._core = core
+
+    def routes(self) -> list[Route]:
+        header = RecallMessageRequestHeader
+        return [Route(RequestCode.RECALL_MESSAGE, header, self.recall, Resource.TOPIC, Action.PUB, Lane.SEND)]
+
+    def recall(self, request: Request[RecallMessageRequestHeader]) -> Response | None:
+        """Take a message back; answered once the recall is as safe as a send is when it is answered."""
+        region = {names.MSG_REGION: self._core.config.broker.region_id}
+        try:
+            handle = self._checked(request.header)
+            message = self._message(request, handle)
+            (appended,) = self._core.store.append([message])
+        except RequestError as error:
+            return Response(error.code, error.remark, region)
+        except StoreError as error:
+            logger.warning("event=recall_failed topic=%s reason=%r", request.header.topic, str(error))
+            return Response(ResponseCode.SYSTEM_ERROR, _FAILED, region)
+
+        def answer(error: StoreError | None, code: ResponseCode) -> None:
+            del code  # whatever it is, the recall is written, as a send that waited too long is
+            if error is None:
+                header = RecallMessageResponseHeader(msg_id=handle.unique_key)
+                response = Response(header={"msgId": header.msg_id} | region)
+            else:
+                response = Response(ResponseCode.SYSTEM_ERROR, _FAILED, region)
+            request.channel.reply(request, response)
+
+        _, physical_offset, size_bytes = appended
+        self._core.waits.wait(physical_offset + size_bytes, answer)
+        return None
+
+    def _checked(self, header: RecallMessageRequestHeader) -> RecallHandle:
+        """The handle of a request that may be served.  Raises RequestError."""
+        core, config = self._core, self._core.config.broker
+        code, now_ms = ResponseCode, core.clock.wall_ms()
+        if not config.recall_message_enable:
+            raise RequestError(code.NO_PERMISSION, "recall failed, operation is forbidden")
+        is_writable = config.broker_permission & PERM_WRITE or config.allow_recall_when_broker_not_writeable
+        if now_ms < config.start_accept_send_request_time_stamp or not is_writable:
+            raise RequestError(code.SERVICE_NOT_AVAILABLE, _UNAVAILABLE)
+        if header.topic not in core.topics:
+            raise RequestError(code.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist")
+        try:
+            handle = RecallHandle.decode(header.recall_handle)
+        except ValueError as error:
+            raise RequestError(code.ILLEGAL_OPERATION, str(error)) from None
+        if handle.topic != header.topic:
+            raise RequestError(code.ILLEGAL_OPERATION, "recall failed, topic not match")
+        if handle.broker_name != config.broker_name:
+            raise RequestError(code.ILLEGAL_OPERATION, _UNAVAILABLE)
+        if not 0 < handle.deliver_ms - now_ms < core.config.store.timer_max_delay_sec * 1000:
+            raise RequestError(code.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
+        return handle
+
+    def _message(self, request: Request[RecallMessageRequestHeader], handle: RecallHandle) -> PendingMessage:
+        """The message that takes back what `handle` names.  Raises RequestError."""
+        core, now_ms = self._core, self._core.clock.wall_ms()
+        properties = {
+            names.TAGS: _TAG,
+            names.TIMER_DEL_UNIQKEY: f"{handle.topic}+{handle.unique_key}",
+            names.UNIQ_KEY: handle.unique_key,
+            names.TIMER_DELIVER_MS: str(handle.deliver_ms),
+            names.BORN_TIMESTAMP: str(now_ms),
+        }
+        if request.header.producer_group:
+            properties[names.PRODUCER_GROUP] = request.header.producer_group
+        if any(map(names.separators_in, properties.values())):
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid")
+        try:
+            topic, queue_id = core.timer_intake.place(handle.topic, 0, properties)
+        except RequestError as error:
+            logger.warning("event=recall_refused topic=%s reason=%r", handle.topic, error.remark)
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _FAILED) from None
+        encoded = names.encode(properties).encode("utf-8", "replace")
+        born_host = host_bytes(*request.channel.peer)
+        return PendingMessage(topic, queue_id, _BODY, encoded, java_hash_code(_TAG), 0, 0, now_ms, born_host)

@@ -1,0 +1,229 @@
+"""SEND_REPLY_MESSAGE and its V2: the answer to a request goes to the client that waits for it.
+
+A reply names the client in REPLY_TO_CLIENT.  It is pushed over that producer's connection, stored as well if
+storeReplyMessageEnable says so, and then acknowledged: success means that the requester has it.
+Source: RocketMQ 5.3.3, `ReplyMessageProcessor`, `ReplyMessageRequestHeader`.
+Different here: the stored record keeps the flags that say how the body is compressed.  What would make the record a
+delayed message or an inner batch is left out of it.
+"""
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from broker.client.clients import ProducerRegistry
+from broker.config.live_config import LiveConfig
+from broker.send.admission import SendAdmission, SendHeader, check_accepting
+from broker.send.confirm_waits import ConfirmWaits
+from broker.send.message_id import host_bytes, offset_message_id
+from broker.send.replies import Appended
+from sprocket.common.clock import Clock
+from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse, Request, Response
+from sprocket.remoting.headers.base import to_ext_fields
+from sprocket.remoting.headers.send import (
+    ReplyMessageRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.record import COMPRESSION_MASK, SysFlag
+from sprocket.remoting.routes import Action, Lane, Resource, Route
+from store.record.record import PendingMessage, TagsCodes
+
+logger = logging.getLogger(__name__)
+
+# `Broker2Client.callClient`
+_PUSH_TIMEOUT_S: Final = 10.0
+# What may wait for requesters at once; beyond it replies are refused as busy.
+_WAITING_BYTES: Final = 64 * 1024 * 1024
+_COMPRESSION: Final = int(SysFlag.COMPRESSED) | COMPRESSION_MASK
+_NOT_STORED: Final = (names.DELAY, names.INNER_NUM, names.INNER_BASE, names.POP_CK)
+_BUSY_REMARK: Final = "[OVERLOAD]system busy, start flow control for a while"
+
+
+class ReplyStore(Protocol):
+    """The part of `MessageStore` that a reply needs."""
+
+    @property
+    def store_host(self) -> bytes: ...
+
+    def append(self, messages: Sequence[PendingMessage], /) -> list[Appended]: ...
+
+
+class ReplyProcessor:
+    """Serves replies.  Lives in the event loop's thread; a reply that waits is an entry in a table, not a task."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: ReplyStore,
+        admission: SendAdmission,
+        producers: ProducerRegistry,
+        waits: ConfirmWaits,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._admission = admission
+        self._producers = producers
+        self._waits = waits
+        self._clock = clock
+        self._tags_codes = TagsCodes(config.store.message_delay_level)
+        self._waiting = 0
+        self._waiting_bytes = 0
+
+    def routes(self) -> list[Route]:
+        """The routes of this processor."""
+        return [
+            Route(code, header, self.reply, Resource.TOPIC, Action.PUB, Lane.SEND)
+            for code, header in (
+                (RequestCode.SEND_REPLY_MESSAGE, SendMessageRequestHeader),
+                (RequestCode.SEND_REPLY_MESSAGE_V2, SendMessageRequestHeaderV2),
+            )
+        ]
+
+    def reply(self, request: Request[Any]) -> Response | None:
+        """Push one reply; its sender is answered once the requester has it, or cannot be had."""
+        header: SendHeader = request.header
+        try:
+            check_accepting(self._config.broker, self._clock.wall_ms())
+            queue_id = self._queue(header, request.channel.peer)
+        except RequestError as error:
+            return Response(error.code, error.remark, self._constants())
+        properties = names.parse(header.properties)
+        requester = properties.get(names.REPLY_TO_CLIENT)
+        if requester is None:
+            self._not_pushed(request, queue_id, f"reply message properties[{names.REPLY_TO_CLIENT}] is null")
+            return None
+        channel = self._producers.find_channel(requester)
+        if channel is None:
+            self._not_pushed(request, queue_id, f"push reply message fail, channel of <{requester}> not found.")
+            return None
+        size_bytes = len(request.body)
+        if not self._has_room(size_bytes):
+            return Response(ResponseCode.SYSTEM_BUSY, _BUSY_REMARK, self._constants())
+        self._waiting += 1
+        self._waiting_bytes += size_bytes
+        pushed = channel.request(
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+            self._push_header(request, properties),
+            request.body,
+            timeout_s=_PUSH_TIMEOUT_S,
+        )
+        pushed.add_done_callback(lambda answer: self._pushed(request, queue_id, requester, answer))
+        return None
+
+    def _queue(self, header: SendHeader, peer: tuple[str, int]) -> int:
+        """The queue that the reply is stored in.  Raises RequestError."""
+        admission = self._admission.admit(header, peer)
+        if 0 <= header.queue_id < admission.queue_limit:
+            return header.queue_id
+        return self._admission.queue(admission, header.queue_id, peer)
+
+    def _has_room(self, size_bytes: int) -> bool:
+        most = self._config.broker.reply_thread_pool_queue_capacity
+        return self._waiting < most and (not self._waiting or self._waiting_bytes + size_bytes <= _WAITING_BYTES)
+
+    def _push_header(self, request: Request[Any], properties: dict[str, str]) -> ReplyMessageRequestHeader:
+        header: SendHeader = request.header
+        now_ms = self._clock.wall_ms()
+        host, port = request.channel.peer
+        return ReplyMessageRequestHeader(
+            producer_group=header.producer_group,
+            topic=header.topic,
+            default_topic=header.default_topic,
+            default_topic_queue_nums=header.default_topic_queue_nums,
+            queue_id=header.queue_id,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            flag=header.flag,
+            properties=names.encode(properties | {names.PUSH_REPLY_TIME: str(now_ms)}),
+            reconsume_times=header.reconsume_times,
+            unit_mode=bool(header.unit_mode),
+            born_host=f"{host}:{port}",
+            store_host=_host_text(self._store.store_host),
+            store_timestamp=now_ms,
+        )
+
+    def _pushed(
+        self, request: Request[Any], queue_id: int, requester: str, answer: "asyncio.Future[ReceivedResponse]"
+    ) -> None:
+        self._waiting -= 1
+        self._waiting_bytes -= len(request.body)
+        remark = None
+        if answer.cancelled() or (error := answer.exception()) is not None:
+            remark = f"push reply message to {requester}fail."
+            reason = "cancelled" if answer.cancelled() else str(error)
+            logger.warning("event=reply_not_pushed client=%s reason=%r", requester, reason)
+        elif answer.result().code != ResponseCode.SUCCESS:
+            remark = f"push reply message to {requester}fail."
+            response = answer.result()
+            logger.warning(
+                "event=reply_not_pushed client=%s code=%d reason=%r", requester, response.code, response.remark
+            )
+        self._store_and_answer(request, queue_id, remark)
+
+    def _not_pushed(self, request: Request[Any], queue_id: int, remark: str) -> None:
+        logger.warning("event=reply_not_pushed topic=%s reason=%r", request.header.topic, remark)
+        self._store_and_answer(request, queue_id, remark)
+
+    # Storing and answering
+
+    def _store_and_answer(self, request: Request[Any], queue_id: int, remark: str | None) -> None:
+        """`remark` says why the requester does not have the reply; None that it has."""
+        code = ResponseCode.SUCCESS if remark is None else ResponseCode.SYSTEM_ERROR
+        fields: dict[str, str] = {}
+        if remark is None:
+            # The usual clients take the fields for granted, also when nothing is stored.
+            fields = to_ext_fields(SendMessageResponseHeader(msg_id="0", queue_id=queue_id, queue_offset=0))
+        end_offset = None
+        if self._config.broker.store_reply_message_enable:
+            try:
+                queue_offset, physical_offset, size = self._store.append([self._message(request, queue_id)])[0]
+            except (RequestError, StoreError) as error:
+                # What counts is that the requester has it.
+                logger.warning("event=reply_not_stored topic=%s reason=%r", request.header.topic, str(error))
+            else:
+                message_id = offset_message_id(self._store.store_host, physical_offset)
+                header = SendMessageResponseHeader(msg_id=message_id, queue_id=queue_id, queue_offset=queue_offset)
+                fields = to_ext_fields(header)
+                end_offset = physical_offset + size
+        response = Response(code, remark, fields | self._constants())
+        if end_offset is None or not self._waits.is_needed:
+            request.channel.reply(request, response)
+            return
+
+        def answer(error: StoreError | None, code: ResponseCode) -> None:
+            request.channel.reply(request, response)
+
+        self._waits.wait(end_offset, answer)
+
+    def _message(self, request: Request[Any], queue_id: int) -> PendingMessage:
+        """The record of a reply.  Raises RequestError when it is over a limit."""
+        header: SendHeader = request.header
+        properties = names.parse(header.properties)
+        for name in _NOT_STORED:
+            properties.pop(name, None)
+        encoded = names.encode(properties).encode("utf-8", "replace")
+        size_bytes = len(request.body)
+        if not size_bytes or size_bytes > self._config.store.max_message_size or len(encoded) > MAX_PROPERTIES_BYTES:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"body {size_bytes} B, properties {len(encoded)} B")
+        return PendingMessage(
+            header.topic, queue_id, request.body, encoded, self._tags_codes.of("", encoded, 0), header.flag,
+            header.sys_flag & _COMPRESSION, header.born_timestamp, host_bytes(*request.channel.peer),
+            header.reconsume_times or 0,
+        )  # fmt: skip
+
+    def _constants(self) -> dict[str, str]:
+        broker = self._config.broker
+        return {names.MSG_REGION: broker.region_id, names.TRACE_ON: "true" if broker.trace_on else "false"}
+
+
+def _host_text(host: bytes) -> str:
+    return f"{ipaddress.ip_address(host[:-4])}:{int.from_bytes(host[-4:], 'big')}"

@@ -1,0 +1,278 @@
+"""SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE.
+
+The sends of one read are one batch: each is checked, the good ones become one append, and their answers
+leave in one write.  A bad one is refused and does not hurt the others.
+Source: RocketMQ 5.3.3, `SendMessageProcessor`, `AbstractSendMessageProcessor`.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from broker.config.live_config import LiveConfig
+from broker.send.admission import RETRY_MARK, Admission, SendAdmission, SendHeader, check_accepting
+from broker.send.confirm_waits import Answer, ConfirmWaits
+from broker.send.intake import MessageIntake
+from broker.send.message_id import host_bytes
+from broker.send.replies import Appended, SendReplies, Sent
+from broker.send.send_kinds import SendKind, holds_mark, kind_of
+from broker.timer.recall_handle import handle_of
+from sprocket.common.clock import Clock
+from sprocket.common.errors import DiskFailed, ReplicasNotEnough, RequestError, StoreBusy, StoreError
+from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Channel, Request
+from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.routes import Action, Lane, Resource, Route
+from store.config.timer_config import TIMER_TOPIC
+from store.record.record import PendingMessage
+
+logger = logging.getLogger(__name__)
+
+_INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
+_SLOW_FLAGS: Final = _INNER_BATCH | RETRY_MARK
+_SPECIAL_FLAGS: Final = int(SysFlag.TRANSACTION_ROLLBACK) | _SLOW_FLAGS
+_MAX_CACHED_TAGS: Final = 4096
+# Sends that are stored together while others of the same read wait, with SYNC_MASTER.
+_OVERLAPPING: Final = 32
+
+
+class SendStore(Protocol):
+    """The part of `MessageStore` that a send needs."""
+
+    @property
+    def store_host(self) -> bytes: ...
+
+    def append(self, messages: Sequence[PendingMessage], /) -> list[Appended]: ...
+
+
+class SendProcessor:
+    """Serves sends.  Lives in the event loop's thread."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: SendStore,
+        admission: SendAdmission,
+        intake: MessageIntake,
+        waits: ConfirmWaits,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._admission = admission
+        self._intake = intake
+        self._waits = waits
+        self._clock = clock
+        self._tags: dict[bytes, int] = {b"": 0}
+        self._settle()
+
+    def _settle(self) -> None:
+        """Derive from configuration and store what does not change between updates."""
+        broker = self._config.broker
+        trace_on = "true" if broker.trace_on else "false"
+        self._settled_for = (broker, self._store.store_host)
+        self._replies = SendReplies(self._store.store_host, broker.region_id, broker.trace_on)
+        self._suffix = (
+            f"MSG_REGION\x01{broker.region_id}\x02TRACE_ON\x01{trace_on}\x02CLUSTER\x01{broker.broker_cluster_name}\x02"
+        ).encode()
+
+    def routes(self) -> list[Route]:
+        """The routes of this processor."""
+        v1, v2 = SendMessageRequestHeader, SendMessageRequestHeaderV2
+        return [
+            Route(code, header, None, Resource.TOPIC, Action.PUB, Lane.SEND, batch=self.send)
+            for code, header in (
+                (RequestCode.SEND_MESSAGE, v1),
+                (RequestCode.SEND_MESSAGE_V2, v2),
+                (RequestCode.SEND_BATCH_MESSAGE, v2),
+            )
+        ]
+
+    def send(self, run: list[Request[Any]]) -> None:
+        """Store and answer the sends of one read, all of one channel."""
+        if self._waits.is_for_slaves and len(run) > _OVERLAPPING:
+            # Slaves take the first part while the next one is stored; and two halves of a window then take turns.
+            for at in range(0, len(run), _OVERLAPPING):
+                self._send(run[at : at + _OVERLAPPING])
+        else:
+            self._send(run)
+
+    def _send(self, run: list[Request[Any]]) -> None:
+        settled_broker, settled_host = self._settled_for
+        if settled_broker is not self._config.broker or settled_host != self._store.store_host:
+            self._settle()
+        channel: Channel = run[0].channel
+        peer = channel.peer
+        born_host = host_bytes(*peer)
+        admitted: dict[str, Admission] = {}
+        messages: list[PendingMessage] = []
+        sent: list[Sent] = []
+        tags, suffix = self._tags, self._suffix
+        # One search for all: five for each would take longer than the decoding of a header.
+        may_differ = len(run) == 1 or holds_mark("".join([request.header.properties or "" for request in run]))
+        # Written for speed: what is usual is done here without a call, the rest by `MessageIntake`.
+        for request in run:
+            header = request.header
+            try:
+                topic, queue_id, text = header.topic, header.queue_id, header.properties
+                admission = admitted.get(topic) or self._admit(admitted, header, peer)
+                if not 0 <= queue_id < admission.queue_limit:
+                    queue_id = self._admission.queue(admission, queue_id, peer)
+                if header.batch:
+                    # In the order of arrival: what came before it goes into the log before it.
+                    self._append(channel, messages, sent)
+                    messages, sent = [], []
+                    self._send_batch(request, admission, queue_id, born_host)
+                    continue
+                key, handle = None, b""
+                sys_flag = header.sys_flag | admission.flags
+                if text and request.body and not (sys_flag & _SPECIAL_FLAGS or (may_differ and kind_of(text))):
+                    properties = (text if text[-1] == "\x02" else text + "\x02").encode() + suffix
+                    at = properties.find(b"UNIQ_KEY\x01")
+                    if not at or (at > 0 and properties[at - 1] == 2):
+                        # Most keys have 32 digits.  The broker's properties follow: the index is within bounds.
+                        end = at + 41 if properties[at + 41] == 2 else properties.find(b"\x02", at)
+                        key = properties[at + 9 : end]
+                        at = properties.find(b"TAGS\x01")
+                        tag = properties[at + 5 : properties.find(b"\x02", at)] if at >= 0 else b""
+                        code = tags.get(tag)
+                        if code is None or (at > 0 and properties[at - 1] != 2):
+                            code = self._tags_code(properties)
+                        message = PendingMessage(
+                            topic, queue_id, request.body, properties, code, header.flag, sys_flag,
+                            header.born_timestamp, born_host, header.reconsume_times or 0,
+                        )  # fmt: skip
+                if not key:
+                    message, key, handle = self._uncommon(request, admission, queue_id, born_host)
+                messages.append(message)
+                sent.append((request, queue_id, key, handle))
+            except Exception as error:  # whatever it is, the others of the read are served
+                self._refuse([request], error)
+        self._append(channel, messages, sent)
+
+    def _admit(self, admitted: dict[str, Admission], header: SendHeader, peer: tuple[str, int]) -> Admission:
+        if self._config.broker.start_accept_send_request_time_stamp:
+            check_accepting(self._config.broker, self._clock.wall_ms())
+        admission = admitted[header.topic] = self._admission.admit(header, peer)
+        return admission
+
+    def _tags_code(self, properties: bytes) -> int:
+        tag = find(properties, b"TAGS\x01") or b""
+        code = self._tags.get(tag)
+        if code is None:
+            code = java_hash_code(tag.decode())
+            if len(self._tags) < _MAX_CACHED_TAGS:
+                self._tags[tag] = code
+        return code
+
+    def _uncommon(
+        self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes
+    ) -> tuple[PendingMessage, bytes, bytes]:
+        """Return the message of a request that is no batch, its unique key, and its recall handle or nothing."""
+        text, sys_flag, intake = request.header.properties, request.header.sys_flag | admission.flags, self._intake
+        if text and not sys_flag & _SLOW_FLAGS:
+            kind = kind_of(text)
+            if kind is SendKind.HALF:
+                half = intake.halves.message(request, admission, queue_id, born_host, self._suffix)
+                if half is not None:
+                    return *half, b""
+            elif kind is SendKind.TIMED and not sys_flag & _SPECIAL_FLAGS:
+                timed = intake.timed.message(request, admission, queue_id, born_host, self._suffix)
+                if timed is not None:
+                    return timed
+        message, key = intake.message(request, admission, queue_id, born_host)
+        handle = None
+        if message.topic == TIMER_TOPIC:
+            handle = handle_of(message.properties, self._config.broker.broker_name, key)
+        return message, key, handle or b""
+
+    # Appending and answering
+
+    def _append(self, channel: Channel, messages: list[PendingMessage], sent: list[Sent]) -> None:
+        if not messages:
+            return
+        try:
+            appended = self._store.append(messages)
+        except RequestError as error:
+            if len(messages) == 1:
+                refusal = RequestError(error.code, f"{self._intake.illegal_remark} {error.remark}")
+                self._refuse([sent[0][0]], refusal)
+                return
+            # The store takes all or none: find the one that it does not take.
+            for message, one in zip(messages, sent, strict=True):
+                self._append(channel, [message], [one])
+            return
+        except Exception as error:
+            self._refuse([one[0] for one in sent], error)
+            return
+        if self._waits.is_needed:
+            self._answer_stored(channel, messages, sent, appended)
+        else:
+            channel.answer_run([one[0] for one in sent], self._replies.frames(sent, appended))
+
+    def _answer_stored(
+        self, channel: Channel, messages: list[PendingMessage], sent: list[Sent], appended: list[Appended]
+    ) -> None:
+        """SYNC_FLUSH, SYNC_MASTER: hold the answers back, but those of who does not want to wait (WAIT=false)."""
+        hasty = [find(message.properties, b"WAIT\x01") == b"false" for message in messages]
+        if any(hasty):
+            chosen = [index for index, is_hasty in enumerate(hasty) if is_hasty]
+            frames = self._replies.frames([sent[i] for i in chosen], [appended[i] for i in chosen])
+            channel.answer_run([sent[i][0] for i in chosen], frames)
+            chosen = [index for index, is_hasty in enumerate(hasty) if not is_hasty]
+            rest, rest_appended = [sent[i] for i in chosen], [appended[i] for i in chosen]
+        else:
+            rest, rest_appended = sent, appended
+
+        def answer(error: StoreError | None, code: ResponseCode) -> None:
+            if error is not None:
+                self._refuse([one[0] for one in rest], error)
+                return
+            channel.answer_run([one[0] for one in rest], self._replies.frames(rest, rest_appended, code))
+
+        self._wait(appended, answer)
+
+    def _wait(self, appended: list[Appended], answer: Answer) -> None:
+        _, physical_offset, size = appended[-1]
+        self._waits.wait(physical_offset + size, answer)
+
+    def _send_batch(self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes) -> None:
+        """One request that carries several messages: all of them are stored, or none."""
+        messages, key = self._intake.batch(request, admission, queue_id, born_host)
+        kept_as_one = messages[0].sys_flag & _INNER_BATCH != 0
+        appended = self._store.append(messages)
+
+        def answer(error: StoreError | None, code: ResponseCode) -> None:
+            if error is not None:
+                self._refuse([request], error)
+            elif request.wants_answer:
+                frame = self._replies.batch_frame(request, code, queue_id, key, appended, kept_as_one=kept_as_one)
+                request.channel.answer(request, frame)
+
+        if self._waits.is_needed:
+            self._wait(appended, answer)
+        else:
+            answer(None, ResponseCode.SUCCESS)
+
+    def _refuse(self, requests: Sequence[Request[Any]], error: Exception) -> None:
+        if isinstance(error, RequestError):
+            code, remark = error.code, error.remark
+        elif isinstance(error, DiskFailed):
+            code, remark = ResponseCode.SYSTEM_ERROR, f"the broker's disk failed: {error}"
+        elif isinstance(error, ReplicasNotEnough):
+            code, remark = ResponseCode.SYSTEM_ERROR, str(error)
+        elif isinstance(error, StoreBusy):
+            code, remark = ResponseCode.SYSTEM_BUSY, f"broker busy: {error}"
+        elif isinstance(error, StoreError):
+            code, remark = ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}"
+        else:
+            # A bug: the channel counts and logs it.
+            for request in requests:
+                request.channel.refuse(request, error)
+            return
+        response = self._replies.refusal(code, remark)
+        for request in requests:
+            request.channel.reply(request, response)

@@ -1,0 +1,188 @@
+"""CONSUMER_SEND_MSG_BACK: a message that could not be consumed comes again later, or is given up.
+
+It goes to the group's retry topic after a delay that grows with each attempt (level 3, 4, ...), and once
+the attempts are used up to its dead-letter topic, which an operator may read.
+Source: RocketMQ 5.3.3, `AbstractSendMessageProcessor.consumerSendMsgBack`, `HookUtils.transformDelayLevelMessage`.
+"""
+
+import logging
+from collections.abc import Callable
+
+from acl.auth.model import Action as AuthAction
+from acl.gate import require_topic
+from broker.config.live_config import LiveConfig
+from broker.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from broker.send.confirm_waits import ConfirmWaits
+from broker.send.message_id import offset_message_id
+from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.timer.timer_intake import TIMER_NAMES
+from broker.topic.topics import TopicTable
+from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.limits import MAX_PROPERTIES_BYTES
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.topic import PERM_WRITE
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.routes import Action, Lane, Resource, Route
+from store.config.store_config import parse_delay_levels
+from store.message_store import MessageStore, PendingMessage
+from store.queue.consume_queue_table import is_file_name
+from store.record.record import Record, TagsCodes, decode
+
+logger = logging.getLogger(__name__)
+
+_FIRST_RETRY_LEVEL = 3
+_DLQ_QUEUE_NUMS = 1
+# Clients before V3_4_9 do not know maxReconsumeTimes.
+_V3_4_9 = 121
+_INNER_BATCH = int(SysFlag.INNER_BATCH)
+# `TopicSysFlag.FLAG_UNIT_SUB`
+_UNIT_SUB_FLAG = 0x2
+_FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+# Without a slave in sync a retry is as safe as it can be; refused, a client would send it once more.
+_STORED = (ResponseCode.SUCCESS, ResponseCode.SLAVE_NOT_AVAILABLE)
+
+
+class SendBackProcessor:
+    """Serves CONSUMER_SEND_MSG_BACK.  With SYNC_FLUSH the answer waits for the disk, with SYNC_MASTER for slaves."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        waits: ConfirmWaits,
+        below: Callable[[int], int],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._waits = waits
+        self._below = below
+        self._tags_codes = TagsCodes(config.store.message_delay_level)
+        self._max_level = len(parse_delay_levels(config.store.message_delay_level))
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequestHeader, self.send_back,
+                Resource.GROUP, Action.SUB, Lane.SEND,
+            )
+        ]  # fmt: skip
+
+    def send_back(self, request: Request[ConsumerSendMsgBackRequestHeader]) -> Response | None:
+        """Store the message again; answered once it is as safe as a send would be."""
+        header = request.header
+        group = self._groups.find(header.group)
+        if group is None:
+            remark = f"subscription group not exist, {header.group} {_FAQ}"
+            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        broker = self._config.broker
+        if not broker.broker_permission & PERM_WRITE:
+            remark = f"the broker[{broker.broker_ip1}] sending message is forbidden"
+            return Response(ResponseCode.NO_PERMISSION, remark)
+        if group.retry_queue_nums <= 0:
+            return Response()  # The group wants no retries.
+        retry = self._retry_queue(header, group)
+        record = self._record(header.offset)
+        require_topic(request, record.topic, AuthAction.SUB, header.group)  # it is the group that reads it then
+        message = self._message(request, group, record, retry)
+        _, physical_offset, size_bytes = self._store.append([message])[0]
+        self._answer_when_safe(request, physical_offset + size_bytes)
+        return None
+
+    def _retry_queue(self, header: ConsumerSendMsgBackRequestHeader, group: SubscriptionGroupConfig) -> tuple[str, int]:
+        if not is_file_name(retry_topic(header.group)):
+            remark = f"message is illegal: the retry topic of group {header.group} cannot be a directory"
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        sys_flag = _UNIT_SUB_FLAG if header.unit_mode else 0
+        topic = self._topics.create_on_send_back(
+            retry_topic(header.group), group.retry_queue_nums, topic_sys_flag=sys_flag
+        )
+        if not topic.perm & PERM_WRITE:
+            remark = f"the topic[{topic.topic_name}] sending message is forbidden"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+        return topic.topic_name, self._below(group.retry_queue_nums)
+
+    def _record(self, physical_offset: int) -> Record:
+        view = self._store.record_at(physical_offset) if physical_offset >= 0 else None
+        record = None if view is None else decode(view)
+        if not isinstance(record, Record) or record.physical_offset != physical_offset:
+            remark = f"look message by offset failed, {physical_offset}"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        if record.sys_flag & _INNER_BATCH:
+            # The record holds many messages, and no offset says which one: the client then sends that one itself.
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "MESSAGE_ILLEGAL: the offset is that of an inner batch")
+        return record
+
+    def _message(
+        self,
+        request: Request[ConsumerSendMsgBackRequestHeader],
+        group: SubscriptionGroupConfig,
+        record: Record,
+        retry: tuple[str, int],
+    ) -> PendingMessage:
+        header = request.header
+        properties = names.parse(str(record.properties, "utf-8", "replace"))
+        properties.setdefault(names.RETRY_TOPIC, record.topic)
+        properties[names.WAIT] = "false"
+        for name in (names.INNER_NUM, names.INNER_BASE):
+            properties.pop(name, None)
+        most = group.retry_max_times
+        if request.version >= _V3_4_9 and header.max_reconsume_times is not None:
+            most = header.max_reconsume_times
+        if record.reconsume_times >= most or header.delay_level < 0:
+            topic, queue_id = self._dead_letter_queue(header.group)
+            properties[names.DELAY] = "0"
+            logger.info(
+                "event=dead_letter group=%s topic=%s attempts=%d key=%s",
+                header.group, properties[names.RETRY_TOPIC], record.reconsume_times, properties.get(names.UNIQ_KEY),
+            )  # fmt: skip
+        else:
+            level = min(header.delay_level or _FIRST_RETRY_LEVEL + record.reconsume_times, self._max_level)
+            for name in TIMER_NAMES:
+                properties.pop(name, None)
+            properties[names.DELAY] = str(level)
+            properties[names.REAL_TOPIC], properties[names.REAL_QUEUE_ID] = retry[0], str(retry[1])
+            topic, queue_id = SCHEDULE_TOPIC, level - 1
+        if not properties.get(names.ORIGIN_MESSAGE_ID):
+            own_id = offset_message_id(record.store_host, record.physical_offset)
+            properties[names.ORIGIN_MESSAGE_ID] = own_id
+        encoded = names.encode(properties).encode("utf-8", "replace")
+        if len(encoded) > MAX_PROPERTIES_BYTES:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "MESSAGE_ILLEGAL: properties have no room for a retry")
+        return PendingMessage(
+            topic,
+            queue_id,
+            record.body,
+            encoded,
+            self._tags_codes.of("", encoded, 0),
+            record.flag,
+            record.sys_flag,
+            record.born_timestamp,
+            record.born_host,
+            record.reconsume_times + 1,
+        )
+
+    def _dead_letter_queue(self, group: str) -> tuple[str, int]:
+        topic = self._topics.create_on_send_back(dlq_topic(group), _DLQ_QUEUE_NUMS)
+        return topic.topic_name, 0
+
+    def _answer_when_safe(self, request: Request[ConsumerSendMsgBackRequestHeader], end_offset: int) -> None:
+        def answer(error: StoreError | None, code: ResponseCode) -> None:
+            if error is not None:
+                response = Response(ResponseCode.SYSTEM_ERROR, str(error))
+            elif code in _STORED:
+                response = Response()
+            else:
+                response = Response(ResponseCode.SYSTEM_ERROR, code.name)
+            request.channel.reply(request, response)
+
+        self._waits.wait(end_offset, answer)

@@ -1,1 +1,0 @@
-"""What answers requests: one class per group of request codes, each with its routes."""

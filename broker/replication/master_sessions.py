@@ -1,0 +1,215 @@
+"""A master's sessions with slaves that are Sprocket too: whether there are any, who may come, which tables they get.
+
+A slave asks on the port for clients before it comes to the one for slaves; a broker of RocketMQ does not know the
+request, and is then spoken to in its own protocol.
+"""
+
+import asyncio
+import logging
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Final
+
+from broker.auth.access_control import AccessControl
+from broker.config.broker_config import BrokerRole
+from broker.core import BrokerCore
+from broker.periodic import Periodic
+from broker.replication.empty_start import ASK_S, AskMembers, EmptyStart, nobody
+from broker.replication.replica_identity import credentials, read_secret
+from broker.replication.replicated_tables import ReplicatedTables
+from broker.replication.replication import Replication
+from broker.replication.table_stream import LOOK_S, TableSender
+from broker.send.confirm_waits import Timer
+from broker.service import Service
+from ha.hello import VERSION
+from ha.master_session import SessionRules
+from ha.tail_recovery import TailRecovery
+from sprocket.common.errors import ConfigError, RequestError
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.ha import NegotiateHaSessionRequestHeader, NegotiateHaSessionResponseHeader
+from sprocket.remoting.routes import Action, Resource, Route
+from store.replica.replica_log import ReplicaLog
+
+logger = logging.getLogger(__name__)
+
+_TIME_IS_UP: Final = "no slave told in time whether it has more"
+
+
+class MasterSessions(Service):
+    """Lives in the event loop's thread.
+
+    The epoch of a master is the time of its start, ms: each start has another one.  A controller will give it one from
+    epochFileCheckpoint; nobody here asks for more than that two differ.
+    """
+
+    def __init__(
+        self, core: BrokerCore, replication: Replication, tables: ReplicatedTables, access: AccessControl | None = None
+    ) -> None:
+        self._core = core
+        self._access = access
+        self._listener = replication.listener
+        self._least_replicas = replication.replicas.rules.min_in_sync_replicas
+        self._sender = TableSender(core, replication.listener, tables)
+        self._tables = tables
+        self._timer: Timer | None = None
+        self._log: ReplicaLog | None = None
+        self.tail = TailRecovery()
+        # While the store is empty and a slave may have all of it.
+        self._empty: EmptyStart | None = None
+        self._began_at = core.clock.monotonic()
+        self._asking: asyncio.Task[None] | None = None
+        # Set once the part that asks name servers is made.
+        self.ask_members: AskMembers = nobody
+
+    def routes(self) -> list[Route]:
+        """What slaves ask first."""
+        return [
+            Route(
+                RequestCode.NEGOTIATE_HA_SESSION, NegotiateHaSessionRequestHeader, self.negotiate, Resource.CLUSTER,
+                Action.UPDATE,  # what follows is the whole log
+            )
+        ]  # fmt: skip
+
+    def periodic(self) -> list[Periodic]:
+        """Send the tables that changed; ask who else is in the group while that matters."""
+        work = [Periodic("table_stream", LOOK_S, self._sender.look)]
+        if self._core.role.kind is BrokerRole.SYNC_MASTER:
+            work.append(Periodic("empty_start", ASK_S, self._look_for_members))
+        return work
+
+    def check(self) -> None:
+        """Raise ConfigError for haSecretFile, and where slaves have to prove what they cannot."""
+        store = self._core.config.store
+        if store.ha_secret_file:
+            read_secret(Path(store.ha_secret_file))
+        if not store.ha_session_enable and not self._core.role.is_slave:
+            self._check_open()
+
+    def load(self) -> None:
+        """Read the secret; begin to wait for the tail of the log, or all of it, where a slave alone may have that.
+
+        Raises ConfigError for haSecretFile.
+        """
+        core, store = self._core, self._core.config.store
+        if core.role.is_slave or not store.ha_session_enable:
+            return
+        may_wait = core.role.kind is BrokerRole.SYNC_MASTER and store.ha_tail_recovery_wait
+        if may_wait and (self._may_lack_tail() or self._may_show_too_much()):
+            self._log = core.store.replica()
+            self._log.recover_tail()
+            if self._has_no_log():
+                wait_ms = store.ha_tail_recovery_wait
+                self._empty = EmptyStart(core.config.broker.broker_id, wait_ms, self._begin_empty)
+            self.tail = TailRecovery(
+                self._log, self._recovered, needs_copy=self._may_show_too_much(),
+                on_empty_slave=None if self._empty is None else self._slave_is_empty,
+            )  # fmt: skip
+            is_empty = self._empty is not None
+            core.role.recover(True, hides_log=is_empty or self._may_show_too_much(), lacks_tables=is_empty)
+        own = credentials(core, self._access)
+        self._listener.session_rules = SessionRules(
+            own, core.clock.wall_ms(), store.ha_ack_flushed_offset, self.tail, store.sync_from_last_file,
+            self._tables.adopt,
+        )  # fmt: skip
+        logger.info("event=ha_sessions authentication=%s identity=%r", bool(own.secret), str(own.identity))
+
+    def _check_open(self) -> None:
+        """Without sessions whoever reaches the port gets the log."""
+        if self._access is not None and self._access.is_replication_guarded:
+            raise ConfigError(
+                "haSessionEnable = false: slaves can then prove nothing, which haSecretFile and access control ask "
+                "for; set haSessionEnable = true, or haAllowPlainPeers = true if whoever reaches haListenPort may have "
+                "the log"
+            )
+
+    def _may_lack_tail(self) -> bool:
+        report = self._core.store.recovery
+        if self._has_no_log():
+            return True  # whether this is a new broker or one that lost its disk, its slaves tell
+        return report is not None and not report.was_clean
+
+    def _has_no_log(self) -> bool:
+        return self._core.store.wrote_offset == 0
+
+    def _may_show_too_much(self) -> bool:
+        """What is in the log may be there alone, and with minInSyncReplicas nobody is to see such a message."""
+        report = self._core.store.recovery
+        return self._least_replicas > 1 and report is not None and report.end_offset > 0
+
+    def start(self) -> None:
+        """The time for slaves to come begins."""
+        if self.tail.is_waiting:
+            wait_ms = self._core.config.store.ha_tail_recovery_wait
+            # A new broker is nothing to be warned of; whether it is one, `EmptyStart` finds out.
+            level = logging.WARNING if self._empty is None else logging.INFO
+            logger.log(level, "event=tail_recovery_waits log_end=%d wait_ms=%d", self._core.store.wrote_offset, wait_ms)
+            self._began_at = self._core.clock.monotonic()
+            if self._empty is None:
+                self._set_timer()
+
+    async def _look_for_members(self) -> None:
+        """Until it is over: may the master begin with an empty store?"""
+        if self._empty is None or not self.tail.is_waiting or self.tail.is_fetching or self.tail.needs_tables:
+            return
+        members = await self.ask_members()
+        if self.tail.is_waiting and not self._core.store.wrote_offset:
+            self._empty.members_known(members, (self._core.clock.monotonic() - self._began_at) * 1000)
+
+    def _slave_is_empty(self, name: Hashable) -> None:
+        assert self._empty is not None
+        self._empty.slave_is_empty(name)
+        if self.ask_members is nobody:
+            self._empty.members_known({}, 0)
+        elif self._asking is None:
+            # At once, so that a new pair does not wait for the next look.
+            self._asking = asyncio.get_running_loop().create_task(self._look_for_members())
+            self._asking.add_done_callback(self._asked)
+
+    def _asked(self, task: "asyncio.Task[None]") -> None:
+        self._asking = None
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("event=members_unknown reason=%r", str(task.exception()))
+
+    def _begin_empty(self, reason: str) -> None:
+        if not self.tail.is_fetching:
+            self.tail.finish(reason)
+
+    def _set_timer(self) -> None:
+        wait_s = self._core.config.store.ha_tail_recovery_wait / 1000
+        self._timer = self._core.call_later(wait_s, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        if self.tail.is_fetching:
+            # A long tail takes as long as it takes.
+            self._set_timer()
+        else:
+            self.tail.finish(_TIME_IS_UP)
+
+    def _recovered(self, _reason: str) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._log is not None:
+            self._log.lead()
+        self._core.role.recover(False)
+
+    def stop(self) -> None:
+        """Wait no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._asking is not None:
+            self._asking.cancel()
+
+    def negotiate(self, request: Request[NegotiateHaSessionRequestHeader]) -> Response:
+        """Which version both ends speak.  Raises RequestError without sessions, and for a slave of somebody else."""
+        header, broker = request.header, self._core.config.broker
+        rules = self._listener.session_rules
+        if rules is None:
+            raise RequestError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this broker offers no HA sessions")
+        if (header.cluster_name, header.broker_name) != (broker.broker_cluster_name, broker.broker_name):
+            remark = f"this is {broker.broker_cluster_name}/{broker.broker_name}"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        version, takes_tls = min(VERSION, header.version), self._listener.takes_tls
+        return Response(
+            header=NegotiateHaSessionResponseHeader(version=version, epoch=rules.epoch, takes_tls=takes_tls)
+        )

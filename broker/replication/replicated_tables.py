@@ -1,0 +1,254 @@
+"""What a replica has beside the log, and how a slave takes it over from its master.
+
+Not among them: the SQL filters of consumers, which bring them to every replica with their heartbeats, and what RocketMQ
+keeps of broadcasting consumers, which no slave of it has either.
+Source: RocketMQ 5.3.3, `SlaveSynchronize`, `ConfigManager`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+import msgspec
+
+from broker.config.config_file import pretty
+from broker.core import BrokerCore
+from broker.offset.consumer_offsets import decoded
+from broker.periodic import Periodic
+from broker.pop.order_info import ConsumerOrderInfo, OrderInfoTable
+from broker.service import Service
+from broker.subscription.request_modes import RequestModes, RequestModeTable
+from broker.timer.schedule import DelayOffsets, DelayOffsetTable
+from broker.timer.timer_metrics import TimerMetricsTable
+from broker.timer.timer_service import TimerService
+from ha.table_queue import TableContent
+from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.group import SubscriptionGroupTable
+from sprocket.remoting.bodies.topic import TopicConfigTable
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode
+from store.timer.timer_progress import CHECKPOINT_BYTES, TimerCheckpoint
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_SAVE_S: Final = 1.0
+
+
+@dataclass(frozen=True)
+class ReplicatedTable:
+    """One table.  All is called in the event loop's thread, but `prepare`, which may be called in any.
+
+    `code` asks a master for `encode`'s bytes; None where RocketMQ has no such request.  `mark` differs when the table
+    may have changed, and costs nothing.  A table that `tells_deliveries` says what was delivered by records of the log:
+    it is to be applied once the replica's log holds what the master's held when it was read, else those are lost when
+    the replica becomes the one that delivers.
+    """
+
+    name: str
+    code: RequestCode | None
+    mark: Callable[[], Hashable]
+    encode: Callable[[], bytes]
+    # Reads what `encode` gives, and raises ProtocolError; what it returns puts that in the place of this table.
+    prepare: Callable[[bytes], Callable[[], None]]
+    tells_deliveries: bool = False
+
+    def apply(self, content: bytes) -> None:
+        """Put the master's table in the place of this one; it is written to its file soon.  Raises ProtocolError."""
+        self.prepare(content)()
+
+
+class ReplicatedTables(Service):
+    """All tables of one broker, by the moment at which they are needed: a topic before its offsets.
+
+    What a slave took over is written once a second; what was not when it dies comes from the master again.  `others`
+    are kept by those who made them.
+    """
+
+    def __init__(
+        self,
+        core: BrokerCore,
+        delay_offsets: DelayOffsets,
+        timer: TimerService,
+        modes: RequestModes,
+        order_info: ConsumerOrderInfo,
+        others: Sequence[ReplicatedTable] = (),
+    ) -> None:
+        self._core = core
+        self._modes = modes
+        self._delivered = delay_offsets
+        core.topics.is_copy = core.groups.is_copy = core.role.is_slave
+        self.topics = _topics(core)
+        self.groups = _groups(core)
+        self.consumer_offsets = _consumer_offsets(core)
+        self.delay_offsets = _delay_offsets(core, delay_offsets)
+        self.request_modes = _request_modes(modes)
+        self.order_info = _order_info(order_info)
+        self.timer_checkpoint = _timer_checkpoint(timer)
+        self.timer_metrics = _timer_metrics(timer)
+        tables: list[ReplicatedTable] = [
+            *others,
+            self.topics,
+            self.groups,
+            self.consumer_offsets,
+            self.delay_offsets,
+            self.request_modes,
+            self.order_info,
+        ]
+        if core.config.store.timer_wheel_enable:
+            tables += [self.timer_checkpoint, self.timer_metrics]
+        self.all = tuple(tables)
+
+    def named(self, name: str) -> ReplicatedTable | None:
+        """The table of a name; None if there is none."""
+        return next((table for table in self.all if table.name == name), None)
+
+    def periodic(self) -> list[Periodic]:
+        """Write what was taken over."""
+        return [Periodic("replicated_tables", _SAVE_S, self._save)] if self._core.role.is_slave else []
+
+    def activate(self) -> None:
+        """A slave begins to serve its group: no offset may point past what its log has."""
+        if self._core.role.is_slave:
+            self._core.offsets.clamp(self._core.store.max_offset)
+
+    def adopt(self, given: Sequence[TableContent]) -> None:
+        """Take the tables of a slave into those of a master that lost its own, and save them.
+
+        What only this master has stays: system topics, and what was on its disk if that lost the log alone.  Offsets
+        move forward only.  Raises ProtocolError, and `StoreError` if a file cannot be written.
+        """
+        core = self._core
+        for name, content in given:
+            if name == self.topics.name:
+                topics = loads(content, TopicConfigTable)
+                topics.topic_config_table = core.topics.by_name | topics.topic_config_table
+                topics.data_version.next(core.clock.wall_ms())
+                core.topics.replace(topics)
+            elif name == self.groups.name:
+                groups = loads(content, SubscriptionGroupTable)
+                groups.subscription_group_table = core.groups.by_name | groups.subscription_group_table
+                groups.data_version.next(core.clock.wall_ms())
+                core.groups.replace(groups)
+            elif name == self.consumer_offsets.name:
+                core.offsets.catch_up(decoded(content))
+                core.offsets.clamp(core.store.max_offset)
+            elif name == self.delay_offsets.name:
+                self._delivered.catch_up(loads(content, DelayOffsetTable))
+            elif (table := self.named(name)) is not None:
+                table.apply(content)
+        core.topics.persist()
+        core.groups.persist()
+        self.save()
+        logger.warning(
+            "event=tables_recovered tables=%d topics=%d groups=%d",
+            len(given), len(core.topics.by_name), len(core.groups.by_name),
+        )  # fmt: skip
+
+    async def _save(self) -> None:
+        core = self._core
+        topics = core.topics.take_unsaved()
+        if topics is not None:
+            await asyncio.to_thread(lambda: core.topics.save(pretty(topics)))
+        groups = core.groups.take_unsaved()
+        if groups is not None:
+            await asyncio.to_thread(lambda: core.groups.save(pretty(groups)))
+        modes = self._modes.take_unsaved()
+        if modes is not None:
+            await asyncio.to_thread(lambda: self._modes.save(pretty(modes)))
+
+    def save(self) -> None:
+        """Write what was taken over and is not written; topics and groups are by the broker.  Raises `StoreError`."""
+        modes = self._modes.take_unsaved()
+        if modes is not None:
+            self._modes.save(pretty(modes))
+
+
+def _reader(content_type: type[T], replace: Callable[[T], None]) -> Callable[[bytes], Callable[[], None]]:
+    return lambda content: partial(replace, loads(content, content_type))
+
+
+def _topics(core: BrokerCore) -> ReplicatedTable:
+    topics = core.topics
+
+    def mark() -> Hashable:
+        return topics.data_version.timestamp, topics.data_version.counter
+
+    return ReplicatedTable(
+        "topics", RequestCode.GET_ALL_TOPIC_CONFIG, mark, lambda: msgspec.json.encode(topics.snapshot()),
+        _reader(TopicConfigTable, topics.replace),
+    )  # fmt: skip
+
+
+def _groups(core: BrokerCore) -> ReplicatedTable:
+    groups = core.groups
+
+    def mark() -> Hashable:
+        return groups.data_version.timestamp, groups.data_version.counter
+
+    return ReplicatedTable(
+        "subscriptionGroup", RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, mark, groups.encode,
+        _reader(SubscriptionGroupTable, groups.replace),
+    )  # fmt: skip
+
+
+def _consumer_offsets(core: BrokerCore) -> ReplicatedTable:
+    offsets = core.offsets
+    return ReplicatedTable(
+        "consumerOffset", RequestCode.GET_ALL_CONSUMER_OFFSET, lambda: offsets.changes, offsets.encode,
+        lambda content: partial(offsets.replace, decoded(content)),
+    )  # fmt: skip
+
+
+def _delay_offsets(core: BrokerCore, offsets: DelayOffsets) -> ReplicatedTable:
+    def replace(table: DelayOffsetTable) -> None:
+        offsets.replace(table, core.store.wrote_offset)
+
+    return ReplicatedTable(
+        "delayOffset", RequestCode.GET_ALL_DELAY_OFFSET, lambda: tuple(offsets.delivered.items()), offsets.encode,
+        _reader(DelayOffsetTable, replace), tells_deliveries=True,
+    )  # fmt: skip
+
+
+def _request_modes(modes: RequestModes) -> ReplicatedTable:
+    return ReplicatedTable(
+        "messageRequestMode", RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, lambda: modes.changes, modes.encode,
+        _reader(RequestModeTable, modes.replace),
+    )  # fmt: skip
+
+
+def _order_info(order_info: ConsumerOrderInfo) -> ReplicatedTable:
+    return ReplicatedTable(
+        "consumerOrderInfo", None, lambda: order_info.changes, order_info.encode,
+        _reader(OrderInfoTable, order_info.replace),
+    )  # fmt: skip
+
+
+def _timer_checkpoint(timer: TimerService) -> ReplicatedTable:
+    def mark() -> Hashable:
+        return timer.timer.checkpoint.encode()
+
+    def follow(checkpoint: TimerCheckpoint) -> None:
+        timer.follow(checkpoint)
+
+    return ReplicatedTable(
+        "timercheck", RequestCode.GET_TIMER_CHECK_POINT, mark, lambda: timer.timer.checkpoint.encode(),
+        lambda content: partial(follow, _decoded_checkpoint(content)), tells_deliveries=True,
+    )  # fmt: skip
+
+
+def _decoded_checkpoint(content: bytes) -> TimerCheckpoint:
+    if len(content) < CHECKPOINT_BYTES:
+        raise ProtocolError("timercheck", f"a timer checkpoint of {len(content)} bytes")
+    return TimerCheckpoint.decode(content)
+
+
+def _timer_metrics(timer: TimerService) -> ReplicatedTable:
+    metrics = timer.metrics
+    return ReplicatedTable(
+        "timermetrics", RequestCode.GET_TIMER_METRICS, lambda: metrics.changes, metrics.encode,
+        _reader(TimerMetricsTable, metrics.replace),
+    )  # fmt: skip

@@ -1,0 +1,260 @@
+"""The master's side of replication: the port for slaves, who they are, how far they are, and what follows from it.
+
+With SYNC_MASTER what slaves have decides what senders are told and what consumers see: each read of acknowledgements is
+one look at all slaves, and at most one turn of answers.
+Source: RocketMQ 5.3.3, `DefaultHAService`, `AdminBrokerProcessor.getBrokerHaStatus`.
+"""
+
+import logging
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from math import inf
+
+from broker.config.broker_config import BrokerRole
+from broker.core import BrokerCore
+from broker.periodic import Periodic
+from broker.service import Service
+from ha.listener import SlaveConnection, SlaveListener
+from ha.master_link import LinkRules
+from ha.replicas import ReplicaRules, Replicas, Standing
+from sprocket.remoting.bodies.stats import HAConnectionRuntimeInfo, HARuntimeInfo
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+from sprocket.remoting.tls.watch import ServerTls
+from store.config.store_config import StoreConfig
+
+logger = logging.getLogger(__name__)
+
+_SAMPLE_S = 1.0
+# A master is short of slaves that are in sync: they start, connect and catch up within this time, or are missing.
+_SLAVES_COME_WITHIN_S = 30.0
+# Each frame costs both ends some steps.  RocketMQ's 32 KiB are for slaves that read that much.
+_SESSION_BATCH_BYTES = 256 * 1024
+
+
+class Replication(Service):
+    """Serves slaves.  Lives in the event loop's thread.
+
+    With `any_port` the port is a free one where the configuration names none; else the one after the broker's.  With
+    `tls` slaves may speak TLS, or have to.
+    """
+
+    def __init__(self, core: BrokerCore, *, any_port: bool, tls: ServerTls | None = None) -> None:
+        config = core.config.store
+        self._core = core
+        self._any_port = any_port
+        self._log = core.store.master_log()
+        self._is_sync = core.role.kind is BrokerRole.SYNC_MASTER
+        acting = core.config.broker.enable_slave_acting_master
+        self.replicas = Replicas(replica_rules(config, is_acting_enabled=acting))
+        self._standing: Standing | None = None
+        self._short_since_s: float | None = None  # since when too few slaves are in sync; inf once that is told
+        self._in_sync: frozenset[Hashable] = frozenset()
+        self.listener = SlaveListener(
+            link_rules(config),
+            self._log,
+            self.replicas,
+            core.clock,
+            self._acknowledged if self._is_sync else _nothing,
+            is_awaited=self._is_sync,
+            tls=tls,
+            allows_cleartext=config.ha_allow_cleartext,
+        )
+        core.config.on_update.append(lambda changed: self._configure() if changed else None)
+        # What a slave says in place of a master's status.
+        self.slave_status: Callable[[], HARuntimeInfo] | None = None
+        # Bytes sent to each slave: until a second ago, and in that second.
+        self._sent: dict[SlaveConnection, tuple[int, int]] = {}
+        # And to those that have gone.
+        self._sent_bytes = 0
+
+    def _configure(self) -> None:
+        """Take changed rules: who is in sync may be others, and more or fewer may be needed."""
+        config = self._core.config
+        self.listener.configure(link_rules(config.store))
+        acting = config.broker.enable_slave_acting_master
+        rules = replica_rules(config.store, is_acting_enabled=acting)
+        if rules != self.replicas.rules:
+            self.replicas.rules = rules
+            if self._is_sync:
+                self._acknowledged()
+
+    def routes(self) -> list[Route]:
+        """What operators ask for."""
+        return [Route(RequestCode.GET_BROKER_HA_STATUS, NoHeader, self.status, Resource.CLUSTER, Action.GET)]
+
+    def periodic(self) -> list[Periodic]:
+        """Look who is in sync, and count what goes in a second."""
+        return [Periodic("replication", _SAMPLE_S, self._sample)]
+
+    def load(self) -> None:
+        """Take what replicas have for what it is, from here on; what recovery found counts as confirmed."""
+        if self._is_sync:
+            self._acknowledged()
+
+    async def bind(self) -> None:
+        """Take haListenPort: where it is a port for outgoing connections, one of them could take it later."""
+        broker = self._core.config.broker
+        port = await self.listener.bind(broker.bind_address, 0 if self._any_port else broker.ha_listen_port)
+        self._core.config.replace_broker(replace(broker, ha_listen_port=port))
+
+    async def listen(self) -> None:
+        """Serve haListenPort."""
+        await self.listener.start()
+        self._log.on_append(self.listener.log_grew)
+
+    def stop(self) -> None:
+        """End all connections; slaves come again when there is a master."""
+        self.listener.stop()
+
+    def status(self, request: Request[NoHeader]) -> Response:
+        """How far each slave is; of a slave, how far it is itself."""
+        if self.slave_status is not None:
+            return Response(body=dumps(self.slave_status()))
+        end_offset = self._log.end_offset
+        slaves = [self._slave(connection, end_offset) for connection in self.listener.connections]
+        in_sync = len(self.replicas.in_sync_slaves())
+        return Response(body=dumps(HARuntimeInfo(True, end_offset, in_sync, slaves)))
+
+    def runtime_info(self) -> dict[str, str]:
+        """Figures of GET_BROKER_RUNTIME_INFO; RocketMQ has none of these names.
+
+        The lag is that of the slave that is furthest behind; -1 ms for one that never had all that there was.
+        """
+        end_offset = self._log.end_offset
+        slaves = [self._slave(connection, end_offset) for connection in self.listener.connections]
+        behind_ms = [slave.behind_millis for slave in slaves]
+        return {
+            "haConnections": str(len(slaves)),
+            "haInSyncReplicas": str(1 + len(self.replicas.in_sync_slaves())),
+            "haRequiredReplicas": str(self.replicas.required() if self._is_sync else 1),
+            "haSlaveLagBytes": str(max((slave.diff for slave in slaves), default=0)),
+            "haSlaveLagMillis": str(-1 if -1 in behind_ms else max(behind_ms, default=0)),
+            "haTlsConnections": str(sum(one.is_secured for one in self.listener.connections)),
+            "haTransferredByteInSecond": str(sum(slave.transferred_byte_in_second for slave in slaves)),
+            "haSentBytes": str(self._sent_bytes + sum(one.link.sent_bytes for one in self.listener.connections)),
+            "confirmOffset": str(self._core.store.confirm_offset),
+        } | self._session_info()
+
+    def _session_info(self) -> dict[str, str]:
+        rules = self.listener.session_rules
+        if rules is None:
+            return {"haSessions": "0", "haAuthentication": "none", "haTailRecovery": "false"}
+        own = rules.credentials
+        return {
+            "haSessions": str(len(self.listener.sessions)),
+            "haAuthentication": "none"
+            if not own.secret
+            else "secret, plain peers too"
+            if own.allow_plain
+            else "secret",
+            "haTailRecovery": str(rules.tail.is_waiting).lower(),
+        }
+
+    def _slave(self, connection: SlaveConnection, end_offset: int) -> HAConnectionRuntimeInfo:
+        link = connection.link
+        behind_s = self.replicas.behind_s(connection.identity, end_offset, self._core.clock.monotonic())
+        _, per_second = self._sent.get(connection, (0, 0))
+        return HAConnectionRuntimeInfo(
+            connection.address,
+            link.acked_offset,
+            end_offset - link.acked_offset,
+            connection.identity in self.replicas.in_sync_slaves(),
+            per_second,
+            link.next_offset,
+            -1 if behind_s is None else round(behind_s * 1000),
+        )
+
+    # What slaves have
+
+    def _acknowledged(self) -> None:
+        """SYNC_MASTER: a slave has more, or counts no longer."""
+        standing, before = self.replicas.standing(), self._standing
+        if standing == before:
+            return
+        self._standing = standing
+        if before is None or before.is_enough != standing.is_enough or before.is_refusing != standing.is_refusing:
+            # Slaves come after their master: at a start too few of them are nothing to worry about yet.
+            was_better = before is not None and (
+                before.is_enough > standing.is_enough or before.is_refusing < standing.is_refusing
+            )
+            logger.log(
+                logging.WARNING if was_better else logging.INFO,
+                "event=replicas_counted in_sync=%d required=%d refuses=%s",
+                1 + len(self.replicas.in_sync_slaves()), self.replicas.required(), standing.is_refusing,
+            )  # fmt: skip
+        self._log.replicated(
+            standing.limit, standing.acknowledged, is_enough=standing.is_enough, is_refusing=standing.is_refusing
+        )
+
+    def _warn_of_missing_slaves(self, now_s: float) -> None:
+        """Once for each time that too few slaves stay in sync."""
+        if self._standing is None or self._standing.is_enough:
+            self._short_since_s = None
+        elif self._short_since_s is None:
+            self._short_since_s = now_s
+        elif now_s - self._short_since_s >= _SLAVES_COME_WITHIN_S:
+            self._short_since_s = inf
+            logger.warning(
+                "event=replicas_missing in_sync=%d required=%d refuses=%s for_s=%d",
+                1 + len(self.replicas.in_sync_slaves()), self.replicas.required(), self._standing.is_refusing,
+                _SLAVES_COME_WITHIN_S,
+            )  # fmt: skip
+
+    def _look_who_is_in_sync(self) -> None:
+        self._warn_of_missing_slaves(self._core.clock.monotonic())
+        self.replicas.check(self._log.end_offset, self._core.clock.monotonic())
+        before, self._in_sync = self._in_sync, self.replicas.in_sync_slaves()
+        for slave in self._in_sync - before:
+            logger.info("event=slave_in_sync slave=%s", slave)
+        for slave in before - self._in_sync:
+            logger.warning("event=slave_not_in_sync slave=%s", slave)
+        if self._is_sync:
+            self._acknowledged()
+
+    def _sample(self) -> None:
+        self._look_who_is_in_sync()
+        before = self._sent
+        gone = before.keys() - set(self.listener.connections)
+        self._sent_bytes += sum(one.link.sent_bytes for one in gone)
+        self._sent = {
+            one: (one.link.sent_bytes, one.link.sent_bytes - before.get(one, (0, 0))[0])
+            for one in self.listener.connections
+        }
+
+
+def link_rules(config: StoreConfig) -> LinkRules:
+    """How a master talks to its slaves."""
+    return LinkRules(
+        heartbeat_s=config.ha_send_heartbeat_interval / 1000,
+        housekeeping_s=config.ha_housekeeping_interval / 1000,
+        batch_bytes=config.ha_transfer_batch_size,
+        session_batch_bytes=max(config.ha_transfer_batch_size, _SESSION_BATCH_BYTES),
+        segment_bytes=config.mapped_file_size_commit_log,
+        bytes_per_s=config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else 0,
+    )
+
+
+def replica_rules(config: StoreConfig, *, is_acting_enabled: bool = False) -> ReplicaRules:
+    """Who is in sync, and how many it takes.
+
+    Where a slave may act for its master, fewer than inSyncReplicas refuse too, as in `CommitLog.asyncPutMessage`.
+    """
+    least = config.min_in_sync_replicas
+    if is_acting_enabled and not config.enable_auto_in_sync_replicas:
+        least = max(least, config.in_sync_replicas)
+    return ReplicaRules(
+        max_gap_bytes=config.ha_max_gap_not_in_sync,
+        max_behind_s=config.ha_max_time_slave_not_catchup / 1000,
+        in_sync_replicas=config.in_sync_replicas,
+        min_in_sync_replicas=least,
+        auto_in_sync_replicas=config.enable_auto_in_sync_replicas,
+        all_in_sync=config.all_ack_in_sync_state_set,
+        counts_flushed=config.ha_ack_flushed_offset,
+    )
+
+
+def _nothing() -> None:
+    """With ASYNC_MASTER nobody waits for what slaves have."""

@@ -1,0 +1,123 @@
+"""Tables between two replicas that are both Sprocket: what changed travels in the stream of the log.
+
+A master looks five times a second.  Of consumer offsets what changed is sent, of other tables all, and only if their
+mark says that they changed.  Each stands behind the log as it was then: so a slave never knows of an offset whose
+message it does not have, and a group goes back by what was committed since the last look, no more.
+
+Topics do not wait for a look: they go before the log that comes after them, so a slave that has a message has its
+topic, and can serve it when the master is gone.
+"""
+
+import logging
+from collections.abc import Callable, Hashable
+from typing import Final
+
+import msgspec
+
+from broker.core import BrokerCore
+from broker.replication.replicated_tables import ReplicatedTable, ReplicatedTables
+from ha.listener import SlaveListener
+from ha.master_session import MasterSession
+from ha.table_queue import TableContent, TableUpdate
+from sprocket.common.errors import ProtocolError
+
+logger = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.2
+# The part of the consumer offsets that changed: ``topic@group`` -> queue id -> offset, as JSON.
+OFFSET_CHANGES: Final = "consumerOffsetChanges"
+
+
+class TableSender:
+    """A master's end.  Lives in the event loop's thread."""
+
+    def __init__(self, core: BrokerCore, listener: SlaveListener, tables: ReplicatedTables) -> None:
+        self._core = core
+        self._listener = listener
+        self._tables = tables
+        self._marks: dict[str, Hashable] = {}
+        self._topics: tuple[Hashable, TableUpdate] | None = None
+        listener.before_log = self.send_topics
+
+    def send_topics(self, session: MasterSession) -> None:
+        """Before what comes next of the log: the topics, if they are not as this slave has them."""
+        topics = self._tables.topics
+        mark = topics.mark()
+        if session.tables.topics_mark == mark:
+            return
+        if self._topics is None or self._topics[0] != mark:
+            # They stand on nothing of the log.
+            self._topics = mark, TableUpdate(0, topics.name, topics.encode())
+        session.tables.topics_mark = mark
+        session.tables.hurry(self._topics[1])
+
+    def look(self) -> None:
+        """Send what changed since the last look; everything to slaves that know nothing yet."""
+        listener, offsets = self._listener, self._core.offsets
+        sessions = listener.sessions
+        if not sessions:
+            offsets.forget_deltas()
+            self._marks.clear()
+            return
+        position = self._core.store.wrote_offset
+        listener.publish(self._changed(position))
+        newcomers = [session for session in sessions if session.tables.wants_all]
+        if newcomers:
+            everything = [TableUpdate(position, table.name, table.encode()) for table in self._others()]
+            for session in newcomers:
+                session.tables.begin(everything)
+            listener.log_grew()
+
+    def _others(self) -> list[ReplicatedTable]:
+        return [table for table in self._tables.all if table is not self._tables.topics]
+
+    def _changed(self, position: int) -> list[TableUpdate]:
+        updates = []
+        for table in self._others():
+            if table is not self._tables.consumer_offsets and self._marks.get(table.name) != (mark := table.mark()):
+                self._marks[table.name] = mark
+                updates.append(TableUpdate(position, table.name, table.encode()))
+        # Behind the others: a group comes before its offsets.
+        changes = self._core.offsets.take_deltas()
+        if changes:
+            updates.append(TableUpdate(position, OFFSET_CHANGES, msgspec.json.encode(changes)))
+        return updates
+
+
+class TableReceiver:
+    """A slave's end.  Lives in the event loop's thread.
+
+    A slave that acts for its master knows better than the one that comes back, until that has taken over from it: then
+    `begin_anew` is called, for all tables to come again.
+    """
+
+    def __init__(self, core: BrokerCore, tables: ReplicatedTables, begin_anew: Callable[[str], None]) -> None:
+        self._core = core
+        self._tables = tables
+        self._begin_anew = begin_anew
+        self._has_skipped = False
+
+    def apply(self, table: TableContent) -> None:
+        """Put what the master says in place.  Raises ProtocolError for what is no such table."""
+        if self._core.role.is_acting:
+            self._has_skipped = True
+            return
+        if self._has_skipped:
+            self._has_skipped = False
+            self._begin_anew("tables were passed over while this replica knew better")
+            return
+        if table.name == OFFSET_CHANGES:
+            self._core.offsets.merge(_decoded_changes(table.content))
+            return
+        known: ReplicatedTable | None = self._tables.named(table.name)
+        if known is None:
+            logger.info("event=table_ignored name=%s reason=unknown", table.name)
+            return
+        known.apply(table.content)
+
+
+def _decoded_changes(content: bytes) -> dict[str, dict[int, int]]:
+    try:
+        return msgspec.json.decode(content, type=dict[str, dict[int, int]])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError("ha_table", f"{OFFSET_CHANGES}: {error}") from None

@@ -1,0 +1,143 @@
+"""Whether a topic takes messages, decided once per topic and batch.
+
+Source: RocketMQ 5.3.3, `AbstractSendMessageProcessor.msgCheck`, `TopicValidator`.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.live_config import LiveConfig
+from broker.names import NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX, illegal_topic
+from broker.topic.attributes import QUEUE_TYPE
+from broker.topic.topics import TopicTable
+from sprocket.common.errors import RequestError
+from sprocket.remoting.bodies.topic import PERM_WRITE, TopicConfig
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from sprocket.remoting.message.record import SysFlag
+from store.queue.consume_queue_table import is_light
+from store.queue.logic_queue import QueueType
+
+logger = logging.getLogger(__name__)
+
+SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
+# What a random queue is drawn with: a number from 0 to below its argument.
+Below = Callable[[int], int]
+
+# No flag of a message has this bit.
+RETRY_MARK: Final = 1 << 32
+FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+# `TopicSysFlag`
+_UNIT: Final = 0x1
+_UNIT_SUB: Final = 0x2
+
+
+def check_accepting(config: BrokerConfig, now_ms: int) -> None:
+    """Raises RequestError before startAcceptSendRequestTimeStamp."""
+    start_ms = config.start_accept_send_request_time_stamp
+    if now_ms < start_ms:
+        until = datetime.fromtimestamp(start_ms / 1000).astimezone()
+        text = f"{until:%Y-%m-%d %H:%M:%S},{start_ms % 1000:03}"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {text}")
+
+
+class Admission:
+    """A topic that takes messages, with what a send needs to know of it."""
+
+    __slots__ = ("config", "flags", "is_retry", "keeps_batches", "queue_limit", "sys_flag", "topic")
+
+    def __init__(self, config: TopicConfig) -> None:
+        self.config = config
+        self.topic = config.topic_name
+        # A client's batch stays one record (`QueueTypeUtils.isBatchCq`).
+        self.keeps_batches = config.attributes.get(QUEUE_TYPE) == QueueType.BATCH
+        self.is_retry = self.topic.startswith(RETRY_PREFIX)
+        # Old queues of a topic that was made smaller may be read still, so they may be written.
+        self.queue_limit = max(config.write_queue_nums, config.read_queue_nums)
+        self.sys_flag = int(SysFlag.MULTI_TAGS) if config.topic_filter_type == "MULTI_TAG" else 0
+        # What is or-ed into a message's flags before they are looked at: one test less per message.
+        self.flags = self.sys_flag | (RETRY_MARK if self.is_retry else 0)
+
+
+class SendAdmission:
+    """Checks topics, and creates those that may be created on first use.
+
+    Stricter than the reference in one thing: it looks at the topic's own write permission, which there
+    only the route that clients get says.
+    """
+
+    def __init__(self, config: LiveConfig, topics: TopicTable, below: Below) -> None:
+        self._config = config
+        self._topics = topics
+        self._below = below
+        # By topic; one holds as long as the objects that it was derived from are the current ones.
+        self._admissions: dict[str, Admission] = {}
+        self._derived_for = config.broker
+
+    def admit(self, header: SendHeader, peer: tuple[str, int]) -> Admission:
+        """The topic of `header`.  Raises RequestError, or `StoreError` if a new topic cannot be saved."""
+        broker, topic = self._config.broker, header.topic
+        if broker is not self._derived_for:
+            self._admissions.clear()
+            self._derived_for = broker
+        config = self._topics.get(topic)
+        admission = self._admissions.get(topic)
+        if admission is None or admission.config is not config:
+            self._admissions.pop(topic, None)
+            admission = self._derive(header, config, peer)
+            if not is_light(topic):  # of which there is no end
+                self._admissions[topic] = admission
+        if self._topics.unsaved:
+            self._topics.rely_on(topic)
+        return admission
+
+    def _derive(self, header: SendHeader, config: TopicConfig | None, peer: tuple[str, int]) -> Admission:
+        topic, broker = header.topic, self._config.broker
+        if not broker.broker_permission & PERM_WRITE and config is not None and config.order:
+            remark = f"the broker[{broker.broker_ip1}] sending message is forbidden"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+        if config is None:
+            config = self._create(header, peer)
+        if topic in NOT_ALLOWED_SEND_TOPICS:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+        if not config.perm & PERM_WRITE:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
+        return Admission(config)
+
+    def _create(self, header: SendHeader, peer: tuple[str, int]) -> TopicConfig:
+        topic = header.topic
+        reason = illegal_topic(topic)
+        if reason is not None:
+            raise RequestError(ResponseCode.INVALID_PARAMETER, reason)
+        if topic in NOT_ALLOWED_SEND_TOPICS:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+        is_retry = topic.startswith(RETRY_PREFIX)
+        sys_flag = (_UNIT_SUB if is_retry else _UNIT) if header.unit_mode else 0
+        created = self._topics.create_on_send(
+            topic,
+            header.default_topic,
+            header.default_topic_queue_nums,
+            topic_sys_flag=sys_flag,
+            peer=f"{peer[0]}:{peer[1]}",
+        )
+        if created is None and is_retry:
+            created = self._topics.create_on_send_back(topic, 1, topic_sys_flag=sys_flag)
+        if created is None:
+            remark = f"topic[{topic}] not exist, apply first please!{FAQ}"
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
+        return created
+
+    def queue(self, admission: Admission, queue_id: int, peer: tuple[str, int]) -> int:
+        """The queue for a request that names none, or an error for one that names a queue that is not there."""
+        write_queue_nums = admission.config.write_queue_nums
+        if queue_id < 0 and write_queue_nums > 0:
+            return self._below(write_queue_nums)
+        remark = (
+            f"request queueId[{queue_id}] is illegal, {admission.topic} has {write_queue_nums} write queues and "
+            f"{admission.config.read_queue_nums} read queues, Producer: {peer[0]}:{peer[1]}"
+        )
+        logger.warning("event=send_refused reason=queue_id topic=%s queue=%d", admission.topic, queue_id)
+        raise RequestError(ResponseCode.INVALID_PARAMETER, remark)

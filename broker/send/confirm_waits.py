@@ -1,0 +1,247 @@
+"""Answers that wait until what they answer for is safe: one entry per batch, one timer for all.
+
+Source: RocketMQ 5.3.3, `CommitLog.handleDiskFlushAndHA`, `GroupCommitService` (syncFlushTimeout),
+`GroupTransferService` (slaveTimeout); RocketMQ 4.9, `CommitLog.submitReplicaRequest` (SLAVE_NOT_AVAILABLE).
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from broker.config.broker_config import BrokerRole
+from sprocket.common.clock import Clock
+from sprocket.common.errors import StoreError
+from sprocket.remoting.codes import ResponseCode
+from store.config.store_config import FlushDiskType, StoreConfig
+
+_SUCCESS: Final = ResponseCode.SUCCESS
+_DISK: Final = ResponseCode.FLUSH_DISK_TIMEOUT
+_SLAVE: Final = ResponseCode.FLUSH_SLAVE_TIMEOUT
+_NOBODY: Final = ResponseCode.SLAVE_NOT_AVAILABLE
+_UNSAFE: Final = (_DISK, _SLAVE, _NOBODY)
+
+
+class Timer(Protocol):
+    """What `CallLater` returns."""
+
+    def cancel(self) -> None: ...
+
+
+# `loop.call_later`: seconds, callback.
+CallLater = Callable[[float, Callable[[], None]], Timer]
+# (error, code): an error when it will never be safe.  Else it is stored, and the code says how safe it is: SUCCESS as
+# safe as the configuration asks for; FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT when time is up; SLAVE_NOT_AVAILABLE
+# when it is as safe as this replica alone can make it, for too few slaves are in sync.
+Answer = Callable[[StoreError | None, ResponseCode], None]
+
+
+class Confirmable(Protocol):
+    """The part of `Confirmation` that says when something is safe."""
+
+    @property
+    def local_offset(self) -> int:
+        """This replica has what lies before it as safely as it is to have it."""
+
+    @property
+    def awaited_offset(self) -> int:
+        """Enough replicas have what lies before it, or are too few to wait for."""
+
+    def when_stored(self, physical_offset: int, callback: Callable[[StoreError | None, bool], None], /) -> None: ...
+
+
+class ConfirmingStore(Protocol):
+    """The part of `MessageStore` that has it."""
+
+    @property
+    def config(self) -> StoreConfig: ...
+
+    @property
+    def confirmation(self) -> Confirmable: ...
+
+
+class AwaitedTables(Protocol):
+    """The part of `TableSaver` that says when a topic is in its file."""
+
+    is_relied_on: bool
+
+    def when_saved(self, callback: Callable[[StoreError | None], None], /) -> None: ...
+
+
+class _NoTables:
+    """Nothing is made on its first use."""
+
+    is_relied_on = False
+
+    def when_saved(self, callback: Callable[[StoreError | None], None]) -> None:
+        callback(None)
+
+
+class ConfirmWaits:
+    """Holds answers back until disk and slaves have what they answer for, but not for ever.
+
+    The disk has syncFlushTimeout, slaves have slaveTimeout.  Whichever is behind when its time is up decides the
+    answer; if both are, the later one.  `answer(error, code)` is called exactly once for each wait.
+    """
+
+    def __init__(
+        self,
+        store: ConfirmingStore,
+        clock: Clock,
+        call_later: CallLater,
+        role: BrokerRole = BrokerRole.ASYNC_MASTER,
+        tables: AwaitedTables | None = None,
+    ) -> None:
+        self._tables = tables or _NoTables()
+        self._store = store.confirmation
+        self._clock = clock
+        self._call_later = call_later
+        self.is_for_slaves = role is BrokerRole.SYNC_MASTER
+        # All wait equally long, so in each stage the first is the first whose time is up.
+        self._stages = self._new_stages(store.config)
+        # Whether answers wait for the disk or for slaves: else what is appended is as safe as it is to be.
+        self._is_limited = self.is_for_slaves or store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        # Answers given by code, but for SUCCESS.
+        self._unsafe: Counter[ResponseCode] = Counter()
+
+    def _new_stages(self, config: StoreConfig) -> "list[_Stage]":
+        limits = []
+        if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            limits.append((config.sync_flush_timeout / 1000, _DISK))
+        if self.is_for_slaves:
+            limits.append((config.slave_timeout / 1000, _SLAVE))
+        return [_Stage(*limit) for limit in sorted(limits)] or [_Stage(0.0, _DISK)]
+
+    def configure(self, config: StoreConfig) -> None:
+        """Take changed timeouts; they hold for what waits already, too."""
+        stages = self._new_stages(config)
+        if [(stage.limit_s, stage.code) for stage in stages] == [(old.limit_s, old.code) for old in self._stages]:
+            return
+        waits = sorted((wait for stage in self._stages for wait in stage.waits), key=lambda wait: wait.began)
+        # Whose first time is up goes on to the next stage, as the timer finds it.
+        stages[0].waits.extend(waits)
+        self._stages = stages
+        self.close()
+        self._set_timer()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether any answer of this turn has to wait: else what is appended is as safe as it is to be."""
+        return self._is_limited or self._tables.is_relied_on
+
+    def __len__(self) -> int:
+        return sum(wait.answer is not None for stage in self._stages for wait in stage.waits)
+
+    def wait(self, end_offset: int, answer: Answer) -> None:
+        """Call `answer` when the log is safe up to `end_offset`, or cannot be, or time is up.
+
+        If it relies on a topic that was made in this turn it waits for the topic's file as well, without a limit.
+        """
+        if self._tables.is_relied_on:
+            answer = self._after_tables(answer)
+        wait = _Wait(end_offset, answer, self._clock.monotonic(), self._unsafe)
+        waits = self._stages[0].waits
+        while waits and waits[0].answer is None:
+            waits.popleft()
+        self._store.when_stored(end_offset, wait.finish)
+        if wait.answer is not None:
+            waits.append(wait)
+            if len(waits) == 1:
+                self._set_timer()
+
+    def _after_tables(self, answer: Answer) -> Answer:
+        """`answer`, called once the log's answer is there and the tables are in their files."""
+        outcomes: list[tuple[StoreError | None, ResponseCode]] = []
+        failures: list[StoreError | None] = []
+
+        def finish() -> None:
+            if outcomes and failures:
+                error, code = outcomes[0]
+                answer(error or failures[0], code)
+
+        def stored(error: StoreError | None, code: ResponseCode) -> None:
+            outcomes.append((error, code))
+            finish()
+
+        def saved(error: StoreError | None) -> None:
+            failures.append(error)
+            finish()
+
+        self._tables.when_saved(saved)
+        return stored
+
+    def _set_timer(self) -> None:
+        deadlines = [stage.waits[0].began + stage.limit_s for stage in self._stages if stage.waits]
+        if not deadlines or (self._timer is not None and self._timer_at <= min(deadlines)):
+            return
+        self.close()
+        self._timer_at = min(deadlines)
+        self._timer = self._call_later(max(0.0, self._timer_at - self._clock.monotonic()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = self._clock.monotonic()
+        for number, stage in enumerate(self._stages):
+            waits = stage.waits
+            while waits and (waits[0].answer is None or waits[0].began + stage.limit_s <= now):
+                wait = waits.popleft()
+                if wait.answer is not None:
+                    self._expire(wait, number)
+        self._set_timer()
+
+    def _expire(self, wait: "_Wait", stage: int) -> None:
+        """The time of a stage is up: answer, unless what is behind has more time."""
+        is_last = stage + 1 == len(self._stages)
+        code = self._stages[stage].code
+        if not is_last:
+            behind = {_DISK: self._store.local_offset, _SLAVE: self._store.awaited_offset}
+            if any(behind[later.code] < wait.end_offset for later in self._stages[stage + 1 :]):
+                self._stages[stage + 1].waits.append(wait)
+                return
+        elif self._store.awaited_offset < wait.end_offset:
+            code = _SLAVE  # as the reference: of two that are late the slaves are named
+        elif self._store.local_offset < wait.end_offset:
+            code = _DISK
+        wait.give(None, code)
+
+    def runtime_info(self) -> dict[str, str]:
+        """Batches that are stored less safely than asked for, by what is missing; RocketMQ has none of these names."""
+        return {f"putBatchesAnswered_{code.name.lower()}": str(self._unsafe[code]) for code in _UNSAFE}
+
+    def close(self) -> None:
+        """Stop the timer; what waits is answered by the store's shutdown."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class _Stage:
+    """Those for whom a time runs that they all have."""
+
+    __slots__ = ("code", "limit_s", "waits")
+
+    def __init__(self, limit_s: float, code: ResponseCode) -> None:
+        self.limit_s = limit_s
+        self.code = code
+        self.waits: deque[_Wait] = deque()
+
+
+class _Wait:
+    __slots__ = ("_unsafe", "answer", "began", "end_offset")
+
+    def __init__(self, end_offset: int, answer: Answer, began: float, unsafe: Counter[ResponseCode]) -> None:
+        self._unsafe = unsafe
+        self.end_offset = end_offset
+        self.answer: Answer | None = answer
+        self.began = began
+
+    def finish(self, error: StoreError | None, is_replicated: bool) -> None:
+        self.give(error, _SUCCESS if is_replicated else _NOBODY)
+
+    def give(self, error: StoreError | None, code: ResponseCode) -> None:
+        answer, self.answer = self.answer, None
+        if answer is not None:
+            if error is None and code is not _SUCCESS:
+                self._unsafe[code] += 1
+            answer(error, code)

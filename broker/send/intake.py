@@ -1,0 +1,293 @@
+"""Makes stored messages of sends that are out of the ordinary: retries, delays, transactions, batches of a client.
+
+Source: RocketMQ 5.3.3, `SendMessageProcessor`, `HookUtils`, `MessageExtEncoder.encode(MessageExtBatch)`.
+"""
+
+import logging
+from typing import Any, Final
+
+from broker.client.queue_locks import QueueLocks
+from broker.config.live_config import LiveConfig
+from broker.names import DLQ_PREFIX, SCHEDULE_TOPIC
+from broker.pop.retry_topics import group_of
+from broker.send.admission import FAQ, Admission, SendHeader
+from broker.send.client_batch import LENGTH_BYTES, BadBatch, Member, check_growth, members_of
+from broker.send.message_id import UniqueKeys
+from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.timer.timed_sends import TimedSends
+from broker.timer.timer_intake import TIMER_NAMES, TimerIntake
+from broker.topic.topics import TopicTable
+from broker.transaction.half_message import prepare
+from broker.transaction.half_sends import HalfSends
+from sprocket.common.errors import RequestError
+from sprocket.common.limits import MAX_BATCH_MESSAGES, MAX_PROPERTIES_BYTES
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.command import Request
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.record import SysFlag
+from store.config.store_config import parse_delay_levels
+from store.queue.inner_batch import MAX_MESSAGES, without
+from store.record.record import PendingMessage, TagsCodes
+
+logger = logging.getLogger(__name__)
+
+# Clients before V3_4_9 do not know maxReconsumeTimes.
+_V3_4_9: Final = 121
+_TRANSACTION_MASK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
+_PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
+_INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
+# The flags of a batch that is kept as one record.
+_KEPT_BATCH: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
+_END: Final = 2
+
+
+class MessageIntake:
+    """Turns one request into what is stored.  Raises RequestError for what cannot be."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        locks: QueueLocks,
+        tags_codes: TagsCodes,
+        unique_keys: UniqueKeys,
+        timer: TimerIntake,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._locks = locks
+        self._tags_codes = tags_codes
+        self._unique_keys = unique_keys
+        self._timer = timer
+        self.timed = TimedSends(config, tags_codes, timer)
+        self.halves = HalfSends(config, tags_codes)
+
+    @property
+    def illegal_remark(self) -> str:
+        """What a producer is told whose message is over a limit."""
+        return (
+            "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
+            f"{self._config.store.max_message_size}B, msg properties length limit 32KB."
+        )
+
+    def _illegal(self, why: str) -> RequestError:
+        return RequestError(ResponseCode.MESSAGE_ILLEGAL, f"{self.illegal_remark} {why}")
+
+    def _properties(self, header: SendHeader) -> dict[str, str]:
+        """The request's properties and those that a broker adds."""
+        broker = self._config.broker
+        properties = names.parse(header.properties)
+        properties.pop(names.POP_CK, None)
+        # The store's, which recovery trusts.
+        properties.pop(names.INNER_MULTI_QUEUE_OFFSET, None)
+        properties[names.MSG_REGION] = broker.region_id
+        properties[names.TRACE_ON] = "true" if broker.trace_on else "false"
+        properties[names.CLUSTER] = broker.broker_cluster_name
+        return properties
+
+    # One message
+
+    def message(
+        self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes
+    ) -> tuple[PendingMessage, bytes]:
+        """The message of a request that is no batch, and its unique key."""
+        header: SendHeader = request.header
+        properties = self._properties(header)
+        key = properties.setdefault(names.UNIQ_KEY, "") or self._unique_keys.next()
+        properties[names.UNIQ_KEY] = key
+        topic, sys_flag = admission.topic, header.sys_flag | admission.sys_flag
+        reconsume_times = header.reconsume_times or 0
+        if admission.is_retry and self._is_dead(request, group_of(topic)):
+            topic, queue_id = self._dead_letter_topic(topic), 0
+            properties[names.DELAY] = "-1"
+        delay_level = self._delay_level(properties)
+        is_prepared = self._is_prepared(properties, sys_flag, reconsume_times > 0 and delay_level > 0)
+        self._check_inner_batch(request, properties, sys_flag, admission.keeps_batches and topic == admission.topic)
+        if is_prepared:
+            if delay_level > 0 or sys_flag & _INNER_BATCH or any(name in properties for name in TIMER_NAMES):
+                raise self._illegal("A transaction message has no delay and is no batch.")
+            sys_flag &= ~_TRANSACTION_MASK
+            topic, queue_id = prepare(properties, topic, queue_id, header.producer_group)
+        elif delay_level > 0:
+            topic, queue_id = self._schedule(properties, topic, queue_id, delay_level)
+        else:
+            topic, queue_id = self._timer.place(topic, queue_id, properties)
+        encoded = self._encoded(properties)
+        if not request.body:
+            raise self._illegal("The message has no body.")
+        if len(request.body) > self._config.store.max_message_size:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+        pending = PendingMessage(
+            topic, queue_id, request.body, encoded, self._tags_codes.of("", encoded, 0),
+            header.flag, sys_flag, header.born_timestamp, born_host, reconsume_times,
+        )  # fmt: skip
+        return pending, key.encode()
+
+    def _check_inner_batch(
+        self, request: Request[Any], properties: dict[str, str], sys_flag: int, keeps_batches: bool
+    ) -> None:
+        """Refuse what calls itself a batch in one record, and is none or may not be one (`HookUtils.checkInnerBatch`).
+
+        Stricter than the reference, which does not look into the body.
+        """
+        number = properties.get(names.INNER_NUM)
+        if not sys_flag & _INNER_BATCH:
+            # 1 is what a message says that was alone in such a queue and is now sent again.
+            if number not in (None, "1"):
+                raise self._illegal(f"{names.INNER_NUM} is {number[:20]!r}, but the message is no inner batch.")
+            properties.pop(names.INNER_NUM, None)
+            properties.pop(names.INNER_BASE, None)
+        elif not keeps_batches or self._delay_level(properties) > 0:
+            raise self._illegal("An inner batch needs a topic of queue type BatchCQ, and no delay.")
+        elif number != str(self._count(request.body)):
+            raise self._illegal(f"{names.INNER_NUM} is not the number of messages in the inner batch.")
+
+    def _encoded(self, properties: dict[str, str]) -> bytes:
+        encoded = names.encode(properties).encode("utf-8", "replace")
+        if len(encoded) > MAX_PROPERTIES_BYTES:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+        return encoded
+
+    def _delay_level(self, properties: dict[str, str]) -> int:
+        text = properties.get(names.DELAY, "0")
+        try:
+            return int(text)
+        except ValueError:
+            raise self._illegal(f"DELAY is {text[:20]!r}, allowed is a level from 1 on.") from None
+
+    def _is_prepared(self, properties: dict[str, str], sys_flag: int, is_retried: bool) -> bool:
+        """Whether the message is a half message; raises RequestError where those are not taken."""
+        if properties.get(names.TRANSACTION_PREPARED, "").lower() != "true" or is_retried:
+            if sys_flag & _PREPARED:
+                raise self._illegal("sysFlag says that the message is part of a transaction, TRAN_MSG does not.")
+            return False
+        if self._config.broker.reject_transaction_message:
+            remark = f"the broker[{self._config.broker.broker_ip1}] sending transaction message is forbidden"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+        return True
+
+    def _schedule(self, properties: dict[str, str], topic: str, queue_id: int, delay_level: int) -> tuple[str, int]:
+        """Move the message to its level's queue; it remembers where it goes when it is due."""
+        for name in TIMER_NAMES:
+            properties.pop(name, None)
+        level = min(delay_level, len(parse_delay_levels(self._config.store.message_delay_level)))
+        properties[names.DELAY] = str(level)
+        properties[names.REAL_TOPIC] = topic
+        properties[names.REAL_QUEUE_ID] = str(queue_id)
+        return SCHEDULE_TOPIC, level - 1
+
+    # A consumer's retry, sent by itself because CONSUMER_SEND_MSG_BACK failed
+
+    def _is_dead(self, request: Request[Any], group: str) -> bool:
+        header: SendHeader = request.header
+        config = self._groups.find(group)
+        if config is None:
+            remark = f"subscription group not exist, {group} {FAQ}"
+            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        most = config.retry_max_times
+        if request.version >= _V3_4_9 and header.max_reconsume_times is not None:
+            most = header.max_reconsume_times
+        if (header.reconsume_times or 0) > most:
+            return True
+        # Who holds locks consumes in order, and has retried in place already.
+        return not self._locks.all_expired(group)
+
+    def _dead_letter_topic(self, retry_topic: str) -> str:
+        topic = DLQ_PREFIX + group_of(retry_topic)
+        self._topics.create_on_send_back(topic, 1)
+        logger.info("event=dead_letter topic=%s", topic)
+        return topic
+
+    # A batch of a client
+
+    def batch(
+        self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes
+    ) -> tuple[list[PendingMessage], str]:
+        """The messages of a request that is a batch, at least one, and the unique key of the whole."""
+        header: SendHeader = request.header
+        properties = self._properties(header)
+        if admission.is_retry:
+            remark = f"batch request does not support retry group {admission.topic}"
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        sys_flag = header.sys_flag | admission.sys_flag
+        if sys_flag & (_TRANSACTION_MASK | _INNER_BATCH) or self._delay_level(properties) > 0:
+            raise self._illegal("A batch has neither transaction nor delay.")
+        if len(request.body) > self._config.store.max_message_size:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+        if admission.keeps_batches and names.UNIQ_KEY in properties:
+            return [self._inner_batch(request, admission, queue_id, born_host, properties)], properties[names.UNIQ_KEY]
+        common = self._encoded(properties)
+        content, max_message_bytes = request.body, self._config.store.max_message_size
+        members = self._members(content, MAX_BATCH_MESSAGES)
+        try:
+            check_growth(content, len(members), admission.topic, common, max_message_bytes)
+        except BadBatch as error:
+            raise self._illegal(str(error)) from None
+        return self._split(request, admission, queue_id, born_host, members, common), properties.get(names.UNIQ_KEY, "")
+
+    def _split(
+        self,
+        request: Request[Any],
+        admission: Admission,
+        queue_id: int,
+        born_host: bytes,
+        members: list[Member],
+        common: bytes,
+    ) -> list[PendingMessage]:
+        """Return the messages of a batch; each has its own properties and, behind them, those of the batch."""
+        header: SendHeader = request.header
+        content, view, code_of_tag = request.body, memoryview(request.body), self._tags_codes.of_tag
+        topic, sys_flag = admission.topic, header.sys_flag | admission.sys_flag
+        born_timestamp, reconsume_times = header.born_timestamp, header.reconsume_times or 0
+        separated, light_queues = b"\x02" + common, 0
+        messages: list[PendingMessage] = []
+        for flag, body_at, properties_at, end in members:
+            own = content[properties_at:end]
+            if b"INNER_MULTI" in own:
+                own = without(own, b"INNER_MULTI_QUEUE_OFFSET\x01")
+            encoded = own + (separated if own and own[-1] != _END else common)
+            if len(encoded) > MAX_PROPERTIES_BYTES:
+                raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
+            if b"INNER_MULTI_DISPATCH" in encoded:
+                light_queues += 1 + encoded.count(b",")
+                if light_queues > MAX_BATCH_MESSAGES:
+                    raise self._illegal(f"The batch enters more than {MAX_BATCH_MESSAGES} light queues.")
+            tags_code = code_of_tag(find(encoded, b"TAGS\x01") or b"")
+            messages.append(
+                PendingMessage(
+                    topic, queue_id, view[body_at : properties_at - LENGTH_BYTES], encoded, tags_code,
+                    flag, sys_flag, born_timestamp, born_host, reconsume_times,
+                )
+            )  # fmt: skip
+        return messages
+
+    def _inner_batch(
+        self,
+        request: Request[Any],
+        admission: Admission,
+        queue_id: int,
+        born_host: bytes,
+        properties: dict[str, str],
+    ) -> PendingMessage:
+        """The batch as one record, for consumers to unwrap."""
+        header: SendHeader = request.header
+        properties[names.INNER_NUM] = str(self._count(request.body))
+        encoded = self._encoded(properties)
+        return PendingMessage(
+            admission.topic, queue_id, request.body, encoded, self._tags_codes.of("", encoded, 0), header.flag,
+            header.sys_flag | admission.sys_flag | _KEPT_BATCH, header.born_timestamp, born_host,
+            header.reconsume_times or 0,
+        )  # fmt: skip
+
+    def _count(self, content: bytes) -> int:
+        """Return how many messages an inner batch holds (`MessageDecoder.countInnerMsgNum`)."""
+        return len(self._members(content, MAX_MESSAGES, check_sizes=True))
+
+    def _members(self, content: bytes, max_members: int, *, check_sizes: bool = False) -> list[Member]:
+        try:
+            return members_of(content, max_members, check_sizes=check_sizes)
+        except BadBatch as error:
+            raise self._illegal(str(error)) from None

@@ -1,0 +1,110 @@
+"""Answers to sends, as bytes.
+
+Source: RocketMQ 5.3.3, `SendMessageProcessor.preSend`, `handlePutMessageResult`.
+"""
+
+from typing import Any, Final
+
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.command import FLAG_ONEWAY, Request, Response
+from sprocket.remoting.frames import JSON_PREFIXES, ResponseTemplate, encode_response
+from sprocket.remoting.framing import JSON, frame_prefix
+from sprocket.remoting.headers.base import to_ext_fields
+from sprocket.remoting.headers.send import SendMessageResponseHeader
+from sprocket.remoting.message.properties import MSG_REGION, TRACE_ON
+
+# As a plain number: looking up a member of an enum takes longer than a comparison.
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+
+# (request, queue id, unique key, recall handle).  The key is what the producer sent, whatever bytes it holds.  The
+# handle is made by the broker and needs no escaping; it is empty for a message that cannot be recalled.
+Sent = tuple[Request[Any], int, bytes, bytes]
+# (queue offset, physical offset, size in bytes)
+Appended = tuple[int, int, int]
+
+
+class SendReplies:
+    """Encodes the answers of one broker; made anew when its address, region or trace switch changes."""
+
+    def __init__(self, store_host: bytes, region_id: str, trace_on: bool) -> None:
+        self._store_host = store_host
+        self.constants = {MSG_REGION: region_id, TRACE_ON: "true" if trace_on else "false"}
+        self._host_hex = store_host.hex().upper()
+        # By code and whether the answer has a recall handle.
+        self._templates: dict[tuple[int, bool], ResponseTemplate] = {}
+        self.success = self._template(ResponseCode.SUCCESS)
+
+    def _template(self, code: int, *, has_handle: bool = False) -> ResponseTemplate:
+        template = self._templates.get((code, has_handle))
+        if template is None:
+            formats = {"msgId": f"{self._host_hex}%016X", "queueId": "%d", "queueOffset": "%d", "transactionId": "%b"}
+            if has_handle:
+                formats["recallHandle"] = "%b"
+            template = self._templates[code, has_handle] = ResponseTemplate(code, formats, self.constants)
+        return template
+
+    def frames(self, sent: list[Sent], appended: list[Appended], code: int = _SUCCESS) -> bytes:
+        """Encode the answers to those of `sent` that still want one; `appended` says where each message lies."""
+        template = self.success if code == _SUCCESS else self._template(code)
+        header_format, prefixes = template.json_format, JSON_PREFIXES
+        pieces: list[bytes] = []
+        for (request, queue_id, unique_key, handle), (queue_offset, physical_offset, _) in zip(
+            sent, appended, strict=True
+        ):
+            if request.is_answered or request.flag & FLAG_ONEWAY:
+                continue
+            if not unique_key.isalnum():
+                # The templates escape nothing.  And a key with fewer than 32 digits ends before the slice does.
+                key = unique_key.partition(b"\x02")[0].decode()
+                ids = [physical_offset]
+                pieces += self._slow(request, code, queue_id, key, queue_offset, ids, handle=handle.decode())
+            elif handle:
+                values = (physical_offset, queue_id, queue_offset, unique_key, handle)
+                with_handle = self._template(code, has_handle=True)
+                pieces.append(with_handle.frame(request.serialization, request.opaque, values))
+            elif request.serialization == JSON:
+                header = header_format % (physical_offset, queue_id, queue_offset, unique_key, request.opaque)
+                size = len(header)
+                pieces += (prefixes[size] if size < len(prefixes) else frame_prefix(JSON, size, 0), header)
+            else:
+                short = (physical_offset, queue_id, queue_offset, unique_key)
+                pieces.append(template.frame(request.serialization, request.opaque, short))
+        return b"".join(pieces)
+
+    def batch_frame(
+        self,
+        request: Request[Any],
+        code: int,
+        queue_id: int,
+        unique_key: str,
+        appended: list[Appended],
+        *,
+        kept_as_one: bool,
+    ) -> bytes:
+        """The answer to a client's batch: the ids of all its records, and the queue offset of the first message."""
+        physical_offsets = [physical_offset for _, physical_offset, _ in appended]
+        return b"".join(self._slow(request, code, queue_id, unique_key, appended[0][0], physical_offsets, kept_as_one))
+
+    def _slow(
+        self,
+        request: Request[Any],
+        code: int,
+        queue_id: int,
+        key: str,
+        queue_offset: int,
+        physical_offsets: list[int],
+        kept_as_one: bool = False,
+        handle: str = "",
+    ) -> list[bytes]:
+        # One operation for all: a batch may have thousands.
+        ids = ",".join([f"{self._host_hex}%016X"] * len(physical_offsets)) % tuple(physical_offsets)
+        header = SendMessageResponseHeader(
+            msg_id=ids, queue_id=queue_id, queue_offset=queue_offset, transaction_id=key or None,
+            batch_uniq_id=key if kept_as_one else None, recall_handle=handle or None,
+        )  # fmt: skip
+        response = Response(code, header=to_ext_fields(header) | self.constants)
+        return [bytes(piece) for piece in encode_response(response, request.opaque, request.serialization)]
+
+    def refusal(self, code: int, remark: str | None) -> Response:
+        """The answer to a send that was not carried out."""
+        return Response(code, remark, self.constants)

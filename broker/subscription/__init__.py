@@ -1,0 +1,1 @@
+"""Consumer groups of a broker, and how their queues are assigned."""

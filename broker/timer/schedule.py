@@ -1,0 +1,320 @@
+"""Delayed messages: from the schedule topic to their real topic when their time has come.
+
+A send with a delay level goes to queue ``level - 1`` of SCHEDULE_TOPIC_XXXX, whose ConsumeQueue entries
+hold the time of delivery in ms in place of a tags code.  Each queue is therefore in order of that time.
+How far each has been delivered is kept in ``config/delayOffset.json``.
+Source: RocketMQ 5.3.3, `ScheduleMessageService`.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from copy import copy
+from typing import Final
+
+import msgspec
+
+from broker.config.config_file import ConfigFile, pretty
+from broker.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from broker.service import Service
+from sprocket.common.clock import Clock
+from sprocket.common.errors import CorruptRecord, DiskFailed, StoreError
+from sprocket.common.failpoints import failpoint
+from sprocket.remoting.bodies.topic import DataVersion
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, find
+from store.config.store_config import parse_delay_levels
+from store.delivery import Delivery, Outstanding, deliver_fitting
+from store.message_store import MessageStore, PendingMessage
+from store.record.record import Record, TagsCodes, decode
+
+logger = logging.getLogger(__name__)
+
+# Messages that one turn of the loop delivers, so that others are served in between.
+_BATCH_MESSAGES = 256
+_RETRY_S = 1.0
+# A step of the wall clock is noticed after this time at the latest.
+_MAX_SLEEP_S = 1.0
+# delayOffsetUpdateVersionStep
+_VERSION_STEP = 200
+_REAL_TOPIC = REAL_TOPIC.encode() + b"\x01"
+_REAL_QUEUE_ID = REAL_QUEUE_ID.encode() + b"\x01"
+_OFFSETS_BEFORE_SAVE: Final = failpoint("schedule.offsets_before_save")
+_OFFSETS_SAVED: Final = failpoint("schedule.offsets_saved")
+_BEFORE_DELIVERY: Final = failpoint("schedule.before_delivery")
+_DELIVERED: Final = failpoint("schedule.delivered")
+
+
+class DelayOffsetTable(msgspec.Struct, rename="camel"):
+    """The content of delayOffset.json, and the answer to GET_ALL_DELAY_OFFSET."""
+
+    data_version: DataVersion | None = None
+    offset_table: dict[int, int] = {}  # delay level -> offset in its queue
+
+
+class DelayOffsets:
+    """How far each level has been delivered, and what of that the disk is sure of.
+
+    An offset may only be saved once the delivered messages are flushed: a crash in between would else
+    lose them.
+    """
+
+    def __init__(self, file: ConfigFile[DelayOffsetTable], clock: Clock) -> None:
+        self._file = file
+        self._clock = clock
+        self.delivered: dict[int, int] = {}
+        self._saveable: dict[int, int] = {}
+        self._saved: dict[int, int] = {}
+        # (end of a delivery in the log, level, offset after it)
+        self._unflushed: deque[tuple[int, int, int]] = deque()
+        self._deliveries = 0
+        self.data_version = DataVersion(timestamp=clock.wall_ms())
+
+    def load(self) -> None:
+        """Take what the file holds.  Raises `StoreError` if it is broken beyond its backup."""
+        content = self._file.load()
+        if content is not None:
+            self.delivered = dict(content.offset_table)
+            self._saveable, self._saved = dict(self.delivered), dict(self.delivered)
+            self.data_version = content.data_version or self.data_version
+
+    def place(self, level: int, offset: int) -> None:
+        """Set where a level goes on, without a delivery."""
+        self.delivered[level] = self._saveable[level] = offset
+
+    def replace(self, table: DelayOffsetTable, log_end: int) -> None:
+        """Put a master's offsets in the place of these: records before `log_end` are what they say was delivered."""
+        for level, offset in table.offset_table.items():
+            if self.delivered.get(level) != offset:
+                self.delivered[level] = offset
+                self._unflushed.append((log_end, level, offset))
+        self.data_version = table.data_version or self.data_version
+
+    def catch_up(self, table: DelayOffsetTable) -> int:
+        """Take what another replica of the group has delivered beyond these; of how many levels that was."""
+        further = {level: end for level, end in table.offset_table.items() if end > self.delivered.get(level, 0)}
+        for level, end in further.items():
+            self.place(level, end)
+        if further and table.data_version is not None:
+            self.data_version = table.data_version
+        return len(further)
+
+    def advance(self, level: int, offset: int, log_end: int, count: int) -> None:
+        """`count` messages before `offset` are delivered by records that end at `log_end`."""
+        self.delivered[level] = offset
+        self._unflushed.append((log_end, level, offset))
+        steps_before = self._deliveries // _VERSION_STEP
+        self._deliveries += count
+        if self._deliveries // _VERSION_STEP > steps_before:
+            self.data_version.next(self._clock.wall_ms())
+
+    def take_unsaved(self, flushed_offset: int) -> bytes | None:
+        """The file's next content given how far the log is flushed; None if it is what was saved last."""
+        while self._unflushed and self._unflushed[0][0] <= flushed_offset:
+            _, level, offset = self._unflushed.popleft()
+            self._saveable[level] = offset
+        if self._saveable == self._saved:
+            return None
+        self._saved = dict(self._saveable)
+        return pretty(DelayOffsetTable(copy(self.data_version), self._saved))
+
+    def save(self, content: bytes) -> None:
+        """Write the file; may run in another thread.  Raises `StoreError`; the offsets are then still unsaved."""
+        _OFFSETS_BEFORE_SAVE()
+        try:
+            self._file.write(content)
+        except Exception:
+            self._saved = {}
+            raise
+        _OFFSETS_SAVED()
+
+    def encode(self) -> bytes:
+        """The answer to GET_ALL_DELAY_OFFSET."""
+        return dumps(DelayOffsetTable(copy(self.data_version), dict(self.delivered)))
+
+
+class ScheduleService(Service):
+    """Delivers what is due, in batches, with one timer for all levels."""
+
+    def __init__(
+        self, store: MessageStore, delivery: Delivery, offsets: DelayOffsets, delay_levels: str, clock: Clock
+    ) -> None:
+        self._store = store
+        self._delivery = delivery
+        self._clock = clock
+        self._delays_ms = parse_delay_levels(delay_levels)
+        self._tags_codes = TagsCodes(delay_levels)
+        self.offsets = offsets
+        self._timer: asyncio.Handle | None = None
+        self._timer_at = 0.0
+        self._running = False
+        # Levels of which messages are on their way.
+        self._outstanding: dict[int, Outstanding] = {}
+
+    @property
+    def max_level(self) -> int:
+        return len(self._delays_ms)
+
+    def activate(self) -> None:
+        """Go on where the offsets say, as far as the queues reach; deliver from now on."""
+        for level in range(1, self.max_level + 1):
+            low = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
+            high = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
+            offset = self.offsets.delivered.get(level, 0)
+            if not low <= offset <= high:
+                self.offsets.place(level, min(max(offset, low), high))
+                logger.warning(
+                    "event=delay_offset_corrected level=%d from=%d to=%d", level, offset, self.offsets.delivered[level]
+                )
+        self._running = True
+        self._store.on_arrival.append(self._arrived)
+        self._wake_in(0.0)
+
+    def deactivate(self) -> None:
+        """Deliver nothing more."""
+        self._running = False
+        self._store.on_arrival.remove(self._arrived)
+        for outstanding in self._outstanding.values():
+            outstanding.cancel()
+        self._outstanding.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def runtime_info(self) -> dict[str, str]:
+        """``scheduleMessageOffset_<level>``: delivered offset and end of each level in use."""
+        return {
+            f"scheduleMessageOffset_{level}": f"{offset},{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
+            for level, offset in sorted(self.offsets.delivered.items())
+        }
+
+    # The timer
+
+    def _arrived(self, topic: str, queue_id: int, end: int, first: int) -> None:
+        if topic == SCHEDULE_TOPIC and self._running:
+            entry = self._store.entry(SCHEDULE_TOPIC, queue_id, first)
+            if entry is not None:
+                self._wake_in((entry[2] - self._clock.wall_ms()) / 1000)
+
+    def _wake_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        wake_at = loop.time() + min(max(seconds, 0.0), _MAX_SLEEP_S)
+        if self._timer is not None:
+            if self._timer_at <= wake_at:
+                return
+            self._timer.cancel()
+        self._timer_at = wake_at
+        self._timer = loop.call_at(wake_at, self._turn)
+
+    def _turn(self) -> None:
+        self._timer = None
+        if not self._running:
+            return
+        try:
+            wait_s = self.deliver_due()
+        except DiskFailed:
+            return  # Latched; the store tells its owner.
+        except StoreError as error:
+            logger.warning("event=delivery_postponed reason=%r", str(error))
+            wait_s = _RETRY_S
+        if wait_s is not None:
+            self._wake_in(wait_s)
+
+    # Delivery
+
+    def deliver_due(self) -> float | None:
+        """Deliver up to a batch of what is due at every level; seconds until the next, None if nothing waits.
+
+        Raises `StoreError` if the store refuses; what it refused is still to be delivered.
+        """
+        wait_s: float | None = None
+        for level in range(1, self.max_level + 1):
+            seconds = None if level in self._outstanding else self._deliver_level(level)
+            if seconds is not None:
+                wait_s = seconds if wait_s is None else min(wait_s, seconds)
+        return wait_s
+
+    def _deliver_level(self, level: int) -> float | None:
+        now = self._clock.wall_ms()
+        # A delivery time further away than the level's delay was computed by a clock that has stepped back.
+        latest = now + self._delays_ms[level - 1]
+        store, queue_id = self._store, level - 1
+        offset = start = self.offsets.delivered.get(level, 0)
+        messages: list[PendingMessage] = []
+        wait_s: float | None = None
+        while True:
+            if offset - start >= _BATCH_MESSAGES:
+                wait_s = 0.0
+                break
+            entry = store.entry(SCHEDULE_TOPIC, queue_id, offset)
+            if entry is None:
+                low = store.min_offset(SCHEDULE_TOPIC, queue_id)
+                if offset < low:
+                    self.offsets.place(level, low)
+                    wait_s = 0.0
+                break
+            physical_offset, size_bytes, due = entry
+            if now < due <= latest:
+                wait_s = (due - now) / 1000
+                break
+            offset += 1
+            message = self._restored(physical_offset, size_bytes)
+            if message is not None:
+                messages.append(message)
+        if offset > start:
+            _BEFORE_DELIVERY()
+            self._deliver(level, start, offset, messages)
+        return None if level in self._outstanding else wait_s
+
+    def _deliver(self, level: int, start: int, end: int, messages: list[PendingMessage]) -> None:
+        """Deliver what lies in a level's queue from `start` to before `end`; the level waits for it."""
+
+        def done() -> None:
+            _DELIVERED()
+            self.offsets.advance(level, end, self._store.wrote_offset, end - start)
+            if self._outstanding.pop(level, None) is not None:
+                self._wake_in(0.0)
+
+        def dropped(message: PendingMessage, reason: str) -> None:
+            logger.error("event=delayed_message_dropped topic=%s reason=%r", message.topic, reason)
+
+        outstanding = deliver_fitting(self._delivery, messages, done, dropped)
+        if outstanding is not None:
+            self._outstanding[level] = outstanding
+
+    def _restored(self, physical_offset: int, size_bytes: int) -> PendingMessage | None:
+        """The message as it goes to its real topic; None if it cannot be read or has none."""
+        try:
+            view = self._store.record_at(physical_offset, size_bytes)
+            record = "not in the log" if view is None else decode(view)
+        except CorruptRecord as damage:
+            record = damage.reason
+        if isinstance(record, Record):
+            restored = self._real(record)
+            if restored is not None:
+                return restored
+            record = "no real topic and queue"
+        logger.error("event=delayed_message_dropped physical_offset=%d reason=%r", physical_offset, record)
+        return None
+
+    def _real(self, record: Record) -> PendingMessage | None:
+        properties = bytes(record.properties)
+        topic, queue_id = find(properties, _REAL_TOPIC), find(properties, _REAL_QUEUE_ID)
+        if topic is None or queue_id is None or not queue_id.isdigit():
+            return None
+        name = topic.decode("utf-8", "replace")
+        if name in (TRANS_HALF_TOPIC, SCHEDULE_TOPIC):
+            return None
+        return PendingMessage(
+            name,
+            int(queue_id),
+            record.body,
+            properties,
+            self._tags_codes.of(name, properties, 0),
+            record.flag,
+            record.sys_flag,
+            record.born_timestamp,
+            record.born_host,
+            record.reconsume_times,
+            record.prepared_transaction_offset,
+        )

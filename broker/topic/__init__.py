@@ -1,0 +1,1 @@
+"""Topics of a broker: their table, attributes and retention."""

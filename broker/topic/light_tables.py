@@ -1,0 +1,151 @@
+"""Topics, groups and offsets of a broker with enableLmq: names that begin with %LMQ% need not be created.
+
+Source: RocketMQ 5.3.3, `LmqTopicConfigManager`, `LmqSubscriptionGroupManager`, `LmqConsumerOffsetManager`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from copy import copy
+from typing import Protocol, TypeVar
+
+from broker.config.config_file import ConfigFile
+from broker.config.live_config import LiveConfig
+from broker.names import illegal_topic
+from broker.offset.consumer_offsets import SEPARATOR, ConsumerOffsets, ConsumerOffsetTable
+from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.topic.topics import PERM_READ_WRITE, TopicTable
+from sprocket.common.clock import Clock
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+from store.queue.consume_queue_table import LIGHT_PREFIX, is_light
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+_LIGHT_QUEUE_ID = 0
+
+
+class LightTopicTable(TopicTable):
+    """Topics; a light one has one queue, and is neither kept nor told to name servers."""
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """The topic's configuration, None if there is no such topic."""
+        if is_light(topic) and topic not in self.by_name and illegal_topic(topic) is None:
+            return TopicConfig(topic, 1, 1, PERM_READ_WRITE)
+        return self.by_name.get(topic)
+
+    def __contains__(self, topic: str) -> bool:
+        return is_light(topic) or topic in self.by_name
+
+    def update(self, configs: Iterable[TopicConfig]) -> bool:
+        """As `TopicTable.update`, of the topics that are kept."""
+        return super().update([config for config in configs if not is_light(config.topic_name)])
+
+
+class LightSubscriptionGroups(SubscriptionGroups):
+    """Groups; a light one is as by default, and not kept."""
+
+    def get(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group's configuration; None if there is no such group."""
+        return SubscriptionGroupConfig(group) if is_light(group) else super().get(group)
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """As `SubscriptionGroups.find`."""
+        return SubscriptionGroupConfig(group) if is_light(group) else super().find(group)
+
+    def __contains__(self, group: str) -> bool:
+        return is_light(group) or super().__contains__(group)
+
+    def update(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
+        """As `SubscriptionGroups.update`, of the groups that are kept."""
+        super().update([config for config in configs if not is_light(config.group_name)])
+
+
+class LightConsumerOffsets(ConsumerOffsets):
+    """Offsets in lmqConsumerOffset.json, those of light groups in a table of their own.
+
+    `plain` is the file of a broker without enableLmq.  Beyond RocketMQ: if it was written last it is read, so that no
+    offset is lost when the key is turned on.
+    """
+
+    def __init__(
+        self,
+        file: ConfigFile[ConsumerOffsetTable],
+        clock: Clock,
+        plain: ConfigFile[ConsumerOffsetTable],
+        counts_each: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__(file, clock)
+        self._counts_each = counts_each
+        self._light_file = file
+        self._plain_file = plain
+
+    def load(self) -> None:
+        """Take what the newer of the files holds.  Raises `StoreError` if a file is broken beyond its backup."""
+        light_content, content = self._light_file.load(), None
+        if light_content is None or self._plain_file.is_newer_than(self._light_file):
+            content = self._plain_file.load()
+            self._file.is_unsaved = content is not None
+        content = content or light_content
+        if content is not None:
+            self._offsets, self.data_version = content.offset_table, content.data_version
+        light = (light_content and light_content.lmq_offset_table) or {}
+        for key, offset in light.items():
+            self._offsets.setdefault(key, {})[_LIGHT_QUEUE_ID] = offset
+        logger.info("event=consumer_offsets_loaded count=%d light=%d", len(self._offsets), len(light))
+
+    def totals(self) -> dict[str, int]:
+        """As `ConsumerOffsets.totals`; light names count as one, unless enableLmqStats (`LmqBrokerStatsManager`)."""
+        totals = super().totals()
+        if self._counts_each():
+            return totals
+        sums: dict[str, int] = {}
+        for key, total in totals.items():
+            topic, _, group = key.partition(SEPARATOR)
+            if is_light(topic) or is_light(group):
+                names = (LIGHT_PREFIX if is_light(name) else name for name in (topic, group))
+                key = SEPARATOR.join(names)
+            sums[key] = sums.get(key, 0) + total
+        return sums
+
+    def snapshot(self) -> ConsumerOffsetTable:
+        """The table as it is now, for reading at once."""
+        plain: dict[str, dict[int, int]] = {}
+        light: dict[str, int] = {}
+        topics_by_group: dict[str, set[str]] = {}
+        for key, queues in self._offsets.items():
+            topic, _, group = key.partition(SEPARATOR)
+            if is_light(group):
+                if _LIGHT_QUEUE_ID in queues:
+                    light[key] = queues[_LIGHT_QUEUE_ID]
+                queues = {queue_id: offset for queue_id, offset in queues.items() if queue_id != _LIGHT_QUEUE_ID}
+            if queues:
+                plain[key] = queues
+                topics_by_group.setdefault(group, set()).add(topic)
+        return ConsumerOffsetTable(copy(self.data_version), topics_by_group, plain, light)
+
+
+class Files(Protocol):
+    """Gives the configuration file of a name."""
+
+    def __call__(self, name: str, content_type: type[T], /) -> ConfigFile[T]: ...
+
+
+def new_tables(
+    config: LiveConfig, files: Files, clock: Clock
+) -> tuple[TopicTable, SubscriptionGroups, ConsumerOffsets]:
+    """A broker's topics, groups and offsets: light ones if enableLmq says so."""
+    topics = files("topics.json", TopicConfigTable)
+    groups = files("subscriptionGroup.json", SubscriptionGroupTable)
+    offsets = files("consumerOffset.json", ConsumerOffsetTable)
+    if not config.store.enable_lmq:
+        return (
+            TopicTable(config, topics, clock),
+            SubscriptionGroups(config, groups, clock),
+            ConsumerOffsets(offsets, clock),
+        )
+    light_offsets = files("lmqConsumerOffset.json", ConsumerOffsetTable)
+    return (
+        LightTopicTable(config, topics, clock),
+        LightSubscriptionGroups(config, groups, clock),
+        LightConsumerOffsets(light_offsets, clock, offsets, lambda: config.broker.enable_lmq_stats),
+    )

@@ -1,0 +1,362 @@
+"""The topics of this broker, kept in ``config/topics.json``.
+
+Source: RocketMQ 5.3.3, `TopicConfigManager`.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from typing import Final
+
+from broker.config.config_file import ConfigFile, EntryTexts, pretty
+from broker.config.live_config import LiveConfig
+from broker.names import (
+    AUTO_CREATE_TOPIC,
+    BENCHMARK_TOPIC,
+    OFFSET_MOVED_EVENT,
+    REPLY_TOPIC_POSTFIX,
+    REVIVE_TOPIC_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYNC_BROKER_MEMBER_GROUP_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
+from broker.topic.attributes import MESSAGE_TYPE, QUEUE_TYPE, altered
+from sprocket.common.clock import Clock
+from sprocket.common.errors import StoreBusy
+from sprocket.common.table_saver import TableSaver
+from sprocket.remoting.bodies.topic import (
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_WRITE,
+    DataVersion,
+    TopicConfig,
+    TopicConfigTable,
+)
+from store.config.timer_config import TIMER_TOPIC
+from store.queue.logic_queue import QueueType
+
+logger = logging.getLogger(__name__)
+
+PERM_READ_WRITE = PERM_READ | PERM_WRITE
+# `TopicConfigManager.SCHEDULE_TOPIC_QUEUE_NUM`
+SCHEDULE_QUEUE_NUMS = 18
+
+TopicsChanged = Callable[[list[TopicConfig]], None]
+
+
+# Topics of one write that have a log line of their own.
+_MAX_TOPIC_LINES: Final = 16
+
+
+class TopicTable:
+    """Name -> `TopicConfig`.  A change is in memory at once and soon in the file, see `saving`.
+
+    Who answers for a change waits for `saving`; a change that cannot be written is undone.  Once changes are in the
+    file, `on_change` gets the topics (an empty list stands for a deletion), so that name servers are told at once.
+    The table's configs must not be changed by others.
+    """
+
+    def __init__(self, config: LiveConfig, file: ConfigFile[TopicConfigTable], clock: Clock) -> None:
+        self._config = config
+        self._file = file
+        self._clock = clock
+        self.by_name: dict[str, TopicConfig] = {}
+        self.data_version = DataVersion(timestamp=clock.wall_ms())
+        # Whether the table is a copy of a master's: this replica adds nothing to it.
+        self.is_copy = False
+        self.system_topics: set[str] = set(SYSTEM_TOPICS)
+        self.on_change: TopicsChanged = lambda _: None
+        # Topics whose queues are about to be deleted: they take no message and are not created again until then.
+        self._leaving: set[str] = set()
+        self._texts = EntryTexts[TopicConfig]("topicConfigTable")
+        self._unwritten: dict[str, TopicConfig | None] | None = None  # since the last write; None means all
+        self.unsaved: set[str] = set()  # topics with a change that is not in the file
+        self.saving = TableSaver[list[str]](self._next_content, self._file.write, self._on_saved)
+        for topic in self._system_configs():
+            self.by_name[topic.topic_name] = topic
+            self.system_topics.add(topic.topic_name)
+
+    def _system_configs(self) -> Iterable[TopicConfig]:
+        config = self._config.broker
+        cluster, name = config.broker_cluster_name, config.broker_name
+        yield _fixed(SELF_TEST_TOPIC, 1)
+        if config.auto_create_topic_enable:
+            yield _fixed(AUTO_CREATE_TOPIC, config.default_topic_queue_nums, PERM_READ_WRITE | PERM_INHERIT)
+        yield _fixed(BENCHMARK_TOPIC, 1024)
+        yield _fixed(cluster, 16, PERM_INHERIT | (PERM_READ_WRITE if config.cluster_topic_enable else 0))
+        yield _fixed(name, 1, PERM_INHERIT | (PERM_READ_WRITE if config.broker_topic_enable else 0))
+        yield _fixed(OFFSET_MOVED_EVENT, 1)
+        yield _fixed(SCHEDULE_TOPIC, SCHEDULE_QUEUE_NUMS)
+        if config.trace_topic_enable:
+            yield _fixed(config.msg_trace_topic_name, 1)
+        yield _fixed(f"{cluster}_{REPLY_TOPIC_POSTFIX}", 1)
+        yield _fixed(REVIVE_TOPIC_PREFIX + cluster, config.revive_queue_num)
+        yield _fixed(SYNC_BROKER_MEMBER_GROUP_PREFIX + name, 1, PERM_INHERIT)
+        yield _fixed(TRANS_HALF_TOPIC, 1)
+        yield _fixed(TRANS_OP_HALF_TOPIC, 1)
+        if self._config.store.timer_wheel_enable:
+            yield _fixed(TIMER_TOPIC, 1)
+
+    # Reading
+
+    def load(self) -> None:
+        """Add what the file holds.  Raises `StoreError` if the file is broken beyond its backup."""
+        content = self._file.load()
+        if content is not None:
+            self.by_name.update(content.topic_config_table)
+            self.data_version = content.data_version
+            self._unwritten = None
+            logger.info("event=topics_loaded count=%d", len(content.topic_config_table))
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """The topic's configuration, None if there is no such topic."""
+        return self.by_name.get(topic)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self.by_name
+
+    def is_system(self, topic: str) -> bool:
+        """Whether the topic is the system's: never deleted, and changed only with force."""
+        return topic in self.system_topics or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+    def is_order(self, topic: str) -> bool:
+        config = self.by_name.get(topic)
+        return config is not None and config.order
+
+    def message_type(self, topic: str) -> str:
+        """The attribute message.type of a topic; NORMAL where it is not set."""
+        config = self.by_name.get(topic)
+        return "NORMAL" if config is None else config.attributes.get(MESSAGE_TYPE, "NORMAL")
+
+    def queue_type(self, topic: str) -> QueueType | None:
+        """The attribute queue.type of a topic; None if there is no such topic (`QueueTypeUtils.getCQType`)."""
+        config = self.by_name.get(topic)
+        if config is None:
+            return None
+        return QueueType.BATCH if config.attributes.get(QUEUE_TYPE) == QueueType.BATCH else QueueType.SIMPLE
+
+    def snapshot(self) -> TopicConfigTable:
+        """The table as it is answered and registered."""
+        return TopicConfigTable(dict(self.by_name), copy(self.data_version))
+
+    # Changing
+
+    def create_on_send(
+        self, topic: str, default_topic: str, queue_nums: int, *, topic_sys_flag: int = 0, peer: str = ""
+    ) -> TopicConfig | None:
+        """The topic, made after the model of `default_topic` if it is new; None if that forbids it.
+
+        `queue_nums` is what the producer wants; the model's write queues are the most it gets.  Answers to what is
+        appended in this turn of the loop wait until the topic is in the file.
+        """
+        existing = self.by_name.get(topic)
+        if existing is not None:
+            self.rely_on(topic)
+            return existing
+        model = self.by_name.get(default_topic)
+        if (
+            model is not None
+            and default_topic == AUTO_CREATE_TOPIC
+            and not self._config.broker.auto_create_topic_enable
+        ):
+            model = None
+        if model is None or not model.perm & PERM_INHERIT or self.is_copy:
+            logger.warning("event=topic_not_created topic=%s model=%s peer=%s", topic, default_topic, peer)
+            return None
+        count = max(0, min(queue_nums, model.write_queue_nums))
+        created = TopicConfig(
+            topic,
+            read_queue_nums=count,
+            write_queue_nums=count,
+            perm=model.perm & ~PERM_INHERIT,
+            topic_filter_type=model.topic_filter_type,
+            topic_sys_flag=topic_sys_flag,
+        )
+        self._put([created])
+        return created
+
+    def create_on_send_back(
+        self,
+        topic: str,
+        queue_nums: int,
+        *,
+        perm: int = PERM_READ_WRITE,
+        order: bool | None = None,
+        topic_sys_flag: int = 0,
+    ) -> TopicConfig:
+        """A retry or dead-letter topic, made if it is new.  `order` is set on one that exists, unless None.
+
+        In a copy of a master's table it is described and not made.  Answers wait as those of `create_on_send` do.
+        """
+        existing = self.by_name.get(topic)
+        if existing is not None:
+            if order is not None and order != existing.order and not self.is_copy:
+                changed = copy(existing)
+                changed.order = order
+                self._put([changed])
+                return changed
+            self.rely_on(topic)
+            return existing
+        created = TopicConfig(
+            topic, queue_nums, queue_nums, perm, topic_sys_flag=topic_sys_flag, order=bool(order), attributes={}
+        )
+        if not self.is_copy:
+            self._put([created])
+        return created
+
+    def update(self, configs: Iterable[TopicConfig]) -> bool:
+        """Create or change topics; their `attributes` hold changes (``+name``: value, ``-name``).
+
+        All or nothing; returns whether anything differs from before.  It is in the file once `saving` says so.  Raises
+        RequestError for a bad change of attributes.
+        """
+        changed = []
+        for config in configs:
+            existing = self.by_name.get(config.topic_name)
+            after = copy(config)
+            after.attributes = altered(None if existing is None else existing.attributes, config.attributes)
+            if after != existing:
+                changed.append(after)
+        if changed:
+            self._put(changed)
+        return bool(changed)
+
+    def update_order(self, order_topics: Iterable[str]) -> None:
+        """Mark topics as ordered: a name server says that they have an order configuration."""
+        if self.is_copy:
+            return
+        changed = []
+        for topic in order_topics:
+            config = self.by_name.get(topic)
+            if config is not None and not config.order:
+                ordered = copy(config)
+                ordered.order = True
+                changed.append(ordered)
+        if changed:
+            self._put(changed)
+
+    def delete(self, topic: str) -> bool:
+        """Forget a topic; whether it was there."""
+        if topic not in self.by_name:
+            return False
+        self._set({topic: None})
+        return True
+
+    @contextmanager
+    def leaving(self, topics: Collection[str]) -> Iterator[None]:
+        """Keep topics from being created: their queues go once the file no longer has the topics."""
+        self._leaving.update(topics)
+        try:
+            yield
+        finally:
+            self._leaving.difference_update(topics)
+
+    def _put(self, configs: list[TopicConfig]) -> None:
+        for config in configs:
+            if config.topic_name in self._leaving:
+                raise StoreBusy(f"topic {config.topic_name} is being deleted, try again")
+        self._set({config.topic_name: config for config in configs})
+        self.saving.rely()
+
+    def rely_on(self, topic: str) -> None:
+        """Let the answers to what is appended in this turn of the loop wait for the topic, if it is not in the file."""
+        if topic in self.unsaved:
+            self.saving.rely()
+
+    def _set(self, changes: Mapping[str, TopicConfig | None]) -> None:
+        """Change entries, to None to remove one, and have the table saved."""
+        version = copy(self.data_version)
+        version.next(self._clock.wall_ms())
+        before = {name: self.by_name.get(name) for name in changes}
+        version_before, self.data_version = self.data_version, version
+        self._enter(changes)
+
+        def undo() -> None:
+            self._enter(before)
+            self.data_version = version_before
+            self.unsaved.difference_update(changes)
+            self._unwritten = None  # of the file nothing is known but that it is as it was
+
+        self.unsaved.update(changes)
+        self.saving.changed(list(changes), undo)
+
+    def _enter(self, changes: Mapping[str, TopicConfig | None]) -> None:
+        for name, config in changes.items():
+            if config is None:
+                self.by_name.pop(name, None)
+            else:
+                self.by_name[name] = config
+        if self._unwritten is not None:
+            self._unwritten.update(changes)
+
+    # The file
+
+    def _next_content(self) -> Callable[[], bytes]:
+        """What to write: all changes so far.  The texts of topics that have not changed are kept."""
+        is_whole = self._unwritten is None
+        entries = dict(self.by_name) if self._unwritten is None else self._unwritten
+        self._unwritten = {}
+        empty = TopicConfigTable({}, copy(self.data_version))
+
+        def content() -> bytes:
+            if is_whole:
+                self._texts.clear()
+            self._texts.update(entries)
+            return self._texts.within(empty)
+
+        return content
+
+    def _on_saved(self, written: list[list[str]]) -> None:
+        self.unsaved = {name for names in self.saving.pending for name in names}
+        names = dict.fromkeys(name for names in written for name in names)
+        changed = [config for config in map(self.by_name.get, names) if config is not None]
+        deleted = [name for name in names if name not in self.by_name]
+        for config in changed[:_MAX_TOPIC_LINES]:
+            logger.info(
+                "event=topic_changed topic=%s read_queues=%d write_queues=%d perm=%d order=%s attributes=%s",
+                config.topic_name, config.read_queue_nums, config.write_queue_nums, config.perm, config.order,
+                config.attributes,
+            )  # fmt: skip
+        if len(changed) > _MAX_TOPIC_LINES:
+            logger.info("event=topics_changed count=%d", len(changed))
+        if deleted:
+            logger.info("event=topics_deleted count=%d first=%s", len(deleted), deleted[:_MAX_TOPIC_LINES])
+            self.on_change([])
+        if changed:
+            self.on_change(changed)
+
+    def persist(self) -> None:
+        """Write the file as it is now.  Raises `StoreError`."""
+        self._file.write(pretty(self.snapshot()))
+
+    # A slave's table is its master's
+
+    def replace(self, table: TopicConfigTable) -> None:
+        """Put a master's table in the place of this one, unless it is the same version.  It is not saved yet."""
+        if table.data_version == self.data_version:
+            return
+        self.by_name.clear()
+        self.by_name.update(table.topic_config_table)
+        self.data_version = table.data_version
+        self._unwritten = None
+        self._file.is_unsaved = True
+        self.on_change([])
+
+    def take_unsaved(self) -> TopicConfigTable | None:
+        """What was taken over and is not saved; the caller must `save` it `pretty`."""
+        if not self._file.take_unsaved():
+            return None
+        return self.snapshot()
+
+    def save(self, content: bytes) -> None:
+        """Write the file; may run in another thread.  Raises `StoreError`; it is then still unsaved."""
+        self._file.save(content)
+
+
+def _fixed(topic: str, queue_nums: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
+    return TopicConfig(topic, queue_nums, queue_nums, perm)

@@ -1,0 +1,142 @@
+"""Writes docs/compatibility.md: what becomes of every request code of RocketMQ.
+
+What is served is read off the routes of a broker, a name server and the client; why something is not, off
+`docs.pages.unsupported_codes`; the tests are those that say ``@pytest.mark.code(RequestCode.X)``.  Run as
+``python -m docs.pages.compatibility_page <file>`` (`make docs`); a test compares the file with it.
+"""
+
+import ast
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from broker.config.broker_config import BrokerConfig
+from broker.server import Broker
+from docs.pages.unsupported_codes import UNSUPPORTED
+from namesrv.config import NamesrvConfig
+from namesrv.server import NameServer
+from sprocket.remoting.codes import RequestCode
+from store.config.store_config import StoreConfig
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+# Where the tests of a server are, the nearest first; any other folder of tests comes after.
+_FOLDERS: Final = {"broker": "broker", "name server": "namesrv", "client": "client"}
+_HEAD: Final = """\
+# Compatibility
+
+Written by `make docs` from the routes in the code; do not edit.
+
+Every request code of Apache RocketMQ 5.3.3: whether Sprocket serves it, what does, and the tests that ask for it.
+A server answers a code that it does not serve with REQUEST_CODE_NOT_SUPPORTED and the code's name. NEGOTIATE_HA_SESSION
+and PROVE_BROKER_IDENTITY are Sprocket's own, see [replication-protocol.md](replication-protocol.md) and
+[security.md](security.md#other-brokers).
+
+"""
+
+
+class MarkedTest(NamedTuple):
+    """A test that has a mark for a request code; `path` is its file under the project's folder."""
+
+    path: str
+    name: str
+
+
+class Row(NamedTuple):
+    """One request code: who serves it, or why nobody does, and the tests marked with it, the server's own first."""
+
+    code: RequestCode
+    servers: tuple[str, ...]
+    reason: str
+    tests: tuple[MarkedTest, ...]
+
+
+def rows(root: Path = ROOT) -> list[Row]:
+    """Return a row for every code, by number; `root` is the project's folder."""
+    served = served_codes(root)
+    tests = marked_tests(root)
+    made = []
+    for code in sorted(RequestCode):
+        servers = tuple(name for name, codes in served.items() if code in codes)
+        folders = [_FOLDERS[name] for name in servers]
+        ordered = sorted(tests.get(code, ()), key=lambda test: (_distance(test.path, folders), test))
+        made.append(Row(code, servers, "" if servers else UNSUPPORTED.get(code, ""), tuple(ordered)))
+    return made
+
+
+def served_codes(root: Path = ROOT) -> Mapping[str, frozenset[RequestCode]]:
+    """The codes that each kind of peer has a route for."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=0, namesrv_addr="")
+        broker = Broker(config, StoreConfig(store_path_root_dir=Path(folder) / "store"))
+        name_server = NameServer(NamesrvConfig(kv_config_path=Path(folder) / "kvConfig.json"))
+        return {
+            "broker": frozenset(route.code for route in broker.routes.routes),
+            "name server": frozenset(route.code for route in name_server.routes.routes),
+            "client": frozenset(_codes_in_routes((root / "sprocket" / "client").rglob("*.py"))),
+        }
+
+
+def _codes_in_routes(files: Iterable[Path]) -> set[RequestCode]:
+    """Codes that stand in a function which makes a route: a client's routes depend on what it is opened for."""
+    codes = set()
+    for file in files:
+        for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef) and any(_is_route(node) for node in ast.walk(function)):
+                names = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
+                codes |= {RequestCode[name] for name in names & RequestCode.__members__.keys()}
+    return codes
+
+
+def _is_route(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Route"
+
+
+def marked_tests(root: Path = ROOT) -> dict[RequestCode, list[MarkedTest]]:
+    """Return the tests marked ``@pytest.mark.code(RequestCode.X)``, by code.  Raises KeyError for an unknown code."""
+    found: dict[RequestCode, list[MarkedTest]] = {}
+    for file in sorted((root / "tests").rglob("test_*.py")):
+        path = file.relative_to(root).as_posix()
+        for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                for code in _codes_of_marks(function.decorator_list):
+                    found.setdefault(code, []).append(MarkedTest(path, function.name))
+    return found
+
+
+def _codes_of_marks(decorators: Iterable[ast.expr]) -> Iterator[RequestCode]:
+    for decorator in decorators:
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.code":
+            for argument in decorator.args:
+                yield RequestCode[ast.unparse(argument).removeprefix("RequestCode.")]
+
+
+def _distance(path: str, folders: list[str]) -> int:
+    folder = path.split("/")[1]
+    return folders.index(folder) if folder in folders else len(folders)
+
+
+def page(root: Path = ROOT) -> str:
+    """The whole text of docs/compatibility.md."""
+    table = rows(root)
+    done = sum(bool(row.servers) for row in table)
+    parts = [_HEAD, f"{done} of {len(table)} codes are served.\n\n"]
+    parts += ["| Code | Name | Status | Served by | Tests |\n|---:|---|---|---|---|\n"]
+    return "".join([*parts, *(_line(row) for row in table)])
+
+
+def _line(row: Row) -> str:
+    status = "done" if row.servers else f"not supported: {row.reason}"
+    tests = [f"[{test.path.removeprefix('tests/')}](../{test.path}) `{test.name}`" for test in row.tests]
+    return f"| {int(row.code)} | {row.code.name} | {status} | {', '.join(row.servers)} | {', '.join(tests)} |\n"
+
+
+def main() -> int:
+    """Write the page to the file named by the first argument."""
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,122 @@
+"""Requests about topics: their routes, lists of them, and their removal.
+
+Source: RocketMQ 5.3.3, `ClientRequestProcessor`, `DefaultRequestProcessor`, `FAQUrl`.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from namesrv import route_queries
+from namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
+from namesrv.route_table import RouteInfo
+from namesrv.settings import Settings
+from sprocket.common.errors import RequestError
+from sprocket.remoting.bodies.requests import read_topic_route
+from sprocket.remoting.bodies.topic import TopicList
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.namesrv import (
+    DeleteTopicFromNamesrvRequestHeader,
+    GetRouteInfoRequestHeader,
+    GetTopicsByClusterRequestHeader,
+    RegisterTopicRequestHeader,
+)
+from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
+
+logger = logging.getLogger(__name__)
+
+# Ordinal of V4_9_4 in `MQVersion`: from it on, clients read standard JSON.
+_VERSION_4_9_4 = 401
+_FAQ_HINT = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+class TopicProcessor:
+    """Serves routes and lists of topics.  `uptime_ms` is the time since the start."""
+
+    def __init__(self, table: RouteInfo, kv_config: KVConfig, settings: Settings, uptime_ms: Callable[[], int]) -> None:
+        self._table = table
+        self._kv_config = kv_config
+        self._settings = settings
+        self._uptime_ms = uptime_ms
+
+    def routes(self) -> list[Route]:
+        code, topic, cluster = RequestCode, Resource.TOPIC, Resource.CLUSTER
+        get, update = Action.GET, Action.UPDATE
+        return [
+            Route(code.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader, self.route, topic, get, Lane.CLIENT),
+            Route(code.REGISTER_TOPIC_IN_NAMESRV, RegisterTopicRequestHeader, self.register, cluster, update),
+            Route(code.DELETE_TOPIC_IN_NAMESRV, DeleteTopicFromNamesrvRequestHeader, self.delete, cluster, update),
+            Route(code.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequestHeader, self.by_cluster, topic, Action.LIST),
+            self._list(code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, route_queries.all_topics, self._all_topics_allowed),
+            self._list(code.GET_SYSTEM_TOPIC_LIST_FROM_NS, route_queries.system_topics, lambda: True),
+            self._list(code.GET_UNIT_TOPIC_LIST, route_queries.unit_topics, self._topic_list_allowed),
+            self._list(code.GET_HAS_UNIT_SUB_TOPIC_LIST, route_queries.unit_sub_topics, self._topic_list_allowed),
+            self._list(
+                code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+                route_queries.unit_sub_ununit_topics,
+                self._topic_list_allowed,
+            ),
+        ]
+
+    def _list(
+        self, code: RequestCode, query: Callable[[RouteInfo], TopicList], is_allowed: Callable[[], bool]
+    ) -> Route:
+        def handle(_: Request[Any]) -> Response:
+            return self._topic_list(query, is_allowed())
+
+        return Route(code, NoHeader, handle, Resource.TOPIC, Action.LIST)
+
+    def _topic_list(self, query: Callable[[RouteInfo], TopicList], allowed: bool) -> Response:
+        if not allowed:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "disable")
+        return Response(body=dumps(query(self._table)))
+
+    def _all_topics_allowed(self) -> bool:
+        return self._settings.current.enable_all_topic_list
+
+    def _topic_list_allowed(self) -> bool:
+        return self._settings.current.enable_topic_list
+
+    def route(self, request: Request[GetRouteInfoRequestHeader]) -> Response:
+        config, header = self._settings.current, request.header
+        if config.need_wait_for_service and self._uptime_ms() < config.wait_seconds_for_service * 1000:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "name server not ready")
+        route = route_queries.topic_route(self._table, header.topic, support_acting_master=config.support_acting_master)
+        if route is None:
+            remark = f"No topic route info in name server for the topic: {header.topic}{_FAQ_HINT}"
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if config.order_message_enable:
+            route.order_topic_conf = self._kv_config.get(ORDER_TOPIC_CONFIG, header.topic)
+        standard = bool(header.accept_standard_json_only) or request.version >= _VERSION_4_9_4
+        if header.zone_name and (header.zone_mode or "").lower() == "true":
+            # The reference reads its own answer back to filter it, and writes it in the old dialect.
+            route, standard = route_queries.in_zone(route, header.zone_name), False
+        return Response(body=dumps(route, standard=standard))
+
+    def by_cluster(self, request: Request[GetTopicsByClusterRequestHeader]) -> Response:
+        cluster_name = request.header.cluster
+        return self._topic_list(
+            lambda table: route_queries.topics_by_cluster(table, cluster_name), self._topic_list_allowed()
+        )
+
+    def register(self, request: Request[RegisterTopicRequestHeader]) -> Response:
+        """Routes of one topic, from a broker that registers topics one by one."""
+        topic = request.header.topic
+        queue_datas = read_topic_route(request.body).queue_datas
+        if self._table.add_topic(topic, queue_datas):
+            logger.info("event=topic_registered topic=%s brokers=%s", topic, [q.broker_name for q in queue_datas])
+        elif queue_datas:
+            logger.warning("event=topic_refused topic=%s reason=unknown_broker", topic)
+        return Response()
+
+    def delete(self, request: Request[DeleteTopicFromNamesrvRequestHeader]) -> Response:
+        topic, cluster_name = request.header.topic, request.header.cluster_name
+        if cluster_name:
+            removed = bool(self._table.drop_topic_in_cluster(topic, cluster_name))
+        else:
+            removed = self._table.drop_topic(topic)
+        if removed:
+            logger.info("event=topic_deleted topic=%s cluster=%s", topic, cluster_name or "*")
+        return Response()

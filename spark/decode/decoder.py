@@ -1,0 +1,320 @@
+"""Records to Arrow: a run of positions in a segment becomes columns, with no Python object per record.
+
+No Spark here.  A `Chunk` gathers the fixed fields of its records once, finds each variable part from the
+lengths before it, and builds the columns that are asked for.
+"""
+
+import ipaddress
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark.decode import inner_batches
+from spark.decode.binary_array import as_text, gather
+from spark.decode.body_crc import crc_holds, seals
+from spark.decode.columns import COLUMN_TYPES, TIMESTAMP
+from spark.decode.damage import Damage
+from spark.decode.inflate import compression_names, inflate_bodies
+from spark.decode.record_parts import IPV4_HOST_BYTES, IPV6_HOST_BYTES, RecordParts
+from spark.files.segment import Positions, Segment
+from sprocket.common.limits import MAX_INFLATED_BYTES
+from sprocket.remoting.message.record import SysFlag
+from store.layout import MAGIC_V1, MAGIC_V2, RECORD_FIXED_DTYPE, STORE_TIMESTAMP
+
+CHUNK_ROWS: Final = 16384
+_MAX_TIMESTAMP_MS: Final = 253_402_300_799_999  # the end of the year 9999, the last that Python has
+
+# Its records are halves of transactions: what was committed comes once more, in its own topic.
+HALF_TOPIC: Final = b"RMQ_SYS_TRANS_HALF_TOPIC"
+# Messages wait in these for the topic that their property REAL_TOPIC names.
+WAITING_TOPICS: Final = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", HALF_TOPIC.decode())
+
+
+@dataclass(frozen=True)
+class DecodeOptions:
+    """What a query wants beside its columns.
+
+    `drop_malformed` is set where a read goes on after damage; `corrupt_column` besides where damage becomes rows.
+    `check_crc` None: where bodies are read.  `reads_tails` is for speed alone: whether topics or properties are read.
+    """
+
+    broker_name: str = ""
+    inflate_bodies: bool = False
+    inflate_max_bytes: int = MAX_INFLATED_BYTES
+    drop_malformed: bool = False
+    corrupt_column: str | None = None
+    read_uncommitted: bool = False
+    check_crc: bool | None = None
+    reads_tails: bool = True
+
+
+class Chunk(RecordParts):
+    """Records of `segment` at `positions` (in order), to be read as columns; a batch that is one record as its rows.
+
+    Records whose transaction was never committed (prepared halves and rollback marks) are left out, as the
+    ConsumeQueue leaves them out, unless `read_uncommitted`.  A record that does not hold raises CorruptRecord; with
+    `drop_malformed` it is left out and `damage` says so.
+    """
+
+    def __init__(self, segment: Segment, positions: Positions, options: DecodeOptions) -> None:
+        super().__init__(segment, positions, options.reads_tails)
+        self._options = options
+        self.damage: list[Damage] = []
+        self._inflated: pa.Array | None = None
+        holds = self._well_formed()
+        # Positions of records whose lengths, magic or own offset do not hold.
+        self.malformed = positions[:0]
+        if not holds.all():
+            self.malformed = positions[~holds]
+            self._leave_out(~holds, "the record's lengths, magic or own offset do not hold")
+        if not options.read_uncommitted:
+            self._leave_out_uncommitted()
+        self._unwrap_batches()
+
+    def column(self, name: str) -> pa.Array:
+        """The column `name` of `COLUMN_TYPES`; every call decodes it anew, `filter` keeps what is shared."""
+        return _COLUMNS[name](self)
+
+    def topic_numbers(self, topics: pa.Array) -> npt.NDArray[np.int32]:
+        """For each row the number in `topics` of the topic that its record bears; -1 if it is none of them."""
+        found = pc.index_in(self.column("topic"), value_set=topics)
+        numbers: npt.NDArray[np.int32] = pc.fill_null(found, -1).to_numpy()
+        return numbers
+
+    def check_crc(self) -> None:
+        """Leave out, or raise for, records whose CRC says that they are not what was written."""
+        first, of_row = self.records() if self.inner is not None else (slice(None), slice(None))
+        begins, ends = self.stored_body_bounds
+        holds = crc_holds(
+            memoryview(self.segment.data),
+            self.positions[first],
+            (begins[first], ends[first]),
+            self.ends[first],
+            self.integers("body_crc")[first],
+            self._seals(first),
+        )
+        if not holds.all():
+            self._leave_out(~holds[of_row], "the CRC does not hold")
+
+    def _seals(self, first: slice | Positions) -> npt.NDArray[np.int64]:
+        """What the records of these rows say is the CRC of the whole of each: see `spark.decode.body_crc`."""
+        octets, shift, _ = self.tails
+        tail_ends = self.ends + shift
+        return seals(octets, self.stored_properties_bounds[0][first], self.ends[first], tail_ends[first])
+
+    def inflate(self) -> None:
+        """Inflate bodies for the columns that need them.
+
+        Leaves out, or raises for, those that cannot be.  Raises InflatesTooMuch for several that are too much at once;
+        `halves` are then to be read in turn.
+        """
+        if not self._options.inflate_bodies:
+            return
+        bodies, failed = inflate_bodies(self._bodies(), self.sys_flags, self._options.inflate_max_bytes)
+        if failed:
+            for row, reason in failed.items():
+                self._note(np.array([row]), reason)
+            keep = np.ones(len(self), np.bool_)
+            keep[list(failed)] = False
+            bodies = bodies.filter(pa.array(keep))
+            self.filter(keep)
+        self._inflated = bodies
+
+    def halves(self) -> "tuple[Chunk, Chunk]":
+        """The first and the second half of the rows; `damage` goes with the first."""
+        first, second = copy(self), copy(self)
+        second.damage = []
+        in_first = np.arange(len(self)) < len(self) // 2
+        first.filter(in_first)
+        second.filter(~in_first)
+        return first, second
+
+    # -- which records count -----------------------------------------------------------------------------
+
+    def _leave_out(self, bad: npt.NDArray[np.bool_], reason: str) -> None:
+        self._note(np.flatnonzero(bad), reason)
+        self.filter(~bad)
+
+    def _note(self, rows: Positions, reason: str) -> None:
+        """Rows that are damage.  Raises CorruptRecord unless the read goes on."""
+        at, first = np.unique(self.positions[rows], return_index=True)
+        sizes = self.fixed["total_size"][rows[first]]
+        found = [
+            Damage(begin, size, reason, self.segment.path)
+            for begin, size in zip(self._physical_offsets(at).tolist(), sizes.tolist(), strict=True)
+        ]
+        if not self._options.drop_malformed:
+            raise found[0].error()
+        self.damage += found
+
+    def _physical_offsets(self, positions: Positions) -> Positions:
+        """Where in the log the records at these positions begin."""
+        return positions + self.segment.start
+
+    def _leave_out_uncommitted(self) -> None:
+        left_out = self._halves()
+        if self.all_flags & SysFlag.TRANSACTION_ROLLBACK:
+            state = self.sys_flags & SysFlag.TRANSACTION_ROLLBACK
+            left_out = np.union1d(left_out, np.flatnonzero((state != 0) & (state != SysFlag.TRANSACTION_COMMIT)))
+        if left_out.size:
+            keep = np.ones(len(self), np.bool_)
+            keep[left_out] = False
+            self.filter(keep)
+
+    def _halves(self) -> Positions:
+        """Rows of the topic of halves."""
+        begins, ends = self.topic_bounds
+        alike = np.flatnonzero(ends - begins == len(HALF_TOPIC))
+        if not alike.size:
+            return alike
+        kind = f"S{len(HALF_TOPIC)}"
+        every = np.ndarray((self.segment.size - len(HALF_TOPIC) + 1,), kind, self.segment.data, 0, (1,))
+        is_half: npt.NDArray[np.bool_] = every[begins[alike]] == HALF_TOPIC
+        return alike[is_half]
+
+    def _unwrap_batches(self) -> None:
+        if not inner_batches.may_hold(self.all_flags):
+            return
+        is_batch = inner_batches.batches(self.sys_flags)
+        if not is_batch.any():
+            return
+        found = inner_batches.unwrap(memoryview(self.segment.data), is_batch, *self.stored_body_bounds)
+        if found.broken.size:
+            self._note(found.broken, "the batch in the record's body does not add up")
+        self.inner, self.places = found.begins, found.places
+        self.take(self.positions[found.records], self.fixed[found.records])
+
+    def _well_formed(self) -> npt.NDArray[np.bool_]:
+        magics, ends = self.integers("magic"), self.ends
+        topic, properties = self.topic_bounds, self.stored_properties_bounds
+        holds: npt.NDArray[np.bool_] = properties[1] == ends
+        holds &= self.integers("physical_offset") == self.positions + self.segment.start
+        holds &= self.integers("body_length") >= 0
+        holds &= topic[1] >= topic[0]
+        holds &= properties[1] >= properties[0]
+        holds &= ends <= self.segment.size
+        holds &= (magics == MAGIC_V1) | (magics == MAGIC_V2)
+        return holds
+
+    # -- columns -----------------------------------------------------------------------------------------
+
+    def bodies(self) -> pa.Array:
+        return self._bodies() if self._inflated is None else self._inflated
+
+    def _bodies(self) -> pa.Array:
+        return gather(self.buffer, *self.body_bounds)
+
+    def queue_offsets(self) -> pa.Array:
+        offsets = self.integers("queue_offset")
+        return pa.array(offsets if self.places is None else offsets + self.places, pa.int64())
+
+    def flags(self) -> pa.Array:
+        flags = self.integers("flag")
+        if self.inner is not None:
+            every = np.ndarray((self.segment.size - 3,), ">i4", self.segment.data, 0, (1,))
+            inner = every[np.maximum(self.inner, 0) + inner_batches.FLAG_AT]
+            flags = np.where(self.inner >= 0, inner, flags).astype(np.int32)
+        return pa.array(flags)
+
+    def real_topics(self) -> pa.Array:
+        topics, real = self.column("topic"), self.properties.find(b"REAL_TOPIC")
+        return pc.if_else(pc.and_(self._are_waiting(topics), pc.is_valid(real)), real, topics)
+
+    def real_queue_ids(self) -> pa.Array:
+        own, real = self.column("queueId"), self.properties.find(b"REAL_QID")
+        is_number = pc.fill_null(pc.match_substring_regex(real, r"^[0-9]{1,9}$"), False)
+        numbers = pc.if_else(is_number, real, pa.scalar("0")).cast(pa.int32())
+        return pc.if_else(pc.and_(self._are_waiting(self.column("topic")), is_number), numbers, own)
+
+    @staticmethod
+    def _are_waiting(topics: pa.Array) -> pa.Array:
+        return pc.is_in(topics, value_set=pa.array(WAITING_TOPICS, pa.string()))
+
+    def broker_names(self) -> pa.Array:
+        return pa.repeat(pa.scalar(self._options.broker_name), len(self))
+
+    def message_ids(self) -> pa.Array:
+        ids = self.properties.find(b"UNIQ_KEY")
+        return pc.fill_null(ids, self._offset_message_ids()) if ids.null_count else ids
+
+    def _offset_message_ids(self) -> pa.Array:
+        """Store host, port and physical offset in hexadecimal (`MessageDecoder.createMessageId`)."""
+        offsets = self._physical_offsets(self.positions).tolist()
+        hosts = self._host_bytes("store_host")
+        return pa.array(
+            [f"{host.hex()}{at:016x}".upper() for host, at in zip(hosts, offsets, strict=True)], pa.string()
+        )
+
+    def hosts(self, field: str) -> pa.Array:
+        texts: dict[bytes, str] = {}
+        hosts = self._host_bytes(field)
+        for host in set(hosts):
+            address = ipaddress.ip_address(host[:-4])
+            text = f"[{address}]" if address.version == 6 else str(address)
+            texts[host] = f"{text}:{int.from_bytes(host[-4:], 'big', signed=True)}"
+        return pa.array([texts[host] for host in hosts], pa.string())
+
+    def _host_bytes(self, field: str) -> list[bytes]:
+        """Address and port of each record as they lie in the log: 8 or 20 bytes."""
+        is_store = field == "store_host"
+        flag = SysFlag.STORE_HOST_V6 if is_store else SysFlag.BORN_HOST_V6
+        begins = self.positions + RECORD_FIXED_DTYPE.itemsize
+        if is_store:
+            begins = begins + IPV4_HOST_BYTES + STORE_TIMESTAMP.size + self.born_shift
+        sizes = np.where(self.sys_flags & flag, IPV6_HOST_BYTES, IPV4_HOST_BYTES)
+        hosts: list[bytes] = self.parts((begins, begins + sizes)).to_pylist()
+        return hosts
+
+    def timestamps(self, field: str) -> pa.Array:
+        """Milliseconds of `field` as timestamps; null where they are no date (a producer may send anything)."""
+        milliseconds = self.integers(field)
+        validity = None
+        if milliseconds.size and not 0 <= int(milliseconds.min()) <= int(milliseconds.max()) <= _MAX_TIMESTAMP_MS:
+            valid = (milliseconds >= 0) & (milliseconds <= _MAX_TIMESTAMP_MS)
+            validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+        microseconds = pa.py_buffer(milliseconds * 1000)
+        return pa.Array.from_buffers(TIMESTAMP, milliseconds.size, [validity, microseconds])
+
+    def sizes(self) -> pa.Array:
+        begins, ends = self.body_bounds
+        return pa.array((ends - begins).astype(np.int32), pa.int32())
+
+
+def _fixed(field: str) -> Callable[[Chunk], pa.Array]:
+    return lambda chunk: pa.array(chunk.integers(field))
+
+
+_COLUMNS: Final[dict[str, Callable[[Chunk], pa.Array]]] = {
+    "topic": lambda chunk: as_text(chunk.topics()),
+    "queueId": _fixed("queue_id"),
+    "queueOffset": Chunk.queue_offsets,
+    "physicalOffset": _fixed("physical_offset"),
+    "bornTimestamp": lambda chunk: chunk.timestamps("born_timestamp"),
+    "storeTimestamp": lambda chunk: chunk.timestamps("store_timestamp"),
+    "tags": lambda chunk: chunk.properties.find(b"TAGS"),
+    "keys": lambda chunk: chunk.properties.find(b"KEYS"),
+    "body": Chunk.bodies,
+    "brokerName": Chunk.broker_names,
+    "properties": lambda chunk: chunk.properties.maps(),
+    "msgId": Chunk.message_ids,
+    "bodyString": lambda chunk: as_text(chunk.bodies()),
+    "compression": lambda chunk: compression_names(chunk.sys_flags),
+    "bodySize": Chunk.sizes,
+    "storeSize": _fixed("total_size"),
+    "bodyCRC": _fixed("body_crc"),
+    "flag": Chunk.flags,
+    "sysFlag": lambda chunk: pa.array(chunk.sys_flags),
+    "bornHost": lambda chunk: chunk.hosts("born_host"),
+    "storeHost": lambda chunk: chunk.hosts("store_host"),
+    "reconsumeTimes": _fixed("reconsume_times"),
+    "preparedTransactionOffset": _fixed("prepared_transaction_offset"),
+    "realTopic": Chunk.real_topics,
+    "realQueueId": Chunk.real_queue_ids,
+}
+assert _COLUMNS.keys() == COLUMN_TYPES.keys()

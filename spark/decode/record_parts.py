@@ -1,0 +1,243 @@
+"""Where the parts of many records lie in their segment: fixed fields, bodies, topics, properties, messages in batches.
+
+No Python object per record: the fixed fields are gathered once, and each variable part is found from the lengths before
+it.
+"""
+
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark.decode import inner_batches
+from spark.decode.binary_array import gather
+from spark.decode.properties import PropertyTable
+from spark.decode.property_texts import PropertyTexts
+from spark.decode.text_rows import TextRows
+from spark.files.segment import Positions, Segment
+from sprocket.remoting.message.record import FIXED_IPV4, MIN_RECORD_BYTES, SysFlag
+from store.layout import MAGIC_V2, RECORD_FIXED_DTYPE
+
+IPV4_HOST_BYTES: Final = 8
+IPV6_HOST_BYTES: Final = 20
+
+Integers = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+
+# What stands before the body when both hosts are IPv4.
+_RECORD_IPV4_DTYPE: Final = np.dtype(
+    [
+        *RECORD_FIXED_DTYPE.descr,
+        ("born_host", f"V{IPV4_HOST_BYTES}"),
+        ("store_timestamp", ">i8"),
+        ("store_host", f"V{IPV4_HOST_BYTES}"),
+        ("reconsume_times", ">i4"),
+        ("prepared_transaction_offset", ">i8"),
+        ("body_length", ">i4"),
+    ]
+)
+assert _RECORD_IPV4_DTYPE.itemsize == FIXED_IPV4.size <= MIN_RECORD_BYTES
+
+# Of each field: how it is stored, where, and its native type.
+_FIELDS: Final = {
+    name: (kind, int(at), kind.newbyteorder("="))
+    for name, (kind, at, *_) in _RECORD_IPV4_DTYPE.fields.items()  # type: ignore[union-attr]  # numpy types it as optional
+}
+
+# What is found once for all columns, until rows are left out.
+_SHARED: Final = (
+    "ends",
+    "tails",
+    "properties",
+    "topic_bounds",
+    "properties_bounds",
+    "body_bounds",
+    "stored_body_bounds",
+    "stored_properties_bounds",
+)
+
+
+class Tails(NamedTuple):
+    """What follows the bodies of records: lengths, topics and properties.
+
+    A byte of record i at position p of the segment is at p + `shift`[i] of `octets`.  `rows` is None where they have
+    not been copied: `octets` is then the segment.
+    """
+
+    octets: npt.NDArray[np.uint8]
+    shift: Positions | int
+    rows: TextRows | None
+
+
+class RecordParts:
+    """Records of `segment` at `positions` (in order), or the messages inside them.
+
+    With `reads_tails` what follows the bodies is copied first: reads of topics or properties touch it many times.
+
+    `inner` is where an inner message begins, -1 for a record that is one message, and `places` its place in its
+    batch; both are None while no record is a batch.
+    """
+
+    def __init__(self, segment: Segment, positions: Positions, reads_tails: bool = True) -> None:
+        self.segment = segment
+        self._reads_tails = reads_tails
+        self.inner: Positions | None = None
+        self.places: Positions | None = None
+        self.take(positions, self._gather(positions))
+
+    def __len__(self) -> int:
+        return int(self.positions.size)
+
+    def filter(self, keep: npt.NDArray[np.bool_]) -> None:
+        """Keep only the rows where `keep` is true."""
+        if self.inner is not None and self.places is not None:
+            self.inner, self.places = self.inner[keep], self.places[keep]
+        self.take(self.positions[keep], self.fixed[keep])
+
+    # -- fixed fields ------------------------------------------------------------------------------------
+
+    def _gather(self, positions: Positions) -> npt.NDArray[np.void]:
+        size = FIXED_IPV4.size
+        every = np.ndarray((self.segment.size - size + 1,), f"V{size}", self.segment.data, 0, (1,))
+        return every[positions].view(_RECORD_IPV4_DTYPE)
+
+    def take(self, positions: Positions, fixed: npt.NDArray[np.void]) -> None:
+        """Set the records.  Positions are signed 64-bit: a sum of two lengths cannot overflow."""
+        for name in _SHARED:
+            self.__dict__.pop(name, None)
+        self.positions = positions
+        self.fixed = fixed
+        self._integers: dict[str, Integers] = {}
+        self.sys_flags: npt.NDArray[np.int32] = self.integers("sys_flag").astype(np.int32, copy=False)
+        # Those that any of the records has: what none has needs no look at each.
+        self.all_flags = int(np.bitwise_or.reduce(self.sys_flags))
+        self.born_shift = self._host_shift(SysFlag.BORN_HOST_V6)
+        self.store_shift = self.born_shift + self._host_shift(SysFlag.STORE_HOST_V6)
+
+    def _host_shift(self, flag: SysFlag) -> Positions | int:
+        """How many bytes later the fields after a host stand, for each record; plain 0 if all are IPv4."""
+        if not self.all_flags & flag:
+            return 0
+        shift: Positions = (self.sys_flags & flag != 0) * (IPV6_HOST_BYTES - IPV4_HOST_BYTES)
+        return shift
+
+    def integers(self, field: str) -> Integers:
+        """A fixed field in native byte order, wherever the hosts' sizes put it.  Shared: not to be written to."""
+        values = self._integers.get(field)
+        if values is None:
+            values = self._integers[field] = self._native(field)
+        return values
+
+    def _native(self, field: str) -> Integers:
+        kind, at, native = _FIELDS[field]
+        after_born = at > RECORD_FIXED_DTYPE.itemsize
+        after_store = at > _FIELDS["store_host"][1]
+        shift = self.store_shift if after_store else self.born_shift if after_born else 0
+        values = self.fixed[field]
+        if not isinstance(shift, int):
+            # A damaged record can point past the end; it is dropped for its lengths, not for this.
+            at_most = self.segment.size - kind.itemsize
+            every = np.ndarray((at_most + 1,), kind, self.segment.data, 0, (1,))
+            values = every[np.minimum(self.positions + at + shift, at_most)]
+        return values.astype(native)
+
+    # -- variable parts ----------------------------------------------------------------------------------
+
+    @cached_property
+    def ends(self) -> Positions:
+        """Of the records, by their sizes."""
+        return self.positions + self.integers("total_size")
+
+    @cached_property
+    def stored_body_bounds(self) -> tuple[Positions, Positions]:
+        """Of the record, whatever its body holds."""
+        begins = self.positions + FIXED_IPV4.size + self.store_shift
+        return begins, np.add(begins, self.integers("body_length"), dtype=np.int64)
+
+    @cached_property
+    def tails(self) -> Tails:
+        """Copied where they are alike, and asked for."""
+        begins = self.stored_body_bounds[1]
+        rows = TextRows.of(self.buffer, begins, self.ends) if self._reads_tails else None
+        if rows is None:
+            return Tails(np.frombuffer(self.segment.data, np.uint8), 0, None)
+        return Tails(rows.octets, rows.begins - begins, rows)
+
+    @cached_property
+    def topic_bounds(self) -> tuple[Positions, Positions]:
+        ends = self.stored_body_bounds[1]
+        is_v2 = self.integers("magic") == MAGIC_V2
+        octets, shift, _ = self.tails
+        if is_v2.any():
+            two_bytes = _pairs_at(octets, ends + shift)
+            begins = ends + np.where(is_v2, 2, 1)
+            return begins, begins + np.where(is_v2, two_bytes, (two_bytes >> 8) & 0xFF)
+        begins = ends + 1
+        return begins, begins + octets.take(ends + shift, mode="clip")
+
+    @cached_property
+    def stored_properties_bounds(self) -> tuple[Positions, Positions]:
+        begins = self.topic_bounds[1] + 2
+        return begins, begins + _pairs_at(self.tails.octets, self.topic_bounds[1] + self.tails.shift)
+
+    @cached_property
+    def body_bounds(self) -> tuple[Positions, Positions]:
+        if self.inner is None:
+            return self.stored_body_bounds
+        begins, ends = inner_batches.bodies(memoryview(self.segment.data), np.maximum(self.inner, 0))
+        is_inner = self.inner >= 0
+        return (
+            np.where(is_inner, begins, self.stored_body_bounds[0]),
+            np.where(is_inner, ends, self.stored_body_bounds[1]),
+        )
+
+    @cached_property
+    def properties_bounds(self) -> tuple[Positions, Positions]:
+        if self.inner is None:
+            return self.stored_properties_bounds
+        begins = np.where(self.inner >= 0, self.body_bounds[1], self.topic_bounds[1])
+        return begins + 2, begins + 2 + _pairs_at(np.frombuffer(self.segment.data, np.uint8), begins)
+
+    @cached_property
+    def properties(self) -> PropertyTable:
+        begins, ends = self.properties_bounds
+        octets, shift, rows = self.tails
+        if rows is None or self.inner is not None:
+            return PropertyTable(PropertyTexts.copied(self.buffer, begins, ends))
+        return PropertyTable(PropertyTexts(octets, begins + shift, ends - begins, rows))
+
+    @property
+    def buffer(self) -> pa.Buffer:
+        return pa.py_buffer(self.segment.data)
+
+    def topics(self) -> pa.Array:
+        """As bytes."""
+        begins, ends = self.topic_bounds
+        octets, shift, rows = self.tails
+        if rows is None or self.inner is not None:
+            return self.parts((begins, ends))
+        return gather(pa.py_buffer(octets), begins + shift, ends + shift)
+
+    def parts(self, bounds: tuple[Positions, Positions]) -> pa.Array:
+        """Parts of records: those of one record are the same in each of its rows."""
+        if self.inner is None:
+            return gather(self.buffer, *bounds)
+        first, of_row = self.records()
+        return gather(self.buffer, bounds[0][first], bounds[1][first]).take(pa.array(of_row))
+
+    def records(self) -> tuple[Positions, Positions]:
+        """The first row of each record, and for each row which of them is its record's."""
+        if self.inner is None:
+            rows = np.arange(len(self))
+            return rows, rows
+        is_first = np.diff(self.positions, prepend=-1) != 0
+        return np.flatnonzero(is_first), np.cumsum(is_first) - 1
+
+
+def _pairs_at(octets: npt.NDArray[np.uint8], positions: Positions) -> npt.NDArray[np.int64]:
+    """The signed 16-bit integer at each position; positions outside of `octets` read some other place."""
+    # Two gathers of bytes cost less than one of integers that are not aligned.
+    pairs = np.empty((positions.size, 2), np.uint8)
+    pairs[:, 0], pairs[:, 1] = octets.take(positions, mode="clip"), octets.take(positions + 1, mode="clip")
+    return pairs.view(">i2")[:, 0].astype(np.int64)

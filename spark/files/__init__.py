@@ -1,0 +1,1 @@
+"""Store directories as Spark finds them: segments, ConsumeQueues, leases."""

@@ -1,0 +1,50 @@
+"""Finds stores that hold the same log: a master and its slaves, or a copy.  Each row would come twice."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Final
+
+from spark.files.segment import segment_paths
+from sprocket.common.errors import ConfigError
+
+_COMPARED_BYTES: Final = 4096
+# Common segments of two logs that are looked at, the newest first: one that was made in advance is empty.
+_LOOKED_AT: Final = 3
+
+
+def check_copies(logs: Sequence[Path]) -> None:
+    """Raises ConfigError if two of these CommitLog directories begin a segment with the same records.
+
+    A slave's log is its master's byte for byte, at the same physical offsets; the records of two brokers differ in
+    host and time.
+    """
+    if len(logs) < 2:
+        return
+    segments = {log: _segments(log) for log in logs}
+    for left, right in combinations(logs, 2):
+        common = sorted(segments[left].keys() & segments[right].keys(), reverse=True)
+        for start in common[:_LOOKED_AT]:
+            mine, its = _head(segments[left][start]), _head(segments[right][start])
+            if any(mine[:4]) and mine == its:
+                raise ConfigError(
+                    f"{left.parent} and {right.parent} hold the same log, as a master and its slave or a copy do: "
+                    "every row would come twice; name one of them in path"
+                )
+
+
+def _segments(log: Path) -> dict[int, Path]:
+    try:
+        return dict(segment_paths(log))
+    except OSError:
+        return {}  # said when it is read
+
+
+def _head(path: Path) -> bytes:
+    """The first record of the file, or as much of it as is compared."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_COMPARED_BYTES)
+    except OSError:
+        return b""
+    return content[: int.from_bytes(content[:4], "big")]

@@ -1,0 +1,99 @@
+"""Options of reads, streams and writes: their names, and values that they have in common.
+
+What only connections need is imported for them: each Python process of Spark imports this file.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from spark.decode.columns import nearest
+from sprocket.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sprocket.remoting.credentials import Credentials
+    from sprocket.remoting.tls.settings import TlsSettings
+
+_TLS_FILES: Final = ("tlsTrustCertPath", "tlsClientCertPath", "tlsClientKeyPath")
+
+
+def by_known_names(options: Mapping[str, str], known: Sequence[str], hidden: Sequence[str] = ()) -> dict[str, str]:
+    """`options`, whose names may be in any case, under the spelling of `known`.
+
+    Raises ConfigError for a name that is neither there nor among `hidden`, which nobody is told of.
+    """
+    spelling = {name.lower(): name for name in (*known, *hidden)}
+    given: dict[str, str] = {}
+    for name, value in options.items():
+        spelled = spelling.get(name.lower())
+        if spelled is None:
+            raise ConfigError(f"unknown option {name!r}{nearest(name, known)}; known: {', '.join(known)}")
+        given[spelled] = value
+    return given
+
+
+def one_of(given: Mapping[str, str], name: str, allowed: Sequence[str]) -> str:
+    """The value of option `name`, as `allowed` spells it; the first of them if it is not given.  Raises ConfigError."""
+    text = given.get(name, allowed[0])
+    for each in allowed:
+        if each.lower() == text.lower():
+            return each
+    raise ConfigError(f"option {name!r}: {text!r} is not one of {', '.join(allowed)}")
+
+
+def yes_or_no(given: Mapping[str, str], name: str, default: bool) -> bool:
+    """Option `name`, which is true or false.  Raises ConfigError."""
+    return one_of(given, name, ("true", "false")) == "true" if name in given else default
+
+
+def whole_number(given: Mapping[str, str], name: str, default: int, least: int, digits: int = 9) -> int:
+    """A number of at most so many digits.  Raises ConfigError."""
+    text = given.get(name, str(default))
+    if not re.fullmatch(rf"\d{{1,{digits}}}", text) or int(text) < least:
+        allowed = f"a whole number of at least {least}, of at most {digits} digits"
+        raise ConfigError(f"option {name!r}: {text!r} is not {allowed}")
+    return int(text)
+
+
+def name_servers(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The addresses in `namesrvAddr`.  Raises ConfigError for what is no address, and if there is none."""
+    from sprocket.remoting.client import split_address
+
+    addresses = tuple(part.strip() for part in re.split("[;,]", given.get("namesrvAddr", "")) if part.strip())
+    try:
+        for address in addresses:
+            split_address(address)
+    except ValueError as error:
+        raise ConfigError(f"option 'namesrvAddr': {error}") from error
+    if not addresses:
+        fault = "is empty" if "namesrvAddr" in given else "is missing"
+        raise ConfigError(f"option 'namesrvAddr' {fault}: host:port of a name server, several separated by ;")
+    return addresses
+
+
+def credentials(given: Mapping[str, str]) -> "Credentials | None":
+    """`accessKey` and `secretKey`; None without them.  Raises ConfigError for one alone."""
+    access, secret = given.get("accessKey"), given.get("secretKey")
+    if bool(access) != bool(secret):
+        raise ConfigError("options 'accessKey' and 'secretKey' belong together: give both or none")
+    if not access or not secret:
+        return None
+    from sprocket.remoting.credentials import Credentials
+
+    return Credentials(access, secret)
+
+
+def tls(given: Mapping[str, str]) -> "TlsSettings | None":
+    """`useTLS` and its files; None for plain connections.  Raises ConfigError."""
+    files = {name: Path(given[name]) for name in _TLS_FILES if given.get(name)}
+    if not yes_or_no(given, "useTLS", False):
+        if files:
+            raise ConfigError(
+                f"option {next(iter(files))!r} needs 'useTLS' to be true: certificates go with useTLS=true"
+            )
+        return None
+    from sprocket.remoting.tls.settings import TlsSettings
+
+    trust, certificate, key = (files.get(name) for name in _TLS_FILES)
+    return TlsSettings.for_client(trust, certificate, key)

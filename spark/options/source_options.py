@@ -1,0 +1,170 @@
+"""Options of the data source, named after Spark's Kafka connector where that has a name for the thing."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from spark.decode.columns import DEFAULT_COLUMNS, column_names
+from spark.decode.decoder import HALF_TOPIC, DecodeOptions
+from spark.files.store_directory import split_paths
+from spark.options.option_values import by_known_names, whole_number, yes_or_no
+from spark.options.queue_options import QUEUE_OPTIONS, QueueOptions, read_queue_options
+from spark.options.reading_options import READING_OPTIONS, ReadingOptions, read_reading_options
+from spark.options.wire_options import WIRE_OPTIONS, read_subscription, read_wire_settings
+from spark.rows.filters import TimeRange
+from sprocket.common.errors import ConfigError
+from sprocket.common.limits import MAX_INFLATED_BYTES
+
+if TYPE_CHECKING:
+    from spark.wire.cluster import WireSettings
+    from spark.wire.pull import Subscription
+
+MEBIBYTE: Final = 1024 * 1024
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+# Of numbers of bytes and milliseconds.
+_DIGITS: Final = 18
+KNOWN: Final = (
+    "path",  # store directory, glob, name=directory, or several of them with commas
+    "paths",  # what load([...]) sets
+    "subscribe",  # topics with commas
+    "subscribePattern",  # a regular expression that a topic's whole name matches
+    "startingTimestamp",  # of the store timestamp, inclusive: ms since 1970, or ISO 8601
+    "endingTimestamp",  # exclusive
+    "columns",  # names with commas
+    "includeHeaders",  # true: the column properties too
+    "inflateBodies",  # true: compressed bodies are inflated
+    "inflateMaxBytes",  # what one body may inflate to
+    "minPartitions",  # tasks at least, where there is enough to read; default: the planning machine's processors
+    "maxPartitionBytes",
+    "filterPushdown",  # true: see `spark.source`; use the DataFrame for one query
+    "maxClockStepBack",  # ms; how far a store timestamp may lie behind an earlier record's
+    *READING_OPTIONS,
+    *QUEUE_OPTIONS,
+    *WIRE_OPTIONS,
+)
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Options, read and checked."""
+
+    paths: tuple[str, ...]
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    topics: frozenset[str] | None = None
+    topic_pattern: str | None = None
+    times: TimeRange = field(default_factory=TimeRange)
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
+    inflate_bodies: bool = False
+    inflate_max_bytes: int = MAX_INFLATED_BYTES
+    filter_pushdown: bool = False
+    min_partitions: int = 1
+    max_partition_bytes: int = 256 * MEBIBYTE
+    max_clock_step_back_ms: int = 2 * 3_600_000
+    queues: QueueOptions = field(default_factory=QueueOptions)
+    wire: "WireSettings | None" = None
+    # What brokers leave out; None: nothing.
+    subscription: "Subscription | None" = None
+
+    @property
+    def drop_malformed(self) -> bool:
+        """Whether the read goes on after damage."""
+        return self.reading.drop_malformed
+
+    def decoding(self, broker_name: str = "") -> DecodeOptions:
+        """What records are decoded with."""
+        return DecodeOptions(
+            broker_name=broker_name,
+            inflate_bodies=self.inflate_bodies,
+            inflate_max_bytes=self.inflate_max_bytes,
+            drop_malformed=self.reading.drop_malformed,
+            corrupt_column=self.reading.corrupt_column,
+            read_uncommitted=self.reading.read_uncommitted,
+            check_crc=self.reading.check_crc,
+        )
+
+
+def read_options(options: Mapping[str, str]) -> SourceOptions:
+    """Check `options` (names in any case).  Raises ConfigError that names the option and what is allowed."""
+    given = by_known_names(options, KNOWN)
+    paths = split_paths(given.get("path"), given.get("paths"))
+    wire = read_wire_settings(given)
+    if not paths and wire is None:
+        raise ConfigError(
+            "option 'path' is missing: the store directory (storePathRootDir) of a broker, or a glob; "
+            "or 'namesrvAddr' to read over the wire"
+        )
+    if "subscribe" in given and "subscribePattern" in given:
+        raise ConfigError("options 'subscribe' and 'subscribePattern' exclude each other")
+    topics = frozenset(_list(given["subscribe"], "subscribe")) if "subscribe" in given else None
+    reading, queues = read_reading_options(given), read_queue_options(given)
+    named = (topics or frozenset()) | (queues.assigned or {}).keys()
+    if HALF_TOPIC.decode() in named and not reading.read_uncommitted:
+        raise ConfigError(
+            f"topic {HALF_TOPIC.decode()} holds what is not committed: set isolationLevel=read_uncommitted"
+        )
+    return SourceOptions(
+        paths=tuple(paths),
+        columns=_columns(given, reading.corrupt_column),
+        topics=topics,
+        topic_pattern=_pattern(given.get("subscribePattern")),
+        times=TimeRange(
+            _moment(given, "startingTimestamp", TimeRange().begin_ms),
+            _moment(given, "endingTimestamp", TimeRange().end_ms),
+        ),
+        reading=reading,
+        inflate_bodies=yes_or_no(given, "inflateBodies", False),
+        inflate_max_bytes=whole_number(given, "inflateMaxBytes", MAX_INFLATED_BYTES, 1, _DIGITS),
+        filter_pushdown=yes_or_no(given, "filterPushdown", False),
+        min_partitions=whole_number(given, "minPartitions", os.cpu_count() or 1, 1, _DIGITS),
+        max_partition_bytes=whole_number(given, "maxPartitionBytes", 256 * MEBIBYTE, MEBIBYTE, _DIGITS),
+        max_clock_step_back_ms=whole_number(
+            given, "maxClockStepBack", SourceOptions.max_clock_step_back_ms, 0, _DIGITS
+        ),
+        queues=queues,
+        wire=wire,
+        subscription=None if wire is None else read_subscription(given),
+    )
+
+
+def _columns(given: Mapping[str, str], corrupt_column: str | None) -> tuple[str, ...]:
+    named = _list(given["columns"], "columns") if "columns" in given else DEFAULT_COLUMNS
+    names = column_names(named, corrupt_column)
+    added = ["properties"] if yes_or_no(given, "includeHeaders", False) else []
+    added += [corrupt_column] if corrupt_column is not None else []
+    return (*names, *(name for name in added if name not in names))
+
+
+def _list(text: str, name: str) -> list[str]:
+    values = [value.strip() for value in text.split(",") if value.strip()]
+    if not values:
+        raise ConfigError(f"option {name!r} is empty: names with commas between them")
+    return values
+
+
+def _pattern(text: str | None) -> str | None:
+    if text == "":
+        raise ConfigError("option 'subscribePattern' is empty: no topic has that name")
+    try:
+        return re.compile(text).pattern if text is not None else None
+    except re.error as error:
+        raise ConfigError(f"option 'subscribePattern': {text!r} is no regular expression: {error}") from error
+
+
+def _moment(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name)
+    if text is None:
+        return default
+    if re.fullmatch(r"\d{1,18}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"option {name!r}: {text!r} is neither milliseconds nor an ISO 8601 time") from error
+    if moment.tzinfo is None:
+        raise ConfigError(f"option {name!r}: {text!r} needs a time zone, as in {moment.isoformat()}Z")
+    # Stored times are whole milliseconds: what is not before a moment is not before the next of them, for both ends.
+    return -((_EPOCH - moment) // _MILLISECOND)

@@ -1,0 +1,67 @@
+"""Options of reads over the wire.
+
+What only these reads need is imported for them: each Python process of Spark imports this file.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from spark.options.option_values import credentials, name_servers, one_of, tls, whole_number
+from sprocket.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from spark.wire.cluster import WireSettings
+    from spark.wire.pull import Subscription
+
+WIRE_OPTIONS: Final = (
+    "namesrvAddr",  # host:port of name servers, several separated by ;
+    "consumerGroup",  # what brokers know the reader by; it commits no offsets
+    "accessKey",
+    "secretKey",
+    "useTLS",  # true: connections are TLS
+    "tlsTrustCertPath",  # PEM of the authorities that servers are checked with; default: the system's
+    "tlsClientCertPath",  # PEM of the reader's own certificate, for servers that ask for one
+    "tlsClientKeyPath",
+    "mqClientApiTimeout",  # ms of one request
+    "numRetries",  # of requests that nobody answers
+    "subExpression",  # tags (A || B) or SQL92 that brokers filter by
+    "expressionType",  # TAG or SQL92
+)
+_KINDS: Final = ("TAG", "SQL92")
+
+
+def read_wire_settings(given: Mapping[str, str]) -> "WireSettings | None":
+    """The options of `WIRE_OPTIONS` in `given`; None without namesrvAddr.  Raises ConfigError."""
+    if "namesrvAddr" not in given:
+        astray = [name for name in WIRE_OPTIONS if name in given]
+        if astray:
+            raise ConfigError(
+                f"option {astray[0]!r} is for reads over the wire: give 'namesrvAddr' too, or leave it out"
+            )
+        return None
+    if "path" in given or "paths" in given:
+        raise ConfigError("options 'path' and 'namesrvAddr' exclude each other: read files, or over the wire")
+    from spark.wire.cluster import WireSettings
+
+    return WireSettings(
+        name_servers=name_servers(given),
+        timeout_ms=whole_number(given, "mqClientApiTimeout", WireSettings.timeout_ms, 1),
+        retries=whole_number(given, "numRetries", WireSettings.retries, 0),
+        group=given.get("consumerGroup", WireSettings.group),
+        credentials=credentials(given),
+        tls=tls(given),
+    )
+
+
+def read_subscription(given: Mapping[str, str]) -> "Subscription":
+    """Raises ConfigError for an expressionType that RocketMQ does not have, and for an expression without a tag."""
+    kind = one_of(given, "expressionType", _KINDS)
+    if kind != "TAG" and "subExpression" not in given:
+        raise ConfigError("option 'subExpression' is missing: an expressionType needs one")
+    from spark.wire.pull import Subscription
+
+    # A broker takes blanks around the * for a tag of that name.
+    subscription = Subscription(given.get("subExpression", "*").strip(), kind)
+    if subscription.tags == frozenset():
+        raise ConfigError(f"option 'subExpression': {given['subExpression']!r} names no tag; * stands for all messages")
+    return subscription

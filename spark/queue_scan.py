@@ -1,0 +1,120 @@
+"""Reads by queue offset as Spark sees them: the ranges of a batch query, and the rows of one task."""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import datasource as pushed
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from spark.options.source_options import SourceOptions
+from spark.queues.data_loss import report_loss
+from spark.queues.positions import EARLIEST, LATEST, OffsetsOption, QueueId
+from spark.queues.ranges import QueueRange, QueueSelection
+from spark.queues.source import DirectoryQueues, QueueSource, ReadTask, packed, read_task
+from spark.queues.stream_positions import query_ranges
+from spark.rows.filters import RowFilter, TimeRange
+from spark.rows.row_batches import checked_columns, record_batch
+from spark.wire.pull import Subscription
+from spark.wire.source import WireQueues
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class QueuePartition(InputPartition):
+    """What one task reads; None for nothing."""
+
+    task: ReadTask | None
+
+
+class QueueScan:
+    """What both kinds of read share: the columns, and the rows of a partition."""
+
+    def __init__(self, options: SourceOptions, schema: StructType, rows: RowFilter) -> None:
+        self.options = options
+        self.rows = rows
+        self._schema = schema
+        self._selection = QueueSelection(options.topics, options.topic_pattern, options.queues.assigned)
+        self._columns = checked_columns(schema, options.reading.corrupt_column)
+
+    def source(self) -> QueueSource:
+        """The queues that the options name."""
+        options = self.options
+        if options.wire is not None:
+            return WireQueues(options.wire, self._selection, options.subscription or Subscription())
+        return DirectoryQueues(options.paths, self._selection, options.reading.lease_ms)
+
+    def warn_of_absent(self, queues: Iterable[QueueId]) -> None:
+        """Say in the log which topics and queues are named and not there: a broker makes a queue's files with its first
+        message, so this is no error, but a name may be misspelt."""
+        for name in self._selection.absent(queues):
+            logger.warning("event=nothing_to_read name=%s reason='no queue of that name has a message'", name)
+
+    def partitions(self, source: QueueSource, ranges: Sequence[QueueRange]) -> list[QueuePartition]:
+        """`ranges` dealt out to tasks; one that reads nothing if there is nothing to read."""
+        options = self.options
+        packs = packed(ranges, options.min_partitions, at_least=options.queues.min_partitions is not None)
+        # Spark turns an empty list into one partition without a value, and reads that.
+        return [QueuePartition(task) for task in source.tasks(packs)] or [QueuePartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, QueuePartition)
+        if partition.task is None:
+            return
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        decode = self.options.decoding()
+        fail = self.options.queues.fail_on_data_loss
+        for arrays, count in read_task(partition.task, self._columns, self.rows, decode, fail):
+            yield record_batch(arrays, count, schema)
+
+
+class QueueBatchReader(DataSourceReader):
+    """A batch read by queue offset.  Raises ConfigError for a schema that the source does not have."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        # Topics are chosen by their queues; a record of a light queue bears another topic.
+        self._rows = RowFilter(times=options.times)
+        self._scan = QueueScan(options, schema, self._rows)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        source = self._scan.source()
+        try:
+            now = source.snapshot()
+            self._scan.warn_of_absent(now.ranges)
+            starting = options.queues.starting or OffsetsOption("startingOffsets", EARLIEST)
+            ending = options.queues.ending or OffsetsOption("endingOffsets", LATEST)
+            ranges, lost = query_ranges(now, starting, ending)
+            report_loss(lost, options.queues.fail_on_data_loss)
+            times = self._rows.times_to_read()
+            if times.begin_ms >= times.end_ms:
+                ranges = []
+            return self._scan.partitions(source, [self._within(source, each, times) for each in ranges])
+        finally:
+            source.close()
+
+    def _within(self, source: QueueSource, wanted: QueueRange, times: TimeRange) -> QueueRange:
+        """`wanted` without the ends that cannot have a row within `times`, as long as no store timestamp is further
+        behind an earlier one than `maxClockStepBack`."""
+        step_back = self._options.max_clock_step_back_ms
+        begin, end = wanted.begin, wanted.end
+        if times.begin_ms > TimeRange().begin_ms:
+            begin = max(begin, source.at_time(wanted.queue, times.begin_ms - step_back, 0))
+        if times.end_ms < TimeRange().end_ms:
+            end = min(end, source.at_time(wanted.queue, times.end_ms + step_back, 0, is_end=True))
+        return replace(wanted, begin=begin, end=max(begin, end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._scan.read(partition)
+
+
+class FilteringQueueBatchReader(QueueBatchReader):
+    """A batch read that takes filters over.  Spark refuses it while its filter pushdown is switched off."""
+
+    def pushFilters(self, filters: list[pushed.Filter]) -> list[pushed.Filter]:  # noqa: N802  # Spark's name
+        return self._rows.take_over(filters)

@@ -1,0 +1,114 @@
+"""From one position of a stream to the next: what a micro-batch reads.  No I/O.
+
+A batch reads a queue from its position in the start to its position in the end, and what is not in the start is
+not read.  So a queue that is new, or that was made again, first gets a position and is read from the next batch
+on; a batch that Spark repeats after a crash reads exactly the same, whatever has happened meanwhile.  The first
+position of a stream is empty for the same reason.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spark.queues.data_loss import LostRange
+from spark.queues.positions import LATEST, OffsetsOption, Positions, QueueId, from_queues, queues_of
+from spark.queues.ranges import QueueRange
+from spark.queues.source import Snapshot
+from sprocket.common.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a micro-batch ends, and what it will not find."""
+
+    end: Positions
+    lost: tuple[LostRange, ...] = ()
+
+
+def first_positions(now: Snapshot, asked: OffsetsOption) -> Positions:
+    """Where a stream begins.  Raises ConfigError for offsets that the queues do not have."""
+    asked.check_names(now.ranges)
+    return from_queues(
+        {queue: resolved(asked, queue, bounds) for queue, bounds in now.ranges.items()}, now.broker_names
+    )
+
+
+def resolved(asked: OffsetsOption, queue: QueueId, bounds: tuple[int, int]) -> int:
+    """The queue offset that `asked` means; it may lie before the queue's begin, where messages have expired."""
+    begin, end = bounds
+    offset = asked.of(queue)
+    if offset < 0:
+        return end if offset == LATEST else begin
+    if offset > end:
+        raise ConfigError(f"option {asked.name!r}: queue {queue} ends at {end}, it has no offset {offset}")
+    return offset
+
+
+def next_step(start: Positions, now: Snapshot, max_messages: int | None) -> Step:
+    """The end of the batch that begins at `start`: at most `max_messages` on, shared by how far queues lag."""
+    known = queues_of(start)
+    lost: list[LostRange] = []
+    ends: dict[QueueId, int] = {}
+    unread: dict[QueueId, QueueRange] = {}
+    for queue, (begin, end) in now.ranges.items():
+        at = known.get(queue)
+        if at is None:
+            ends[queue] = begin
+        elif at > end and queue not in now.behind:
+            why = "the topic was deleted and made again, or the log was cut short"
+            lost.append(LostRange(queue, at, at, f"is past the queue's end {end}: {why}"))
+            ends[queue] = begin
+        else:
+            if at < begin:
+                lost.append(LostRange(queue, at, begin))
+            unread[queue] = QueueRange(queue, max(at, begin), end)
+            ends[queue] = max(at, begin)
+    for queue, at in known.items():
+        if queue in now.ranges:
+            continue
+        if queue.broker_name in now.broker_names and queue not in now.closed:
+            lost.append(LostRange(queue, at, at, "and what followed was deleted with its queue"))
+        else:
+            ends[queue] = at  # it is closed, or its broker is away: it goes on where it was
+    ends.update(_admitted(unread, max_messages))
+    return Step(from_queues(ends, {*now.broker_names, *start}), tuple(lost))
+
+
+def batch_ranges(start: Positions, end: Positions, begins: Mapping[QueueId, int]) -> list[QueueRange]:
+    """What the batch from `start` to `end` reads.  `begins` are queue begins: what lay before was reported lost."""
+    known = queues_of(start)
+    ranges = []
+    for queue, past in queues_of(end).items():
+        if queue in known:
+            ranges.append(QueueRange(queue, max(known[queue], min(begins.get(queue, 0), past)), past))
+    return [each for each in ranges if len(each)]
+
+
+def query_ranges(
+    now: Snapshot, starting: OffsetsOption, ending: OffsetsOption
+) -> tuple[list[QueueRange], list[LostRange]]:
+    """What a batch query reads, and what it asks for that has expired.  Raises ConfigError."""
+    starting.check_names(now.ranges)
+    ending.check_names(now.ranges)
+    ranges, lost = [], []
+    for queue, (begin, end) in sorted(now.ranges.items()):
+        first, past = resolved(starting, queue, (begin, end)), resolved(ending, queue, (begin, end))
+        if first < min(begin, past):
+            lost.append(LostRange(queue, first, min(begin, past)))
+        ranges.append(QueueRange(queue, max(first, begin), past))
+    return [each for each in ranges if len(each)], lost
+
+
+def _admitted(unread: Mapping[QueueId, QueueRange], max_messages: int | None) -> dict[QueueId, int]:
+    """Where each queue's part of a batch of `max_messages` ends."""
+    total = sum(map(len, unread.values()))
+    if max_messages is None or total <= max_messages:
+        return {queue: max(each.begin, each.end) for queue, each in unread.items()}
+    shares = {queue: len(each) * max_messages // total for queue, each in unread.items()}
+    left = max_messages - sum(shares.values())
+    for queue in sorted(unread, key=lambda queue: (shares[queue] - len(unread[queue]), queue)):
+        if not left:
+            break
+        if shares[queue] < len(unread[queue]):
+            shares[queue] += 1
+            left -= 1
+    return {queue: each.begin + shares[queue] for queue, each in unread.items()}

@@ -1,0 +1,1 @@
+"""Plans of batch queries, and the tasks that read the log."""

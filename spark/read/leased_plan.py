@@ -1,0 +1,48 @@
+"""A plan whose segments stay: leases are taken before its tasks start, and it is made anew if they came too late."""
+
+import logging
+from typing import Final
+
+from spark.files.segment_lease import SegmentLease, wants_lease
+from spark.options.source_options import SourceOptions
+from spark.read.plan import Span, plan
+from spark.rows.filters import RowFilter
+from sprocket.common.errors import StoreError
+
+logger = logging.getLogger(__name__)
+
+_TRIES: Final = 5
+
+Tasks = list[tuple[Span, ...]]
+
+
+def leased_plan(options: SourceOptions, rows: RowFilter) -> tuple[Tasks, tuple[SegmentLease, ...]]:
+    """The spans that each task reads, and the leases that hold them.
+
+    Raises as `spark.read.plan.plan`; StoreError if segments expire faster than they can be planned.
+    """
+    for _ in range(_TRIES):
+        try:
+            tasks = plan(options, rows)
+        except FileNotFoundError:
+            continue
+        leases = _leases(tasks, options.reading.lease_ms)
+        held = tuple(lease for lease in leases if lease.hold())
+        if all(span.segment.path.exists() for task in tasks for span in task):
+            return tasks, held
+        logger.info("event=lease_came_too_late action=plan_again")
+    raise StoreError(
+        "segments expire while the query is planned; the broker removes them at fileReservedTime or when its disk is "
+        "full: read a later time or topic, or give the disk room"
+    )
+
+
+def _leases(tasks: Tasks, lease_ms: int) -> list[SegmentLease]:
+    first: dict[object, Span] = {}
+    for task in tasks:
+        for span in task:
+            known = first.get(span.store)
+            if known is None or span.segment.start < known.segment.start:
+                first[span.store] = span
+    stores = (span for span in first.values() if lease_ms and wants_lease(span.store.root))
+    return [SegmentLease(span.store.root, span.segment.start, lease_ms) for span in stores]

@@ -1,0 +1,221 @@
+"""Reading one span of a log: windows of its segment, the records in them, and their rows in chunks.
+
+A scan reads each window into the memory of the one before, so the memory of a task does not grow with what it reads.
+Through an index few of the pages may be needed: sealed segments are mapped for that.  The one that the broker writes is
+not: who shortens a mapped file kills the process that reads it.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from spark.decode.damage import Damage, damage_rows, log_damage
+from spark.decode.decoder import CHUNK_ROWS, Chunk, DecodeOptions
+from spark.files.segment import PAGE_BYTES, Segment, WindowMemory
+from spark.read.index import IndexedRecords, IndexMisfit, indexed_records
+from spark.read.plan import Span
+from spark.rows.chunk_rows import Rows, chunk_rows, options_for
+from spark.rows.filters import RowFilter
+
+logger = logging.getLogger(__name__)
+
+# So little that what is read is still in the processor's cache when it is decoded, so much that what a window costs
+# whatever is in it does not count.
+WINDOW_BYTES: Final = 8 * 1024 * 1024
+# Through an index a mapped window may be that many times as large: only the pages with records are touched.
+_MAPPED_WINDOWS: Final = 4
+# Behind a span's end: room for most records that begin before it.
+_LAST_RECORD_BYTES: Final = 64 * 1024
+# Freed at once, it tells the C library what to keep of freed memory from then on.
+_KEPT_BYTES: Final = 31 * 1024 * 1024
+# Of a file that is read, not mapped, what lies between records further apart than this is left out.
+_MAX_GAP_BYTES: Final = 256 * 1024
+# Of the reader that was done last.
+_spare_memory: Final[list[WindowMemory]] = []
+
+
+def read_span(span: Span, columns: Sequence[str], rows: RowFilter, options: DecodeOptions) -> Iterator[Rows]:
+    """(one array per column, number of rows) for each chunk that has rows left after `rows`.
+
+    Raises CorruptRecord at the first damage, unless `options.drop_malformed`; FileNotFoundError if the broker
+    has deleted the segment since the query was planned.  One that it deletes now stays readable.
+    """
+    _keep_freed_memory()
+    with span.segment.path.open("rb") as file, _window_memory() as memory:
+        reader = SpanReader(span, file.fileno(), columns, rows, options, memory)
+        yield from reader.scanned() if span.topics is None else reader.indexed()
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Let windows and what is decoded from them find their memory where that of the ones before them was; once will do.
+
+    The C library of Linux (glibc) gives freed memory back to the system, where page faults cost more than decoding
+    does, unless as large a piece has been freed before (`mallopt(3)`, M_MMAP_THRESHOLD).  Others do without.
+    """
+    bytes(_KEPT_BYTES)  # zeros that nobody looks at: no page of it is touched
+
+
+@contextmanager
+def _window_memory() -> Iterator[WindowMemory]:
+    """Memory for the windows of one reader.
+
+    The next one takes it over: new pages cost more than what is read into them.
+    """
+    try:
+        memory = _spare_memory.pop()
+    except IndexError:
+        memory = WindowMemory(WINDOW_BYTES + _LAST_RECORD_BYTES + PAGE_BYTES)
+    try:
+        yield memory
+    finally:
+        _spare_memory[:] = [memory]
+
+
+class SpanReader:
+    """The rows of one span, from its open segment; `memory` is for its windows."""
+
+    def __init__(
+        self,
+        span: Span,
+        descriptor: int,
+        columns: Sequence[str],
+        rows: RowFilter,
+        options: DecodeOptions,
+        memory: WindowMemory,
+    ) -> None:
+        self._span = span
+        self._segment = span.segment
+        self._descriptor = descriptor
+        self._columns = columns
+        self._rows = rows
+        # Of what is read through queues the topics are known.
+        self._rows_of_topics = replace(rows, topics=None, topic_pattern=None)
+        self._options = options_for(columns, options)
+        self._memory = memory
+        # Physical offset up to which a scan has come.
+        self._at = span.begin
+
+    def _window(self, begin: int, size_bytes: int, *, is_mapped: bool = False) -> Segment:
+        segment = self._segment
+        return Segment.window(
+            segment.path, self._descriptor, segment.start, begin, size_bytes, None if is_mapped else self._memory
+        )
+
+    def _rows_of(self, chunk: Chunk) -> Iterator[Rows]:
+        return chunk_rows(chunk, self._columns, self._rows, self._options)
+
+    # -- through ConsumeQueues ---------------------------------------------------------------------------
+
+    def indexed(self) -> Iterator[Rows]:
+        """The rows of records that the ConsumeQueues of the span's topics point at.
+
+        What does not fit the log is no index: from there on the span is scanned.
+        """
+        first = 0
+        try:
+            records = indexed_records(self._span)
+            while first < len(records):
+                past = self._past(records, first)
+                begin, end = int(records.offsets[first]), records.end_of(past - 1)
+                with self._window(begin, end - begin, is_mapped=self._segment.is_sealed) as window:
+                    part = records.part(first, past)
+                    part.check(window)
+                    yield from self._rows_at(window, part)
+                first = past
+                self._at = end
+        except IndexMisfit as misfit:
+            logger.warning("event=index_not_trusted reason=%r from=%d action=scan", str(misfit), self._at)
+            if misfit.damage:
+                yield from self._passed_over(misfit.damage)
+            yield from self._scanned_from_here()
+
+    def _past(self, records: IndexedRecords, first: int) -> int:
+        """One past the last record that is read together with number `first`."""
+        offsets = records.offsets
+        most_bytes = WINDOW_BYTES * (_MAPPED_WINDOWS if self._segment.is_sealed else 1)
+        past = max(first + 1, int(np.searchsorted(offsets, offsets[first] + most_bytes)))
+        gaps = np.flatnonzero(np.diff(offsets[first:past]) > _MAX_GAP_BYTES)
+        return first + int(gaps[0]) + 1 if gaps.size and not self._segment.is_sealed else past
+
+    def _scanned_from_here(self) -> Iterator[Rows]:
+        span = replace(self._span, topics=None, begin=self._at, begins_at_record=self._at != self._span.begin)
+        if span.begin == self._segment.start:
+            span = replace(span, begins_at_record=True)
+        return SpanReader(span, self._descriptor, self._columns, self._rows, self._options, self._memory).scanned()
+
+    def _rows_at(self, window: Segment, records: IndexedRecords) -> Iterator[Rows]:
+        for at in range(0, len(records), CHUNK_ROWS):
+            piece = records.part(at, at + CHUNK_ROWS)
+            chunk = Chunk(window, piece.offsets - window.start, self._options)
+            piece.check_topics(chunk, self._span.store.root)
+            yield from chunk_rows(chunk, self._columns, self._rows_of_topics, self._options)
+            self._at = piece.end_of(len(piece) - 1)
+
+    # -- by a scan ---------------------------------------------------------------------------------------
+
+    def scanned(self) -> Iterator[Rows]:
+        """The rows of all records that begin in the span."""
+        span = self._span
+        if not span.begins_at_record:
+            found = self._next_record(span.begin)
+            self._at = span.end if found is None else found
+        beyond = 0
+        while self._at < span.end:
+            size = min(WINDOW_BYTES, span.end - self._at + _LAST_RECORD_BYTES)
+            with self._window(self._at, max(size, beyond)) as window:
+                yield from self._walked(window)
+                position = self._at - window.start
+                beyond = window.reaches_beyond(position) if self._at < span.end else 0
+                if self._at >= span.end or beyond:
+                    continue
+                if window.file_end >= self._segment.end and window.is_blank(position):
+                    return
+                is_short = window.file_end < self._segment.end and position >= window.size
+            yield from self._pass_over("the file ends here" if is_short else "no record begins here")
+        if self._at > span.end and span.ends_at_record:
+            self._at = span.end
+            yield from self._pass_over("a record goes on over the begin of another")
+
+    def _walked(self, window: Segment) -> Iterator[Rows]:
+        """The rows of the chain of records from `_at` on that is whole in `window`; `_at` is then its end."""
+        walk = window.walk(self._at - window.start, self._span.end - window.start)
+        positions = walk.positions
+        for at in range(0, positions.size, CHUNK_ROWS):
+            piece = positions[at : at + CHUNK_ROWS]
+            chunk = Chunk(window, piece, self._options)
+            if chunk.malformed.size:
+                # Nor is its size to be trusted: the chain breaks off here.
+                bad = int(chunk.malformed[0])
+                yield from self._rows_of(Chunk(window, piece[piece < bad], self._options))
+                self._at = window.start + bad
+                return
+            yield from self._rows_of(chunk)
+        self._at = window.start + walk.stop
+
+    def _pass_over(self, reason: str) -> Iterator[Rows]:
+        """What is at `_at` is no record.  Raises CorruptRecord, or goes on behind it and makes a row of it."""
+        begin = self._at
+        found = self._next_record(begin + 1)
+        self._at = self._span.end if found is None else found
+        yield from self._passed_over([Damage(begin, self._at - begin, reason, self._segment.path)])
+
+    def _passed_over(self, damage: list[Damage]) -> Iterator[Rows]:
+        """Raises CorruptRecord for the first, or makes rows of them."""
+        if not self._options.drop_malformed:
+            raise damage[0].error()
+        log_damage(damage)
+        if self._options.corrupt_column is not None and self._rows.passes_nulls():
+            yield damage_rows(damage, self._columns, self._options.corrupt_column), len(damage)
+
+    def _next_record(self, begin: int) -> int | None:
+        """Physical offset of the first record of the span from `begin` on."""
+        # Mapped: it may be far away, and is not worth reading what is in between.
+        with self._window(begin, self._segment.end - begin, is_mapped=True) as rest:
+            found = rest.resync(begin - rest.start, self._span.end - rest.start)
+            return None if found is None else rest.start + found

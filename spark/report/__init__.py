@@ -1,0 +1,1 @@
+"""A report over store directories: queries, findings, charts, one HTML page."""

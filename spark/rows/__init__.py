@@ -1,0 +1,1 @@
+"""Rows as Spark takes them: chunks, filters, record batches."""

@@ -1,0 +1,1 @@
+"""Java and Python for Spark's processes."""

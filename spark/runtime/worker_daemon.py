@@ -1,0 +1,39 @@
+"""Spark's daemon of Python workers, which prints no stack when Spark has hung up on a worker.
+
+A query that has what it needs (``show``, ``first``, ``limit``) closes the connections of workers that still write.
+Over a Unix socket (spark.python.unix.domain.socket.enabled) the next write fails, and the daemon of PySpark 4.3 prints
+a traceback of BrokenPipeError for each worker (`pyspark/daemon.py`).  The worker has to end, and nothing is wrong.
+`spark.runtime.worker_python` starts this file in the place of `MODULE`.  It imports nothing of the project.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+MODULE: Final = "pyspark.daemon"
+_HUNG_UP: Final = 1
+
+
+def until_spark_hangs_up(worker: Callable[..., int]) -> Callable[..., int]:
+    """`worker`, which returns what ends its process when Spark does not listen any more."""
+
+    def run(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except BrokenPipeError:
+            return _HUNG_UP
+
+    return run
+
+
+def main() -> None:
+    sys.path[0] = os.getcwd()  # noqa: PTH109  # as `python -m` has it, not the directory of this file
+    from pyspark import daemon
+
+    daemon.worker = until_spark_hangs_up(daemon.worker)
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Bodies of messages as columns, by declared type."""

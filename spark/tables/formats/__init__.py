@@ -1,0 +1,1 @@
+"""Tables as Parquet files, Delta or Iceberg."""

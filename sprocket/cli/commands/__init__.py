@@ -1,0 +1,1 @@
+"""Commands of `sprocket` that ask a cluster."""

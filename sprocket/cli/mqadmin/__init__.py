@@ -1,0 +1,1 @@
+"""`mqadmin`: RocketMQ's admin command."""

@@ -1,0 +1,169 @@
+"""`mqadmin` about brokers: clusterList, brokerStatus."""
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from sprocket.cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
+
+if TYPE_CHECKING:
+    from sprocket.client.admin.admin_client import AdminClient
+
+_CLUSTER = "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  %11s  %-12s  %-8s  %10s"
+_CLUSTER_HEAD = "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  %-11s  %-12s  %-8s  %-10s"
+_CLUSTER_NAMES = (
+    "#Cluster Name",
+    "#Broker Name",
+    "#BID",
+    "#Addr",
+    "#Version",
+    "#InTPS(LOAD)",
+    "#OutTPS(LOAD)",
+    "#Timer(Progress)",
+    "#PCWait(ms)",
+    "#Hour",
+    "#SPACE",
+    "#ACTIVATED",
+)
+_MORE = "%-16s  %-32s %14d %14d %14d %14d"
+_MORE_HEAD = "%-16s  %-32s %14s %14s %14s %14s"
+_MORE_NAMES = ("#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday")
+
+
+class Member(NamedTuple):
+    """One broker of a cluster and what it tells of itself; empty when it does not answer."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    runtime: dict[str, str]
+
+
+async def members(admin: "AdminClient", cluster: str | None) -> list[Member]:
+    """Every broker of `cluster`, or of all clusters."""
+    from sprocket.client.admin.admin_client import AdminError
+
+    info = await admin.cluster_info()
+    found = []
+    for name in [cluster] if cluster else sorted(info.cluster_addr_table):
+        for broker_name in sorted(info.cluster_addr_table.get(name, [])):
+            data = info.broker_addr_table.get(broker_name)
+            for broker_id, address in sorted(data.broker_addrs.items()) if data else ():
+                try:
+                    runtime = await admin.broker_runtime_info(address)
+                except AdminError as error:
+                    click.echo(str(error), err=True)
+                    runtime = {}
+                found.append(Member(name, broker_name, broker_id, address, runtime))
+    return found
+
+
+@click.command("clusterList", context_settings=HELP)
+@namesrv_option
+@click.option("-m", "--moreStats", "more", is_flag=True, help="Messages in and out, yesterday and today.")
+@click.option("-i", "--interval", type=click.FloatRange(min=0.1), help="Repeat every so many seconds.")
+@click.option("-c", "--clusterName", "cluster", help="Only this cluster.")
+@json_option
+def cluster_list(namesrv: str | None, more: bool, interval: float | None, cluster: str | None, as_json: bool) -> None:
+    """List cluster infos."""
+    while True:
+        found = with_admin(namesrv, lambda admin: members(admin, cluster))
+        if as_json:
+            print_json([member._asdict() for member in found])
+        else:
+            for line in more_lines(found) if more else cluster_lines(found, time.time_ns() // 1_000_000):
+                click.echo(line)
+        if interval is None:
+            return
+        time.sleep(interval)
+
+
+def cluster_lines(found: list[Member], now_ms: int) -> list[str]:
+    """RocketMQ's columns, one line per broker."""
+    return [_CLUSTER_HEAD % _CLUSTER_NAMES, *(_cluster_line(member, now_ms) for member in found)]
+
+
+def _cluster_line(member: Member, now_ms: int) -> str:
+    table = member.runtime
+    put = f"{_first(table, 'putTps'):9.2f}({_load(table, 'send')})"
+    got = f"{_first(table, 'getTransferredTps'):9.2f}({_load(table, 'pull')}|{_load(table, 'ack', 'N')})"
+    timer = (
+        f"{_number(table, 'timerReadBehind'):.0f}-{_number(table, 'timerOffsetBehind'):.0f}"
+        f"({_number(table, 'timerCongestNum') / 10000:.1f}w, {_number(table, 'timerEnqueueTps'):.1f}, "
+        f"{_number(table, 'timerDequeueTps'):.1f})"
+    )
+    earliest = table.get("earliestMessageTimeStamp", "")
+    hours = (now_ms - int(earliest)) / 3_600_000 if earliest else 0.0
+    return _CLUSTER % (
+        member.cluster,
+        member.broker_name,
+        member.broker_id,
+        member.address,
+        table.get("brokerVersionDesc", ""),
+        put,
+        got,
+        timer,
+        table.get("pageCacheLockTimeMills", ""),
+        f"{hours:2.2f}",
+        f"{_number(table, 'commitLogDiskRatio'):.4f}",
+        table.get("brokerActive", "false"),
+    )
+
+
+def more_lines(found: list[Member]) -> list[str]:
+    """Messages in and out of yesterday and of today, one line per broker."""
+    lines = [_MORE_HEAD % _MORE_NAMES]
+    for member in found:
+        counts = []
+        for later, earlier in (("TodayMorning", "YesterdayMorning"), ("TodayNow", "TodayMorning")):
+            for way in ("Put", "Get"):
+                now = _number(member.runtime, f"msg{way}Total{later}")
+                counts.append(now - _number(member.runtime, f"msg{way}Total{earlier}"))
+        lines.append(_MORE % (member.cluster, member.broker_name, *counts))
+    return lines
+
+
+def _load(table: Mapping[str, str], pool: str, default: str = "") -> str:
+    size = table.get(f"{pool}ThreadPoolQueueSize", default)
+    wait_ms = table.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills", default)
+    return f"{size},{wait_ms}ms"
+
+
+def _first(table: Mapping[str, str], key: str) -> float:
+    """First of the averages in a value such as ``12.3 10.1 9.8``."""
+    words = table.get(key, "").split()
+    return float(words[0]) if words else 0.0
+
+
+def _number(table: Mapping[str, str], key: str) -> float:
+    """0 for an absent figure."""
+    try:
+        return float(table.get(key, 0))
+    except ValueError:
+        return 0.0
+
+
+@click.command("brokerStatus", context_settings=HELP)
+@namesrv_option
+@click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Address of one broker.")
+@click.option("-c", "--clusterName", "cluster", help="Every broker of this cluster.")
+@json_option
+def broker_status(namesrv: str | None, broker: str | None, cluster: str | None, as_json: bool) -> None:
+    """Fetch broker runtime status data."""
+    if (broker is None) == (cluster is None):
+        raise click.UsageError("one of -b and -c is needed, and only one")
+    tables = with_admin(namesrv, lambda admin: _runtime_infos(admin, broker, cluster))
+    if as_json:
+        print_json(tables)
+        return
+    for address, table in tables.items():
+        for key, value in sorted(table.items()):
+            click.echo(f"{key:<32}: {value}" if broker else f"{address:<24} {key:<32}: {value}")
+
+
+async def _runtime_infos(admin: "AdminClient", broker: str | None, cluster: str | None) -> dict[str, dict[str, str]]:
+    addresses = [broker] if broker else await admin.broker_addresses(cluster or "", masters_only=False)
+    return {address: await admin.broker_runtime_info(address) for address in addresses}

@@ -1,0 +1,313 @@
+"""`mqadmin` about single messages: queryMsgById, queryMsgByKey, queryMsgByUniqueKey, queryMsgByOffset, printMsg.
+
+What differs from RocketMQ: the group by group tracking below a message is not printed, and a message is not sent again
+or pushed to a consumer (its flags -s, -u, -g, -d).
+"""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sprocket.cli.client_session import (
+    HELP,
+    CommandFailed,
+    WrongUsage,
+    json_option,
+    namesrv_option,
+    print_json,
+    with_admin,
+)
+from sprocket.cli.columns import java_map, millis_text
+
+if TYPE_CHECKING:
+    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.message import ReceivedMessage
+
+_FIELD = "%-20s %s"
+_KEY_HEAD = "%-50s %4s %40s"
+_KEY_ROW = "%-50s %4d %40d"
+_MAX_LONG = (1 << 63) - 1
+_MAX_NAME_BYTES = 240
+topic_option = click.option("-t", "--topic", required=True, help="Topic name.")
+route_option = click.option("-c", "--cluster", help="Cluster or parent topic whose route finds the brokers.")
+format_option = click.option("-f", "--bodyFormat", "body_format", help="Print the body, too, in this charset.")
+
+
+def message_fields(message: "ReceivedMessage", body_path: str, *, with_id: bool) -> list[tuple[str, object]]:
+    """Names and values in RocketMQ's order (`QueryMsgByIdSubCommand.printMsg`)."""
+    properties = message.properties
+    fields: list[tuple[str, object]] = [("OffsetID:", message.offset_message_id)] if with_id else []
+    return [
+        *fields,
+        ("Topic:", message.topic),
+        ("Tags:", f"[{properties.get('TAGS', 'null')}]"),
+        ("Keys:", f"[{properties.get('KEYS', 'null')}]"),
+        ("Queue ID:", message.queue.queue_id),
+        ("Queue Offset:", message.queue_offset),
+        ("CommitLog Offset:", message.physical_offset),
+        ("Reconsume Times:", message.reconsume_times),
+        ("Born Timestamp:", millis_text(message.born_timestamp_ms)),
+        ("Store Timestamp:", millis_text(message.store_timestamp_ms)),
+        ("Born Host:", "{}:{}".format(*message.born_host)),
+        ("Store Host:", "{}:{}".format(*message.store_host)),
+        ("System Flag:", message.sys_flag),
+        ("Properties:", java_map(properties.items())),
+        ("Message Body Path:", body_path),
+    ]
+
+
+def message_json(message: "ReceivedMessage") -> Mapping[str, object]:
+    """A message as `--json` prints it."""
+    return {
+        "msgId": message.message_id,
+        "offsetMsgId": message.offset_message_id,
+        "topic": message.topic,
+        "broker": message.queue.broker_name,
+        "queueId": message.queue.queue_id,
+        "queueOffset": message.queue_offset,
+        "commitLogOffset": message.physical_offset,
+        "bornTimestamp": message.born_timestamp_ms,
+        "storeTimestamp": message.store_timestamp_ms,
+        "reconsumeTimes": message.reconsume_times,
+        "sysFlag": message.sys_flag,
+        "properties": dict(message.properties),
+        "body": message.body.decode(errors="replace"),
+    }
+
+
+def show_message(message: "ReceivedMessage", body_format: str | None = None, *, number: int = 0, with_id: bool) -> None:
+    """Print a message; its body goes to a file, as there."""
+    body_path = _write_body(message, number)
+    for name, value in message_fields(message, body_path, with_id=with_id):
+        click.echo(_FIELD % (name, value))
+    if body_format is not None:
+        click.echo(_FIELD % ("Message Body:", _decoded(message.body, body_format)))
+
+
+def _write_body(message: "ReceivedMessage", number: int) -> str:
+    directory = Path(tempfile.gettempdir()) / f"rocketmq-{os.getuid()}" / "msgbodys"
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # An id is what a producer chose: it must not lead out of the directory, nor be longer than a file's name may be.
+    name = "".join(letter for letter in message.message_id if letter.isalnum()) or message.offset_message_id
+    if len(name.encode()) > _MAX_NAME_BYTES:
+        name = message.offset_message_id
+    path = directory / (f"{name}_{number}" if number else name)
+    path.write_bytes(message.body)
+    return str(path)
+
+
+def _decoded(body: bytes, charset: str) -> str:
+    try:
+        return body.decode(charset, "replace")
+    except LookupError:
+        raise WrongUsage(f"charset {charset!r} is not known") from None
+
+
+@click.command("queryMsgById", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-i", "--msgId", "message_ids", required=True, help="Message ids, separated by commas.")
+@route_option
+@format_option
+@json_option
+def query_by_id(
+    namesrv: str | None, topic: str, message_ids: str, cluster: str | None, body_format: str | None, as_json: bool
+) -> None:
+    """Query Message by Id."""
+    ids = [word.strip() for word in message_ids.split(",") if word.strip()]
+
+    async def ask(admin: "AdminClient") -> list["ReceivedMessage | None"]:
+        from sprocket.client.admin.message_lookup import MessageLookup
+
+        lookup = MessageLookup(admin)
+        return [await lookup.by_id(topic.strip(), message_id, cluster) for message_id in ids]
+
+    found = with_admin(namesrv, ask)
+    if as_json:
+        print_json([message_json(message) for message in found if message is not None])
+    for message in [] if as_json else found:
+        if message is None:
+            click.echo("\nMessage not found!")
+        else:
+            show_message(message, body_format, with_id=True)
+    if None in found:
+        raise CommandFailed("Message not found!")
+
+
+@click.command("queryMsgByKey", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-k", "--msgKey", "key", required=True, help="Message key.")
+@click.option("-b", "--beginTimestamp", "begin_ms", type=int, default=0, help="Stored at this time, ms, or later.")
+@click.option("-e", "--endTimestamp", "end_ms", type=int, default=_MAX_LONG, help="Stored at this time or before.")
+@click.option("-m", "--maxNum", "most", type=click.IntRange(1), default=64, help="Most messages of each broker.")
+@route_option
+@json_option
+def query_by_key(
+    namesrv: str | None, topic: str, key: str, begin_ms: int, end_ms: int, most: int, cluster: str | None, as_json: bool
+) -> None:
+    """Query Message by Key."""
+
+    async def ask(admin: "AdminClient") -> list["ReceivedMessage"]:
+        from sprocket.client.admin.message_lookup import MessageLookup
+
+        return await MessageLookup(admin).by_key(topic.strip(), key.strip(), most, begin_ms, end_ms, cluster)
+
+    found = with_admin(namesrv, ask)
+    if as_json:
+        print_json([message_json(message) for message in found])
+        return
+    if not found:
+        raise CommandFailed("query message by key finished, but no message.")
+    click.echo(_KEY_HEAD % ("#Message ID", "#QID", "#Offset"))
+    for message in found:
+        click.echo(_KEY_ROW % (message.message_id, message.queue.queue_id, message.queue_offset))
+
+
+@click.command("queryMsgByUniqueKey", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-i", "--msgId", "message_id", required=True, help="Message id that the producer gave.")
+@click.option("-a", "--showAll", "show_all", is_flag=True, help="All messages with this id, at most 32.")
+@route_option
+@json_option
+def query_by_unique_key(
+    namesrv: str | None, topic: str, message_id: str, show_all: bool, cluster: str | None, as_json: bool
+) -> None:
+    """Query Message by Unique key."""
+
+    async def ask(admin: "AdminClient") -> list["ReceivedMessage"]:
+        from sprocket.client.admin.message_lookup import MessageLookup
+
+        return await MessageLookup(admin).by_unique_key(topic.strip(), message_id.strip(), cluster)
+
+    found = with_admin(namesrv, ask)
+    shown = found if show_all else found[:1]
+    if as_json:
+        print_json([message_json(message) for message in shown])
+        return
+    if not found:
+        raise CommandFailed("query message by key finished, but no message.")
+    for number, message in enumerate(shown):
+        show_message(message, number=number, with_id=False)
+
+
+@click.command("queryMsgByOffset", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name.")
+@click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), required=True, help="Queue id.")
+@click.option("-o", "--offset", type=click.IntRange(0), required=True, help="Queue offset.")
+@format_option
+@json_option
+def query_by_offset(
+    namesrv: str | None,
+    topic: str,
+    broker_name: str,
+    queue_id: int,
+    offset: int,
+    body_format: str | None,
+    as_json: bool,
+) -> None:
+    """Query Message by offset."""
+
+    async def ask(admin: "AdminClient") -> "ReceivedMessage | None":
+        from sprocket.client.admin.message_lookup import MessageLookup
+
+        lookup = MessageLookup(admin)
+        for queue, address in await lookup.queues(topic.strip()):
+            if (queue.broker_name, queue.queue_id) == (broker_name.strip(), queue_id):
+                messages, _ = await lookup.messages(queue, address, offset, most=1)
+                return messages[0] if messages and messages[0].queue_offset == offset else None
+        raise CommandFailed(f"topic {topic} has no queue {queue_id} on broker {broker_name}")
+
+    message = with_admin(namesrv, ask)
+    if message is None:
+        raise CommandFailed("Message not found!")
+    if as_json:
+        print_json(message_json(message))
+    else:
+        show_message(message, body_format, with_id=True)
+
+
+def parse_time(text: str | None) -> int | None:
+    """Milliseconds, or ``yyyy-MM-dd#HH:mm:ss:SSS`` in local time (`PrintMessageSubCommand.timestampFormat`)."""
+    if text is None:
+        return None
+    if text.strip().isdecimal():
+        return int(text)
+    seconds, _, millis = text.strip().rpartition(":")
+    try:
+        return int(datetime.strptime(seconds, "%Y-%m-%d#%H:%M:%S").timestamp()) * 1000 + int(millis)
+    except (ValueError, OverflowError):
+        raise WrongUsage(f"time {text!r}: allowed are milliseconds and yyyy-MM-dd#HH:mm:ss:SSS") from None
+
+
+@click.command("printMsg", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-c", "--charsetName", "charset", default="UTF-8", help="Charset of bodies.")
+@click.option("-s", "--subExpression", "tags", default="*", help="Tags: 'TagA || TagB'.")
+@click.option("-b", "--beginTimestamp", "begin", help="From this time on: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
+@click.option("-e", "--endTimestamp", "end", help="Before this time.")
+@click.option("-d", "--printBody", "print_body", type=bool, default=True, help="Print bodies (true|false).")
+@click.option("-l", "--lmqParentTopic", "route_topic", help="Topic whose route finds the brokers.")
+@json_option
+def print_messages(
+    namesrv: str | None,
+    topic: str,
+    charset: str,
+    tags: str,
+    begin: str | None,
+    end: str | None,
+    print_body: bool,
+    route_topic: str | None,
+    as_json: bool,
+) -> None:
+    """Print Message Detail."""
+    begin_ms, end_ms = parse_time(begin), parse_time(end)
+
+    async def show(admin: "AdminClient") -> None:
+        from sprocket.client.admin.message_lookup import MessageLookup
+
+        lookup = MessageLookup(admin)
+        for queue, address in await lookup.queues(topic.strip(), route_topic):
+            start, stop = await lookup.bounds(queue, address, begin_ms, end_ms)
+            name = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
+            if not as_json:
+                click.echo(f"minOffset={start}, maxOffset={stop}, {name}")
+            async for page in lookup.pages(queue, address, start, stop, tags):
+                for message in page:
+                    if as_json:
+                        print_json(message_json(message))
+                        continue
+                    click.echo(message_line(message, charset if print_body else None))
+            if not as_json:
+                click.echo("-" * 56)
+
+    with_admin(namesrv, show)
+
+
+def message_line(message: "ReceivedMessage", charset: str | None) -> str:
+    """A message in one line, with its body in `charset` or without it (`PrintMessageByQueueCommand.printMessage`)."""
+    body = "NOT PRINT BODY" if charset is None else _decoded(message.body, charset)
+    return f"MSGID: {message.message_id} {_line(message)} BODY: {body}"
+
+
+def _line(message: "ReceivedMessage") -> str:
+    """A message in one line, in the words of RocketMQ's `MessageExt.toString`."""
+    fields = (
+        ("brokerName", message.queue.broker_name), ("queueId", message.queue.queue_id),
+        ("storeSize", message.size_bytes), ("queueOffset", message.queue_offset), ("sysFlag", message.sys_flag),
+        ("bornTimestamp", message.born_timestamp_ms), ("bornHost", "/{}:{}".format(*message.born_host)),
+        ("storeTimestamp", message.store_timestamp_ms), ("storeHost", "/{}:{}".format(*message.store_host)),
+        ("msgId", message.message_id), ("commitLogOffset", message.physical_offset),
+        ("reconsumeTimes", message.reconsume_times), ("topic", message.topic), ("flag", message.flag),
+        ("properties", java_map(message.properties.items())),
+    )  # fmt: skip
+    return "MessageExt [" + ", ".join(f"{name}={value}" for name, value in fields) + "]"

@@ -1,0 +1,196 @@
+"""`mqadmin` that sends and reads messages: sendMessage, checkMsgSendRT, consumeMessage.
+
+What differs from RocketMQ: `consumeMessage` counts the messages of all queues together and never gives more than -c.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from sprocket.cli.client_session import (
+    HELP,
+    CommandFailed,
+    WrongUsage,
+    client_settings,
+    json_option,
+    name_servers,
+    namesrv_option,
+    print_json,
+    run,
+    with_admin,
+)
+from sprocket.cli.mqadmin.message import message_json, message_line, parse_time
+from sprocket.common.clock import SystemClock
+
+if TYPE_CHECKING:
+    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.message import Message, SendResult
+    from sprocket.remoting.bodies.client import MessageQueue
+
+_CLOCK: Final = SystemClock()
+_SENT: Final = "%-32s  %-4s  %-20s    %s"
+
+topic_option = click.option("-t", "--topic", required=True, help="Topic name.")
+
+
+@click.command("sendMessage", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-p", "--body", required=True, help="Body, as UTF-8.")
+@click.option("-k", "--key", "keys", default="", help="Keys, separated by spaces.")
+@click.option("-c", "--tags", default="", help="Tag.")
+@click.option("-b", "--broker", "broker_name", help="Name of the broker; with -i.")
+@click.option("-i", "--qid", "queue_id", type=click.IntRange(0), help="Queue id; with -b.")
+@click.option("-m", "--msgTraceEnable", "trace", type=bool, default=False, help="Taken and not used: no traces yet.")
+@json_option
+def send_message(
+    namesrv: str | None,
+    topic: str,
+    body: str,
+    keys: str,
+    tags: str,
+    broker_name: str | None,
+    queue_id: int | None,
+    trace: bool,
+    as_json: bool,
+) -> None:
+    """Send a message."""
+    from sprocket.client.message import Message
+    from sprocket.remoting.bodies.client import MessageQueue
+
+    if queue_id is not None and broker_name is None:
+        raise WrongUsage("Broker name must be set if the queue is chosen!")
+    topic = topic.strip()
+    queue = MessageQueue(topic, broker_name.strip(), queue_id) if broker_name and queue_id is not None else None
+
+    def message() -> Message:
+        return Message(topic, body.strip().encode(), tags=tags.strip(), keys=keys.split())
+
+    result = run(_send(name_servers(namesrv), message, queue))
+    place = result.queue
+    if as_json:
+        print_json(
+            {
+                "brokerName": place.broker_name, "queueId": place.queue_id, "sendStatus": result.status.name,
+                "msgId": result.message_id, "queueOffset": result.queue_offset,
+            }
+        )  # fmt: skip
+        return
+    click.echo(_SENT % ("#Broker Name", "#QID", "#Send Result", "#MsgId"))
+    click.echo(_SENT % (place.broker_name, place.queue_id, result.status.name, result.message_id))
+
+
+async def _send(servers: list[str], message: Callable[[], "Message"], queue: "MessageQueue | None") -> "SendResult":
+    from sprocket.client.producer import Producer
+
+    async with Producer(_producer_group(), client=client_settings(";".join(servers))) as producer:
+        return await producer.send(message(), queue=queue)
+
+
+def _producer_group() -> str:
+    """One that nobody else is in, as there."""
+    return str(_CLOCK.wall_ms())
+
+
+@click.command("checkMsgSendRT", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-a", "--amount", type=click.IntRange(2), default=100, help="How many messages.")
+@click.option("-s", "--size", "size_bytes", type=click.IntRange(1), default=128, help="Size of one, bytes.")
+def check_send_rt(namesrv: str | None, topic: str, amount: int, size_bytes: int) -> None:
+    """Check message send response time."""
+    run(_check_send_rt(name_servers(namesrv), topic.strip(), amount, b"a" * size_bytes))
+
+
+async def _check_send_rt(servers: list[str], topic: str, amount: int, body: bytes) -> None:
+    from sprocket.client.message import Message
+    from sprocket.client.producer import Producer
+    from sprocket.common.errors import ClientError
+
+    async with Producer(_producer_group(), client=client_settings(";".join(servers))) as producer:
+        queues = await producer.queues(topic)
+        click.echo(_SENT % ("#Broker Name", "#QID", "#Send Result", "#RT"))
+        elapsed_ms = 0
+        for number in range(amount):
+            queue = queues[number % len(queues)]
+            began = _CLOCK.monotonic()
+            try:
+                await producer.send(Message(topic, body), queue=queue)
+                sent = "true"
+            except ClientError:
+                sent = "false"
+            took_ms = round((_CLOCK.monotonic() - began) * 1000)
+            # The first one finds its way to the broker.
+            elapsed_ms += took_ms if number else 0
+            click.echo(_SENT % (queue.broker_name, queue.queue_id, sent, took_ms))
+    click.echo(f"Avg RT: {elapsed_ms / (amount - 1):.2f}")
+
+
+@click.command("consumeMessage", context_settings=HELP)
+@namesrv_option
+@topic_option
+@click.option("-b", "--brokerName", "broker_name", help="Only this broker.")
+@click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), help="Only this queue; with -b.")
+@click.option("-o", "--offset", type=click.IntRange(0), help="From this queue offset on; with -i.")
+@click.option("-g", "--consumerGroup", "group", help="Taken and not used: nothing is committed for any group.")
+@click.option("-s", "--beginTimestamp", "begin", help="From this time on: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
+@click.option("-e", "--endTimestamp", "end", help="Before this time.")
+@click.option("-c", "--MessageNumber", "count", type=click.IntRange(1), default=128, help="How many, at most.")
+@json_option
+def consume_message(
+    namesrv: str | None,
+    topic: str,
+    broker_name: str | None,
+    queue_id: int | None,
+    offset: int | None,
+    group: str | None,
+    begin: str | None,
+    end: str | None,
+    count: int,
+    as_json: bool,
+) -> None:
+    """Consume message."""
+    if queue_id is not None and broker_name is None:
+        raise WrongUsage("Please set the brokerName before queueId!")
+    if offset is not None and queue_id is None:
+        raise WrongUsage("Please set queueId before offset!")
+    broker_name = broker_name and broker_name.strip()
+    begin_ms, end_ms = parse_time(begin), parse_time(end)
+    now_ms = _CLOCK.wall_ms()
+    if max(begin_ms or 0, end_ms or 0) > now_ms:
+        raise WrongUsage("Please set beginTimestamp and endTimestamp before now!")
+    if end_ms is not None and (begin_ms or 0) > end_ms:
+        raise WrongUsage("Please make sure that the beginTimestamp is less than or equal to the endTimestamp")
+
+    async def show(admin: "AdminClient") -> None:
+        from sprocket.client.admin.message_lookup import MessageLookup
+
+        lookup, left = MessageLookup(admin), count
+        found = [
+            (queue, address)
+            for queue, address in await lookup.queues(topic.strip())
+            if broker_name in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
+        ]
+        if not found:
+            wanted = "" if queue_id is None else f" {queue_id}"
+            raise CommandFailed(f"topic {topic.strip()} has no queue{wanted} to read on broker {broker_name or 'any'}")
+        for queue, address in found:
+            low, high = await lookup.bounds(queue, address, begin_ms, end_ms)
+            start = max(low, offset or 0)
+            if high - start > left and not as_json:
+                click.echo(f"The older {left} message of the {queue.queue_id} queue will be provided")
+            stop = min(high, start + left)
+            async for page in lookup.pages(queue, address, start, stop):
+                left -= len(page)
+                if not as_json:
+                    click.echo("Consume ok")
+                for message in page:
+                    print_json(message_json(message)) if as_json else click.echo(message_line(message, "UTF-8"))
+            if left == 0:
+                return
+            if not as_json:
+                name = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
+                click.echo(f"{name} print msg finished. status=NO_NEW_MSG, offset={max(start, stop)}")
+
+    with_admin(namesrv, show)

@@ -1,0 +1,244 @@
+"""`mqadmin` about topics: updateTopic, deleteTopic, topicList, topicRoute, topicStatus."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from sprocket.cli.client_session import (
+    HELP,
+    SERVER_ADDRESS,
+    CommandFailed,
+    WrongUsage,
+    json_option,
+    namesrv_option,
+    print_json,
+    with_admin,
+)
+from sprocket.cli.columns import java_map, millis_text, perm_text
+
+if TYPE_CHECKING:
+    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.remoting.bodies.route import TopicRouteData
+    from sprocket.remoting.bodies.topic import TopicConfig
+
+_ROUTE = "%-45s %-32s %-50s %-10s %-11s %-5s"
+_TOPICS_HEAD = "%-20s  %-48s  %-48s"
+_TOPICS = "%-20s  %-64s  %-64s"
+_STATUS_HEAD = "%-32s  %-4s  %-20s  %-20s    %s"
+_STATUS = "%-32s  %-4d  %-20d  %-20d    %s"
+_UNIT, _UNIT_SUB = 1, 2  # `TopicSysFlag`
+
+
+def parse_attributes(text: str) -> dict[str, str]:
+    """``+a=b,-c`` as a map, signs kept (`AttributeParser.parseToMap`).  Raises WrongUsage."""
+    attributes: dict[str, str] = {}
+    for change in filter(None, text.split(",")):
+        key, equals, value = change.partition("=")
+        if "+" not in key if equals else "-" not in key:
+            form = "+name=value" if equals else "-name"
+            raise WrongUsage(f"attribute {change!r}: allowed is {form}")
+        if key in attributes:
+            raise WrongUsage(f"attribute {key} is given twice")
+        attributes[key] = value
+    return attributes
+
+
+def topic_config_text(config: "TopicConfig") -> str:
+    """As RocketMQ prints it (`TopicConfig.toString`)."""
+    return (
+        f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
+        f"writeQueueNums={config.write_queue_nums}, perm={perm_text(config.perm)}, "
+        f"topicFilterType={config.topic_filter_type}, topicSysFlag={config.topic_sys_flag}, "
+        f"order={str(config.order).lower()}, attributes={java_map(config.attributes.items())}]"
+    )
+
+
+@click.command("updateTopic", context_settings=HELP)
+@namesrv_option
+@click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Create the topic on this broker.")
+@click.option("-c", "--clusterName", "cluster", help="Create the topic on every master of this cluster.")
+@click.option("-t", "--topic", required=True, help="Topic name.")
+@click.option("-r", "--readQueueNums", "read_queues", type=click.IntRange(1), default=8, help="Queues to read.")
+@click.option("-w", "--writeQueueNums", "write_queues", type=click.IntRange(1), default=8, help="Queues to write.")
+@click.option("-p", "--perm", type=click.Choice(["2", "4", "6"]), default="6", help="2 write, 4 read, 6 both.")
+@click.option("-o", "--order", type=bool, default=False, help="Ordered topic (true|false).")
+@click.option("-u", "--unit", type=bool, default=False, help="Unit topic (true|false).")
+@click.option("-s", "--hasUnitSub", "unit_sub", type=bool, default=False, help="Has unit subscriptions (true|false).")
+@click.option("-a", "--attributes", default="", help="Attribute changes: +a=b,+c=d,-e.")
+def update_topic(
+    namesrv: str | None,
+    broker: str | None,
+    cluster: str | None,
+    topic: str,
+    read_queues: int,
+    write_queues: int,
+    perm: str,
+    order: bool,
+    unit: bool,
+    unit_sub: bool,
+    attributes: str,
+) -> None:
+    """Update or create topic."""
+    from sprocket.remoting.bodies.topic import TopicConfig
+
+    if (broker is None) == (cluster is None):
+        raise click.UsageError("one of -b and -c is needed, and only one")
+    config = TopicConfig(
+        topic_name=topic.strip(),
+        read_queue_nums=read_queues,
+        write_queue_nums=write_queues,
+        perm=int(perm),
+        topic_sys_flag=(_UNIT if unit else 0) | (_UNIT_SUB if unit_sub else 0),
+        order=order,
+        attributes=parse_attributes(attributes.strip()),
+    )
+    broker, cluster = broker and broker.strip(), cluster and cluster.strip()
+    with_admin(namesrv, lambda admin: _update_topic(admin, config, broker, cluster))
+    click.echo(topic_config_text(config))
+
+
+async def _update_topic(admin: "AdminClient", config: "TopicConfig", broker: str | None, cluster: str | None) -> None:
+    masters = [broker] if broker else await admin.broker_addresses(cluster or "", masters_only=True)
+    # RocketMQ tells the order before the success on one broker, and after those on a cluster.
+    for address in masters:
+        await admin.create_topic(address, config)
+        if broker is None:
+            click.echo(f"create topic to {address} success.")
+    if config.order:
+        await _set_order(admin, config, masters, broker)
+    if broker is not None:
+        click.echo(f"create topic to {broker} success.")
+
+
+async def _set_order(admin: "AdminClient", config: "TopicConfig", masters: "Sequence[str]", broker: str | None) -> None:
+    """Source: RocketMQ 5.3.3, `CommandUtil.fetchBrokerNameByAddr`: it fails for an address that is not registered."""
+    info = await admin.cluster_info()
+    names = {name for name, data in info.broker_addr_table.items() if set(masters) & set(data.broker_addrs.values())}
+    if not names:
+        where = f"broker at {broker}" if broker else "master in the cluster"
+        raise CommandFailed(f"the order of topic {config.topic_name} is not set: the name server knows no {where}")
+    queues = dict.fromkeys(sorted(names), config.write_queue_nums)
+    await admin.set_order_conf(config.topic_name, queues, whole=broker is None)
+    value = ";".join(f"{name}:{number}" for name, number in queues.items())
+    click.echo(f"set {'broker' if broker else 'cluster'} orderConf. isOrder=true, orderConf=[{value}]")
+
+
+@click.command("deleteTopic", context_settings=HELP)
+@namesrv_option
+@click.option("-t", "--topic", required=True, help="Topic name.")
+@click.option("-c", "--clusterName", "cluster", required=True, help="Delete the topic from this cluster.")
+def delete_topic(namesrv: str | None, topic: str, cluster: str) -> None:
+    """Delete topic from broker and NameServer."""
+    topic, cluster = topic.strip(), cluster.strip()
+    with_admin(namesrv, lambda admin: admin.delete_topic(topic, cluster))
+    click.echo(f"delete topic [{topic}] from cluster [{cluster}] success.")
+    click.echo(f"delete topic [{topic}] from NameServer success.")
+
+
+@click.command("topicList", context_settings=HELP)
+@namesrv_option
+@click.option("-c", "--clusterModel", "with_cluster", is_flag=True, help="Also cluster and consumer groups.")
+@json_option
+def topic_list(namesrv: str | None, with_cluster: bool, as_json: bool) -> None:
+    """Fetch all topic list from name server."""
+    if not with_cluster:
+        topics = with_admin(namesrv, lambda admin: admin.topic_list())
+        if as_json:
+            print_json(topics)
+        else:
+            for topic in topics:
+                click.echo(topic)
+        return
+    rows = with_admin(namesrv, topics_with_groups)
+    if as_json:
+        print_json([{"cluster": cluster, "topic": topic, "groups": groups} for cluster, topic, groups in rows])
+        return
+    click.echo(_TOPICS_HEAD % ("#Cluster Name", "#Topic", "#Consumer Group"))
+    for cluster, topic, groups in rows:
+        for group in groups or [""]:
+            click.echo(_TOPICS % (cluster[:20], topic[:64], group[:64]))
+
+
+async def topics_with_groups(admin: "AdminClient") -> list[tuple[str, str, list[str]]]:
+    """Cluster, topic and consumer groups of every topic that is neither retry nor dead letter."""
+    from sprocket.client.admin.admin_client import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, AdminError
+
+    rows = []
+    for topic in await admin.topic_list():
+        if topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)):
+            continue
+        cluster, groups = "", []
+        try:
+            route = await admin.topic_route(topic)
+            cluster = (route.broker_datas[0].cluster if route.broker_datas else "") or ""
+            groups = await admin.groups_of_topic(topic)
+        except AdminError as error:
+            # A topic without a route, as the name server's own, still has a line.
+            click.echo(str(error), err=True) if error.code is None else None
+        rows.append((cluster, topic, groups))
+    return rows
+
+
+@click.command("topicRoute", context_settings=HELP)
+@namesrv_option
+@click.option("-t", "--topic", required=True, help="Topic name.")
+@click.option("-l", "--list", "as_list", is_flag=True, help="Columns instead of JSON.")
+def topic_route(namesrv: str | None, topic: str, as_list: bool) -> None:
+    """Examine topic route info."""
+    route = with_admin(namesrv, lambda admin: admin.topic_route(topic.strip()))
+    if as_list:
+        for line in route_lines(route):
+            click.echo(line)
+    else:
+        from broker.config.config_file import pretty
+
+        click.echo(pretty(route).decode())
+
+
+def route_lines(route: "TopicRouteData") -> list[str]:
+    """One line per broker, and the totals."""
+    queues = {data.broker_name: data for data in route.queue_datas}
+    lines = [_ROUTE % ("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")]
+    for broker in sorted(route.broker_datas, key=lambda data: data.broker_name):
+        data = queues.get(broker.broker_name)
+        if data is not None:
+            addresses = java_map(sorted(broker.broker_addrs.items()))
+            numbers = (data.read_queue_nums, data.write_queue_nums, data.perm)
+            lines.append(_ROUTE % (broker.cluster, broker.broker_name, addresses, *numbers))
+    read = sum(data.read_queue_nums for data in route.queue_datas)
+    write = sum(data.write_queue_nums for data in route.queue_datas)
+    return [*lines, "-" * 158, _ROUTE % ("Total:", len(queues), "", read, write, "")]
+
+
+@click.command("topicStatus", context_settings=HELP)
+@namesrv_option
+@click.option("-t", "--topic", required=True, help="Topic name.")
+@click.option("-c", "--cluster", help="Cluster or parent topic whose route finds the brokers.")
+@json_option
+def topic_status(namesrv: str | None, topic: str, cluster: str | None, as_json: bool) -> None:
+    """Examine topic Status info."""
+    stats = with_admin(namesrv, lambda admin: admin.topic_stats(topic.strip(), cluster))
+    if not stats.offset_table:
+        raise CommandFailed("Not found the topic stats info")
+    rows = sorted(stats.offset_table.items())
+    if as_json:
+        print_json(
+            [
+                {
+                    "brokerName": queue.broker_name,
+                    "queueId": queue.queue_id,
+                    "minOffset": extent.min_offset,
+                    "maxOffset": extent.max_offset,
+                    "lastUpdateTimestamp": extent.last_update_timestamp,
+                }
+                for queue, extent in rows
+            ]
+        )
+        return
+    click.echo(_STATUS_HEAD % ("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated"))
+    for queue, extent in rows:
+        last = millis_text(extent.last_update_timestamp) if extent.last_update_timestamp > 0 else ""
+        numbers = (queue.queue_id, extent.min_offset, extent.max_offset)
+        click.echo(_STATUS % (queue.broker_name[:32], *numbers, last))
+    click.echo(f"\nTopic Put TPS: {stats.topic_put_tps}")

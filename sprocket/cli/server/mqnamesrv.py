@@ -1,0 +1,31 @@
+"""`mqnamesrv`: a name server, with RocketMQ's flags.  Source: RocketMQ 5.3.3, `NamesrvStartup`, `ServerUtil`."""
+
+from pathlib import Path
+
+import click
+
+from sprocket.cli.client_session import HELP
+from sprocket.cli.server.server_commands import checked, configuration_flags, namesrv_flag, printed_only, run_namesrv
+
+
+@click.command(context_settings=HELP)
+@configuration_flags
+@namesrv_flag
+def main(
+    file: Path | None,
+    namesrv: str | None,
+    print_all: bool,
+    print_important: bool,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    log_level: str,
+) -> None:
+    """Run a name server: brokers register with it, clients ask it where topics are.
+
+    -n is taken, as RocketMQ takes it, and has no effect: name servers know nothing of each other.
+    """
+    from sprocket.cli.server.server_config import namesrv_configuration
+
+    configuration = checked(lambda: namesrv_configuration(file, overrides))
+    if not printed_only(configuration, print_all, print_important):
+        run_namesrv(configuration, as_json, log_level)

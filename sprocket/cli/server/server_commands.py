@@ -1,0 +1,86 @@
+"""The bodies of the commands that run a server, and the flags that they share."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from sprocket.cli.client_session import WrongUsage
+from sprocket.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sprocket.common.config import Configuration
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_LEVELS = click.Choice(["debug", "info", "warning", "error"])
+
+
+def configuration_flags(command: F) -> F:
+    """RocketMQ's -c, -p and -m, and what is ours: --set, --json, --log-level."""
+    for option in (
+        click.option("--log-level", type=_LEVELS, default="info", show_default=True, help="Of the log on stderr."),
+        click.option("--json", "as_json", is_flag=True, help="Print the start line as JSON."),
+        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One key; wins over the file."),
+        click.option("-m", "--printImportantConfig", "print_important", is_flag=True, help="Print important keys."),
+        click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print all keys."),
+        click.option("-c", "--configFile", "file", type=_FILE, help="Configuration file in .properties grammar."),
+    ):
+        command = option(command)
+    return command
+
+
+namesrv_flag = click.option("-n", "--namesrvAddr", "namesrv", metavar="HOST:PORT;...", help="Name servers.")
+
+
+def checked(read: "Callable[[], Configuration]") -> "Configuration":
+    """What `read` gives; its ConfigError ends the command, its notices go to stderr."""
+    try:
+        configuration = read()
+    except ConfigError as error:
+        raise WrongUsage(str(error)) from None
+    for notice in configuration.notices:
+        click.echo(f"Warning: {notice}", err=True)
+    return configuration
+
+
+def printed_only(configuration: "Configuration", print_all: bool, print_important: bool) -> bool:
+    """Print the configuration if that is all that was asked for; says whether it was."""
+    from sprocket.common.config import printed
+
+    if print_all or print_important:
+        for line in printed(configuration, important_only=not print_all):
+            click.echo(line)
+    return print_all or print_important
+
+
+def start_line(facts: dict[str, object], sentence: str, as_json: bool) -> str:
+    """One line that says what was started: for people, or as JSON for a program that waits for it."""
+    return json.dumps(facts, ensure_ascii=False, default=str) if as_json else sentence
+
+
+def run_namesrv(configuration: "Configuration", as_json: bool, log_level: str) -> None:
+    """Run a name server until a signal; does not return."""
+    from namesrv.config import NamesrvConfig
+    from namesrv.server import NameServer
+    from sprocket.cli.server.server_process import Process, log_to_stderr
+    from sprocket.common.configuration_file import ConfigurationFile
+    from sprocket.remoting.tls.settings import TlsSettings
+
+    log_to_stderr(log_level)
+    config = configuration.of(NamesrvConfig)
+    process = Process()
+    server = NameServer(
+        config, tls=configuration.of(TlsSettings), on_bug=process.fail, file=ConfigurationFile.of(configuration)
+    )
+    sys.exit(process.run([lambda: server], lambda: namesrv_line(config.bind_address, server.port, as_json)))
+
+
+def namesrv_line(host: str, port: int, as_json: bool) -> str:
+    """What a name server says once it listens."""
+    sentence = f"The Name Server boot success. serializeType=JSON, address {host}:{port}"
+    return start_line({"server": "namesrv", "address": f"{host}:{port}", "port": port}, sentence, as_json)

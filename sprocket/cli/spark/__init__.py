@@ -1,0 +1,1 @@
+"""`sprocket spark`: queries, reports and tables over store directories."""

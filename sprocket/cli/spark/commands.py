@@ -1,0 +1,59 @@
+"""`sprocket spark`: what an analyst asks of store directories, through Spark.  Needs the extra ``spark``."""
+
+from pathlib import Path
+
+import click
+
+from sprocket.cli.client_session import HELP, WrongUsage
+from sprocket.cli.spark.session import directories, reading_options, source_options, spark_session
+from sprocket.cli.store.commands import DiskTrouble
+from sprocket.common.clock import SystemClock
+
+
+@click.group(context_settings=HELP)
+def spark() -> None:
+    """Query store directories (storePathRootDir) with Spark, on running brokers too.
+
+    DIR is a store directory, a glob, or name=directory for a broker's name of your own.
+    """
+
+
+@spark.command(context_settings=HELP)
+@directories
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    help="Where the page goes.",
+)
+@click.option("--trace-topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True, help="Where clients send traces.")
+@reading_options
+def report(
+    paths: tuple[str, ...],
+    out: Path,
+    trace_topic: str,
+    since: str | None,
+    until: str | None,
+    named: tuple[str, ...],
+) -> None:
+    """Write one HTML page about the stores in DIR...: traffic, sizes, latency, consumers, retries, dead letters.
+
+    The page holds its charts itself and needs no network. It says what could not be had.
+    """
+    options = source_options(since, until, named)
+    if not out.resolve().parent.is_dir():
+        raise WrongUsage(f"--out {out}: there is no directory {out.resolve().parent}")
+    with spark_session() as session:
+        from spark.report.page import store_page
+        from spark.report.survey import survey
+        from spark.report.texts import count_text
+
+        findings = survey(session, paths, options, trace_topic)
+        restricted = " and ".join(f"{name} {value}" for name, value in options.items())
+        page = store_page(findings, SystemClock().wall_ms(), f"Restricted to {restricted}." if restricted else "")
+    try:
+        page.save(out)
+    except OSError as error:
+        raise DiskTrouble(f"--out {out}: {error.strerror or error}") from None
+    click.echo(f"{count_text(findings.messages, 'message')} of {count_text(len(findings.topics), 'topic')}: {out}")

@@ -1,0 +1,120 @@
+"""`sprocket store export`: messages as lines of JSON or as Parquet."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from sprocket.cli.client_session import HELP, WrongUsage
+from sprocket.cli.store.commands import DIRECTORY, progress_bar, shape_options, store_errors
+from sprocket.cli.store.selection import Walk, selection_of, selection_options
+
+if TYPE_CHECKING:
+    from store.inspection.record_row import Row
+    from store.record.record import Record
+
+# Rows and bytes of bodies that are held at once for Parquet.
+_GROUP_ROWS = 16 * 1024
+_GROUP_BYTES = 32 * 1024 * 1024
+
+
+@click.command(context_settings=HELP)
+@click.argument("directory", type=DIRECTORY)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here; else to stdout.")
+@click.option(
+    "--format", "form", type=click.Choice(["jsonl", "parquet"]), help="Else by the name of the output; jsonl if unsaid."
+)
+@selection_options
+@click.option("--inflate", is_flag=True, help="Inflate compressed bodies; without it they stay as they are.")
+@shape_options
+def export(
+    directory: Path,
+    output: Path | None,
+    form: str | None,
+    inflate: bool,
+    config: Path | None,
+    segment_bytes: int | None,
+    limit: int | None,
+    **options: Any,
+) -> None:
+    """Write the messages of the store in DIRECTORY for other programs, or for `sprocket store import`.
+
+    Messages that consumers never see (transactions that are not committed) are left out.  A file appears under its
+    name when it is complete.
+    """
+    form = form or ("parquet" if output is not None and output.suffix == ".parquet" else "jsonl")
+    if form == "parquet" and output is None:
+        raise WrongUsage("Parquet goes to a file: use -o FILE.parquet")
+    selection = selection_of(options, only_visible=True)
+    with store_errors():
+        walk = Walk(directory, config, segment_bytes)
+        with progress_bar("exporting", walk.total_bytes, quiet=output is None) as progress:
+            rows = (_row(record, inflate) for record in walk.records(selection, limit, progress))
+            count = _write_parquet(rows, output) if form == "parquet" and output else _write_lines(rows, output)
+        walk.warn()
+    click.echo(f"{count} messages exported" + (f" to {output}" if output else ""), err=True)
+
+
+def _row(record: "Record", inflate: bool) -> "Row":
+    from sprocket.client.compression import decompress
+    from sprocket.common.errors import ClientError
+    from sprocket.remoting.message.record import COMPRESSION_MASK, SysFlag
+    from store.inspection.record_row import row_of
+
+    row = row_of(record)
+    if inflate and row.sys_flag & SysFlag.COMPRESSED:
+        # One that cannot be inflated stays as it is, with its flag.
+        with contextlib.suppress(ClientError):
+            row.body = decompress(row.body, row.sys_flag)
+            row.sys_flag &= ~int(SysFlag.COMPRESSED | COMPRESSION_MASK)
+    return row
+
+
+@contextlib.contextmanager
+def _output(path: Path | None) -> Iterator[BinaryIO]:
+    """Standard output, or a file that gets its name when all is written."""
+    if path is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _write_lines(rows: "Iterator[Row]", path: Path | None) -> int:
+    from store.inspection.record_row import line_of
+
+    count = 0
+    with _output(path) as file:
+        for row in rows:
+            file.write(line_of(row))
+            count += 1
+    return count
+
+
+def _write_parquet(rows: "Iterator[Row]", path: Path) -> int:
+    from sprocket.cli.store.parquet import ParquetFile
+
+    count = 0
+    with _output(path) as file, ParquetFile(file) as parquet:
+        held: list[Row] = []
+        held_bytes = 0
+        for row in rows:
+            held.append(row)
+            held_bytes += len(row.body)
+            if len(held) >= _GROUP_ROWS or held_bytes >= _GROUP_BYTES:
+                parquet.write(held)
+                count, held, held_bytes = count + len(held), [], 0
+        if held or not count:
+            parquet.write(held)
+        count += len(held)
+    return count

@@ -1,0 +1,218 @@
+"""`sprocket store import`: appends exported messages to a stopped or a new store."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+import click
+
+from sprocket.cli.client_session import HELP, CommandFailed, WrongUsage, json_option, print_json
+from sprocket.cli.store.commands import DIRECTORY, progress_bar, shape_of, shape_options, store_errors
+from sprocket.common.errors import RequestError, StoreBusy, StoreError
+
+if TYPE_CHECKING:
+    from store.config.store_config import StoreConfig
+    from store.inspection.inspected_store import StoreShape
+    from store.inspection.record_row import Row
+    from store.message_store import MessageStore
+    from store.record.record import PendingMessage, TagsCodes
+
+Notices = SimpleQueue[Callable[[], None]]
+# Seconds, about, for which an import waits until the disk has caught up.
+_TRIES = 120
+_BATCH_ROWS = 512
+_BATCH_BYTES = 4 * 1024 * 1024
+
+
+@click.command("import", context_settings=HELP)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--to", "directory", type=DIRECTORY, required=True, help="Store directory; made if it is not there.")
+@click.option("--dry-run", is_flag=True, help="Read and check every row, and write nothing.")
+@shape_options
+@json_option
+def import_(
+    file: Path, directory: Path, dry_run: bool, config: Path | None, segment_bytes: int | None, as_json: bool
+) -> None:
+    """Append the messages in FILE (JSON lines or Parquet, as `sprocket store export` writes) to a store.
+
+    Topic, queue, key, tag, properties, body, born time and born host are kept; offsets and store time are new.
+    Topics and queues that the broker does not know yet are added to config/topics.json.
+
+    Every row is checked before the first one is written: one that is malformed is named with its line, and nothing
+    is imported.  No broker may use the store.
+    """
+    from store.record.record import TagsCodes
+
+    shape = shape_of(config, segment_bytes)
+    tags_codes = TagsCodes(shape.delay_levels)
+    queues: dict[str, int] = {}
+    count = 0
+    with store_errors(), progress_bar("reading", file.stat().st_size, quiet=as_json):
+        settings = _settings(directory, shape)
+        for number, row in _rows(file):
+            _check_size(file, number, _message(file, number, row, tags_codes), settings)
+            queues[row.topic] = max(queues.get(row.topic, 0), row.queue_id + 1)
+            count += 1
+        if not dry_run:
+            _append(file, directory, settings, tags_codes, queues)
+    if as_json:
+        print_json({"messages": count, "topics": queues, "store": str(directory), "dryRun": dry_run})
+    else:
+        verb = "could be imported" if dry_run else f"imported to {directory}"
+        click.echo(f"{count} messages of {len(queues)} topics {verb}")
+
+
+def _rows(file: Path) -> "Iterator[tuple[int, Row]]":
+    """(line or row, counted from 1; row).  CommandFailed for a row that is malformed."""
+    from store.inspection.record_row import decode_row, row_of_values
+
+    is_parquet = file.suffix == ".parquet"
+    if not is_parquet:
+        with file.open("rb") as probe:
+            is_parquet = probe.read(4) == b"PAR1"
+    number = 0
+    try:
+        if is_parquet:
+            from sprocket.cli.store.parquet import read_rows
+
+            for number, values in enumerate(read_rows(file), 1):
+                yield number, row_of_values(values)
+            return
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield number, decode_row(line)
+    except StoreError as error:
+        raise CommandFailed(f"{file}:{number}: {error}; nothing was imported") from None
+
+
+def _message(file: Path, number: int, row: "Row", tags_codes: "TagsCodes") -> "PendingMessage":
+    from store.inspection.record_row import message_of
+
+    try:
+        return message_of(row, tags_codes)
+    except StoreError as error:
+        raise CommandFailed(f"{file}:{number}: {error}; nothing was imported") from None
+
+
+def _check_size(file: Path, number: int, message: "PendingMessage", settings: "StoreConfig") -> None:
+    """CommandFailed for a message that the store would refuse."""
+    from sprocket.remoting.message.record import record_size
+    from store.record.checksum import SEAL_BYTES
+
+    size = record_size(
+        message.sys_flag, len(message.body), len(message.topic.encode()), len(message.properties) + SEAL_BYTES
+    )
+    if len(message.body) > settings.max_message_size:
+        why = f"the body has {len(message.body)} bytes, maxMessageSize is {settings.max_message_size}"
+    elif size > settings.max_record_bytes:
+        why = f"the record would have {size} bytes, allowed are {settings.max_record_bytes}"
+    else:
+        return
+    raise CommandFailed(f"{file}:{number}: {why}; nothing was imported")
+
+
+def _append(
+    file: Path, directory: Path, settings: "StoreConfig", tags_codes: "TagsCodes", queues: dict[str, int]
+) -> None:
+    notices: Notices = SimpleQueue()
+    store = _open(directory, settings, notices)
+    written = 0
+    try:
+        # Before the first message, so that a broker reads what an import that fails has written.
+        _add_topics(directory, queues)
+        batch: list[PendingMessage] = []
+        size = 0
+        for number, row in _rows(file):
+            batch.append(_message(file, number, row, tags_codes))
+            size += len(row.body)
+            if len(batch) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+                _put(store, batch, notices)
+                batch, size, written = [], 0, number
+        if batch:
+            _put(store, batch, notices)
+    except RequestError as error:
+        raise CommandFailed(f"{file}: {error.remark}; {_imported(written)}") from None
+    except StoreError as error:
+        raise StoreError(f"{error}; {_imported(written)}") from None
+    finally:
+        store.shutdown()
+
+
+def _imported(written: int) -> str:
+    return f"what stands up to row {written} is imported, and nothing behind it" if written else "nothing was imported"
+
+
+def _put(store: "MessageStore", batch: "list[PendingMessage]", notices: Notices) -> None:
+    """Append a batch, and do what the store's threads ask for; while the flush is behind, wait for it."""
+    for _ in range(_TRIES):
+        try:
+            store.append(batch)
+            break
+        except StoreBusy:
+            with suppress(Empty):
+                notices.get(timeout=1.0)()
+    else:
+        store.append(batch)
+    while not notices.empty():
+        notices.get()()
+
+
+def _settings(directory: Path, shape: "StoreShape") -> "StoreConfig":
+    """What the store is opened with: files of the size that those that are there have."""
+    from store.config.store_config import StoreConfig
+    from store.inspection.file_sequence import FileSequence
+    from store.inspection.queue_table_inspection import QueueTableInspection
+    from store.record.record import TagsCodes
+
+    log = FileSequence(shape.commit_log or directory / "commitlog", shape.segment_bytes)
+    queues = QueueTableInspection(directory / "consumequeue", TagsCodes(shape.delay_levels), shape.queue_file_bytes)
+    default = StoreConfig(store_path_root_dir=directory.absolute())
+    return StoreConfig(
+        store_path_root_dir=directory.absolute(),
+        store_path_commit_log=shape.commit_log,
+        mapped_file_size_commit_log=log.file_bytes or default.mapped_file_size_commit_log,
+        mapped_file_size_consume_queue=queues.file_bytes or default.mapped_file_size_consume_queue,
+        mapped_file_size_batch_consume_queue=(
+            shape.batch_queue_file_bytes or default.mapped_file_size_batch_consume_queue
+        ),
+        max_hash_slot_num=shape.index_slots or default.max_hash_slot_num,
+        max_index_num=shape.index_units or default.max_index_num,
+        max_message_size=shape.max_message_bytes,
+        message_delay_level=shape.delay_levels,
+    )
+
+
+def _open(directory: Path, settings: "StoreConfig", notices: Notices) -> "MessageStore":
+    from sprocket.common.clock import SystemClock
+    from store.inspection.file_view import is_locked
+    from store.message_store import MessageStore
+
+    if is_locked(directory / "lock"):
+        raise WrongUsage(f"{directory}: a broker uses this store: stop it first")
+    store = MessageStore(settings, clock=SystemClock(), notify=notices.put)
+    store.start()
+    return store
+
+
+def _add_topics(directory: Path, queues: dict[str, int]) -> None:
+    """Let the broker know the topics and their queues: it refuses to read one that is not in topics.json."""
+    from msgspec.structs import replace
+
+    from broker.config.config_file import ConfigFile, pretty
+    from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+
+    file = ConfigFile(directory / "config" / "topics.json", TopicConfigTable)
+    table = file.load() or TopicConfigTable()
+    known = dict(table.topic_config_table)
+    for topic, count in queues.items():
+        config = known.get(topic)
+        if config is None:
+            known[topic] = TopicConfig(topic, count, count)
+        elif config.read_queue_nums < count:
+            known[topic] = replace(config, read_queue_nums=count)
+    if known != table.topic_config_table:
+        table.topic_config_table = known
+        file.write(pretty(table))

@@ -1,0 +1,365 @@
+"""What an operator asks of name servers and brokers, as typed coroutines over the wire.
+
+Source of requests and of how answers are gathered: RocketMQ 5.3.3, `DefaultMQAdminExtImpl`, `MQClientAPIImpl`.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+
+from sprocket.client import arguments
+from sprocket.client.answers import header_of
+from sprocket.client.errors import PermissionDenied, TlsUnusable, is_access_refusal
+from sprocket.common.errors import ClientError, ConfigError, ProtocolError
+from sprocket.remoting.bodies.client import ConsumerConnection, MessageQueue, by_queue
+from sprocket.remoting.bodies.consumption import ConsumerRunningInfo
+from sprocket.remoting.bodies.group import GroupList
+from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
+from sprocket.remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
+from sprocket.remoting.bodies.stats import ConsumeStats, KVTable, TopicOffset, TopicStatsTable
+from sprocket.remoting.bodies.topic import TopicConfig, TopicList
+from sprocket.remoting.client import ConnectFailed, ConnectionLost, RemotingClient, RemotingTimeout
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.headers.admin import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetConsumeStatsRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.client import GetConsumerConnectionListRequestHeader, GetConsumerRunningInfoRequestHeader
+from sprocket.remoting.headers.namesrv import (
+    DeleteKVConfigRequestHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetRouteInfoRequestHeader,
+    PutKVConfigRequestHeader,
+)
+from sprocket.remoting.tls.settings import TlsSettings
+from sprocket.remoting.tls.watch import ClientTls
+
+DEFAULT_TOPIC = "TBW102"  # the topic that new ones are modelled on
+RETRY_TOPIC_PREFIX = "%RETRY%"
+DLQ_TOPIC_PREFIX = "%DLQ%"
+ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
+
+T = TypeVar("T")
+
+
+class AdminError(ClientError):
+    """A server refused or could not be asked; `code` is its response code, None without an answer.
+
+    `fields` are those of the answer's header.
+    """
+
+    def __init__(self, message: str, code: int | None = None, fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.fields = fields or {}
+
+
+class AdminDenied(AdminError, PermissionDenied):
+    """An AdminError that is a PermissionDenied too: access control refused."""
+
+    code: int
+
+    def __init__(
+        self, message: str, code: int, remark: str | None, address: str, fields: Mapping[str, str] | None = None
+    ) -> None:
+        PermissionDenied.__init__(self, code, remark, address)
+        self.args = (message,)
+        self.fields = fields or {}
+
+
+class _TopicStatsText(msgspec.Struct, rename="camel"):
+    """`TopicStatsTable` with its keys as they are on the wire."""
+
+    offset_table: dict[str, TopicOffset] = {}
+    topic_put_tps: float = 0.0
+
+
+class AdminClient:
+    """Asks the name servers given, in turn until one answers, and the brokers they name.
+
+    Every method raises AdminError; if access control refuses, it is a PermissionDenied too.  `timeout_s` bounds one
+    request; with `credentials` each is signed, with `tls` each connection is TLS.
+    """
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        *,
+        timeout_s: float = 5.0,
+        credentials: Credentials | None = None,
+        tls: TlsSettings | None = None,
+    ) -> None:
+        """`name_servers` is a list of addresses, or a str with ``;`` between them.  Raises IllegalArgument."""
+        self._name_servers = arguments.addresses("name_servers", name_servers)
+        self._timeout_s = arguments.timeout("timeout_s", timeout_s)
+        arguments.optional("credentials", credentials, Credentials)
+        arguments.optional("tls", tls, TlsSettings)
+        self._tls = None if tls is None else ClientTls(tls)
+        self._remoting = RemotingClient(credentials=credentials, tls=self._tls)
+
+    async def __aenter__(self) -> "AdminClient":
+        """Raises TlsUnusable for files of TLS that are wrong."""
+        if self._tls is not None:
+            try:
+                self._tls.start()
+            except ConfigError as error:
+                raise TlsUnusable(str(error)) from None
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._remoting.close()
+
+    async def topic_list(self) -> list[str]:
+        """Every topic that a name server knows, sorted."""
+        response = await self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(_decoded(response, TopicList).topic_list)
+
+    async def topic_route(self, topic: str) -> TopicRouteData:
+        """Where the queues of `topic` are."""
+        header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+        return _decoded(await self._ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), TopicRouteData)
+
+    async def cluster_info(self) -> ClusterInfo:
+        """Clusters, their brokers and the brokers' addresses."""
+        return _decoded(await self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO), ClusterInfo)
+
+    async def broker_addresses(self, cluster: str, *, masters_only: bool) -> list[str]:
+        """Addresses of the brokers of `cluster`, by broker name and id."""
+        info = await self.cluster_info()
+        if cluster not in info.cluster_addr_table:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise AdminError(f"cluster {cluster} is not known; known are: {known}")
+        addresses = []
+        for name in sorted(info.cluster_addr_table[cluster]):
+            members = info.broker_addr_table[name].broker_addrs if name in info.broker_addr_table else {}
+            addresses += [address for id_, address in sorted(members.items()) if id_ == MASTER_ID or not masters_only]
+        return addresses
+
+    async def broker_runtime_info(self, broker: str) -> dict[str, str]:
+        """Figures that the broker at an address tells of itself."""
+        return _decoded(await self.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO), KVTable).table
+
+    async def clean_expired_queues(self, broker: str) -> None:
+        """Have a broker remove the ConsumeQueues whose messages have all expired."""
+        await self.ask(broker, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+
+    async def delete_expired_commit_log(self, broker: str) -> None:
+        """Have a broker remove expired CommitLog files now, whatever the hour."""
+        await self.ask(broker, RequestCode.DELETE_EXPIRED_COMMITLOG)
+
+    async def clean_unused_topics(self, broker: str) -> None:
+        """Have a broker remove the ConsumeQueues of topics that it does not know."""
+        await self.ask(broker, RequestCode.CLEAN_UNUSED_TOPIC)
+
+    async def create_topic(self, broker: str, config: TopicConfig) -> None:
+        """Create `config` on the broker at an address, or change it there."""
+        header = CreateTopicRequestHeader(
+            topic=config.topic_name,
+            default_topic=DEFAULT_TOPIC,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_filter_type=config.topic_filter_type,
+            topic_sys_flag=config.topic_sys_flag,
+            order=config.order,
+            attributes=",".join(f"{key}={value}" if value else key for key, value in config.attributes.items()),
+        )
+        await self.ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+    async def delete_topic(self, topic: str, cluster: str) -> None:
+        """Delete `topic` from the masters of `cluster`, then from every name server."""
+        for broker in await self.broker_addresses(cluster, masters_only=True):
+            await self.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+        header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
+        await self._tell_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+        order = DeleteKVConfigRequestHeader(namespace=ORDER_TOPIC_NAMESPACE, key=topic)
+        await self._tell_name_servers(RequestCode.DELETE_KV_CONFIG, order)
+
+    async def set_order_conf(self, topic: str, broker_queues: Mapping[str, int], *, whole: bool) -> str:
+        """Set how many queues of an ordered topic each broker has; not `whole`, others' entries are kept.
+
+        Returns what was set: ``broker-a:8;broker-b:8``.
+        """
+        entries: dict[str, str] = {}
+        if not whole:
+            for entry in (await self._kv_config(ORDER_TOPIC_NAMESPACE, topic)).split(";"):
+                if entry:
+                    entries[entry.partition(":")[0]] = entry
+        entries |= {name: f"{name}:{queues}" for name, queues in broker_queues.items()}
+        value = ";".join(entries.values())
+        header = PutKVConfigRequestHeader(namespace=ORDER_TOPIC_NAMESPACE, key=topic, value=value)
+        await self._tell_name_servers(RequestCode.PUT_KV_CONFIG, header)
+        return value
+
+    async def topic_stats(self, topic: str, route_topic: str | None = None) -> TopicStatsTable:
+        """Extent of every queue of `topic`, from each broker on its route or on that of `route_topic`."""
+        stats = TopicStatsTable()
+        for broker in _addresses((await self.topic_route(route_topic or topic)).broker_datas):
+            header = GetTopicStatsInfoRequestHeader(topic=topic)
+            part = _decoded(await self.ask(broker, RequestCode.GET_TOPIC_STATS_INFO, header), _TopicStatsText)
+            stats.offset_table |= _by_queue(part.offset_table)
+            stats.topic_put_tps += part.topic_put_tps
+        return stats
+
+    async def consume_stats(
+        self, group: str, topic: str | None = None, route_topic: str | None = None
+    ) -> ConsumeStats[MessageQueue]:
+        """How far `group` is in every queue, of `topic` or of all topics that it consumes.
+
+        The brokers asked are those on the route of the group's retry topic, else of `topic`, else of
+        `route_topic`.
+        """
+        header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
+        stats = ConsumeStats[MessageQueue]()
+        for broker in _addresses(await self._brokers_of_group(group, topic, route_topic)):
+            response = await self.ask(broker, RequestCode.GET_CONSUME_STATS, header)
+            part = _decoded(response, ConsumeStats[str])
+            stats.offset_table |= _by_queue(part.offset_table)
+            stats.consume_tps += part.consume_tps
+        return stats
+
+    async def consumer_connection(self, group: str) -> ConsumerConnection:
+        """The clients of `group` that are online, from the first broker that serves it."""
+        brokers = _addresses(await self._brokers_of_group(group, None, None))
+        if not brokers:
+            raise AdminError(f"group {group}: no broker on the route of {RETRY_TOPIC_PREFIX}{group}")
+        header = GetConsumerConnectionListRequestHeader(consumer_group=group)
+        response = await self.ask(brokers[0], RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        return _decoded(response, ConsumerConnection)
+
+    async def queue_holders(self, group: str) -> dict[MessageQueue, str]:
+        """Which client IP holds which queue; a client that does not tell is left out.
+
+        Source: RocketMQ 5.3.3, `ConsumerProgressSubCommand.getMessageQueueAllocationResult`.
+        """
+        brokers = _addresses(await self._brokers_of_group(group, None, None))
+        holders: dict[MessageQueue, str] = {}
+        for client in (await self.consumer_connection(group)).connection_set:
+            header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client.client_id)
+            try:
+                response = await self.ask(brokers[0], RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+                queues = _by_queue(_decoded(response, ConsumerRunningInfo[str]).mq_table)
+            except AdminError:
+                continue
+            holders |= dict.fromkeys(queues, client.client_id.partition("@")[0])
+        return holders
+
+    async def set_request_mode(self, broker: str, mode: SetMessageRequestModeRequestBody) -> None:
+        """Have the consumers of a group that leave the division of queues to brokers take a topic by pull or pop."""
+        await self.ask(broker, RequestCode.SET_MESSAGE_REQUEST_MODE, body=dumps(mode))
+
+    async def groups_of_topic(self, topic: str) -> list[str]:
+        """Consumer groups that have consumed `topic`, sorted."""
+        groups: set[str] = set()
+        for broker in _addresses((await self.topic_route(topic)).broker_datas):
+            header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
+            response = await self.ask(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+            groups.update(_decoded(response, GroupList).group_list)
+        return sorted(groups)
+
+    async def wait_for_broker(self, cluster: str, count: int, *, within_s: float) -> None:
+        """Return when at least `count` masters of `cluster` are registered.  Raises AdminError after `within_s`."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + within_s
+        while True:
+            try:
+                if len(await self.broker_addresses(cluster, masters_only=True)) >= count:
+                    return
+            except AdminError:
+                if clock() > deadline:
+                    raise
+            if clock() > deadline:
+                raise AdminError(f"cluster {cluster} has fewer than {count} brokers after {within_s} s")
+            await asyncio.sleep(0.02)
+
+    async def _brokers_of_group(self, group: str, topic: str | None, route_topic: str | None) -> list[BrokerData]:
+        topics = [name for name in (RETRY_TOPIC_PREFIX + group, topic, route_topic) if name]
+        for position, name in enumerate(topics, 1):
+            try:
+                return (await self.topic_route(name)).broker_datas
+            except AdminError:
+                if position == len(topics):
+                    raise
+        return []
+
+    async def _kv_config(self, namespace: str, key: str) -> str:
+        """Empty when there is none."""
+        try:
+            response = await self._ask_name_server(
+                RequestCode.GET_KV_CONFIG, GetKVConfigRequestHeader(namespace=namespace, key=key)
+            )
+        except AdminError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return ""
+            raise
+        return header_of(response, GetKVConfigResponseHeader, AdminError).value or ""
+
+    async def _tell_name_servers(self, code: RequestCode, header: Header) -> None:
+        for address in self._name_servers:
+            await self.ask(address, code, header)
+
+    async def _ask_name_server(self, code: RequestCode, header: Header | None = None) -> ReceivedResponse:
+        """The answer of the first name server that gives one, even a refusal."""
+        for position, address in enumerate(self._name_servers, 1):
+            try:
+                return await self.ask(address, code, header)
+            except AdminError as error:
+                if error.code is not None or position == len(self._name_servers):
+                    raise
+        raise AdminError("no name server given")
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> ReceivedResponse:
+        """The answer of the server at `address`; a refusal raises AdminError with its code."""
+        within_s = arguments.timeout_or("timeout_s", timeout_s, self._timeout_s)
+        try:
+            response = await self._remoting.invoke(address, code, header, body, timeout_s=within_s)
+        except (ConnectFailed, ConnectionLost, RemotingTimeout) as error:
+            raise AdminError(f"{code.name} to {address}: {error}") from None
+        if response.code != ResponseCode.SUCCESS:
+            remark = f"{code.name} to {address}: CODE: {response.code}  DESC: {response.remark}"
+            if is_access_refusal(response.code, response.remark):
+                raise AdminDenied(remark, response.code, response.remark, address, response.ext_fields)
+            raise AdminError(remark, response.code, response.ext_fields)
+        return response
+
+
+def _addresses(brokers: Iterable[BrokerData]) -> list[str]:
+    """The master of each broker group, else a slave; by broker name."""
+    ordered = sorted(brokers, key=lambda broker: broker.broker_name)
+    return [address for address in (broker.master_or_slave() for broker in ordered) if address is not None]
+
+
+def _decoded(response: ReceivedResponse, body_type: type[T]) -> T:
+    try:
+        return loads(response.body, body_type)
+    except ProtocolError as error:
+        raise AdminError(f"the answer is no {body_type.__name__}: {error}") from None
+
+
+def _by_queue(table: Mapping[str, T]) -> dict[MessageQueue, T]:
+    try:
+        return by_queue(table)
+    except ProtocolError as error:
+        raise AdminError(f"the answer's key is no queue: {error}") from None

@@ -1,0 +1,132 @@
+"""What an operator asks and orders of users and policies.
+
+Source of requests: RocketMQ 5.3.3, `MQClientAPIImpl.createUser` and those beside it, `DefaultMQAdminExtImpl`.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.auth import (
+    AclRequestHeader,
+    DeleteAclRequestHeader,
+    ListAclsRequestHeader,
+    ListUsersRequestHeader,
+    UserRequestHeader,
+)
+
+T = TypeVar("T")
+
+
+class AclChange(msgspec.Struct, frozen=True):
+    """What `mqadmin createAcl` and `updateAcl` say: the same of each of `resources`."""
+
+    subject: str
+    resources: tuple[str, ...]
+    actions: tuple[str, ...]
+    source_ips: tuple[str, ...]
+    decision: str
+
+    @property
+    def info(self) -> AclInfo:
+        """As it travels."""
+        source_ips = list(self.source_ips) or None
+        entries = [PolicyEntryInfo(one, list(self.actions), source_ips, self.decision) for one in self.resources]
+        return AclInfo(self.subject, [PolicyInfo(None, entries)])
+
+
+class AuthAdmin:
+    """Asks single brokers, by their addresses.  Every method raises AdminError."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+
+    async def create_user(self, broker: str, user: UserInfo) -> None:
+        """Add a user."""
+        header = UserRequestHeader(username=user.username)
+        await self._admin.ask(broker, RequestCode.AUTH_CREATE_USER, header, dumps(user))
+
+    async def update_user(self, broker: str, user: UserInfo) -> None:
+        """Change what is given of a user."""
+        header = UserRequestHeader(username=user.username)
+        await self._admin.ask(broker, RequestCode.AUTH_UPDATE_USER, header, dumps(user))
+
+    async def delete_user(self, broker: str, username: str) -> None:
+        """Remove a user and its acl."""
+        await self._admin.ask(broker, RequestCode.AUTH_DELETE_USER, UserRequestHeader(username=username))
+
+    async def user(self, broker: str, username: str | None) -> UserInfo | None:
+        """A user, with its password if a super user asks; None if there is none."""
+        header = UserRequestHeader(username=username)
+        body = (await self._admin.ask(broker, RequestCode.AUTH_GET_USER, header)).body
+        return _decoded(body, UserInfo) if body else None
+
+    async def users(self, broker: str, filter_: str | None = None) -> list[UserInfo]:
+        """The users whose names contain the filter."""
+        header = ListUsersRequestHeader(filter=filter_)
+        body = (await self._admin.ask(broker, RequestCode.AUTH_LIST_USER, header)).body
+        return _decoded(body, list[UserInfo]) if body else []
+
+    async def create_acl(self, broker: str, acl: AclInfo) -> None:
+        """Add policies for a subject; they replace what was said of the same resources."""
+        header = AclRequestHeader(subject=acl.subject)
+        await self._admin.ask(broker, RequestCode.AUTH_CREATE_ACL, header, dumps(acl))
+
+    async def update_acl(self, broker: str, acl: AclInfo) -> None:
+        """The same."""
+        header = AclRequestHeader(subject=acl.subject)
+        await self._admin.ask(broker, RequestCode.AUTH_UPDATE_ACL, header, dumps(acl))
+
+    async def delete_acl(self, broker: str, subject: str, resource: str | None = None) -> None:
+        """Remove what the custom policy of a subject says of a resource; without one its whole acl."""
+        header = DeleteAclRequestHeader(subject=subject, resource=resource)
+        await self._admin.ask(broker, RequestCode.AUTH_DELETE_ACL, header)
+
+    async def acl(self, broker: str, subject: str | None) -> AclInfo | None:
+        """The acl of a subject; None if it has none."""
+        header = AclRequestHeader(subject=subject)
+        body = (await self._admin.ask(broker, RequestCode.AUTH_GET_ACL, header)).body
+        return _decoded(body, AclInfo) if body else None
+
+    async def acls(self, broker: str, subject: str | None = None, resource: str | None = None) -> list[AclInfo]:
+        """The acls whose subjects and resources contain these."""
+        header = ListAclsRequestHeader(subject_filter=subject, resource_filter=resource)
+        body = (await self._admin.ask(broker, RequestCode.AUTH_LIST_ACL, header)).body
+        return _decoded(body, list[AclInfo]) if body else []
+
+    # From one broker to another
+
+    async def copy_users(self, source: str, target: str, usernames: list[str] | None = None) -> list[str]:
+        """Give `target` the users of `source`, or those named; who was copied.  Needs a super user of `source`."""
+        if usernames:
+            users = [one for name in usernames if (one := await self.user(source, name)) is not None]
+        else:
+            users = await self.users(source)
+        if any(user.password is None for user in users):
+            raise AdminError(f"{source} tells no passwords: sign as one of its super users, with authenticationEnabled")
+        for user in users:
+            is_there = await self.user(target, user.username) is not None
+            await (self.update_user(target, user) if is_there else self.create_user(target, user))
+        return [user.username or "" for user in users]
+
+    async def copy_acls(self, source: str, target: str, subjects: list[str] | None = None) -> list[str]:
+        """Give `target` the acls of `source`, or of the subjects named; whose were copied."""
+        if subjects:
+            acls = [one for subject in subjects if (one := await self.acl(source, subject)) is not None]
+        else:
+            acls = await self.acls(source)
+        for acl in acls:
+            await self.update_acl(target, acl)
+        return [acl.subject or "" for acl in acls]
+
+
+def _decoded(body: bytes, kind: type[T]) -> T:
+    try:
+        return loads(body, kind)
+    except ProtocolError as error:
+        raise AdminError(f"the answer is no {kind}: {error}") from None

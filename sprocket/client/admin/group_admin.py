@@ -1,0 +1,272 @@
+"""What an operator asks and orders of consumer and producer groups: offsets, members, what members do.
+
+Source of requests and of how answers are gathered: RocketMQ 5.3.3, `DefaultMQAdminExtImpl`, and the commands of
+`tools.command.offset`, `consumer`, `connection`, `producer`, `broker`, `queue`.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from sprocket.client.admin.admin_client import RETRY_TOPIC_PREFIX, AdminClient, AdminError
+from sprocket.client.answers import header_of
+from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.client import (
+    ConsumerConnection,
+    MessageQueue,
+    ProducerConnection,
+    ProducerTableInfo,
+    by_queue,
+)
+from sprocket.remoting.bodies.consumption import (
+    ConsumerRunningInfo,
+    ConsumeStatsList,
+    GetConsumerStatusBody,
+    QueryConsumeQueueResponseBody,
+)
+from sprocket.remoting.bodies.route import BrokerData
+from sprocket.remoting.bodies.stats import BrokerStatsData, ConsumeStats, ResetOffsetBody
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.admin import (
+    GetConsumerStatusRequestHeader,
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    QueryConsumeQueueRequestHeader,
+    ViewBrokerStatsDataRequestHeader,
+)
+from sprocket.remoting.headers.client import (
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetProducerConnectionListRequestHeader,
+)
+from sprocket.remoting.headers.offset import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    ResetOffsetRequestHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+
+# As a time to reset to: the end of the queue.
+TO_END: Final = -1
+_LIGHT_PREFIX: Final = "%LMQ%"
+_WHEEL_TOPIC: Final = "rmq_sys_wheel_timer"
+
+T = TypeVar("T")
+
+
+class Rollback(NamedTuple):
+    """Where a queue's offset was set by a commit in place of a reset; `reset_offset` is where it is now."""
+
+    broker_name: str
+    queue_id: int
+    broker_offset: int
+    consumer_offset: int
+    timestamp_offset: int
+    reset_offset: int
+
+
+class GroupAdmin:
+    """Asks the brokers that `admin` finds.  Every method raises AdminError."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+
+    # Offsets
+
+    async def reset_to_time(
+        self, topic: str, group: str, timestamp_ms: int, *, force: bool = True, route_topic: str | None = None
+    ) -> dict[MessageQueue, int]:
+        """Send `group` to a time, or `TO_END`, in all queues of `topic`; where that is.
+
+        A broker that leaves it to its clients refuses with CONSUMER_NOT_ONLINE if there are none.
+        """
+        header = ResetOffsetRequestHeader(group=group, topic=topic, timestamp=timestamp_ms, is_force=force)
+        offsets: dict[MessageQueue, int] = {}
+        for _, address in await self._brokers(_route_topic(topic, route_topic)):
+            response = await self._admin.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+            offsets |= _by_queue(_decoded(response, ResetOffsetBody[str]).offset_table)
+        return offsets
+
+    async def commit_to_time(
+        self, topic: str, group: str, timestamp_ms: int, *, force: bool = True, route_topic: str | None = None
+    ) -> list[Rollback]:
+        """The same by commits, for a group that is offline; not `force`, no queue goes forward."""
+        done = []
+        for name, address in await self._brokers(_route_topic(topic, route_topic)):
+            stats_header = GetConsumeStatsRequestHeader(consumer_group=group)
+            response = await self._admin.ask(address, RequestCode.GET_CONSUME_STATS, stats_header)
+            stats = _by_queue(_decoded(response, ConsumeStats[str]).offset_table)
+            extents = {
+                queue.queue_id: (offsets.broker_offset, offsets.consumer_offset)
+                for queue, offsets in stats.items()
+                if queue.topic == topic
+            }
+            if not extents:
+                table = (await self._admin.topic_stats(topic, route_topic)).offset_table
+                extents = {
+                    queue.queue_id: (extent.max_offset, extent.min_offset)
+                    for queue, extent in table.items()
+                    if queue.broker_name == name
+                }
+            for queue_id, (broker_offset, consumer_offset) in sorted(extents.items()):
+                found = await self.offset_at(address, topic, queue_id, timestamp_ms)
+                reset_offset = found if force or found <= consumer_offset else consumer_offset
+                if reset_offset == found:
+                    await self.commit(address, group, topic, queue_id, found)
+                done.append(Rollback(name, queue_id, broker_offset, consumer_offset, found, reset_offset))
+        return done
+
+    async def offset_at(self, broker: str, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """The first offset of a queue from a time on, or with `TO_END` one past its last."""
+        ask = self._admin.ask
+        if timestamp_ms == TO_END:
+            response = await ask(
+                broker, RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
+            )
+            return header_of(response, GetMaxOffsetResponseHeader, AdminError).offset
+        header = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=timestamp_ms)
+        response = await ask(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return header_of(response, SearchOffsetResponseHeader, AdminError).offset
+
+    async def reset_queue(self, broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Send `group` to an offset of one queue: by a commit, and by a reset for its members that are online."""
+        await self.commit(broker, group, topic, queue_id, offset)
+        header = ResetOffsetRequestHeader(
+            group=group, topic=topic, queue_id=queue_id, offset=offset, timestamp=0, is_force=False
+        )
+        await self._admin.ask(broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+
+    async def commit(self, broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set a group's offset in one queue."""
+        header = UpdateConsumerOffsetRequestHeader(
+            consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
+        )
+        await self._admin.ask(broker, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def clone_offsets(self, source: str, target: str, topic: str) -> None:
+        """Give `target` the offsets of `source` in every topic that it consumes, on the brokers of `topic`."""
+        stats = await self._admin.consume_stats(source)
+        if not stats.offset_table:
+            return
+        addresses = dict(await self._brokers(topic))
+        for queue, offsets in sorted(stats.offset_table.items()):
+            address = addresses.get(queue.broker_name)
+            if address is not None and offsets.consumer_offset >= 0:
+                await self.commit(address, target, queue.topic, queue.queue_id, offsets.consumer_offset)
+
+    # Members
+
+    async def positions(self, topic: str, group: str, client_id: str = "") -> dict[str, dict[MessageQueue, int]]:
+        """For each client of the group, or one, where it is in the queues of `topic` that it holds."""
+        brokers = await self._brokers(topic)
+        if not brokers:
+            return {}
+        header = GetConsumerStatusRequestHeader(topic=topic, group=group, client_addr=client_id)
+        response = await self._admin.ask(brokers[0][1], RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header)
+        body = _decoded(response, GetConsumerStatusBody[str])
+        return {client: _by_queue(table) for client, table in body.consumer_table.items()}
+
+    async def consumers(self, group: str, broker: str | None = None) -> ConsumerConnection:
+        """The members of a consumer group, as one broker knows them."""
+        header = GetConsumerConnectionListRequestHeader(consumer_group=group)
+        address = broker or await self._broker_of(group)
+        response = await self._admin.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        found = _decoded(response, ConsumerConnection)
+        if not found.connection_set:
+            raise AdminError("Not found the consumer group connection", ResponseCode.CONSUMER_NOT_ONLINE)
+        return found
+
+    async def running_info(
+        self, group: str, client_id: str, *, jstack: bool = False, broker: str | None = None
+    ) -> ConsumerRunningInfo[str]:
+        """What a consumer says of itself; its tables by queue have JSON texts as keys."""
+        header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client_id, jstack_enable=jstack)
+        address = broker or await self._broker_of(group)
+        response = await self._admin.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+        return _decoded(response, ConsumerRunningInfo[str])
+
+    async def producers(self, group: str, topic: str) -> ProducerConnection:
+        """The members of a producer group, as the first broker of `topic` knows them."""
+        brokers = await self._brokers(topic)
+        header = GetProducerConnectionListRequestHeader(producer_group=group)
+        if not brokers:
+            raise AdminError(f"topic {topic} has no broker")
+        response = await self._admin.ask(brokers[0][1], RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
+        return _decoded(response, ProducerConnection)
+
+    async def all_producers(self, broker: str) -> ProducerTableInfo:
+        """The members of every producer group on a broker."""
+        return _decoded(await self._admin.ask(broker, RequestCode.GET_ALL_PRODUCER_INFO), ProducerTableInfo)
+
+    # What brokers say
+
+    async def broker_consume_stats(
+        self, broker: str, *, ordered_only: bool = False, timeout_s: float = 50.0
+    ) -> ConsumeStatsList[str]:
+        """How far every group of a broker is; the tables have JSON texts as keys."""
+        header = GetConsumeStatsInBrokerHeader(is_order=ordered_only)
+        response = await self._admin.ask(broker, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_s=timeout_s)
+        return _decoded(response, ConsumeStatsList[str])
+
+    async def stats(self, broker: str, name: str, key: str) -> BrokerStatsData:
+        """Sums and rates that a broker keeps under a name, of a topic (TOPIC_PUT_NUMS) or ``topic@group``."""
+        header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
+        return _decoded(await self._admin.ask(broker, RequestCode.VIEW_BROKER_STATS_DATA, header), BrokerStatsData)
+
+    async def consume_queue(
+        self, topic: str, queue_id: int, index: int, count: int, *, group: str | None = None, broker: str | None = None
+    ) -> QueryConsumeQueueResponseBody:
+        """Entries of a ConsumeQueue, of the broker named or of the first one of `topic`."""
+        if not broker:
+            brokers = await self._brokers(topic)
+            if not brokers:
+                raise AdminError("No topic route data!")
+            broker = brokers[0][1]
+        header = QueryConsumeQueueRequestHeader(
+            topic=topic, queue_id=queue_id, index=index, count=count, consumer_group=group
+        )
+        response = await self._admin.ask(broker, RequestCode.QUERY_CONSUME_QUEUE, header)
+        if not response.body:
+            raise AdminError(response.remark or f"index {index} is none of the queue")
+        return _decoded(response, QueryConsumeQueueResponseBody)
+
+    async def masters(self, topic: str) -> list[str]:
+        """Addresses of the masters of a topic."""
+        route = await self._admin.topic_route(topic)
+        return [data.broker_addrs[0] for data in route.broker_datas if 0 in data.broker_addrs]
+
+    async def _broker_of(self, group: str) -> str:
+        brokers = await self._brokers(RETRY_TOPIC_PREFIX + group)
+        if not brokers:
+            raise AdminError(f"group {group}: no broker on the route of {RETRY_TOPIC_PREFIX}{group}")
+        return brokers[0][1]
+
+    async def _brokers(self, topic: str) -> list[tuple[str, str]]:
+        """Name and address of each broker of a topic, by name; the master's, else a slave's."""
+        datas: list[BrokerData] = (await self._admin.topic_route(topic)).broker_datas
+        found = ((data.broker_name, data.master_or_slave()) for data in datas)
+        return sorted((name, address) for name, address in found if address is not None)
+
+
+def _route_topic(topic: str, route_topic: str | None) -> str:
+    """A light topic and the wheel's have no route of their own."""
+    if route_topic and (topic.startswith(_LIGHT_PREFIX) or topic == _WHEEL_TOPIC):
+        return route_topic
+    return topic
+
+
+def _decoded(response: ReceivedResponse, body_type: type[T]) -> T:
+    try:
+        return loads(response.body, body_type)
+    except ProtocolError as error:
+        raise AdminError(f"the answer is no {body_type.__name__}: {error}") from None
+
+
+def _by_queue(table: Mapping[str, T]) -> dict[MessageQueue, T]:
+    try:
+        return by_queue(table)
+    except ProtocolError as error:
+        raise AdminError(f"the answer's key is no queue: {error}") from None

@@ -1,0 +1,229 @@
+"""Single messages, found by what identifies them: key, unique key, offset message id, place in a queue.
+
+Source: RocketMQ 5.3.3, `MQAdminImpl.queryMessage`, `MQAdminImpl.viewMessage`, `MessageDecoder.decodeMessageId`.
+"""
+
+import ipaddress
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final
+
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.answers import header_of
+from sprocket.client.consume.record_decoder import decode_records
+from sprocket.client.message import MessageQueue, ReceivedMessage
+from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.route import MASTER_ID, TopicRouteData
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.admin import QueryMessageRequestHeader, ViewMessageRequestHeader
+from sprocket.remoting.headers.offset import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+)
+from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+
+MAX_TIMESTAMP: Final = (1 << 63) - 1
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+_PULL_SUBSCRIPTION: Final = 0x4
+_PULL_MESSAGES: Final = 32
+_HEX_BYTES: Final = (16, 28)  # address of 4 or 16 bytes, port 4, offset 8
+_QUEUE_ID_AT: Final = 12
+
+
+class MessageLookup:
+    """Asks the brokers that `admin` finds.  Every method raises AdminError."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+
+    async def by_key(
+        self,
+        topic: str,
+        key: str,
+        max_messages: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = MAX_TIMESTAMP,
+        route_topic: str | None = None,
+    ) -> list[ReceivedMessage]:
+        """Messages of `topic` that have `key`, at most `max_messages` of each broker.
+
+        Brokers are those on the route of `route_topic`, else of `topic`.
+        """
+        header = QueryMessageRequestHeader(
+            topic=topic, key=key, max_num=max_messages, begin_timestamp=begin_ms, end_timestamp=end_ms
+        )
+        return await self._query(header, route_topic or topic, lambda message: key in message.keys)
+
+    async def by_unique_key(self, topic: str, key: str, route_topic: str | None = None) -> list[ReceivedMessage]:
+        """Messages of `topic` with the id that their producer gave, the oldest first."""
+        header = QueryMessageRequestHeader(
+            topic=topic, key=key, max_num=32, begin_timestamp=0, end_timestamp=MAX_TIMESTAMP, is_unique_key="true"
+        )
+        found = await self._query(header, route_topic or topic, lambda message: message.message_id == key)
+        return sorted(found, key=lambda message: message.store_timestamp_ms)
+
+    async def _query(
+        self, header: QueryMessageRequestHeader, route_topic: str, is_wanted: Callable[[ReceivedMessage], bool]
+    ) -> list[ReceivedMessage]:
+        found: list[ReceivedMessage] = []
+        refusal: AdminError | None = None
+        for name, address in _brokers(await self._admin.topic_route(route_topic)):
+            try:
+                response = await self._admin.ask(address, RequestCode.QUERY_MESSAGE, header)
+            except AdminError as error:
+                if error.code != ResponseCode.QUERY_NOT_FOUND:
+                    refusal = error
+                continue
+            # Brokers compare hashes: what has another key or topic is none of ours.
+            messages = _messages(response.body, header.topic, name)
+            found += [message for message in messages if message.topic == header.topic and is_wanted(message)]
+        if refusal is not None and not found:
+            raise refusal
+        return found
+
+    async def by_offset_id(self, topic: str, message_id: str) -> ReceivedMessage:
+        """The message with an offset message id, from the broker whose address is part of it."""
+        address, offset = parse_offset_id(message_id)
+        header = ViewMessageRequestHeader(topic=topic, offset=offset)
+        response = await self._admin.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
+        messages = _messages(response.body, topic, "")
+        if len(messages) != 1:
+            raise AdminError(f"{address} answered with {len(messages)} messages for {message_id}")
+        return messages[0]
+
+    async def by_id(self, topic: str, message_id: str, route_topic: str | None = None) -> ReceivedMessage | None:
+        """The message with an id of either kind: offset message id, else unique key; None if there is none."""
+        try:
+            parse_offset_id(message_id)
+        except AdminError:
+            is_offset_id = False
+        else:
+            is_offset_id = True
+        if is_offset_id:
+            try:
+                return await self.by_offset_id(topic, message_id)
+            except AdminError:
+                # A unique key of as many digits may look like one.
+                pass
+        found = await self.by_unique_key(topic, message_id, route_topic)
+        return found[0] if found else None
+
+    async def queues(self, topic: str, route_topic: str | None = None) -> list[tuple[MessageQueue, str]]:
+        """The queues of `topic` that can be read, each with the address of its broker."""
+        route = await self._admin.topic_route(route_topic or topic)
+        addresses = dict(_brokers(route))
+        return [
+            (MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id), addresses[data.broker_name])
+            for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
+            if data.broker_name in addresses
+            for queue_id in range(data.read_queue_nums)
+        ]
+
+    async def bounds(
+        self, queue: MessageQueue, address: str, begin_ms: int | None = None, end_ms: int | None = None
+    ) -> tuple[int, int]:
+        """First offset of a queue and one past its last, of all its messages or of those of a time."""
+        return (
+            await self._bound(queue, address, begin_ms, RequestCode.GET_MIN_OFFSET),
+            await self._bound(queue, address, end_ms, RequestCode.GET_MAX_OFFSET),
+        )
+
+    async def _bound(self, queue: MessageQueue, address: str, time_ms: int | None, code: RequestCode) -> int:
+        topic, queue_id, ask = queue.topic, queue.queue_id, self._admin.ask
+        if time_ms is not None:
+            search = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=time_ms)
+            response = await ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, search)
+            return header_of(response, SearchOffsetResponseHeader, AdminError).offset
+        if code is RequestCode.GET_MIN_OFFSET:
+            response = await ask(address, code, GetMinOffsetRequestHeader(topic=topic, queue_id=queue_id))
+            # -1 for a queue of batches that never had a message.
+            return max(0, header_of(response, GetMinOffsetResponseHeader, AdminError).offset)
+        response = await ask(address, code, GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id))
+        return header_of(response, GetMaxOffsetResponseHeader, AdminError).offset
+
+    async def messages(
+        self,
+        queue: MessageQueue,
+        address: str,
+        offset: int,
+        tags: str = "*",
+        most: int = _PULL_MESSAGES,
+        *,
+        expression_type: str = "TAG",
+    ) -> tuple[list[ReceivedMessage], int]:
+        """Messages of a queue from `offset` on, those with `tags`, and where to go on.  No offset is committed.
+
+        With `expression_type` SQL92 `tags` is an expression of that kind.
+
+        Where there is nothing to read the next offset is `offset` itself.
+        """
+        header = PullMessageRequestHeader(
+            consumer_group=TOOLS_GROUP, topic=queue.topic, queue_id=queue.queue_id, queue_offset=offset,
+            max_msg_nums=most, sys_flag=_PULL_SUBSCRIPTION, commit_offset=0, suspend_timeout_millis=0,
+            subscription=tags, sub_version=0, expression_type=expression_type,
+        )  # fmt: skip
+        try:
+            response = await self._admin.ask(address, RequestCode.PULL_MESSAGE, header)
+        except AdminError as error:
+            if error.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED):
+                return [], offset
+            if error.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+                return [], int(error.fields.get("nextBeginOffset") or offset + most)
+            raise
+        next_offset = header_of(response, PullMessageResponseHeader, AdminError).next_begin_offset
+        return _messages(response.body, queue.topic, queue.broker_name), next_offset
+
+    async def pages(
+        self, queue: MessageQueue, address: str, start: int, end: int, tags: str = "*"
+    ) -> AsyncIterator[list[ReceivedMessage]]:
+        """The messages of a queue from `start` to before `end`, in pages."""
+        offset = start
+        while offset < end:
+            messages, next_offset = await self.messages(queue, address, offset, tags)
+            if next_offset <= offset:
+                return
+            yield [message for message in messages if message.queue_offset < end]
+            offset = next_offset
+
+
+def parse_offset_id(message_id: str) -> tuple[str, int]:
+    """Address of the broker and physical offset that an offset message id names.  Raises AdminError."""
+    try:
+        raw = bytes.fromhex(message_id)
+    except ValueError:
+        raw = b""
+    port = int.from_bytes(raw[-12:-8], "big")
+    offset = int.from_bytes(raw[-8:], "big", signed=True)
+    if len(raw) not in _HEX_BYTES or not 0 < port < 1 << 16 or offset < 0:
+        raise AdminError(f"{message_id!r} is no offset message id")
+    address = ipaddress.ip_address(raw[:-12])
+    return (f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"), offset
+
+
+def _brokers(route: TopicRouteData) -> Iterable[tuple[str, str]]:
+    """Name and address of the master of each broker group on a route, else of a slave."""
+    for broker in sorted(route.broker_datas, key=lambda data: data.broker_name):
+        address = broker.broker_addrs.get(MASTER_ID) or broker.master_or_slave()
+        if address is not None:
+            yield broker.broker_name, address
+
+
+def _messages(body: bytes, topic: str, broker_name: str) -> list[ReceivedMessage]:
+    """The messages of records side by side, of any queues."""
+    messages: list[ReceivedMessage] = []
+    at = 0
+    try:
+        while at < len(body):
+            size = int.from_bytes(body[at : at + 4], "big", signed=True)
+            if size <= _QUEUE_ID_AT:
+                raise ProtocolError("record", f"size {size} at byte {at}")
+            queue_id = int.from_bytes(body[at + _QUEUE_ID_AT : at + _QUEUE_ID_AT + 4], "big", signed=True)
+            queue = MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id)
+            messages += decode_records(body[at : at + size], queue)
+            at += size
+    except ProtocolError as error:
+        raise AdminError(f"the answer holds no messages: {error}") from None
+    return messages

@@ -1,0 +1,353 @@
+"""Sends the messages of a dead-letter topic back: to their original topics, or to the group's retry topic.
+
+A message keeps its id, keys, tag and properties; new is REDRIVEN_FROM, the offset message id that it has in the
+dead-letter topic, which keeps its copy.  How far a redrive came is kept as two groups' offsets in the dead-letter
+topic: all before that of ``<group>_REDRIVE`` is sent, and nothing from that of ``<group>_REDRIVE_SEEN`` on has been
+tried.  What lies between, because a filter left some out or a run was cut off, is looked up by id in its target topic
+and not sent again.  That needs the target's index, and finds nothing that has expired there.
+One redrive of a group at a time: its queues are locked.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from sprocket.client import arguments
+from sprocket.client.admin.admin_client import (
+    DEFAULT_TOPIC,
+    DLQ_TOPIC_PREFIX,
+    RETRY_TOPIC_PREFIX,
+    AdminClient,
+    AdminError,
+)
+from sprocket.client.admin.message_lookup import MessageLookup
+from sprocket.client.answers import body_of, header_of
+from sprocket.client.connection.identity import random_number
+from sprocket.client.connection.topic_route import TopicRoute, topic_route
+from sprocket.client.message import ReceivedMessage
+from sprocket.client.send.queue_choice import RoundRobin, by_sharding_key
+from sprocket.common.errors import ClientError
+from sprocket.remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.client import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
+from sprocket.remoting.headers.offset import (
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from sprocket.remoting.message import properties as names
+
+logger = logging.getLogger(__name__)
+
+REDRIVEN_FROM: Final = "REDRIVEN_FROM"
+_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
+_WINDOW: Final = 32  # messages that are sent at a time
+# What says how a message was carried, delayed or tried, and not what it is.
+_NOT_CARRIED: Final = frozenset(
+    {
+        names.DELAY, names.WAIT, names.REAL_TOPIC, names.REAL_QUEUE_ID, names.RETRY_TOPIC, names.RECONSUME_TIME,
+        names.MAX_RECONSUME_TIMES, names.TRANSACTION_PREPARED, names.POP_CK, names.INNER_NUM, names.INNER_BASE,
+        names.INNER_MULTI_DISPATCH, names.INNER_MULTI_QUEUE_OFFSET, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC,
+        names.TIMER_DELAY_MS, names.TIMER_OUT_MS, names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS,
+        names.TIMER_ROLL_TIMES, names.TIMER_DEL_UNIQKEY, "1ST_POP_TIME", "CONSUME_START_TIME", "__CRC32#",
+        REDRIVEN_FROM,
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetterFilter:
+    """Which dead letters are meant: those that fulfil all that is given.
+
+    `since_ms` and `until_ms` are about when they died; `sql` is SQL92, which the broker must allow
+    (enablePropertyFilter).
+    """
+
+    tags: Iterable[str] = frozenset()
+    keys: Iterable[str] = frozenset()
+    since_ms: int | None = None
+    until_ms: int | None = None
+    sql: str | None = None
+
+    def __post_init__(self) -> None:
+        """A str is one tag or key.  Raises IllegalArgument."""
+        for name in ("tags", "keys"):
+            object.__setattr__(self, name, frozenset(arguments.names_of(name, getattr(self, name))))
+        for name in ("since_ms", "until_ms"):
+            if getattr(self, name) is not None:
+                arguments.whole(name, getattr(self, name), 0)
+        if self.sql is not None:
+            arguments.text("sql", self.sql)
+
+    def matches(self, message: ReceivedMessage) -> bool:
+        """Whether tag and keys are wanted; time and SQL are looked at when messages are read."""
+        return (not self.tags or message.tags in self.tags) and (
+            not self.keys or not set(self.keys).isdisjoint(message.keys)
+        )
+
+
+@dataclass
+class Redriven:
+    """What a redrive did, or in a dry run would do; `targets` counts what was sent by topic."""
+
+    matched: int = 0
+    sent: int = 0
+    sent_before: int = 0
+    without_origin: int = 0  # nothing says which topic they came from
+    targets: dict[str, int] = field(default_factory=dict)
+
+
+class RedriveFailed(ClientError):
+    """A message could not be sent; `done` counts what was.  Another run goes on from there."""
+
+    def __init__(self, reason: str, done: Redriven) -> None:
+        super().__init__(reason)
+        self.done = done
+
+
+class Redrive:
+    """Redrives one group's dead letters.
+
+    With `to_retry` they go to the group's retry topic, so that no other group gets them again.
+    """
+
+    def __init__(self, admin: AdminClient, group: str, *, to_retry: bool = False, owner: str = "redrive") -> None:
+        """Raises IllegalArgument."""
+        arguments.check_group(group)
+        self._admin = arguments.choice("admin", admin, AdminClient, "pass an AdminClient")
+        self._lookup = MessageLookup(admin)
+        self._group = group
+        self._to_retry = to_retry
+        self._owner = owner
+        self._topic = DLQ_TOPIC_PREFIX + group
+        self._done_group = f"{group}_REDRIVE"
+        self._seen_group = f"{group}_REDRIVE_SEEN"
+        self._routes: dict[str, TopicRoute] = {}
+        self._choice = RoundRobin(random_number)
+
+    async def run(
+        self, wanted: DeadLetterFilter | None = None, *, dry_run: bool = False, most: int | None = None
+    ) -> Redriven:
+        """Send what `wanted` says, at most `most`; a dry run sends and remembers nothing.
+
+        Raises AdminError, also when another redrive of the group runs, and RedriveFailed.
+        """
+        arguments.optional("wanted", wanted, DeadLetterFilter)
+        if most is not None:
+            arguments.whole("most", most, 1)
+        report = Redriven()
+        for queue, address in await self._lookup.queues(self._topic):
+            if dry_run:
+                await self._queue(queue, address, wanted or DeadLetterFilter(), report, True, most)
+                continue
+            await self._create_groups(address)
+            await self._lock(queue, address)
+            try:
+                await self._queue(queue, address, wanted or DeadLetterFilter(), report, False, most)
+            finally:
+                await self._unlock(queue, address)
+        return report
+
+    async def _queue(
+        self, queue: MessageQueue, address: str, wanted: DeadLetterFilter, report: Redriven, dry_run: bool,
+        most: int | None,
+    ) -> None:  # fmt: skip
+        low, high = await self._lookup.bounds(queue, address)
+        done = max(low, await self._committed(self._done_group, queue, address))
+        seen = await self._committed(self._seen_group, queue, address)
+        begin, end = await self._lookup.bounds(queue, address, wanted.since_ms, wanted.until_ms)
+        progress = _Progress(done)
+        async for page in self._pages(queue, address, max(done, begin), min(high, end), wanted.sql):
+            if not dry_run:
+                await self._lock(queue, address)  # it holds for a minute
+            todo = await self._todo(page, wanted, seen, progress, report)
+            if most is not None:
+                todo = todo[: max(0, most - report.sent)]
+            if not dry_run and todo:
+                last = todo[-1].queue_offset + 1
+                if last > seen:
+                    # Before it is tried: whoever comes after a crash then looks what has been sent.
+                    await self._commit(self._seen_group, queue, address, last)
+                    seen = last
+                try:
+                    await self._send_all(todo, progress, report)
+                finally:
+                    if progress.moved:
+                        await self._commit(self._done_group, queue, address, progress.offset)
+            elif dry_run:
+                for message in todo:
+                    report.sent += 1
+                    self._count(report, self._target_of(message) or "")
+            if most is not None and report.sent >= most:
+                return
+        if not dry_run and progress.moved:
+            await self._commit(self._done_group, queue, address, progress.offset)
+
+    async def _todo(
+        self, page: list[ReceivedMessage], wanted: DeadLetterFilter, seen: int, progress: "_Progress", report: Redriven
+    ) -> list[ReceivedMessage]:
+        """Those of a page that are wanted, have somewhere to go, and have not gone there before."""
+        todo = []
+        for message in page:
+            if not wanted.matches(message):
+                continue
+            report.matched += 1
+            target = self._target_of(message)
+            if target is None:
+                report.without_origin += 1
+            elif message.queue_offset < seen and await self._was_sent(message, target):
+                report.sent_before += 1
+                progress.add(message.queue_offset)
+            else:
+                todo.append(message)
+        return todo
+
+    def _target_of(self, message: ReceivedMessage) -> str | None:
+        if self._to_retry:
+            return RETRY_TOPIC_PREFIX + self._group
+        return message.properties.get(names.RETRY_TOPIC)
+
+    async def _was_sent(self, message: ReceivedMessage, target: str) -> bool:
+        """By any redrive: also one that went to the other kind of topic is looked for."""
+        origin = message.properties.get(names.RETRY_TOPIC)
+        for topic in {target, origin or target, RETRY_TOPIC_PREFIX + self._group}:
+            try:
+                copies = await self._lookup.by_unique_key(topic, message.message_id)
+            except AdminError as error:
+                if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                    continue
+                raise
+            if any(copy.properties.get(REDRIVEN_FROM) == message.offset_message_id for copy in copies):
+                return True
+        return False
+
+    # Reading
+
+    async def _pages(
+        self, queue: MessageQueue, address: str, start: int, end: int, sql: str | None
+    ) -> AsyncIterator[list[ReceivedMessage]]:
+        offset = start
+        while offset < end:
+            messages, next_offset = await self._lookup.messages(
+                queue, address, offset, sql or "*", _WINDOW, expression_type="SQL92" if sql else "TAG"
+            )
+            if next_offset <= offset:
+                return
+            yield [message for message in messages if message.queue_offset < end]
+            offset = next_offset
+
+    # Sending
+
+    async def _send_all(self, messages: list[ReceivedMessage], progress: "_Progress", report: Redriven) -> None:
+        """All at once, in order on each connection."""
+        queues = [await self._queue_for(self._target_of(message) or "", message) for message in messages]
+        outcomes = await asyncio.gather(
+            *(self._send(message, *place) for message, place in zip(messages, queues, strict=True)),
+            return_exceptions=True,
+        )
+        failure: BaseException | None = None
+        for message, (queue, _), outcome in zip(messages, queues, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                failure = failure or outcome
+                continue
+            progress.add(message.queue_offset)
+            report.sent += 1
+            self._count(report, queue.topic)
+            logger.info(
+                "event=redriven group=%s from=%s to=%s msg_id=%s",
+                self._group, message.offset_message_id, outcome.msg_id, message.message_id,
+            )  # fmt: skip
+        if isinstance(failure, AdminError):
+            raise RedriveFailed(str(failure), report)
+        if failure is not None:
+            raise failure
+
+    async def _send(self, message: ReceivedMessage, queue: MessageQueue, address: str) -> SendMessageResponseHeader:
+        properties = {name: value for name, value in message.properties.items() if name not in _NOT_CARRIED}
+        properties.setdefault(names.UNIQ_KEY, message.message_id)
+        properties[REDRIVEN_FROM] = message.offset_message_id
+        if self._to_retry:
+            # What the group's consumers read the topic from that they subscribed to.
+            properties[names.RETRY_TOPIC] = message.properties.get(names.RETRY_TOPIC, message.topic)
+        header = SendMessageRequestHeaderV2(
+            producer_group=_PRODUCER_GROUP, topic=queue.topic, default_topic=DEFAULT_TOPIC,
+            default_topic_queue_nums=4, queue_id=queue.queue_id, sys_flag=0, born_timestamp=message.born_timestamp_ms,
+            flag=message.flag, properties=names.encode(properties), reconsume_times=0, unit_mode=False, batch=False,
+        )  # fmt: skip
+        response = await self._admin.ask(address, RequestCode.SEND_MESSAGE_V2, header, message.body)
+        return header_of(response, SendMessageResponseHeader, AdminError)
+
+    async def _queue_for(self, topic: str, message: ReceivedMessage) -> tuple[MessageQueue, str]:
+        """Messages of one sharding key go to the queue of that key, others to all queues in turn."""
+        route = self._routes.get(topic)
+        if route is None:
+            route = self._routes[topic] = topic_route(topic, await self._admin.topic_route(topic))
+        if not route.publish:
+            raise AdminError(f"topic {topic} has no queue that can be written")
+        key = message.properties.get(names.SHARDING_KEY)
+        queue = self._choice.choose(route) if key is None else by_sharding_key(route, key)
+        return queue, route.broker_addresses[queue.broker_name][MASTER_ID]
+
+    def _count(self, report: Redriven, topic: str) -> None:
+        report.targets[topic] = report.targets.get(topic, 0) + 1
+
+    # Progress
+
+    async def _create_groups(self, address: str) -> None:
+        for group in (self._done_group, self._seen_group):
+            body = dumps(SubscriptionGroupConfig(group))
+            await self._admin.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+
+    async def _lock(self, queue: MessageQueue, address: str) -> None:
+        body = dumps(LockBatchRequestBody(self._done_group, self._owner, mq_set=[queue]))
+        response = await self._admin.ask(address, RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), body)
+        if queue not in body_of(response.body, LockBatchResponseBody, AdminError).lock_ok_mq_set:
+            raise AdminError(f"another redrive of group {self._group} runs, or was cut off less than a minute ago")
+
+    async def _unlock(self, queue: MessageQueue, address: str) -> None:
+        body = dumps(LockBatchRequestBody(self._done_group, self._owner, mq_set=[queue]))
+        await self._admin.ask(address, RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), body)
+
+    async def _committed(self, group: str, queue: MessageQueue, address: str) -> int:
+        """0 where there is none."""
+        header = QueryConsumerOffsetRequestHeader(
+            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, set_zero_if_not_found=False
+        )
+        try:
+            response = await self._admin.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        except AdminError as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+            return 0
+        return header_of(response, QueryConsumerOffsetResponseHeader, AdminError).offset
+
+    async def _commit(self, group: str, queue: MessageQueue, address: str, offset: int) -> None:
+        header = UpdateConsumerOffsetRequestHeader(
+            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+        )
+        await self._admin.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+
+class _Progress:
+    """How far a queue is done with from its start on."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self._start = offset
+        self._done: set[int] = set()
+
+    @property
+    def moved(self) -> bool:
+        return self.offset > self._start
+
+    def add(self, offset: int) -> None:
+        self._done.add(offset)
+        while self.offset in self._done:
+            self._done.remove(self.offset)
+            self.offset += 1

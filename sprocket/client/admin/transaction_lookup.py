@@ -1,0 +1,90 @@
+"""The open transactions of a cluster: half messages that neither an op message nor a newer copy makes done.
+
+Reads both queues of every broker from where its transaction service has come to, so it works for RocketMQ's brokers,
+too.  Source: RocketMQ 5.3.3, `TransactionalMessageServiceImpl`, `TransactionalMessageBridge.fetchConsumeOffset`.
+"""
+
+from typing import Final
+
+import msgspec
+
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.message_lookup import MessageLookup
+from sprocket.client.answers import header_of
+from sprocket.client.message import ReceivedMessage
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader, QueryConsumerOffsetResponseHeader
+from sprocket.remoting.message import properties as names
+
+_GROUP: Final = "CID_RMQ_SYS_TRANS"
+_HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+_OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+
+
+class OpenTransaction(msgspec.Struct, rename="camel", kw_only=True):
+    """One half message that waits for its end; `queue_offset` is in the half topic, times are ms."""
+
+    broker: str
+    topic: str
+    queue_id: int
+    group: str
+    message_id: str
+    queue_offset: int
+    check_times: int
+    born_timestamp: int
+    offset_message_id: str
+
+
+async def open_transactions(admin: AdminClient) -> list[OpenTransaction]:
+    """What is open on every broker, by broker and age.  Raises AdminError."""
+    lookup = MessageLookup(admin)
+    found: list[OpenTransaction] = []
+    for queue, address in await lookup.queues(_HALF_TOPIC):
+        op_queue = MessageQueue(_OP_TOPIC, queue.broker_name, queue.queue_id)
+        # The op messages last: what ends while the half messages are read is then not shown.
+        halves = await _unread(admin, lookup, queue, address)
+        done = {
+            int(offset)
+            for message in await _unread(admin, lookup, op_queue, address)
+            for offset in message.body.decode(errors="replace").split(",")
+            if offset.isdigit()
+        }
+        newest: dict[tuple[object, ...], ReceivedMessage] = {}
+        for half in halves:
+            identity = (half.message_id, half.born_timestamp_ms, half.born_host)
+            newest[identity] = half
+        found += [_described(half) for half in newest.values() if half.queue_offset not in done]
+    return found
+
+
+async def _unread(
+    admin: AdminClient, lookup: MessageLookup, queue: MessageQueue, address: str
+) -> list[ReceivedMessage]:
+    """What lies behind the offset that the broker's transaction service has committed."""
+    low, high = await lookup.bounds(queue, address)
+    header = QueryConsumerOffsetRequestHeader(consumer_group=_GROUP, topic=queue.topic, queue_id=queue.queue_id)
+    try:
+        response = await admin.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        start = max(low, header_of(response, QueryConsumerOffsetResponseHeader, AdminError).offset)
+    except AdminError as error:
+        if error.code != ResponseCode.QUERY_NOT_FOUND:
+            raise
+        start = low
+    return [message async for page in lookup.pages(queue, address, start, high) for message in page]
+
+
+def _described(half: ReceivedMessage) -> OpenTransaction:
+    properties = half.properties
+    queue_id, checks = properties.get(names.REAL_QUEUE_ID, ""), properties.get(names.TRANSACTION_CHECK_TIMES, "")
+    return OpenTransaction(
+        broker=half.queue.broker_name,
+        topic=properties.get(names.REAL_TOPIC, ""),
+        queue_id=int(queue_id) if queue_id.isdigit() else -1,
+        group=properties.get(names.PRODUCER_GROUP, ""),
+        message_id=half.message_id,
+        queue_offset=half.queue_offset,
+        check_times=int(checks) if checks.isdigit() else 0,
+        born_timestamp=half.born_timestamp_ms,
+        offset_message_id=half.offset_message_id,
+    )

@@ -1,0 +1,1 @@
+"""A client's view of the cluster: name servers, routes, connections and heartbeats."""

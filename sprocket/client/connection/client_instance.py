@@ -1,0 +1,433 @@
+"""What a producer or a consumer has of the cluster: connections, routes and heartbeats.
+
+Source: RocketMQ 5.3.3, `MQClientInstance`.  Routes are kept until a refresh replaces them, also while no
+name server answers; heartbeats run in a task of their own, whatever the application's handlers do.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+
+from sprocket.client import arguments
+from sprocket.client.connection.identity import Identity, new_identity
+from sprocket.client.connection.name_servers import NameServers
+from sprocket.client.connection.outages import Outages
+from sprocket.client.connection.topic_route import TopicRoute, default_topic_route, subscribe_address, topic_route
+from sprocket.client.connection.wakeup import Wakeup
+from sprocket.client.errors import (
+    AnswerUnreadable,
+    BrokerNotFound,
+    ClientClosed,
+    ClientError,
+    IllegalArgument,
+    PermissionDenied,
+    TlsUnusable,
+    TopicNotFound,
+    TopicNotWritable,
+    refusal,
+)
+from sprocket.common.cancellation import outcome_of
+from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.errors import ConfigError
+from sprocket.remoting.bodies.client import HeartbeatData
+from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
+from sprocket.remoting.routes import Route
+from sprocket.remoting.tls.settings import TlsSettings
+from sprocket.remoting.tls.watch import ClientTls
+
+logger = logging.getLogger(__name__)
+
+AUTO_CREATE_TOPIC_KEY = "TBW102"
+_FIRST_POLL_S = 1.0
+# A route that has lost a broker is asked for this often, so that a restarted broker is found at once; for so long.
+_DIMINISHED_POLL_S = 1.0
+_DIMINISHED_LIMIT_S = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientSettings:
+    """Times of a client under RocketMQ's names, in seconds here.  Source: RocketMQ 5.3.3, `ClientConfig`."""
+
+    namesrv: str | Sequence[str]
+    poll_name_server_interval_s: float = 30.0
+    heartbeat_broker_interval_s: float = 30.0
+    persist_consumer_offset_interval_s: float = 5.0
+    api_timeout_s: float = 3.0  # mqClientApiTimeout
+    connect_timeout_s: float = 3.0
+    instance_name: str | None = None  # None: one that no other client has
+    credentials: Credentials | None = None  # with them every request is signed, as `AclClientRPCHook` does
+    tls: TlsSettings | None = None  # with them every connection is TLS; `TlsSettings.for_client` makes them
+
+    def __post_init__(self) -> None:
+        """Raises IllegalArgument."""
+        arguments.addresses("namesrv", self.namesrv)
+        arguments.check(self, _CHECKS)
+
+
+_CHECKS = {
+    "poll_name_server_interval_s": arguments.timeout,
+    "heartbeat_broker_interval_s": arguments.timeout,
+    "persist_consumer_offset_interval_s": arguments.timeout,
+    "api_timeout_s": arguments.timeout,
+    "connect_timeout_s": arguments.timeout,
+    "instance_name": arguments.or_none(arguments.text),
+    "credentials": arguments.or_none(arguments.of_kind(Credentials)),
+    "tls": arguments.or_none(arguments.of_kind(TlsSettings)),
+}
+
+
+def settings_of(namesrv: str | Sequence[str], client: ClientSettings | None) -> ClientSettings:
+    """The settings of a client that was given one of both.  Raises IllegalArgument for both or neither."""
+    if client is None:
+        return ClientSettings(namesrv=namesrv)
+    arguments.optional("client", client, ClientSettings)
+    if namesrv:
+        raise IllegalArgument("namesrv and client are both given; pass ClientSettings(namesrv=...) alone as client")
+    return client
+
+
+class ClientInstance:
+    """One client of a cluster.  `heartbeat` makes what is told to brokers; None sends none."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        routes: list[Route] | None = None,
+        heartbeat: Callable[[], HeartbeatData | None] = lambda: None,
+        on_route: Callable[[TopicRoute], None] = lambda route: None,
+        heartbeat_to_slaves: bool = False,
+        clock: Clock | None = None,
+        denied: Callable[[PermissionDenied | None], None] = lambda error: None,
+    ) -> None:
+        """`denied` is told what access control refuses of what this client does by itself; see `Outages`."""
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.outages = Outages(self.clock.monotonic, denied)
+        self.identity: Identity
+        self._tls = None if settings.tls is None else ClientTls(settings.tls)
+        self.remoting = RemotingClient(
+            routes, connect_timeout_s=settings.connect_timeout_s, on_open=self._channel_opened,
+            credentials=settings.credentials, tls=self._tls,
+        )  # fmt: skip
+        self.name_servers = NameServers(
+            self.remoting, arguments.addresses("namesrv", settings.namesrv), settings.api_timeout_s
+        )
+        self.is_open = False
+        self._heartbeat = heartbeat
+        self._on_route = on_route
+        self._heartbeat_to_slaves = heartbeat_to_slaves
+        self._routes: dict[str, TopicRoute] = {}
+        self._addresses: dict[str, dict[int, str]] = {}
+        self._refreshing: dict[str, asyncio.Task[TopicRoute]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._heartbeat_due = Wakeup()
+        self._poll_due = Wakeup()
+        # topic: lost members of broker groups, loop time to give up at
+        self._diminished: dict[str, tuple[set[tuple[str, int]], float]] = {}
+
+    @property
+    def client_id(self) -> str:
+        return self.identity.client_id
+
+    async def open(self) -> None:
+        """Start the tasks.  Makes no connection yet.  Raises TlsUnusable for files of TLS that are wrong."""
+        if self._tls is not None:
+            try:
+                self._tls.start()
+            except ConfigError as error:
+                raise TlsUnusable(str(error)) from None
+        self.identity = await new_identity(self.clock, self.settings.instance_name)
+        self.is_open = True
+        self.spawn(self._poll_routes())
+        self.spawn(self._send_heartbeats())
+
+    async def close(self) -> None:
+        """End the tasks and close every connection."""
+        self.is_open = False
+        refreshing = list(self._refreshing.values())
+        for task in [*self._tasks, *refreshing]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *refreshing, return_exceptions=True)
+        await self.remoting.close()
+
+    def check_open(self) -> None:
+        """Raises ClientClosed."""
+        if not self.is_open:
+            raise ClientClosed("the client is not open; use it inside `async with`")
+
+    def spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
+        """Run `work` until it ends or the client closes."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("event=client_task_failed", exc_info=task.exception())
+
+    # Routes
+
+    def cached_route(self, topic: str) -> TopicRoute | None:
+        return self._routes.get(topic)
+
+    async def route(self, topic: str) -> TopicRoute:
+        """The route as known, else as a name server says.  Raises as `refresh_route`."""
+        return self._routes.get(topic) or await self.refresh_route(topic)
+
+    async def publish_route(self, topic: str, queue_count: int) -> TopicRoute:
+        """A route with queues to send to; for an unknown topic that of brokers which create topics.
+
+        Raises TopicNotFound when there is neither, TopicNotWritable, NameServerUnreachable, BrokerRefused.
+        """
+        route = self._routes.get(topic)
+        if route is not None and route.publish:
+            return route
+        try:
+            route = await self.refresh_route(topic)
+        except TopicNotFound as not_found:
+            try:
+                data = await self.name_servers.topic_route(AUTO_CREATE_TOPIC_KEY)
+            except TopicNotFound:
+                if await self._has_brokers():
+                    raise not_found from None
+                raise TopicNotFound(topic, str(self.name_servers), has_brokers=False) from None
+            route = default_topic_route(topic, data, queue_count)
+            self._keep_route(route)
+        if not route.publish:
+            raise TopicNotWritable(topic, route.unwritable)
+        return route
+
+    async def _has_brokers(self) -> bool:
+        """Whether a name server knows any broker; assumed when none can tell."""
+        try:
+            return bool((await self.name_servers.cluster_info()).broker_addr_table)
+        except ClientError:
+            return True
+
+    async def refresh_route(self, topic: str) -> TopicRoute:
+        """Ask a name server; callers at the same time share one request.
+
+        Raises TopicNotFound, NameServerUnreachable, BrokerRefused, ClientClosed; what was known before stays.
+        """
+        task = self._refreshing.get(topic)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._fetch_route(topic))
+            self._refreshing[topic] = task
+            task.add_done_callback(lambda done: self._refreshed(topic, done))
+        ended = ClientClosed(f"topic {topic}: the client was closed while a name server was asked")
+        return await outcome_of(task, ended)
+
+    def request_refresh(self, topic: str) -> None:
+        """Refresh the route of `topic` soon, without waiting for it."""
+        if self.is_open and topic not in self._refreshing:
+            self.spawn(self._refresh_quietly(topic))
+
+    async def _fetch_route(self, topic: str) -> TopicRoute:
+        try:
+            data = await self.name_servers.topic_route(topic)
+        except TopicNotFound:
+            self._route_known(topic)
+            raise
+        except ClientError as error:
+            if self.outages.failed(("route", topic), error):
+                logger.warning("event=route_refresh_failed topic=%s reason=%r", topic, str(error))
+            raise
+        self._route_known(topic)
+        try:
+            route = topic_route(topic, data)
+        except ValueError as error:
+            raise AnswerUnreadable(f"the route of topic {topic}: {error}") from None
+        self._keep_route(route)
+        return route
+
+    def _route_known(self, topic: str) -> None:
+        over = self.outages.succeeded(("route", topic))
+        if over is not None:
+            logger.info("event=route_refresh_recovered topic=%s after_s=%.1f failures=%d", topic, *over)
+
+    def _refreshed(self, topic: str, task: "asyncio.Task[TopicRoute]") -> None:
+        self._refreshing.pop(topic, None)
+        if not task.cancelled():
+            task.exception()  # retrieved: whoever waited has it
+
+    def _keep_route(self, route: TopicRoute) -> None:
+        previous = self._routes.get(route.topic)
+        if previous == route:
+            return
+        # At the end: where routes differ about a broker's address, the newest is right.
+        self._routes.pop(route.topic, None)
+        self._routes[route.topic] = route
+        if previous is not None:
+            self._watch_lost_brokers(previous, route)
+        self._addresses = {}
+        for known in self._routes.values():
+            self._addresses.update(known.broker_addresses)
+        logger.info(
+            "event=route_changed topic=%s write_queues=%d read_queues=%d brokers=%s",
+            route.topic,
+            len(route.publish),
+            len(route.subscribe),
+            ",".join(sorted(route.broker_addresses)),
+        )
+        self._on_route(route)
+
+    def _watch_lost_brokers(self, previous: TopicRoute, route: TopicRoute) -> None:
+        """Poll sooner while masters or slaves are missing that the topic had before."""
+        lost = set(previous.members()) | self._diminished.pop(route.topic, (set(), 0.0))[0]
+        lost -= set(route.members())
+        if lost:
+            self._diminished[route.topic] = (lost, asyncio.get_running_loop().time() + _DIMINISHED_LIMIT_S)
+            self._poll_due.set()
+
+    async def _refresh_quietly(self, topic: str) -> None:
+        try:
+            await self.refresh_route(topic)
+        except TopicNotFound:
+            pass  # created by the first message that reaches a broker
+        except ClientError:
+            pass  # logged when it began; the polling goes on for all topics
+
+    async def _poll_routes(self) -> None:
+        # Often at first: what is young, a topic or a cluster, changes soon.
+        now = asyncio.get_running_loop().time
+        interval_s = min(_FIRST_POLL_S, self.settings.poll_name_server_interval_s)
+        all_due = now() + interval_s
+        while True:
+            soon = now() + _DIMINISHED_POLL_S if self._diminished else all_due
+            await self._poll_due.wait(min(soon, all_due) - now())
+            is_all = now() >= all_due
+            for topic in list(self._routes if is_all else self._diminished):
+                await self._refresh_quietly(topic)
+            if is_all:
+                interval_s = min(interval_s * 2, self.settings.poll_name_server_interval_s)
+                all_due = now() + interval_s
+            for topic, (_, limit) in list(self._diminished.items()):
+                if now() >= limit:
+                    del self._diminished[topic]
+
+    # Brokers
+
+    def broker_addresses(self, broker_name: str) -> dict[int, str] | None:
+        """Addresses of a broker group by broker id."""
+        return self._addresses.get(broker_name)
+
+    def master_address(self, broker_name: str) -> str | None:
+        return self._addresses.get(broker_name, {}).get(MASTER_ID)
+
+    def master_or_slave_address(self, broker_name: str) -> str | None:
+        """The master's address; while the routes have none, that of another member."""
+        return subscribe_address(self._addresses.get(broker_name), MASTER_ID)[0] or None
+
+    async def invoke_master(
+        self,
+        broker_name: str,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> ReceivedResponse:
+        """The answer of the master of a group.
+
+        Raises BrokerNotFound, ConnectFailed, ConnectionLost, RemotingTimeout.
+        """
+        address = self.master_address(broker_name)
+        return await self._invoke_at(broker_name, address, code, header, body, timeout_s)
+
+    async def invoke_master_or_slave(
+        self, broker_name: str, code: int, header: Header, *, timeout_s: float | None = None
+    ) -> ReceivedResponse:
+        """The answer of the master of a group; while the routes have none, of another member.  Raises as above."""
+        address = self.master_or_slave_address(broker_name)
+        return await self._invoke_at(broker_name, address, code, header, b"", timeout_s)
+
+    async def _invoke_at(
+        self,
+        broker_name: str,
+        address: str | None,
+        code: int,
+        header: Header | None,
+        body: bytes,
+        limit_s: float | None,
+    ) -> ReceivedResponse:
+        if address is None:
+            raise BrokerNotFound(broker_name)
+        timeout_s = self.settings.api_timeout_s if limit_s is None else limit_s
+        return await self.remoting.invoke(address, code, header, body, timeout_s=timeout_s)
+
+    def expect_success(self, response: ReceivedResponse, broker_name: str) -> ReceivedResponse:
+        """`response` unless it is an error.  Raises BrokerRefused."""
+        if response.code != ResponseCode.SUCCESS:
+            address = self.master_or_slave_address(broker_name) or broker_name
+            raise refusal(response.code, response.remark, address)
+        return response
+
+    # Heartbeats
+
+    def _channel_opened(self, address: str) -> None:
+        # A broker that was restarted knows nothing of us: tell it at once.
+        if any(address in members.values() for members in self._addresses.values()):
+            self._heartbeat_due.set()
+
+    async def _send_heartbeats(self) -> None:
+        while True:
+            await self._heartbeat_due.wait(self.settings.heartbeat_broker_interval_s)
+            await self.heartbeat_all()
+
+    async def heartbeat_all(self) -> None:
+        """Tell every broker of the known routes that we are here; those that fail are told the next time."""
+        data = self._heartbeat()
+        if data is None:
+            return
+        body = dumps(data)
+        await asyncio.gather(*(self._heartbeat_one(address, body) for address in self._heartbeat_addresses()))
+
+    def _heartbeat_addresses(self) -> list[str]:
+        return [
+            address
+            for members in self._addresses.values()
+            for broker_id, address in members.items()
+            if broker_id == MASTER_ID or self._heartbeat_to_slaves
+        ]
+
+    async def _heartbeat_one(self, address: str, body: bytes) -> None:
+        try:
+            response = await self.remoting.invoke(
+                address,
+                RequestCode.HEART_BEAT,
+                HeartbeatRequestHeader(),
+                body,
+                timeout_s=self.settings.api_timeout_s,
+            )
+            if response.code != ResponseCode.SUCCESS:
+                raise refusal(response.code, response.remark, address)
+        except ClientError as error:
+            if self.outages.failed(("heartbeat", address), error):
+                logger.warning("event=heartbeat_failed broker=%s reason=%r", address, str(error))
+            return
+        over = self.outages.succeeded(("heartbeat", address))
+        if over is not None:
+            logger.info("event=heartbeat_recovered broker=%s after_s=%.1f failures=%d", address, *over)
+
+    async def unregister(self, producer_group: str | None, consumer_group: str | None) -> None:
+        """Tell every broker that is connected that this client leaves; one that does not answer is left."""
+        header = UnregisterClientRequestHeader(
+            client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
+        )
+        pending = [
+            channel.request(RequestCode.UNREGISTER_CLIENT, header, timeout_s=1.0)
+            for address in self._heartbeat_addresses()
+            if (channel := self.remoting.open_channel(address)) is not None
+        ]
+        await asyncio.gather(*pending, return_exceptions=True)

@@ -1,0 +1,102 @@
+"""What a client makes of a topic's route: the queues to send to, the queues to read, the brokers' addresses.
+
+Source: RocketMQ 5.3.3, `MQClientInstance.topicRouteData2TopicPublishInfo`, `topicRouteData2TopicSubscribeInfo`,
+`findBrokerAddressInPublish`, `findBrokerAddressInSubscribe`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.route import MASTER_ID, TopicRouteData
+from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
+
+
+@dataclass(frozen=True)
+class TopicRoute:
+    """One topic.  `publish` is in the order that keys are spread over; `subscribe` is sorted.
+
+    `rotation` are the queues of `publish` in the order that sending goes through: a queue of each broker in turn.
+    `unwritable` says, for each broker without a queue to send to, why.
+    """
+
+    topic: str
+    publish: tuple[MessageQueue, ...]
+    subscribe: tuple[MessageQueue, ...]
+    broker_addresses: dict[str, dict[int, str]] = field(default_factory=dict)
+    unwritable: tuple[str, ...] = ()
+    rotation: tuple[MessageQueue, ...] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        of_broker: dict[str, list[MessageQueue]] = {}
+        for queue in self.publish:
+            of_broker.setdefault(queue.broker_name, []).append(queue)
+        rounds = zip_longest(*of_broker.values())
+        object.__setattr__(self, "rotation", tuple(queue for turn in rounds for queue in turn if queue is not None))
+
+    def members(self) -> Iterable[tuple[str, int]]:
+        """Name and id of every broker: masters and slaves."""
+        return ((name, broker_id) for name, group in self.broker_addresses.items() for broker_id in group)
+
+
+def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
+    """The route that `data`, a name server's answer, means."""
+    addresses = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
+    publish = tuple(_publish(topic, data, addresses))
+    unwritable = () if publish else tuple(_unwritable(data, addresses))
+    return TopicRoute(topic, publish, tuple(_subscribe(topic, data)), addresses, unwritable)
+
+
+def default_topic_route(topic: str, data: TopicRouteData, queue_count: int) -> TopicRoute:
+    """The route of a topic that brokers will create: that of TBW102 with at most `queue_count` queues each."""
+    for queues in data.queue_datas:
+        queues.read_queue_nums = queues.write_queue_nums = min(queue_count, queues.read_queue_nums)
+    return topic_route(topic, data)
+
+
+def _publish(topic: str, data: TopicRouteData, addresses: dict[str, dict[int, str]]) -> Iterable[MessageQueue]:
+    if data.order_topic_conf:
+        for part in data.order_topic_conf.split(";"):
+            name, _, count = part.partition(":")
+            yield from (MessageQueue(topic, name, index) for index in range(int(count or 0)))
+        return
+    for queues in sorted(data.queue_datas, key=lambda queues: queues.broker_name):
+        if queues.perm & PERM_WRITE and MASTER_ID in addresses.get(queues.broker_name, ()):
+            yield from (MessageQueue(topic, queues.broker_name, index) for index in range(queues.write_queue_nums))
+
+
+def _unwritable(data: TopicRouteData, addresses: dict[str, dict[int, str]]) -> Iterable[str]:
+    for queues in sorted(data.queue_datas, key=lambda queues: queues.broker_name):
+        name = queues.broker_name
+        if not queues.perm & PERM_WRITE:
+            yield f"{name} does not permit writing (perm {queues.perm})"
+        elif MASTER_ID not in addresses.get(name, ()):
+            yield f"the master of {name} is down or not registered"
+        else:
+            yield f"{name} has no write queue of the topic"
+
+
+def _subscribe(topic: str, data: TopicRouteData) -> list[MessageQueue]:
+    return sorted(
+        MessageQueue(topic, queues.broker_name, index)
+        for queues in data.queue_datas
+        if queues.perm & PERM_READ
+        for index in range(queues.read_queue_nums)
+    )
+
+
+def subscribe_address(addresses: dict[int, str] | None, broker_id: int, only_this: bool = False) -> tuple[str, int]:
+    """Address and id of the member of a broker group to read from; ``("", -1)`` when there is none.
+
+    The wanted one, else the slave after it, else any member unless `only_this`.
+    """
+    if addresses:
+        wanted = [broker_id] if broker_id == MASTER_ID else [broker_id, broker_id + 1]
+        for candidate in wanted:
+            if candidate in addresses:
+                return addresses[candidate], candidate
+        if not only_this:
+            member = next(iter(addresses))
+            return addresses[member], member
+    return "", -1

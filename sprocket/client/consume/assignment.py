@@ -1,0 +1,159 @@
+"""The queues that a consumer has: taken and given up, their offsets committed.
+
+Source: RocketMQ 5.3.3, `RebalanceImpl.updateProcessQueueTableInRebalance`, `RebalancePushImpl`.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+
+from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.connection.wakeup import pause
+from sprocket.client.consume.offset_store import OffsetStore
+from sprocket.client.consume.process_queue import ProcessQueue
+from sprocket.client.consume.pull import PullLoop
+from sprocket.client.consume.start_offset import StartOffset
+from sprocket.client.errors import ClientError
+from sprocket.client.message import ReceivedMessage, queue_name
+from sprocket.remoting.bodies.client import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+
+class Assignment:
+    """Process queues by queue, each with its pull loop in a task."""
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        store: OffsetStore,
+        start: StartOffset,
+        new_loop: Callable[[ProcessQueue], PullLoop],
+        is_wanted: Callable[[str], bool],
+    ) -> None:
+        """`is_wanted` says whether a topic is still subscribed to."""
+        self._instance = instance
+        self._store = store
+        self._start = start
+        self._new_loop = new_loop
+        self._is_wanted = is_wanted
+        self._loops: dict[MessageQueue, PullLoop] = {}
+        self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
+        # Offsets of given-up queues whose broker could not be told: they count if the queue comes back to us.
+        self._unsaved: dict[MessageQueue, int] = {}
+        self._persisting = asyncio.Lock()
+        self._assigning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by topic
+        self._is_closed = False
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        return sorted(self._loops)
+
+    def held(self) -> Iterator[ProcessQueue]:
+        """What is held of each queue."""
+        return (loop.process_queue for loop in list(self._loops.values()))
+
+    async def assign(self, topic: str, queues: set[MessageQueue], grace_s: float = 0.0) -> tuple[bool, bool]:
+        """Make `queues` those of `topic`; whether all of them are now, and whether any came or went.
+
+        New ones are begun after `grace_s`, in which the member that had them gives them up and commits.
+        """
+        async with self._assigning[topic]:
+            if self._is_closed:
+                return True, False
+            if not self._is_wanted(topic):
+                queues = set()
+            held = {queue for queue in self._loops if queue.topic == topic}
+            gone, new = held - queues, sorted(queues - held)
+            if gone:
+                await self._give_up(gone)
+            if new:
+                await pause(grace_s)
+            starts = await asyncio.gather(*(self._begin(queue) for queue in new))
+            return all(starts), bool(gone) or any(starts)
+
+    async def _begin(self, queue: MessageQueue) -> bool:
+        try:
+            # What a broker forgot in a crash, or never heard, is at least known here.
+            offset = max(await self._start.of(queue), self._unsaved.pop(queue, 0))
+        except ClientError as error:
+            if self._instance.outages.failed(("begin", queue), error):
+                logger.warning("event=queue_not_begun queue=%s reason=%r", queue_name(queue), str(error))
+            return False
+        self._instance.outages.succeeded(("begin", queue))
+        if not self._is_closed and self._is_wanted(queue.topic):
+            logger.info("event=queue_begun queue=%s offset=%d", queue_name(queue), offset)
+            self._pull(queue, offset)
+        return True
+
+    def _pull(self, queue: MessageQueue, offset: int) -> None:
+        loop = self._loops[queue] = self._new_loop(ProcessQueue(queue, offset))
+        self._tasks[queue] = self._instance.spawn(self._run(loop))
+
+    async def _run(self, loop: PullLoop) -> None:
+        held = loop.process_queue
+        if not await loop.run():
+            return
+        # The offset was illegal: what was pulled is void, and the broker's offset becomes the committed one.
+        logger.warning("event=offset_moved queue=%s offset=%d", queue_name(held.queue), held.next_offset)
+        held.is_dropped = True
+        await self._store.persist({held.queue: held.next_offset})
+        if self._loops.get(held.queue) is loop and not self._is_closed:
+            self._pull(held.queue, held.next_offset)
+
+    async def _give_up(self, queues: set[MessageQueue]) -> None:
+        """Stop consuming `queues`; what is acknowledged of them is committed, the rest goes to their next owner."""
+        offsets = {}
+        for queue in queues:
+            loop, task = self._loops.pop(queue), self._tasks.pop(queue)
+            # What is dropped already was reset: its new offset is on the way.
+            offset = None if loop.process_queue.is_dropped else loop.process_queue.commit_offset
+            loop.process_queue.is_dropped = True
+            task.cancel()
+            if offset is not None:
+                offsets[queue] = offset
+            logger.info("event=queue_given_up queue=%s offset=%s", queue_name(queue), offset)
+            self._instance.outages.succeeded(("pull", queue))
+        saved = await self._store.persist(offsets)
+        self._unsaved.update({queue: offset for queue, offset in offsets.items() if queue not in saved})
+
+    def acknowledge(self, message: ReceivedMessage) -> bool:
+        """Count `message` as consumed; False when its queue is another's by now, or it was already."""
+        source = message.source
+        if source is None or not source.acknowledge(message):
+            return False
+        loop = self._loops.get(source.queue)
+        if loop is not None and loop.is_waiting and not loop.is_full():
+            loop.room.set()
+        return True
+
+    async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on from other offsets in those of `offsets` that are held; what was pulled before is void."""
+        async with self._persisting:
+            moved = {queue: offset for queue, offset in offsets.items() if queue in self._loops}
+            for queue in moved:
+                self._loops[queue].process_queue.is_dropped = True
+                self._tasks[queue].cancel()
+            await self._store.persist(moved)
+            for queue, offset in moved.items():
+                if queue in self._loops and not self._is_closed:
+                    logger.warning("event=offset_reset queue=%s offset=%d", queue_name(queue), offset)
+                    self._pull(queue, offset)
+
+    async def persist(self) -> None:
+        """Commit the offsets of all queues, also unchanged ones: a broker may have lost them in a crash."""
+        async with self._persisting:
+            offsets = {}
+            for queue, loop in self._loops.items():
+                offset = loop.process_queue.commit_offset
+                if offset is not None:
+                    offsets[queue] = offset
+            if offsets:
+                await self._store.persist(offsets)
+
+    async def close(self) -> None:
+        """Stop pulling and commit what is acknowledged."""
+        self._is_closed = True
+        async with self._persisting:
+            await self._give_up(set(self._loops))

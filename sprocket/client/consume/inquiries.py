@@ -1,0 +1,165 @@
+"""What brokers tell a consumer, and what they ask it on behalf of operators.
+
+Source: RocketMQ 5.3.3, `ClientRemotingProcessor`, `DefaultMQPushConsumerImpl.consumerRunningInfo`,
+`MQClientInstance.resetOffset`, `getConsumerStatus`, `consumeMessageDirectly`.
+"""
+
+import asyncio
+import logging
+import sys
+import traceback
+from collections.abc import Awaitable, Mapping
+from typing import Protocol
+
+from sprocket.client.consume.record_decoder import decode_records
+from sprocket.client.message import ReceivedMessage
+from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.client import MessageQueue, by_queue
+from sprocket.remoting.bodies.consumption import (
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    GetConsumerStatusBody,
+    ResetOffsetBodyForC,
+)
+from sprocket.remoting.bodies.stats import ResetOffsetBody
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.admin import GetConsumerStatusRequestHeader
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.client import (
+    ConsumeMessageDirectlyRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+)
+from sprocket.remoting.headers.offset import ResetOffsetRequestHeader
+from sprocket.remoting.message.record import HEAD
+from sprocket.remoting.routes import Action, Handler, Lane, Resource, Route
+
+logger = logging.getLogger(__name__)
+
+
+class Subject(Protocol):
+    """A consumer that is asked."""
+
+    @property
+    def group(self) -> str: ...
+
+    def running_info(self) -> ConsumerRunningInfo[MessageQueue]: ...
+
+    def consume_directly(self, message: ReceivedMessage, /) -> Awaitable[ConsumeMessageDirectlyResult] | None:
+        """None when there is no handler to consume it."""
+        ...
+
+    def committed(self, topic: str, /) -> Mapping[MessageQueue, int]: ...
+
+    def members_changed(self) -> None: ...
+
+    def reset_offsets(self, offsets: Mapping[MessageQueue, int], /) -> None: ...
+
+
+class Inquiries:
+    """Answers for one consumer."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+
+    def routes(self) -> list[Route]:
+        """The requests that are answered."""
+        answers: tuple[tuple[RequestCode, type[Header], Handler], ...] = (
+            (RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequestHeader, self._members_changed),
+            (RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader, self._running_info),
+            (RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequestHeader, self._consume_directly),
+            (RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ResetOffsetRequestHeader, self._reset),
+            (RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, GetConsumerStatusRequestHeader, self._status),
+        )
+        return [
+            Route(code, header, handle, Resource.NONE, Action.NONE, Lane.CLIENT) for code, header, handle in answers
+        ]
+
+    def _unknown_group(self, group: str) -> Response | None:
+        if group == self._subject.group:
+            return None
+        return Response(ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{group}> not exist in this consumer")
+
+    def _members_changed(self, request: Request[NotifyConsumerIdsChangedRequestHeader]) -> None:
+        if request.header.consumer_group == self._subject.group:
+            self._subject.members_changed()
+
+    def _running_info(self, request: Request[GetConsumerRunningInfoRequestHeader]) -> Response:
+        refusal = self._unknown_group(request.header.consumer_group)
+        if refusal is not None:
+            return refusal
+        info = self._subject.running_info()
+        if request.header.jstack_enable:
+            info.jstack = stacks()
+        return Response(body=dumps(info))
+
+    async def _consume_directly(self, request: Request[ConsumeMessageDirectlyRequestHeader]) -> Response:
+        header = request.header
+        refusal = self._unknown_group(header.consumer_group)
+        if refusal is not None:
+            return refusal
+        try:
+            message = _decoded(request.body, header.broker_name or "")
+        except ProtocolError as error:
+            return Response(ResponseCode.SYSTEM_ERROR, f"the message cannot be read: {error}")
+        outcome = self._subject.consume_directly(message)
+        if outcome is None:
+            return Response(ResponseCode.SYSTEM_ERROR, f"a consumer of {header.consumer_group} has no handler running")
+        logger.info("event=consume_directly group=%s message=%r", header.consumer_group, message)
+        return Response(body=dumps(await outcome))
+
+    def _reset(self, request: Request[ResetOffsetRequestHeader]) -> Response:
+        header = request.header
+        refusal = self._unknown_group(header.group)
+        if refusal is not None:
+            return refusal
+        try:
+            offsets = _offsets(request.body)
+        except ProtocolError as error:
+            return Response(ResponseCode.SYSTEM_ERROR, f"the offsets cannot be read: {error}")
+        logger.warning("event=offset_reset_asked group=%s topic=%s queues=%d", header.group, header.topic, len(offsets))
+        self._subject.reset_offsets({queue: offset for queue, offset in offsets.items() if queue.topic == header.topic})
+        return Response()
+
+    def _status(self, request: Request[GetConsumerStatusRequestHeader]) -> Response:
+        refusal = self._unknown_group(request.header.group)
+        if refusal is not None:
+            return refusal
+        table = dict(self._subject.committed(request.header.topic))
+        return Response(body=dumps(GetConsumerStatusBody[MessageQueue](message_queue_table=table)))
+
+
+def _decoded(body: bytes, broker_name: str) -> ReceivedMessage:
+    queue_id = HEAD.unpack_from(body)[3] if len(body) >= HEAD.size else 0
+    messages = decode_records(body, MessageQueue("", broker_name, queue_id))
+    if len(messages) != 1:
+        raise ProtocolError("record", f"{len(messages)} messages where one belongs")
+    message = messages[0]
+    message.queue = MessageQueue(message.topic, broker_name, queue_id)
+    return message
+
+
+def _offsets(body: bytes) -> dict[MessageQueue, int]:
+    """The table of a reset, in Java's form or in that for C++."""
+    if not body:
+        return {}
+    try:
+        return by_queue(loads(body, ResetOffsetBody[str]).offset_table)
+    except ProtocolError:
+        listed = loads(body, ResetOffsetBodyForC).offset_table
+    return {MessageQueue(entry.topic, entry.broker_name, entry.queue_id): entry.offset for entry in listed}
+
+
+def stacks() -> str:
+    """Where every thread and every task of the process is."""
+    parts = []
+    for number, frame in sys._current_frames().items():
+        parts.append(f"thread {number}\n{''.join(traceback.format_stack(frame))}")
+    for task in asyncio.all_tasks():
+        lines = [
+            f"  {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}\n" for frame in task.get_stack()
+        ]
+        parts.append(f"task {task.get_name()}\n{''.join(lines)}")
+    return "\n".join(parts)

@@ -1,0 +1,76 @@
+"""Giving messages back: to the broker they came from, else as new messages to the retry topic.
+
+Source: RocketMQ 5.3.3, `DefaultMQPushConsumerImpl.sendMessageBack`, `sendMessageBackAsNormalMessage`.
+"""
+
+import logging
+
+from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.consume.subscription import retry_topic
+from sprocket.client.errors import ClientError
+from sprocket.client.message import ReceivedMessage
+from sprocket.client.send.send_request import SendRequest, SendSettings
+from sprocket.client.send.sender import Sender
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from sprocket.remoting.message import properties as names
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT_S = 5.0
+# MixAll.CLIENTINNER_PRODUCER_GROUP
+INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+# What a message that has failed n times waits for is level n + 3.
+_FIRST_DELAY_LEVEL = 3
+
+
+class MessageBack:
+    """Gives back messages of one group."""
+
+    def __init__(self, instance: ClientInstance, group: str, max_reconsume_times: int) -> None:
+        self._instance = instance
+        self._group = group
+        self._max_reconsume_times = max_reconsume_times
+        self._sender = Sender(instance, INNER_PRODUCER_GROUP, SendSettings())
+
+    async def send(self, message: ReceivedMessage, delay_level: int) -> None:
+        """Raises SendFailed, TopicNotFound or NameServerUnreachable when it reached no broker at all."""
+        header = ConsumerSendMsgBackRequestHeader(
+            offset=message.physical_offset,
+            group=self._group,
+            delay_level=delay_level,
+            origin_msg_id=message.message_id,
+            origin_topic=message.topic,
+            max_reconsume_times=self._max_reconsume_times,
+        )
+        broker_name = message.queue.broker_name
+        try:
+            response = await self._instance.invoke_master(
+                broker_name, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_s=_TIMEOUT_S
+            )
+            self._instance.expect_success(response, broker_name)
+        except ClientError as error:
+            logger.warning("event=send_back_failed group=%s broker=%s reason=%r", self._group, broker_name, str(error))
+            await self.send_as_new(message, delay_level)
+
+    async def send_as_new(self, message: ReceivedMessage, delay_level: int = 0) -> None:
+        """Send a copy to the retry topic; whose attempts are used up, the broker puts into the dead-letter topic."""
+        await self._sender.send(self._as_new_message(message, delay_level))
+
+    def _as_new_message(self, message: ReceivedMessage, delay_level: int) -> SendRequest:
+        properties = dict(message.properties)
+        properties.setdefault(names.ORIGIN_MESSAGE_ID, message.message_id)
+        properties[names.RETRY_TOPIC] = message.topic
+        properties.pop(names.TRANSACTION_PREPARED, None)
+        # These two travel in the header of the request instead.
+        properties.pop(names.RECONSUME_TIME, None)
+        properties.pop(names.MAX_RECONSUME_TIMES, None)
+        level = delay_level if delay_level > 0 else _FIRST_DELAY_LEVEL + message.reconsume_times
+        properties[names.DELAY] = str(level)
+        body = message.body
+        request = SendRequest(
+            retry_topic(self._group), body, names.encode(properties), message.message_id, message.flag
+        )
+        request.reconsume_times = message.reconsume_times + 1
+        request.max_reconsume_times = self._max_reconsume_times
+        return request

@@ -1,0 +1,154 @@
+"""Which queues this consumer has: divided anew when members, brokers or topics come and go.
+
+Source: RocketMQ 5.3.3, `RebalanceImpl`, `RebalanceService`.  Different here: the members of the group are asked of
+every broker of the topic and put together, and a list without ourselves changes nothing: a broker that has just
+restarted knows only those members that have already told it of themselves.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from sprocket.client import arguments
+from sprocket.client.answers import body_of
+from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.connection.topic_route import TopicRoute, subscribe_address
+from sprocket.client.connection.wakeup import Wakeup, pause
+from sprocket.client.consume.allocation import AllocateMessageQueueStrategy
+from sprocket.client.errors import ClientError, TopicNotFound, is_access_refusal, refusal
+from sprocket.client.send.send_request import RETRY_PREFIX
+from sprocket.common.errors import SprocketError
+from sprocket.remoting.bodies.client import ConsumerIdList, MessageQueue, SubscriptionData
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.client import GetConsumerListByGroupRequestHeader
+
+logger = logging.getLogger(__name__)
+
+_WAIT_INTERVAL_S = 20.0
+_MIN_INTERVAL_S = 1.0
+# Notifications of several brokers about one change come together; they are one rebalance.
+_GATHER_S = 0.05
+# What another member gives up is begun so much later: by then that has committed how far it came.
+_GRACE_S = 0.5
+# A retry topic comes into being with the group's first heartbeat; after so many rounds it is not waited for.
+_RETRY_TOPIC_ROUNDS = 10
+
+
+class Rebalance:
+    """Divides the queues of the subscribed topics; `assign` takes and gives them.
+
+    `assign(topic, queues, grace_s)` makes `queues` those that are consumed of `topic`, the new ones after `grace_s`;
+    it says whether all of them are, and whether anything changed.
+    `changed()` is awaited after a round in which something was taken or given.
+    """
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        strategy: AllocateMessageQueueStrategy | None,
+        subscriptions: dict[str, SubscriptionData],
+        assign: Callable[[str, set[MessageQueue], float], Awaitable[tuple[bool, bool]]],
+        changed: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`strategy` None is broadcasting: every member has every queue.  Raises IllegalArgument."""
+        if strategy is not None:
+            arguments.function("strategy.allocate", getattr(strategy, "allocate", None))
+        self.due = Wakeup()
+        self._instance = instance
+        self._group = group
+        self._strategy = strategy
+        self._subscriptions = subscriptions
+        self._assign = assign
+        self._changed = changed
+        self._rounds = 0
+        self._told: set[str] = set()  # topics whose brokers know of a broadcasting member
+
+    async def run(self) -> None:
+        """Rebalance at once, when `due` is set, and every 20 s; every second while something is missing."""
+        while True:
+            is_balanced = await self.once()
+            if await self.due.wait(_WAIT_INTERVAL_S if is_balanced else _MIN_INTERVAL_S):
+                await pause(_GATHER_S)
+
+    async def once(self) -> bool:
+        """One round; False when something could not be had and should be tried again soon."""
+        self._rounds += 1
+        outcomes = await asyncio.gather(*(self._topic_or_not(topic) for topic in self._subscriptions))
+        if any(is_changed for _, is_changed in outcomes):
+            await self._changed()
+        return all(is_balanced for is_balanced, _ in outcomes)
+
+    async def _topic_or_not(self, topic: str) -> tuple[bool, bool]:
+        """`_topic`, which says False to both when it fails."""
+        try:
+            outcome = await self._topic(topic)
+        except (SprocketError, msgspec.ValidationError) as error:
+            # Tried again every second: said once, not every second.
+            if self._instance.outages.failed(("rebalance", topic), error):
+                logger.warning("event=rebalance_failed group=%s topic=%s reason=%r", self._group, topic, str(error))
+            return False, False
+        over = self._instance.outages.succeeded(("rebalance", topic))
+        if over is not None:
+            logger.info(
+                "event=rebalance_recovered group=%s topic=%s after_s=%.1f failures=%d", self._group, topic, *over
+            )
+        return outcome
+
+    async def _topic(self, topic: str) -> tuple[bool, bool]:
+        """Whether all queues of the topic that are ours are consumed, and whether any was taken or given."""
+        try:
+            route = await self._instance.route(topic)
+        except TopicNotFound as error:
+            if topic.startswith(RETRY_PREFIX):
+                return self._rounds > _RETRY_TOPIC_ROUNDS, False
+            if self._rounds == 1:
+                logger.warning("event=topic_missing group=%s reason=%r", self._group, str(error))
+            return False, False
+        except ClientError:
+            return False, False  # logged when it began
+        if self._strategy is None:
+            if topic not in self._told:
+                # A broker serves those alone that it knows.
+                await self._instance.heartbeat_all()
+                self._told.add(topic)
+            return await self._assign(topic, set(route.subscribe), 0.0)
+        members, is_known = await self._members(route)
+        if not is_known:
+            # A broker that has just come in does not know us yet, and would refuse our pulls.
+            await self._instance.heartbeat_all()
+        if self._instance.client_id not in members:
+            return False, False
+        try:
+            mine = self._strategy.allocate(self._instance.client_id, route.subscribe, sorted(members))
+        except Exception as error:
+            # It may be the application's own: what it raises must not end the rounds.
+            raise ClientError(f"the strategy failed: {error!r}") from error
+        return await self._assign(topic, set(mine), _GRACE_S if len(members) > 1 else 0.0)
+
+    async def _members(self, route: TopicRoute) -> tuple[set[str], bool]:
+        """Client ids of the group, as all brokers of the topic that answer know them; whether each knows us."""
+        answers = await asyncio.gather(*(self._members_at(name) for name in route.broker_addresses))
+        told = [answer for answer in answers if answer is not None]
+        is_known = bool(told) and all(self._instance.client_id in answer for answer in told)
+        return {member for answer in told for member in answer}, is_known
+
+    async def _members_at(self, broker_name: str) -> list[str] | None:
+        """Those that one broker knows; None when it does not answer."""
+        address, _ = subscribe_address(self._instance.broker_addresses(broker_name), 0)
+        try:
+            response = await self._instance.remoting.invoke(
+                address,
+                RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+                GetConsumerListByGroupRequestHeader(consumer_group=self._group),
+                timeout_s=self._instance.settings.api_timeout_s,
+            )
+        except ClientError as error:
+            logger.info("event=members_unknown group=%s broker=%s reason=%r", self._group, broker_name, str(error))
+            return None
+        if is_access_refusal(response.code, response.remark):
+            raise refusal(response.code, response.remark, address)
+        # An error says that the broker knows no member.
+        return body_of(response.body, ConsumerIdList).consumer_id_list if response.code == ResponseCode.SUCCESS else []

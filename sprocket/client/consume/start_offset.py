@@ -1,0 +1,84 @@
+"""Where a consumer begins in a queue that it was given.
+
+Source: RocketMQ 5.3.3, `RebalancePushImpl.computePullFromWhere`.
+"""
+
+from datetime import datetime
+from enum import Enum
+
+from sprocket.client import arguments
+from sprocket.client.answers import header_of
+from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.consume.offset_store import OffsetStore
+from sprocket.client.send.send_request import RETRY_PREFIX
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.offset import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+)
+
+
+class ConsumeFrom(Enum):
+    """Where a group begins that has no committed offset.  A `datetime` says it by time instead."""
+
+    FIRST = "CONSUME_FROM_FIRST_OFFSET"
+    LAST = "CONSUME_FROM_LAST_OFFSET"
+
+
+def checked_start(consume_from: ConsumeFrom | datetime) -> ConsumeFrom | datetime:
+    """`consume_from` if it is one, and not a time that means another moment on another machine."""
+    if isinstance(consume_from, datetime):
+        arguments.moment_ms("consume_from", consume_from)
+        return consume_from
+    return arguments.choice("consume_from", consume_from, ConsumeFrom, "pass ConsumeFrom.FIRST, LAST or a datetime")
+
+
+def consume_from_where(consume_from: ConsumeFrom | datetime) -> str:
+    """The name that heartbeats carry."""
+    return "CONSUME_FROM_TIMESTAMP" if isinstance(consume_from, datetime) else consume_from.value
+
+
+class StartOffset:
+    """Finds start offsets for one group."""
+
+    def __init__(self, instance: ClientInstance, store: OffsetStore, consume_from: ConsumeFrom | datetime) -> None:
+        self._instance = instance
+        self._store = store
+        self._consume_from = consume_from
+
+    async def of(self, queue: MessageQueue) -> int:
+        """The committed offset, else what `consume_from` says.  Raises ClientError when neither can be told."""
+        committed = await self._store.read(queue)
+        if committed is not None and committed >= 0:
+            return committed
+        is_retry = queue.topic.startswith(RETRY_PREFIX)
+        if isinstance(self._consume_from, datetime):
+            return await self._max(queue) if is_retry else await self._search(queue, self._consume_from)
+        if self._consume_from is ConsumeFrom.LAST and not is_retry:
+            return await self._max(queue)
+        return 0  # corrected by the broker's answer to the first pull when the queue begins later
+
+    async def _max(self, queue: MessageQueue) -> int:
+        response = await self._instance.invoke_master_or_slave(
+            queue.broker_name,
+            RequestCode.GET_MAX_OFFSET,
+            GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id),
+        )
+        self._instance.expect_success(response, queue.broker_name)
+        return header_of(response, GetMaxOffsetResponseHeader).offset
+
+    async def _search(self, queue: MessageQueue, when: datetime) -> int:
+        header = SearchOffsetRequestHeader(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            timestamp=round(when.timestamp() * 1000),
+            boundary_type="LOWER",
+        )
+        response = await self._instance.invoke_master_or_slave(
+            queue.broker_name, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header
+        )
+        self._instance.expect_success(response, queue.broker_name)
+        return header_of(response, SearchOffsetResponseHeader).offset

@@ -1,0 +1,141 @@
+"""The queues of an orderly consumer: taken when their lock is had, given up when their handler is through.
+
+Source: RocketMQ 5.3.3, `RebalancePushImpl.removeUnnecessaryMessageQueue`, `tryRemoveOrderMessageQueue`,
+`RebalanceImpl.updateProcessQueueTableInRebalance`.
+Different here: a queue that is given up stays locked, and the lock renewed, as long as its handler runs; the reference
+lets go after 20 s.  A queue whose lock was lost is begun anew from the committed offset.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.connection.wakeup import Wakeup
+from sprocket.client.consume.assignment import Assignment
+from sprocket.client.consume.offset_store import OffsetStore
+from sprocket.client.consume.process_queue import ProcessQueue
+from sprocket.client.consume.pull import PullLoop
+from sprocket.client.consume.start_offset import StartOffset
+from sprocket.client.message import queue_name
+from sprocket.client.orderly.orderly_queue import OrderlyQueue
+from sprocket.client.orderly.queue_locks import LOCK_INTERVAL_S, QueueLocks
+from sprocket.remoting.bodies.client import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+# How long the end of a consumer waits for handlers.
+_CLOSE_WAIT_S = 15.0
+
+
+class OrderlyAssignment(Assignment):
+    """An `Assignment` whose queues are locked on their brokers; `new_queue` makes the consumption of one."""
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        store: OffsetStore,
+        start: StartOffset,
+        new_loop: Callable[[ProcessQueue], PullLoop],
+        is_wanted: Callable[[str], bool],
+        locks: QueueLocks,
+        new_queue: Callable[[ProcessQueue, Callable[[], None]], OrderlyQueue],
+        rebalance: Callable[[], None],
+    ) -> None:
+        super().__init__(instance, store, start, new_loop, is_wanted)
+        self._locks = locks
+        self._new_queue = new_queue
+        self._rebalance = rebalance
+        self._consumed: dict[MessageQueue, OrderlyQueue] = {}
+        self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._renew_due = Wakeup()
+
+    def consumed(self, queue: MessageQueue) -> OrderlyQueue | None:
+        return self._consumed.get(queue)
+
+    async def _begin(self, queue: MessageQueue) -> bool:
+        if queue in self._leaving or queue not in await self._locks.lock([queue]):
+            return False
+        # The offset is read under the lock: whoever had the queue has committed.
+        is_begun = await super()._begin(queue)
+        if queue not in self._loops:
+            await self._locks.unlock([queue])
+        return is_begun
+
+    def _pull(self, queue: MessageQueue, offset: int) -> None:
+        previous = self._consumed.get(queue)
+        super()._pull(queue, offset)
+        held = self._loops[queue].process_queue
+        orderly = self._consumed[queue] = self._new_queue(held, lambda: self._lost(held))
+        if previous is not None:
+            previous.end()
+        orderly.task = self._instance.spawn(orderly.run(None if previous is None else previous.task))
+
+    async def _give_up(self, queues: Iterable[MessageQueue]) -> None:
+        for queue in queues:
+            loop, task = self._loops.pop(queue), self._tasks.pop(queue)
+            task.cancel()
+            self._instance.outages.succeeded(("pull", queue))
+            self._leaving[queue] = self._instance.spawn(self._leave(loop.process_queue, self._consumed[queue]))
+
+    async def _leave(self, held: ProcessQueue, orderly: OrderlyQueue) -> None:
+        queue = held.queue
+        orderly.end()
+        await asyncio.wait([orderly.task])
+        # What is dropped already was reset, or is another member's.
+        offset = None if held.is_dropped else held.commit_offset
+        held.is_dropped = True
+        if offset is not None and queue not in await self._store.persist({queue: offset}):
+            self._unsaved[queue] = offset
+        await self._locks.unlock([queue])
+        self._forget(held)
+        del self._leaving[queue]
+        logger.info("event=queue_given_up queue=%s offset=%s", queue_name(queue), offset)
+
+    def _lost(self, held: ProcessQueue) -> None:
+        """Another member may have the queue: nothing more of it is handled or committed."""
+        queue = held.queue
+        held.is_dropped = True
+        loop = self._loops.get(queue)
+        if loop is not None and loop.process_queue is held:
+            logger.warning("event=queue_lock_lost queue=%s", queue_name(queue))
+            del self._loops[queue]
+            self._tasks.pop(queue).cancel()
+            self._rebalance()
+
+    def _forget(self, held: ProcessQueue) -> None:
+        orderly = self._consumed.get(held.queue)
+        if orderly is not None and orderly.process_queue is held:
+            del self._consumed[held.queue]
+
+    async def renew(self) -> None:
+        """Renew the locks every 20 s, of queues that are being given up too."""
+        while True:
+            await self._renew_due.wait(LOCK_INTERVAL_S)
+            await self.renew_once()
+
+    async def renew_once(self) -> None:
+        """Renew all locks; what is another's by now is lost."""
+        queues = {*self._loops, *self._leaving}
+        await self._locks.lock(queues)
+        for loop in list(self._loops.values()):
+            held = loop.process_queue
+            if held.queue in queues and not self._locks.is_held(held.queue):
+                self._lost(held)
+                orderly = self._consumed.get(held.queue)
+                if orderly is not None:
+                    orderly.end()
+
+    async def close(self) -> None:
+        """Stop pulling, wait for handlers, commit, unlock."""
+        await super().close()
+        if self._leaving:
+            _, late = await asyncio.wait(self._leaving.values(), timeout=_CLOSE_WAIT_S)
+            if late:
+                logger.warning("event=handlers_not_awaited queues=%d", len(late))
+
+    @property
+    def is_in_handler(self) -> bool:
+        """Whether the caller is a handler of one of the queues."""
+        current = asyncio.current_task()
+        return any(orderly.task is current for orderly in self._consumed.values())

@@ -1,0 +1,93 @@
+"""Locks of queues, kept on their brokers, that make one member of a group at a time the consumer of a queue.
+
+Source: RocketMQ 5.3.3, `RebalanceImpl.lock`, `lockAll`, `unlock`; `ProcessQueue` for the times.
+Different here: the age of a lock counts from the request that took it, not from its answer, on the monotonic clock.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+
+import msgspec
+
+from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.common.errors import SprocketError
+from sprocket.remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.client import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
+
+logger = logging.getLogger(__name__)
+
+# rocketmq.client.rebalance.lockInterval, lockMaxLiveTime.  Brokers keep a lock for 60 s.
+LOCK_INTERVAL_S = 20.0
+LOCK_MAX_LIVE_S = 30.0
+_TIMEOUT_S = 1.0
+
+
+class QueueLocks:
+    """The locks that one member of `group` holds."""
+
+    def __init__(self, instance: ClientInstance, group: str) -> None:
+        self._instance = instance
+        self._group = group
+        self._locked_at: dict[MessageQueue, float] = {}
+
+    def is_held(self, queue: MessageQueue) -> bool:
+        """Whether `queue` may be consumed now: the lock was taken or renewed within `LOCK_MAX_LIVE_S`."""
+        locked_at = self._locked_at.get(queue)
+        return locked_at is not None and self._instance.clock.monotonic() - locked_at <= LOCK_MAX_LIVE_S
+
+    def locked_at(self, queue: MessageQueue) -> float | None:
+        """When the lock was taken or renewed, monotonic s; None for one that is not held."""
+        return self._locked_at.get(queue)
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Take or renew; those that a broker says are ours.  One that another member holds is ours no more."""
+        requests = [self._lock_at(broker_name, part) for broker_name, part in _by_broker(queues).items()]
+        return {queue for part in await asyncio.gather(*requests) for queue in part}
+
+    async def _lock_at(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue]:
+        asked_at = self._instance.clock.monotonic()
+        body = dumps(LockBatchRequestBody(self._group, self._instance.client_id, mq_set=queues))
+        try:
+            response = await self._instance.invoke_master(
+                broker_name, RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), body, timeout_s=_TIMEOUT_S
+            )
+            self._instance.expect_success(response, broker_name)
+            locked = set(loads(response.body, LockBatchResponseBody).lock_ok_mq_set)
+        except (SprocketError, msgspec.ValidationError) as error:
+            # Nobody else can have them yet: what is held stays so until its time is over.
+            if self._instance.outages.failed(("lock", broker_name), error):
+                logger.warning("event=lock_failed group=%s broker=%s reason=%r", self._group, broker_name, str(error))
+            return set()
+        self._instance.outages.succeeded(("lock", broker_name))
+        for queue in queues:
+            if queue in locked:
+                self._locked_at[queue] = asked_at
+            else:
+                self._locked_at.pop(queue, None)
+        return locked.intersection(queues)
+
+    async def unlock(self, queues: Iterable[MessageQueue]) -> None:
+        """Let others have `queues`; a broker that cannot be told lets them have them after 60 s."""
+        for queue in queues:
+            self._locked_at.pop(queue, None)
+        await asyncio.gather(*(self._unlock_at(name, part) for name, part in _by_broker(queues).items()))
+
+    async def _unlock_at(self, broker_name: str, queues: list[MessageQueue]) -> None:
+        body = dumps(LockBatchRequestBody(self._group, self._instance.client_id, mq_set=queues))
+        try:
+            await self._instance.invoke_master(
+                broker_name, RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), body, timeout_s=_TIMEOUT_S
+            )
+        except SprocketError as error:
+            logger.warning("event=unlock_failed group=%s broker=%s reason=%r", self._group, broker_name, str(error))
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    by_broker: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        by_broker[queue.broker_name].append(queue)
+    return by_broker

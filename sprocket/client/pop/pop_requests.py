@@ -1,0 +1,204 @@
+"""The requests of a consumer that pops: take messages, acknowledge them, keep them for longer, wait for some.
+
+Source: RocketMQ 5.3.3, `PullAPIWrapper.popAsync`, `MQClientAPIImpl`, `DefaultMQPushConsumerImpl.ackAsync`,
+`changePopInvisibleTimeAsync`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sprocket.client.answers import header_of
+from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.connection.wakeup import pause
+from sprocket.client.errors import AnswerUnreadable, BrokerNotFound, ClientError, refusal
+from sprocket.client.pop.popped_message import PoppedMessage, popped_messages
+from sprocket.common.errors import ProtocolError, RequestError
+from sprocket.remoting.bodies.client import SubscriptionData
+from sprocket.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.pop import (
+    AckMessageRequestHeader,
+    ChangeInvisibleTimeRequestHeader,
+    ChangeInvisibleTimeResponseHeader,
+    NotificationRequestHeader,
+    NotificationResponseHeader,
+    PopMessageRequestHeader,
+    PopMessageResponseHeader,
+)
+from sprocket.remoting.message.pop_extra_info import PopHandle, real_topic
+
+MAX_POP_NUMS = 32
+# A held request is answered so much later than it asked for, at the most.
+_POLL_SLACK_S = 10.0
+# What an answer takes at the most, for the time that is left.
+_ANSWER_LIMIT_S = 0.5
+_NOTHING = frozenset({ResponseCode.POLLING_FULL, ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND})
+_FULL_PAUSE_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A topic on a broker."""
+
+    topic: str
+    broker_name: str
+
+
+class PopRequests:
+    """Asks brokers for one group.
+
+    Every method raises BrokerNotFound, BrokerRefused, ConnectFailed, ConnectionLost, RemotingTimeout.
+    """
+
+    def __init__(self, instance: ClientInstance, group: str, *, init_mode: int, is_ordered: bool) -> None:
+        self._instance = instance
+        self._group = group
+        self._init_mode = init_mode
+        self._is_ordered = is_ordered
+        # An ordered pop whose answer was lost is repeated under the same name, and then gives the same messages.
+        # Of those that failed: pops of one name that wait at the same time would all be given the same.
+        self._lost_attempts: dict[Target, str] = {}
+
+    async def pop(
+        self, target: Target, subscription: SubscriptionData, most: int, invisible_s: float, wait_s: float
+    ) -> list[PoppedMessage]:
+        """Take up to `most` messages, which nobody else gets for `invisible_s`; held for `wait_s`."""
+        attempt_id = None
+        if self._is_ordered:
+            attempt_id = self._lost_attempts.pop(target, None) or self._instance.identity.new_unique_id()
+        header = PopMessageRequestHeader(
+            consumer_group=self._group,
+            topic=target.topic,
+            queue_id=-1,
+            max_msg_nums=min(most, MAX_POP_NUMS),
+            invisible_time=round(invisible_s * 1000),
+            poll_time=round(wait_s * 1000),
+            born_time=0,  # the broker's own time: clocks need not agree
+            init_mode=self._init_mode,
+            exp_type=subscription.expression_type,
+            exp=subscription.sub_string,
+            order=self._is_ordered,
+            attempt_id=attempt_id,
+        )
+        asked_at = self._instance.clock.monotonic()
+        try:
+            response = await self._ask(target, RequestCode.POP_MESSAGE, header, timeout_s=wait_s + _POLL_SLACK_S)
+        except BaseException:
+            if attempt_id is not None:
+                self._lost_attempts[target] = attempt_id
+            raise
+        if response.code in _NOTHING:
+            if response.code == ResponseCode.POLLING_FULL:
+                await pause(min(_FULL_PAUSE_S, wait_s))
+            return []
+        answer = header_of(self._success(response, target), PopMessageResponseHeader)
+        # Invisibility counts from the broker's pop, which was shortly before its answer came.
+        popped_at = max(asked_at, self._instance.clock.monotonic() - _ANSWER_LIMIT_S)
+        try:
+            return popped_messages(response.body, answer, target.topic, target.broker_name, popped_at)
+        except ProtocolError as error:
+            raise AnswerUnreadable(f"the answer of {target.broker_name} to a pop: {error}") from None
+
+    async def has_messages(self, target: Target, wait_s: float) -> bool:
+        """Whether a pop would find something; held for `wait_s` until it would."""
+        header = NotificationRequestHeader(
+            consumer_group=self._group,
+            topic=target.topic,
+            queue_id=-1,
+            poll_time=round(wait_s * 1000),
+            born_time=0,  # the broker's own time: clocks need not agree
+            order=self._is_ordered,
+        )
+        response = await self._ask(target, RequestCode.NOTIFICATION, header, timeout_s=wait_s + _POLL_SLACK_S)
+        if response.code in _NOTHING:
+            return False
+        answer = header_of(self._success(response, target), NotificationResponseHeader)
+        if answer.polling_full:
+            await pause(min(_FULL_PAUSE_S, wait_s))
+        return answer.has_msg
+
+    async def ack(self, popped: PoppedMessage) -> None:
+        """Count one message as consumed."""
+        handle, target = popped.handle, Target(popped.topic, popped.handle.broker_name)
+        header = AckMessageRequestHeader(
+            consumer_group=self._group,
+            topic=_stored_topic(popped, self._group),
+            queue_id=handle.queue_id,
+            extra_info=handle.encode(),
+            offset=_offset(handle),
+        )
+        self._success(await self._ask(target, RequestCode.ACK_MESSAGE, header), target)
+
+    async def ack_batch(self, target: Target, batch: Iterable[PoppedMessage]) -> None:
+        """Count messages that were popped of `target` as consumed, by one request."""
+        acks: dict[tuple[str, int, int, int, int], BatchAck] = {}
+        bits: dict[tuple[str, int, int, int, int], int] = {}
+        for popped in batch:
+            handle = popped.handle
+            key = (handle.retry, handle.queue_id, handle.first_offset, handle.pop_time_ms, handle.invisible_ms)
+            bits[key] = bits.get(key, 0) | 1 << (_offset(handle) - handle.first_offset)
+            acks[key] = BatchAck(
+                c=self._group,
+                t=target.topic,
+                r=handle.retry,
+                so=handle.first_offset,
+                q=handle.queue_id,
+                rq=handle.revive_queue_id,
+                pt=handle.pop_time_ms,
+                it=handle.invisible_ms,
+            )
+        for key, ack in acks.items():
+            ack.b = bits[key].to_bytes((bits[key].bit_length() + 7) // 8, "little")
+        body = dumps(BatchAckMessageRequestBody(target.broker_name, list(acks.values())))
+        self._success(await self._ask(target, RequestCode.BATCH_ACK_MESSAGE, None, body), target)
+
+    async def change_invisible(self, popped: PoppedMessage, invisible_s: float) -> None:
+        """Keep a message from now on for `invisible_s`; it has a new handle then."""
+        handle, target = popped.handle, Target(popped.topic, popped.handle.broker_name)
+        header = ChangeInvisibleTimeRequestHeader(
+            consumer_group=self._group,
+            topic=_stored_topic(popped, self._group),
+            queue_id=handle.queue_id,
+            extra_info=handle.encode(),
+            offset=_offset(handle),
+            invisible_time=round(invisible_s * 1000),
+        )
+        now = self._instance.clock.monotonic()
+        response = self._success(await self._ask(target, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header), target)
+        answer = header_of(response, ChangeInvisibleTimeResponseHeader)
+        popped.handle = handle._replace(
+            first_offset=_offset(handle),
+            pop_time_ms=answer.pop_time,
+            invisible_ms=answer.invisible_time,
+            revive_queue_id=answer.revive_qid,
+        )
+        popped.invisible_until = now + answer.invisible_time / 1000
+
+    async def _ask(
+        self, target: Target, code: int, header: Header | None, body: bytes = b"", *, timeout_s: float | None = None
+    ) -> ReceivedResponse:
+        if self._instance.master_address(target.broker_name) is None:
+            await self._instance.refresh_route(target.topic)
+            if self._instance.master_address(target.broker_name) is None:
+                raise BrokerNotFound(target.broker_name)
+        return await self._instance.invoke_master(target.broker_name, code, header, body, timeout_s=timeout_s)
+
+    def _success(self, response: ReceivedResponse, target: Target) -> ReceivedResponse:
+        if response.code == ResponseCode.SUCCESS:
+            return response
+        address = self._instance.master_address(target.broker_name) or target.broker_name
+        raise refusal(response.code, response.remark, address)
+
+
+def _offset(handle: PopHandle) -> int:
+    return handle.first_offset if handle.queue_offset is None else handle.queue_offset
+
+
+def _stored_topic(popped: PoppedMessage, group: str) -> str:
+    try:
+        return real_topic(popped.topic, group, popped.handle.retry)
+    except RequestError as error:
+        raise ClientError(str(error)) from None

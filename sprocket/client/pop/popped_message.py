@@ -1,0 +1,136 @@
+"""Popped messages, and how a pop's answer becomes them.
+
+Source: RocketMQ 5.3.3, `MQClientAPIImpl.processPopResponse`, `buildQueueOffsetSortedMap`.
+"""
+
+from collections import defaultdict
+from typing import Final
+
+from sprocket.client.consume.record_decoder import decode_records
+from sprocket.client.message import ReceivedMessage
+from sprocket.common.errors import ProtocolError, RequestError
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.headers.pop import PopMessageResponseHeader
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.pop_extra_info import (
+    PopHandle,
+    message_key,
+    parse_handle,
+    parse_msg_offsets,
+    parse_order_counts,
+    parse_start_offsets,
+    queue_key,
+    retry_kind,
+)
+
+_QUEUE_ID_AT: Final = 12
+
+
+class PoppedMessage:
+    """A message that is this consumer's until `invisible_until` (monotonic s of its consumer's clock).
+
+    `message` is what was sent; `handle` is what acknowledges it or keeps it for longer; it changes with every
+    `change_invisible`.  `topic` is the one it was first sent to.  The usual fields are here too.
+    """
+
+    __slots__ = ("handle", "invisible_until", "message", "topic")
+
+    def __init__(self, message: ReceivedMessage, topic: str, handle: PopHandle, invisible_until: float) -> None:
+        self.message = message
+        self.topic = topic
+        self.handle = handle
+        self.invisible_until = invisible_until
+
+    @property
+    def body(self) -> bytes:
+        """As `ReceivedMessage.body`."""
+        return self.message.body
+
+    @property
+    def tags(self) -> str:
+        return self.message.tags
+
+    @property
+    def keys(self) -> list[str]:
+        return self.message.keys
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return self.message.properties
+
+    @property
+    def message_id(self) -> str:
+        """The id that the producer gave."""
+        return self.message.message_id
+
+    @property
+    def queue(self) -> MessageQueue:
+        """Where it was taken from."""
+        return self.message.queue
+
+    @property
+    def queue_offset(self) -> int:
+        return self.message.queue_offset
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often it was delivered before and not acknowledged."""
+        return self.message.reconsume_times
+
+    def __repr__(self) -> str:
+        return f"PoppedMessage({self.message!r})"
+
+
+def popped_messages(
+    body: bytes, header: PopMessageResponseHeader, topic: str, broker_name: str, now: float
+) -> list[PoppedMessage]:
+    """The messages of a pop's answer that was asked for at `now` (monotonic s).  Raises ProtocolError."""
+    starts = parse_start_offsets(header.start_offset_info)
+    offsets = parse_msg_offsets(header.msg_offset_info)
+    counts = parse_order_counts(header.order_count_info)
+    taken: defaultdict[str, int] = defaultdict(int)
+    first: dict[str, int] = {}
+    popped = []
+    for message in _records(body, topic, broker_name):
+        text = message.properties.get(names.POP_CK)
+        if text is not None and starts:
+            # From a retry topic: the broker wrote the handle into the message.
+            popped.append(PoppedMessage(message, topic, _handle(text), now + header.invisible_time / 1000))
+            continue
+        retry = retry_kind(message.topic)
+        key = queue_key(retry, message.queue.queue_id)
+        index = taken[key]
+        taken[key] += 1
+        offset = offsets[key][index] if index < len(offsets.get(key, ())) else message.queue_offset
+        start = starts.get(key, first.setdefault(key, message.queue_offset))
+        handle = PopHandle(
+            start, header.pop_time, header.invisible_time, header.revive_qid, retry, broker_name,
+            message.queue.queue_id, offset,
+        )  # fmt: skip
+        count = counts.get(message_key(retry, message.queue.queue_id, message.queue_offset), counts.get(key, 0))
+        message.reconsume_times = max(count, message.reconsume_times)
+        popped.append(PoppedMessage(message, topic, handle, now + header.invisible_time / 1000))
+    return popped
+
+
+def _records(body: bytes, topic: str, broker_name: str) -> list[ReceivedMessage]:
+    """The messages of `body`, which lie in several queues, each with its own."""
+    messages: list[ReceivedMessage] = []
+    position = 0
+    while position < len(body):
+        size = int.from_bytes(body[position : position + 4], "big", signed=True)
+        if size <= _QUEUE_ID_AT or position + size > len(body):
+            raise ProtocolError("record", f"size {size} at byte {position} of {len(body)}")
+        id_at = position + _QUEUE_ID_AT
+        queue_id = int.from_bytes(body[id_at : id_at + 4], "big")
+        record = body[position : position + size]
+        messages += decode_records(record, MessageQueue(topic, broker_name, queue_id))
+        position += size
+    return messages
+
+
+def _handle(text: str) -> PopHandle:
+    try:
+        return parse_handle(text)
+    except RequestError as error:
+        raise ProtocolError("pop_info", str(error)) from None

@@ -1,0 +1,134 @@
+"""Request and reply: who waits for an answer, and how an answer gets there.
+
+Source: RocketMQ 5.3.3, `DefaultMQProducerImpl.request`, `RequestFutureHolder`,
+`ClientRemotingProcessor.receiveReplyMessage`.
+Different here: a reply is first sent to the broker that the request came from, because the requester is connected to
+that one for certain.
+"""
+
+import asyncio
+import ipaddress
+import logging
+
+from sprocket.client.arguments import check_topic
+from sprocket.client.errors import ClientError, SendFailed
+from sprocket.client.message import ReceivedMessage, SendResult
+from sprocket.client.send.reply import Reply
+from sprocket.client.send.send_request import SendSettings, single_request
+from sprocket.client.send.sender import Sender
+from sprocket.common.clock import Clock
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.send import ReplyMessageRequestHeader
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.routes import Action, Lane, Resource, Route
+
+logger = logging.getLogger(__name__)
+
+
+class PendingReplies:
+    """The requests of one client that wait for their reply, by correlation id."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._futures: dict[str, asyncio.Future[ReceivedMessage]] = {}
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    def route(self) -> Route:
+        """Serves what a broker pushes."""
+        return Route(
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+            ReplyMessageRequestHeader,
+            self._receive,
+            Resource.NONE,
+            Action.NONE,
+            Lane.CLIENT,
+        )
+
+    def expect(self, correlation_id: str) -> "asyncio.Future[ReceivedMessage]":
+        """A future that gets the reply; whoever asks for it calls `forget` in the end."""
+        future = self._futures[correlation_id] = asyncio.get_running_loop().create_future()
+        return future
+
+    def forget(self, correlation_id: str) -> None:
+        """Wait for that reply no more."""
+        self._futures.pop(correlation_id, None)
+
+    def _receive(self, request: Request[ReplyMessageRequestHeader]) -> Response:
+        properties = names.parse(request.header.properties)
+        future = self._futures.pop(properties.get(names.CORRELATION_ID, ""), None)
+        if future is None or future.done():
+            # Too late, or a second one: the broker has done its part.
+            logger.warning(
+                "event=reply_unexpected correlation_id=%s from=%s",
+                properties.get(names.CORRELATION_ID), request.header.born_host,
+            )  # fmt: skip
+        else:
+            properties[names.ARRIVE_TIME] = str(self._clock.wall_ms())
+            future.set_result(_received(request, properties))
+        return Response()
+
+
+def _received(request: Request[ReplyMessageRequestHeader], properties: dict[str, str]) -> ReceivedMessage:
+    header = request.header
+    return ReceivedMessage(
+        topic=header.topic,
+        queue=MessageQueue(header.topic, "", header.queue_id),
+        queue_offset=0,
+        physical_offset=0,
+        body=request.body,
+        raw_properties=names.encode(properties).encode(),
+        flag=header.flag,
+        sys_flag=header.sys_flag,
+        born_timestamp_ms=header.born_timestamp,
+        born_host=_host(header.born_host),
+        store_timestamp_ms=header.store_timestamp,
+        store_host=_host(header.store_host),
+        reconsume_times=header.reconsume_times or 0,
+        size_bytes=len(request.body),
+    )
+
+
+def _host(text: str) -> bytes:
+    """``address:port`` as records hold it; that of nobody when it cannot be read."""
+    address, _, port = text.rpartition(":")
+    try:
+        return ipaddress.ip_address(address.strip("[]").partition("%")[0]).packed + int(port).to_bytes(4, "big")
+    except (ValueError, OverflowError):
+        return bytes(8)
+
+
+class ReplySender:
+    """Sends replies through `sender`."""
+
+    def __init__(self, sender: Sender, settings: SendSettings) -> None:
+        self._sender = sender
+        self._settings = settings
+
+    async def send(self, reply: Reply, timeout_s: float | None = None) -> SendResult:
+        """Send `reply`; returns when the requester has it.
+
+        Raises SendFailed, whose cause is the broker's answer, when the requester is gone, and as `Sender.send`.
+        """
+        check_topic(reply.topic)
+        instance = self._sender.instance
+        request = single_request(reply, self._settings, instance.identity.new_unique_id)
+        await self._sender.take_room(len(request.body))
+        try:
+            route = await instance.publish_route(reply.topic, self._settings.default_topic_queue_nums)
+            near = [queue for queue in route.publish if queue.broker_name == reply.broker_name]
+            failed: tuple[str, ClientError] | None = None
+            if near:
+                try:
+                    return await self._sender.send(request, queue=near[0], timeout_s=timeout_s)
+                except SendFailed as error:
+                    if len(route.publish) == len(near):
+                        raise
+                    cause = error.__cause__
+                    failed = (reply.broker_name, cause if isinstance(cause, ClientError) else error)
+            return await self._sender.send(request, timeout_s=timeout_s, failed=failed)
+        finally:
+            self._sender.give_room(len(request.body))

@@ -1,0 +1,296 @@
+"""Sends requests to brokers: chooses a queue, writes, waits, and tries another broker when one fails.
+
+Source: RocketMQ 5.3.3, `DefaultMQProducerImpl.sendDefaultImpl`, `MQClientAPIImpl.processSendResponse`.
+Different here: an attempt that could not connect sent nothing, so it uses up no retry; it is repeated, with
+back-off, until the time for the send is over.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.connection.identity import random_number
+from sprocket.client.connection.topic_route import TopicRoute
+from sprocket.client.connection.wakeup import pause
+from sprocket.client.errors import (
+    AnswerUnreadable,
+    BrokerNotFound,
+    BrokerRefused,
+    ClientError,
+    ConnectFailed,
+    PermissionDenied,
+    RemotingTimeout,
+    SendFailed,
+    refusal,
+)
+from sprocket.client.message import SendResult, SendStatus
+from sprocket.client.send.fault_tolerance import FaultTolerance
+from sprocket.client.send.queue_choice import RoundRobin, by_sharding_key
+from sprocket.client.send.send_request import SendRequest, SendSettings
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+
+logger = logging.getLogger(__name__)
+
+_STATUS = {
+    int(ResponseCode.SUCCESS): SendStatus.SEND_OK,
+    int(ResponseCode.FLUSH_DISK_TIMEOUT): SendStatus.FLUSH_DISK_TIMEOUT,
+    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
+    int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
+}
+# `DefaultMQProducer.retryResponseCodes`.
+RETRY_CODES = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+_BACKOFF_FIRST_S = 0.05
+_BACKOFF_MAX_S = 1.0
+
+
+def is_retried(refused: BrokerRefused) -> bool:
+    """Whether another broker may take what one refused; access control is the same on all of them."""
+    return refused.code in RETRY_CODES and not isinstance(refused, PermissionDenied)
+
+
+class Attempt:
+    """A request that was written to a broker and whose answer is awaited."""
+
+    __slots__ = ("future", "queue", "started")
+
+    def __init__(self, future: "asyncio.Future[ReceivedResponse]", queue: MessageQueue, started: float) -> None:
+        self.future = future
+        self.queue = queue
+        self.started = started
+
+
+class Sender:
+    """Sends for one producer group over the connections of `instance`."""
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        settings: SendSettings,
+        first_queue: Callable[[], int] = random_number,
+    ) -> None:
+        """`first_queue` gives the place to begin at among a topic's queues."""
+        self.instance = instance
+        self.group = group
+        self.settings = settings
+        self.faults = FaultTolerance(settings.send_latency_enable)
+        self._round_robin = RoundRobin(first_queue)
+        self._outstanding = 0
+        self._outstanding_bytes = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    # Room: what is outstanding is bounded, whoever sends
+
+    async def take_room(self, body_bytes: int) -> None:
+        """Wait until one more request of `body_bytes` may be outstanding."""
+        settings = self.settings
+        while self._outstanding >= settings.max_outstanding or (
+            self._outstanding and self._outstanding_bytes + body_bytes > settings.max_outstanding_bytes
+        ):
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake_next()
+                raise
+        self._outstanding += 1
+        self._outstanding_bytes += body_bytes
+
+    def give_room(self, body_bytes: int) -> None:
+        self._outstanding -= 1
+        self._outstanding_bytes -= body_bytes
+        if self._waiting:
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    # One attempt
+
+    def start(self, request: SendRequest, timeout_s: float) -> Attempt | None:
+        """Write `request` if the route is known and the broker connected; None when something must be awaited."""
+        route = self.instance.cached_route(request.topic)
+        if route is None or not route.publish:
+            return None
+        queue = self._choose(route, ())
+        address = self.instance.master_address(queue.broker_name)
+        channel = None if address is None else self.instance.remoting.open_channel(address)
+        return None if channel is None else self._write(channel, request, queue, timeout_s)
+
+    def _choose(self, route: TopicRoute, failed: Sequence[str]) -> MessageQueue:
+        if not self.faults.any_avoided:
+            return self._round_robin.choose(route, None, failed)
+        now = asyncio.get_running_loop().time()
+        return self._round_robin.choose(route, lambda name: self.faults.is_available(name, now), failed)
+
+    def _write(self, channel: RemotingChannel, request: SendRequest, queue: MessageQueue, timeout_s: float) -> Attempt:
+        fields = request.ext_fields(self.group, self.settings, queue, self.instance.clock.wall_ms())
+        future = channel.request(request.code, fields, request.body, timeout_s=timeout_s)
+        return Attempt(future, queue, asyncio.get_running_loop().time())
+
+    async def finish(self, request: SendRequest, attempt: Attempt) -> SendResult:
+        """The result of an attempt.  Raises RemotingTimeout, ConnectionLost, BrokerRefused."""
+        queue = attempt.queue
+        now = asyncio.get_running_loop().time
+        try:
+            response = await attempt.future
+        except ClientError:
+            self._failed(request.topic, queue.broker_name)
+            raise
+        status = _STATUS.get(response.code)
+        if status is None:
+            address = self.instance.master_address(queue.broker_name) or queue.broker_name
+            refused = refusal(response.code, response.remark, address)
+            self._refused(request.topic, queue.broker_name, refused)
+            raise refused
+        self.faults.sent(queue.broker_name, now() - attempt.started, now())
+        fields = response.ext_fields
+        try:
+            queue_id = int(fields.get("queueId", queue.queue_id))
+            queue_offset = int(fields.get("queueOffset", 0))
+        except ValueError as error:
+            raise AnswerUnreadable(
+                f"{queue.broker_name} took the message and answered with no number: {error}"
+            ) from None
+        if queue_id != queue.queue_id:
+            queue = MessageQueue(request.topic, queue.broker_name, queue_id)
+        return SendResult(
+            status,
+            request.message_id,
+            fields.get("msgId", ""),
+            queue,
+            queue_offset,
+            fields.get("transactionId"),
+            fields.get("recallHandle"),
+        )
+
+    def _failed(self, topic: str, broker_name: str) -> None:
+        self.faults.failed(broker_name, asyncio.get_running_loop().time())
+        self.instance.request_refresh(topic)
+
+    def _refused(self, topic: str, broker_name: str, refused: BrokerRefused) -> None:
+        if is_retried(refused):
+            self.faults.failed(broker_name, asyncio.get_running_loop().time())
+            if refused.code == ResponseCode.NO_PERMISSION:
+                self.instance.request_refresh(topic)
+
+    # A whole send
+
+    async def send(
+        self,
+        request: SendRequest,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        timeout_s: float | None = None,
+        failed: tuple[str, ClientError] | None = None,
+    ) -> SendResult:
+        """Send until a broker has the message, retries or time are used up.
+
+        With `queue` or `sharding_key` there is one place to send to, so there is no second attempt unless the
+        first could not connect.  `failed` is the broker and error of an attempt that went before.
+        Raises SendFailed, TopicNotFound, NameServerUnreachable, BrokerRefused (for a code that is not retried).
+        """
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        deadline = begun + (self.settings.send_msg_timeout_s if timeout_s is None else timeout_s)
+        left = (0 if queue or sharding_key is not None else self.settings.retry_times_when_send_failed) + 1
+        tried: list[str] = []
+        last_broker, error = failed or (None, None)
+        if failed:
+            tried.append(failed[0])
+            left -= 1
+        backoff_s = _BACKOFF_FIRST_S
+        while left > 0 and loop.time() < deadline:
+            if isinstance(error, BrokerRefused) and error.code == ResponseCode.TOPIC_NOT_EXIST:
+                await self._refresh(request.topic)
+            target = queue or await self._target(request.topic, sharding_key, tried)
+            if target.broker_name == last_broker:
+                # The only choice is the broker that has just failed: give it time.
+                await pause(min(backoff_s, deadline - loop.time()))
+                backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
+                target = queue or await self._target(request.topic, sharding_key, tried)
+            tried.append(target.broker_name)
+            last_broker = target.broker_name
+            try:
+                channel = await self._connect(request.topic, target.broker_name)
+                result = await self.finish(request, self._write(channel, request, target, deadline - loop.time()))
+            except (ConnectFailed, BrokerNotFound) as unsent:
+                error = unsent
+                continue
+            except BrokerRefused as refused:
+                if not is_retried(refused):
+                    raise
+                error = refused
+            except ClientError as failure:
+                error = failure
+            else:
+                if result.status is SendStatus.SEND_OK or not self.settings.retry_another_broker_when_not_store_ok:
+                    return result
+                error = BrokerRefused(ResponseCode.SLAVE_NOT_AVAILABLE, result.status.value, target.broker_name)
+            left -= 1
+            logger.info(
+                "event=send_attempt_failed topic=%s broker=%s reason=%r", request.topic, last_broker, str(error)
+            )
+        elapsed_ms = round((loop.time() - begun) * 1000)
+        if error is None:
+            error = RemotingTimeout("the time for the send was over before the first attempt")
+        raise SendFailed(request.topic, tried, elapsed_ms, error) from error
+
+    async def _refresh(self, topic: str) -> None:
+        """Have the newest route; the old one will do when no name server answers."""
+        try:
+            await self.instance.refresh_route(topic)
+        except ClientError as error:
+            logger.info("event=route_refresh_failed topic=%s reason=%r", topic, str(error))
+
+    async def _target(self, topic: str, sharding_key: str | None, failed: Sequence[str]) -> MessageQueue:
+        route = await self.instance.publish_route(topic, self.settings.default_topic_queue_nums)
+        return self._choose(route, failed) if sharding_key is None else by_sharding_key(route, sharding_key)
+
+    async def _connect(self, topic: str, broker_name: str) -> RemotingChannel:
+        """Raises BrokerNotFound, ConnectFailed."""
+        address = self.instance.master_address(broker_name)
+        if address is None:
+            await self.instance.refresh_route(topic)
+            address = self.instance.master_address(broker_name)
+            if address is None:
+                raise BrokerNotFound(broker_name)
+        try:
+            return await self.instance.remoting.channel(address)
+        except ConnectFailed:
+            self._failed(topic, broker_name)
+            raise
+
+    async def send_oneway(self, request: SendRequest, queue: MessageQueue | None, sharding_key: str | None) -> None:
+        """Write the request and wait for no answer; waits only for the connection to take more.
+
+        Raises TopicNotFound, NameServerUnreachable, BrokerNotFound, ConnectFailed.
+        """
+        target = queue or await self._target(request.topic, sharding_key, ())
+        channel = await self._connect(request.topic, target.broker_name)
+        fields = request.ext_fields(self.group, self.settings, target, self.instance.clock.wall_ms())
+        channel.notify(request.code, fields, request.body)
+        await channel.drained()

@@ -1,0 +1,75 @@
+"""Readers of the bodies of requests: within their limits, or ProtocolError.
+
+Access control and the handlers read a body by the same function, so that both refuse the same.
+"""
+
+from sprocket.common import limits
+from sprocket.remoting.bodies.client import CheckClientRequestBody, LockBatchRequestBody
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
+from sprocket.remoting.bodies.pop import (
+    BatchAckMessageRequestBody,
+    QueryAssignmentRequestBody,
+    SetMessageRequestModeRequestBody,
+)
+from sprocket.remoting.bodies.route import TopicRouteData
+from sprocket.remoting.bodies.topic import CreateTopicListRequestBody, DataVersion, TopicConfig
+from sprocket.remoting.codec.body_limits import LISTS, QUEUES, SETTINGS, SMALL, check_count
+from sprocket.remoting.codec.fastjson import loads
+
+
+def read_lock_batch(body: bytes) -> LockBatchRequestBody:
+    """Return the body of LOCK_BATCH_MQ and UNLOCK_BATCH_MQ."""
+    content = loads(body, LockBatchRequestBody, QUEUES)
+    check_count("queues", content.mq_set, limits.MAX_LOCKED_QUEUES)
+    return content
+
+
+def read_topic_list(body: bytes) -> list[TopicConfig]:
+    """Return the topics of UPDATE_AND_CREATE_TOPIC_LIST."""
+    configs = loads(body, CreateTopicListRequestBody, LISTS).topic_config_list
+    check_count("topics", configs, limits.MAX_LISTED_TOPICS)
+    return configs
+
+
+def read_group_list(body: bytes) -> list[SubscriptionGroupConfig]:
+    """Return the groups of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST."""
+    configs = loads(body, SubscriptionGroupList, LISTS).group_config_list
+    check_count("groups", configs, limits.MAX_LISTED_GROUPS)
+    return configs
+
+
+def read_group(body: bytes) -> SubscriptionGroupConfig:
+    """Return the group of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP."""
+    return loads(body, SubscriptionGroupConfig, SETTINGS)
+
+
+def read_batch_ack(body: bytes) -> BatchAckMessageRequestBody:
+    """Return the body of BATCH_ACK_MESSAGE; without one there is nothing to acknowledge."""
+    content = loads(body, BatchAckMessageRequestBody, LISTS) if body else BatchAckMessageRequestBody()
+    check_count("acknowledgements", content.acks, limits.MAX_BATCH_ACKS)
+    return content
+
+
+def read_check_client(body: bytes) -> CheckClientRequestBody:
+    """Return the body of CHECK_CLIENT_CONFIG; without one there is nothing to check."""
+    return loads(body, CheckClientRequestBody, SETTINGS) if body else CheckClientRequestBody()
+
+
+def read_assignment_query(body: bytes) -> QueryAssignmentRequestBody:
+    """Return the body of QUERY_ASSIGNMENT."""
+    return loads(body, QueryAssignmentRequestBody, SMALL)
+
+
+def read_request_mode(body: bytes) -> SetMessageRequestModeRequestBody:
+    """Return the body of SET_MESSAGE_REQUEST_MODE."""
+    return loads(body, SetMessageRequestModeRequestBody, SMALL)
+
+
+def read_topic_route(body: bytes) -> TopicRouteData:
+    """Return the body of REGISTER_TOPIC_IN_NAMESRV; without one the topic has no queues."""
+    return loads(body, TopicRouteData, SETTINGS) if body else TopicRouteData()
+
+
+def read_data_version(body: bytes) -> DataVersion:
+    """Return the body of QUERY_DATA_VERSION."""
+    return loads(body, DataVersion, SMALL)

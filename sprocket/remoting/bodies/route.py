@@ -1,0 +1,66 @@
+"""Routes: where the queues of a topic are.
+
+Source: RocketMQ 5.3.3, `TopicRouteData`, `QueueData`, `BrokerData`, `ClusterInfo`, `BrokerMemberGroup`.
+"""
+
+import msgspec
+
+from sprocket.remoting.bodies.topic import TopicQueueMappingInfo
+
+MASTER_ID = 0
+
+
+class QueueData(msgspec.Struct, rename="camel"):
+    """How many queues of a topic a broker group has."""
+
+    broker_name: str
+    read_queue_nums: int = 0
+    write_queue_nums: int = 0
+    perm: int = 0
+    topic_sys_flag: int = 0
+
+
+class BrokerData(msgspec.Struct, rename="camel"):
+    """One broker group: its members' addresses by broker id; 0 is the master."""
+
+    cluster: str | None
+    broker_name: str
+    broker_addrs: dict[int, str] = {}
+    zone_name: str | None = None
+    enable_acting_master: bool = False
+
+    def master_or_slave(self) -> str | None:
+        """The master's address, else any member's."""
+        master = self.broker_addrs.get(MASTER_ID)
+        return master if master is not None else next(iter(self.broker_addrs.values()), None)
+
+
+class TopicRouteData(msgspec.Struct, rename="camel"):
+    """Answer to GET_ROUTEINFO_BY_TOPIC."""
+
+    order_topic_conf: str | None = None
+    queue_datas: list[QueueData] = []
+    broker_datas: list[BrokerData] = []
+    filter_server_table: dict[str, list[str]] = {}
+    topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
+
+
+class ClusterInfo(msgspec.Struct, rename="camel"):
+    """Answer to GET_BROKER_CLUSTER_INFO."""
+
+    broker_addr_table: dict[str, BrokerData] = {}
+    cluster_addr_table: dict[str, list[str]] = {}
+
+
+class BrokerMemberGroup(msgspec.Struct, rename="camel"):
+    """Members of a broker group."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[int, str] = {}
+
+
+class GetBrokerMemberGroupResponseBody(msgspec.Struct, rename="camel"):
+    """Answer to GET_BROKER_MEMBER_GROUP."""
+
+    broker_member_group: BrokerMemberGroup | None = None

@@ -1,0 +1,465 @@
+"""One connection, at either end: the edge between asyncio and the pure framing and routing.
+
+A read is handled as a batch: all whole frames are cut out at once, runs of requests whose route has a
+batch handler go to it together, and everything that was answered leaves in one write.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, cast
+
+from sprocket.common import limits
+from sprocket.common.errors import InvariantError, ProtocolError, RequestError, SprocketError
+from sprocket.remoting.channel_counters import ChannelCounters
+from sprocket.remoting.codec.codec_json import decode_header
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import FLAG_ONEWAY, Buffer, ReceivedResponse, Request, Response
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.flow.joined_buffers import JOIN_BYTES, joined
+from sprocket.remoting.flow.read_pressure import ReadPressure
+from sprocket.remoting.flow.shedding import LARGE_READ_BYTES, Overload
+from sprocket.remoting.flow.turn import Turn
+from sprocket.remoting.flow.unsent_output import COUNTED_BYTES, UnsentOutput
+from sprocket.remoting.frames import NotEncodable, as_body, encode_request, encode_response
+from sprocket.remoting.framing import JSON, Frame, FrameDecoder
+from sprocket.remoting.headers.base import Header, to_ext_fields
+from sprocket.remoting.pending import PendingRequests
+from sprocket.remoting.routes import AdmittedFrame, Guard, RouteTable, UnroutableRequest
+from sprocket.remoting.tls.names import common_name
+
+logger = logging.getLogger(__name__)
+
+_channel_ids = count(1)
+# A batch handler gets at most so many requests at once.
+_RUN_MOST = 1024
+
+
+class RemotingChannel(asyncio.Protocol):
+    """A connection that serves the requests of its peer and can send requests of its own.
+
+    `on_close` is called once when the connection is gone.  `on_bug` gets an InvariantError of a handler.
+    """
+
+    def __init__(
+        self,
+        table: RouteTable,
+        counters: ChannelCounters,
+        *,
+        on_open: Callable[["RemotingChannel"], None] | None = None,
+        on_close: Callable[["RemotingChannel"], None] | None = None,
+        on_crowded: Callable[[], None] | None = None,
+        on_bug: Callable[[InvariantError], None] | None = None,
+        max_frame_bytes: int = limits.MAX_FRAME_BYTES,
+        turn: Turn | None = None,
+        pause_reads: bool = True,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self.id = next(_channel_ids)
+        self.peer: tuple[str, int] = ("", 0)
+        self.local: tuple[str, int] = ("", 0)
+        self.certificate_name: str | None = None  # common name of the peer's certificate, if it was verified
+        self.is_closed = False
+        self.read_at = 0.0  # loop time of the last read
+        self.stalled_at: float | None = None  # loop time since when the peer does not read
+        self.partial_at: float | None = None  # loop time since when a frame is incomplete
+        self.attributes: dict[str, Any] = {}  # what a server remembers of this peer
+        self._table = table
+        self._counters = counters
+        self._on_open = on_open
+        self._on_close = on_close
+        self._on_crowded = on_crowded
+        self._on_bug = on_bug
+        # A calling side reads on while it cannot write: were both ends to stop reading, neither would go on.
+        self._pause_reads = pause_reads
+        self.credentials = credentials
+        self._drained: asyncio.Future[None] | None = None
+        self._decoder = FrameDecoder(max_frame_bytes)
+        self._loop = asyncio.get_running_loop()
+        self._turn = turn or Turn(self._loop)
+        self._pressure: ReadPressure | None = None
+        self._transport: asyncio.Transport | None = None
+        self._pending = PendingRequests(self._loop)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._backlog: deque[Frame] = deque()
+        self._out: list[Buffer] = []
+        self._out_bytes = 0
+        self.partial_bytes = 0  # of a frame that is not whole yet
+        self.unsent = UnsentOutput(counters, on_crowded)
+        self._reading = self._failed = self._flush_scheduled = False
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's transports do not derive from it
+        self._transport = transport
+        transport.set_write_buffer_limits(high=limits.WRITE_PAUSE_BYTES)
+        self.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self.local = (transport.get_extra_info("sockname") or ("", 0))[:2]
+        self.certificate_name = common_name(transport.get_extra_info("peercert"))
+        self.read_at = self._loop.time()
+        self._counters.opened += 1
+        if self._on_open is not None:
+            self._on_open(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_closed = True
+        self._out.clear()
+        self._backlog.clear()
+        for task in self._tasks:
+            task.cancel()
+        self._pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
+        self._count_partial(0)
+        self.unsent.looked_at(0)
+        self._end_drain()
+        if self._on_close is not None:
+            self._on_close(self)
+
+    def pause_writing(self) -> None:
+        # A peer that does not read its responses sends no more requests either.
+        self.stalled_at = self._loop.time()
+        if self._transport is not None and self._pause_reads:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.stalled_at = None
+        self._end_drain()
+        if self._backlog:
+            self._handle(())
+        if self._pause_reads:
+            self._read_on()
+
+    def data_received(self, data: bytes) -> None:
+        self.read_at = self._loop.time()
+        decoder, counters = self._decoder, self._counters
+        counters.received_bytes += len(data)
+        frames = decoder.feed(data)
+        if not decoder.pending_bytes:
+            self.partial_at = None
+        elif frames or self.partial_at is None:
+            self.partial_at = self.read_at
+        if decoder.pending_bytes != self.partial_bytes:
+            self._count_partial(decoder.pending_bytes)
+        if frames:
+            counters.frames += len(frames)
+            if decoder.has_large_header:
+                decoder.has_large_header = False
+                frames = self._with_few_fields(frames)
+            if len(data) >= LARGE_READ_BYTES and self._table.overload is not None:
+                frames = self._shed(self._table.overload, frames, len(data))
+            guard = self._table.guard
+            self._handle(frames if guard is None else self._guarded(guard, frames))
+        if decoder.error is not None:
+            self._fail(decoder.error)
+
+    def _with_few_fields(self, frames: list[Frame]) -> list[Frame]:
+        """Return the frames before the first whose JSON header has too many fields; that one ends the connection.
+
+        The decoders of routes cannot tell: they skip fields that they do not know.
+        """
+        for index, (serialization, header, _) in enumerate(frames):
+            if serialization == JSON and header.count(b",") >= limits.MAX_EXT_FIELDS:
+                try:
+                    decode_header(header)
+                except ProtocolError as error:
+                    if error.kind == "ext_fields":
+                        self._decoder.error = error
+                        return frames[:index]
+        return frames
+
+    def _shed(self, overload: Overload, frames: list[Frame], size_bytes: int) -> list[Frame]:
+        """What is to be served of a read; the rest is answered."""
+        self._pressure = self._pressure or ReadPressure(self._transport, self._turn)
+        kept, answers = self._pressure.shed(frames, size_bytes, self._table, overload)
+        if answers:
+            self.write(answers)
+            self._read_in_turn()
+        return kept
+
+    def _read_in_turn(self) -> None:
+        """Read others before this one is read again: uvloop reads the same up to 32 times while there is more."""
+        if self._transport is not None and self.stalled_at is None:
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if self._transport is not None and self.stalled_at is None and not self.is_closed:
+            self._transport.resume_reading()
+
+    def _count_partial(self, size_bytes: int) -> None:
+        grown = size_bytes - self.partial_bytes
+        self._counters.partial_bytes += grown
+        self.partial_bytes = size_bytes
+        if grown > 0 and self._counters.partial_bytes > limits.MAX_PARTIAL_BYTES and self._on_crowded is not None:
+            self._on_crowded()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What the peer has not taken yet, and what of its requests waits for that."""
+        if self._transport is None or self.is_closed:
+            return 0
+        return self._transport.get_write_buffer_size() + sum(len(frame[1]) + len(frame[2]) for frame in self._backlog)
+
+    # Requests of the peer
+
+    def _guarded(self, guard: Guard, frames: list[Frame]) -> list[Frame]:
+        """Return the frames that may be served, before the first that is no request; that one ends the connection."""
+        admitted: list[Frame] = []
+        for frame in frames:
+            try:
+                decoded = guard(frame, self)
+                if decoded is not None:
+                    admitted_frame = AdmittedFrame(frame)
+                    admitted_frame.decoded = decoded
+                    admitted.append(admitted_frame)
+            except ProtocolError as error:
+                # Only when those before it have their answers.
+                self._decoder.error = error
+                break
+        return admitted
+
+    def _handle(self, frames: list[Frame] | tuple[()]) -> None:
+        self._reading = True
+        is_grouped = False
+        try:
+            if self._backlog:
+                self._backlog.extend(frames)
+                frames = list(self._backlog)
+                self._backlog.clear()
+            index, count = 0, len(frames)
+            while index < count:
+                index = self._serve_next(frames, index)
+                if not is_grouped and index + 1 < count:
+                    # One read brought requests for several handlers: a batch each, where their order allows it.
+                    frames = self._table.grouped(frames, index)
+                    is_grouped = True
+                if self._out_bytes > limits.WRITE_PAUSE_BYTES:
+                    self._flush()
+                    if self.stalled_at is not None or self.is_closed:
+                        # What is left waits until the peer reads again.
+                        self._backlog.extend(frames[index:])
+                        self.unsent.written(self.unsent_bytes, 0, self.read_at)
+                        break
+        except ProtocolError as error:
+            self._fail(error)
+        finally:
+            self._reading = False
+        if self._out:
+            self._flush()
+
+    def _serve_next(self, frames: list[Frame] | tuple[()], index: int) -> int:
+        """Serve the frame at `index`, or the run for one batch handler that begins there; the index after it."""
+        table = self._table
+        try:
+            decoded = table.decode(frames[index])
+        except UnroutableRequest as error:
+            error.request.channel = self
+            self.reply(error.request, Response(error.code, error.remark))
+            return index + 1
+        if isinstance(decoded, ReceivedResponse):
+            self._pending.resolve(decoded)
+            return index + 1
+        entry, request = decoded
+        request.channel = self
+        if entry.batch is None:
+            self._serve_one(entry.route.handle, request)
+            return index + 1
+        run = [request]
+        if index + 1 < len(frames):
+            table.decode_run(entry, frames[index], frames[index + 1 : index + _RUN_MOST], run)
+        try:
+            entry.batch(run)
+        except Exception as error:
+            # Those that the handler has answered keep their answer.
+            refusal = self._refusal(request, error)
+            for request in run:
+                if not request.is_answered:
+                    self.reply(request, refusal)
+        return index + len(run)
+
+    def _serve_one(self, handle: Any, request: Request[Any]) -> None:
+        try:
+            answer = handle(request)
+        except Exception as error:
+            answer = self._refusal(request, error)
+        if answer is None:
+            return
+        if isinstance(answer, Response):
+            self.reply(request, answer)
+            return
+        task = self._loop.create_task(self._finish(answer, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, answer: Awaitable[Response | None], request: Request[Any]) -> None:
+        try:
+            response = await answer
+        except Exception as error:
+            response = self._refusal(request, error)
+        if response is not None:
+            self.reply(request, response)
+
+    def _refusal(self, request: Request[Any], error: Exception) -> Response:
+        if isinstance(error, RequestError):
+            return Response(error.code, error.remark)
+        if isinstance(error, InvariantError) and self._on_bug is not None:
+            self._on_bug(error)
+        if isinstance(error, SprocketError):
+            return Response(error.response_code, str(error))
+        logger.error("event=handler_failed code=%s peer=%s:%s", request.code, *self.peer, exc_info=error)
+        return Response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+    def _fail(self, error: ProtocolError) -> None:
+        if self._failed:
+            return
+        self._failed = True
+        self._counters.count_protocol_error(error.kind)
+        logger.warning("event=protocol_error peer=%s:%s kind=%s detail=%r", *self.peer, error.kind, error.detail)
+        self._flush()
+        self.close()
+
+    # Writing
+
+    def reply(self, request: Request[Any], response: Response) -> None:
+        if request.wants_answer:
+            self.answer(request, *self._encoded(request, response))
+        elif request.is_answered:
+            self._drop_answer(request)
+
+    def _encoded(self, request: Request[Any], response: Response) -> list[Buffer]:
+        try:
+            return encode_response(response, request.opaque, request.serialization)
+        except Exception as error:
+            # It must not end the connection: the answers to other requests travel with it.
+            logger.error("event=response_not_encodable code=%s peer=%s:%s", request.code, *self.peer, exc_info=error)
+            refusal = Response(ResponseCode.SYSTEM_ERROR, "the response cannot be encoded; see the server's log")
+            return encode_response(refusal, request.opaque, request.serialization)
+
+    def refuse(self, request: Request[Any], error: Exception) -> None:
+        self.reply(request, self._refusal(request, error))
+
+    def answer(self, request: Request[Any], *frame: Buffer) -> None:
+        if request.is_answered:
+            self._drop_answer(request)
+            return
+        request.is_answered = 1
+        if not request.flag & FLAG_ONEWAY:
+            self.write(*frame)
+
+    def answer_run(self, requests: Sequence[Request[Any]], frames: bytes) -> None:
+        for request in requests:
+            request.is_answered = 1
+        if frames:
+            self.write(frames)
+
+    def _drop_answer(self, request: Request[Any]) -> None:
+        logger.error("event=second_answer_dropped code=%s peer=%s:%s", request.code, *self.peer)
+
+    def write(self, *buffers: Buffer) -> None:
+        """Queue whole frames for sending.  After close this does nothing."""
+        if self.is_closed:
+            return
+        self._out += buffers
+        self._out_bytes += len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+        if not self._reading and not self._flush_scheduled:
+            # Whatever else is written in this turn of the loop leaves with it in one system call.
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        out, size = self._out, self._out_bytes
+        transport = self._transport
+        if not out or transport is None or self.is_closed:
+            return
+        self._out, self._out_bytes = [], 0
+        left = transport.get_write_buffer_size()
+        if len(out) == 1:
+            transport.write(out[0])
+        elif size <= JOIN_BYTES:
+            transport.write(b"".join(out))
+        else:
+            # Not writelines: that of asyncio in Python 3.12 and 3.13.0 never pauses the protocol (CVE-2024-12254).
+            for buffer in joined(out):
+                transport.write(buffer)
+        if transport.get_write_buffer_size() > limits.WRITE_CLOSE_BYTES:
+            self.abort("unsent_limit")
+        elif left + size > COUNTED_BYTES:
+            self.unsent.written(left, size, self._loop.time())
+
+    async def drained(self) -> None:
+        """Wait until the peer has taken enough of what is queued for it; returns at once if it has, or is gone."""
+        if self.stalled_at is None or self.is_closed:
+            return
+        if self._drained is None:
+            self._drained = self._loop.create_future()
+        await asyncio.shield(self._drained)
+
+    def _end_drain(self) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        if not self.is_closed and self._transport is not None:
+            self._flush()
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close at once; what is unsent is dropped."""
+        if not self.is_closed and self._transport is not None:
+            self._counters.stalled += 1
+            self._count_partial(0)
+            self.unsent.looked_at(0)
+            self.stalled_at = None
+            logger.warning("event=channel_aborted peer=%s:%s reason=%s", *self.peer, reason)
+            self._transport.abort()
+
+    # Requests of our own
+
+    def notify(self, code: int, header: Header | Mapping[str, str] | None = None, body: Buffer = b"") -> None:
+        """Send a oneway request.  Raises NotEncodable."""
+        # Whole before any of it is queued, so that a request without a form on the wire harms no other.
+        body = body if type(body) is bytes else as_body(body)
+        header = self._signed(header, body)
+        prefix = encode_request(RequestCode(code), self._pending.next_opaque(), header, len(body), oneway=True)
+        self.write(prefix, body)
+
+    def request(
+        self,
+        code: int,
+        header: Header | Mapping[str, str] | None = None,
+        body: Buffer = b"",
+        *,
+        timeout_s: float,
+        serialization: int = JSON,
+    ) -> "asyncio.Future[ReceivedResponse]":
+        """Send a request; the future gets its response, or RemotingTimeout or ConnectionLost.  Raises NotEncodable."""
+        body = body if type(body) is bytes else as_body(body)
+        future, opaque = self._pending.register(timeout_s, f"{code} at {self.peer[0]}:{self.peer[1]}")
+        if self.is_closed:
+            self._pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
+            return future
+        try:
+            header = self._signed(header, body)
+            prefix = encode_request(code, opaque, header, len(body), serialization=serialization)
+        except NotEncodable:
+            self._pending.forget(opaque)
+            raise
+        if len(body):
+            self.write(prefix, body)
+        else:
+            self.write(prefix)
+        return future
+
+    def _signed(self, header: Header | Mapping[str, str] | None, body: Buffer) -> Header | Mapping[str, str] | None:
+        if self.credentials is None:
+            return header
+        fields = to_ext_fields(header) if isinstance(header, Header) else header or {}
+        try:
+            return self.credentials.signed(fields, body)
+        except (TypeError, ValueError) as error:
+            raise NotEncodable(f"a request cannot be signed: {type(error).__name__}: {error}") from None

@@ -1,0 +1,166 @@
+"""The calling side: connections to servers by address, opened on first use and shared."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from sprocket.common.cancellation import outcome_of
+from sprocket.common.errors import ClientError, ConfigError
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.channel_counters import ChannelCounters
+from sprocket.remoting.command import Buffer, ReceivedResponse
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.framing import JSON
+from sprocket.remoting.headers.base import Header
+from sprocket.remoting.pending import ConnectionLost, RemotingTimeout
+from sprocket.remoting.routes import Route, RouteTable
+from sprocket.remoting.tls.watch import ClientTls
+
+__all__ = ["ConnectFailed", "ConnectionLost", "RemotingClient", "RemotingTimeout", "split_address"]
+
+CONNECT_TIMEOUT_S = 3.0
+Prover = Callable[[RemotingChannel, str], Awaitable[None]]
+
+
+class ConnectFailed(ClientError):
+    """No connection to an address; nothing was sent."""
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """``host:port`` in two; an IPv6 host may stand in brackets.  Raises ValueError."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{address!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+class RemotingClient:
+    """Sends requests to any number of servers; `routes` serve what they ask in turn.
+
+    With `credentials` every request is signed, with `tls` every connection is TLS.  `on_open` and `on_close` get the
+    address of every connection that is made and of every one that ends.
+    """
+
+    def __init__(
+        self,
+        routes: list[Route] | None = None,
+        *,
+        serialization: int = JSON,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        tls: ClientTls | None = None,
+        credentials: Credentials | None = None,
+        on_open: Callable[[str], None] | None = None,
+        on_close: Callable[[str], None] | None = None,
+    ) -> None:
+        self._on_open = on_open
+        self._on_close = on_close
+        self._table = RouteTable(routes or [])
+        self._serialization = serialization
+        self._connect_timeout_s = connect_timeout_s
+        self._tls = tls
+        self._credentials = credentials
+        # Has the other end of a new connection prove itself; until it has, nothing is signed.  Raises ConnectFailed.
+        self.prover: Prover | None = None
+        self._channels: dict[str, RemotingChannel] = {}
+        self._connecting: dict[str, asyncio.Task[RemotingChannel]] = {}
+        self._closed = False
+        self.counters = ChannelCounters()
+
+    async def channel(self, address: str) -> RemotingChannel:
+        """An open connection to `address`.  Raises ConnectFailed."""
+        channel = self._channels.get(address)
+        if channel is not None and not channel.is_closed:
+            return channel
+        if self._closed:
+            raise ConnectFailed(f"{address}: the client is closed")
+        task = self._connecting.get(address)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._connect(address))
+            self._connecting[address] = task
+            task.add_done_callback(lambda _: self._connecting.pop(address, None))
+        return await outcome_of(task, ConnectFailed(f"{address}: the client is closed"))
+
+    def open_channel(self, address: str) -> RemotingChannel | None:
+        """The connection to `address` if it is open now."""
+        channel = self._channels.get(address)
+        return None if channel is None or channel.is_closed else channel
+
+    async def _connect(self, address: str) -> RemotingChannel:
+        try:
+            host, port = split_address(address)
+            context = None if self._tls is None else self._tls.context()
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, channel = await asyncio.get_running_loop().create_connection(
+                    lambda: RemotingChannel(
+                        self._table,
+                        self.counters,
+                        on_close=lambda closed: self._closed_channel(address, closed),
+                        pause_reads=False,
+                        credentials=self._credentials if self.prover is None else None,
+                    ),
+                    host,
+                    port,
+                    ssl=context,
+                    server_hostname=None if context is None else host,
+                )
+        except TimeoutError:
+            raise ConnectFailed(f"connect to {address}: no answer in {self._connect_timeout_s} s") from None
+        except (OSError, ValueError, ConfigError) as error:
+            raise ConnectFailed(f"connect to {address}: {error}") from None
+        await self._prove(channel, address)
+        if not channel.is_closed:  # the peer may have closed it in the same turn of the loop
+            self._channels[address] = channel
+        if self._on_open is not None:
+            self._on_open(address)
+        return channel
+
+    async def _prove(self, channel: RemotingChannel, address: str) -> None:
+        if self.prover is None:
+            return
+        try:
+            await self.prover(channel, address)
+        except BaseException:
+            channel.close()
+            raise
+        channel.credentials = self._credentials
+
+    def _closed_channel(self, address: str, channel: RemotingChannel) -> None:
+        if self._channels.get(address) is channel:
+            del self._channels[address]
+        if self._on_close is not None:
+            self._on_close(address)
+
+    async def invoke(
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        body: Buffer = b"",
+        *,
+        timeout_s: float = 3.0,
+    ) -> ReceivedResponse:
+        """Send a request and wait for its response, whatever its code.
+
+        Raises ConnectFailed (nothing was sent), ConnectionLost or RemotingTimeout (the outcome is unknown).
+        """
+        channel = await self.channel(address)
+        return await channel.request(code, header, body, timeout_s=timeout_s, serialization=self._serialization)
+
+    async def notify(self, address: str, code: int, header: Header | None = None, body: bytes = b"") -> None:
+        """Send a oneway request.  Raises ConnectFailed."""
+        channel = await self.channel(address)
+        channel.notify(code, header, body)
+
+    async def close(self) -> None:
+        """Close every connection; waiting requests get ConnectionLost."""
+        self._closed = True
+        for task in list(self._connecting.values()):
+            task.cancel()
+        # Those that have closed leave the table.
+        for channel in list(self._channels.values()):
+            channel.close()
+        for _ in range(50):
+            if not self._channels:
+                break
+            await asyncio.sleep(0.01)
+        for channel in list(self._channels.values()):
+            channel.abort("client_close")

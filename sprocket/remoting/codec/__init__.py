@@ -1,0 +1,1 @@
+"""Serializations of headers and bodies: JSON, ROCKETMQ, fastjson's dialect."""

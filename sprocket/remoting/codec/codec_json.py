@@ -1,0 +1,128 @@
+"""The JSON serialization of headers.
+
+Source: RocketMQ 5.3.3, `RemotingCommand`, `RemotingSerializable` (fastjson).  A header is one object:
+``code``, ``language``, ``version``, ``opaque``, ``flag``, ``remark`` and ``extFields``, a map of strings.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+from sprocket.common import limits
+from sprocket.common.errors import ProtocolError
+from sprocket.remoting.command import LANGUAGE, VERSION
+from sprocket.remoting.headers.base import Int
+
+
+class Envelope(msgspec.Struct):
+    """A header whose extFields are still JSON text: read before the code is known."""
+
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    version: int = 0
+    language: str | None = None
+    remark: str | None = None
+    ext_fields: msgspec.Raw = msgspec.field(name="extFields", default=msgspec.Raw(b"null"))
+
+
+class _Usual(msgspec.Struct):
+    """A header of the usual form, read at once."""
+
+    code: Int
+    ext_fields: dict[str, str | None] | None = msgspec.field(name="extFields", default=None)
+    flag: Int = 0
+    language: str | None = None
+    opaque: Int = 0
+    remark: str | None = None
+    version: Int = 0
+
+
+_usual_decoder = msgspec.json.Decoder(_Usual, strict=False)
+_envelope_decoder = msgspec.json.Decoder(Envelope, strict=False)
+_ext_decoder: msgspec.json.Decoder[dict[str, str | None] | None] = msgspec.json.Decoder(
+    dict[str, str | None] | None, strict=False
+)
+_loose_ext_decoder: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+_encode = msgspec.json.Encoder().encode
+
+_INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+
+
+def decode_header(header: bytes) -> tuple[Envelope | _Usual, dict[str, str]]:
+    """A header, and its extFields as strings.  Raises ProtocolError."""
+    try:
+        usual = _usual_decoder.decode(header)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        envelope = decode_envelope(header)
+        return envelope, decode_ext_fields(envelope.ext_fields)
+    return usual, _texts(usual.ext_fields or {})
+
+
+def decode_envelope(header: bytes) -> Envelope:
+    """Everything but extFields.  Raises ProtocolError."""
+    try:
+        envelope = _envelope_decoder.decode(header)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ProtocolError("json", str(error)) from None
+    for number in (envelope.code, envelope.opaque, envelope.flag, envelope.version):
+        if not _INT_MIN <= number <= _INT_MAX:
+            raise ProtocolError("json", f"{number} does not fit 32 bits")
+    return envelope
+
+
+def decode_ext_fields(raw: bytes) -> dict[str, str]:
+    """extFields as strings.  Numbers and booleans, which some clients write unquoted, become their text."""
+    try:
+        fields = _ext_decoder.decode(raw)
+        return _texts(fields or {})
+    except msgspec.ValidationError:
+        return _decode_loose(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ProtocolError("json", str(error)) from None
+
+
+def _texts(fields: dict[str, str | None]) -> dict[str, str]:
+    """Without those that are null, which is what absent ones are."""
+    _check_count(len(fields))
+    if None in fields.values():
+        return {name: value for name, value in fields.items() if value is not None}
+    return cast("dict[str, str]", fields)
+
+
+def _decode_loose(raw: bytes) -> dict[str, str]:
+    try:
+        fields = _loose_ext_decoder.decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ProtocolError("json", f"extFields: {error}") from None
+    _check_count(len(fields))
+    texts = {}
+    for name, value in fields.items():
+        if isinstance(value, bool):
+            texts[name] = "true" if value else "false"
+        elif isinstance(value, int | float | str):
+            texts[name] = str(value)
+        elif value is not None:
+            raise ProtocolError("json", f"extFields.{name} is neither text, number nor boolean")
+    return texts
+
+
+def _check_count(count: int) -> None:
+    if count > limits.MAX_EXT_FIELDS:
+        raise ProtocolError("ext_fields", f"{count} entries, at most {limits.MAX_EXT_FIELDS}")
+
+
+def encode_header(code: int, opaque: int, flag: int, remark: str | None, ext_fields: Mapping[str, str] | None) -> bytes:
+    """A header as the reference writes it, keys in its order."""
+    header: dict[str, object] = {"code": code}
+    if ext_fields:
+        header["extFields"] = ext_fields
+    header["flag"] = flag
+    header["language"] = LANGUAGE
+    header["opaque"] = opaque
+    if remark is not None:
+        header["remark"] = remark
+    header["serializeTypeCurrentRPC"] = "JSON"
+    header["version"] = VERSION
+    return _encode(header)

@@ -1,0 +1,1 @@
+"""Flow control of connections: back-pressure, shedding, and bounds on held bytes."""

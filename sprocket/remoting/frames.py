@@ -1,0 +1,156 @@
+"""Whole frames, encoded: requests, responses, and templates for the responses of the hot paths."""
+
+import struct
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from sprocket.common.errors import ClientError
+from sprocket.remoting.codec import codec_binary, codec_json
+from sprocket.remoting.codes import LanguageCode
+from sprocket.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, VERSION, Buffer, Response
+from sprocket.remoting.framing import JSON, ROCKETMQ, frame_prefix
+from sprocket.remoting.headers.base import Header, to_ext_fields
+
+_JSON_PREFIX = struct.Struct(">ii")
+# Of a binary header without remark and extFields: code, language, version, opaque, flag, two lengths.
+_BINARY_FIXED_BYTES = 21
+_BINARY_LENGTHS = [size.to_bytes(4, "big") for size in range(256)]
+
+
+class NotEncodable(ClientError, ValueError, TypeError):
+    """A request that has no form on the wire; nothing of it was sent."""
+
+
+def as_body(body: object) -> Buffer:
+    """`body` as a buffer whose length is its number of bytes.  Raises NotEncodable.
+
+    A connection joins buffers of many requests: one that is none would be found when all of them are written.
+    """
+    if isinstance(body, bytes | bytearray):
+        return body
+    if isinstance(body, memoryview):
+        return body if body.itemsize == 1 and body.ndim == 1 and body.c_contiguous else bytes(body)
+    raise NotEncodable(f"the body of a request is a {type(body).__name__}; pass bytes")
+
+
+def encode_request(
+    code: int,
+    opaque: int,
+    header: Header | Mapping[str, str] | None = None,
+    body_bytes: int = 0,
+    *,
+    oneway: bool = False,
+    serialization: int = JSON,
+) -> bytes:
+    """Everything of a request's frame that stands before its body.  Raises NotEncodable."""
+    encode_header = codec_binary.encode_header if serialization == ROCKETMQ else codec_json.encode_header
+    try:
+        ext_fields = to_ext_fields(header) if isinstance(header, Header) else header
+        encoded = encode_header(code, opaque, FLAG_ONEWAY if oneway else 0, None, ext_fields)
+        return frame_prefix(serialization, len(encoded), body_bytes) + encoded
+    except (TypeError, ValueError, OverflowError, AttributeError, struct.error) as error:
+        raise NotEncodable(f"request {code} cannot be encoded: {type(error).__name__}: {error}") from None
+
+
+def encode_response(response: Response, opaque: int, serialization: int) -> list[Buffer]:
+    """A response's frame as buffers: prefix and header, then the body's buffers as they are."""
+    header = response.header
+    ext_fields = to_ext_fields(header) if isinstance(header, Header) else header
+    encode_header = codec_binary.encode_header if serialization == ROCKETMQ else codec_json.encode_header
+    encoded = encode_header(response.code, opaque, FLAG_RESPONSE, response.remark, ext_fields)
+    bodies = as_buffers(response.body)
+    size = sum(len(buffer) for buffer in bodies)
+    return [frame_prefix(serialization, len(encoded), size) + encoded, *bodies]
+
+
+def as_buffers(body: Buffer | Sequence[Buffer]) -> Sequence[Buffer]:
+    """A body as a sequence of buffers, empty for no body."""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return (body,) if len(body) else ()
+    return body
+
+
+# What stands before a JSON header of each size when there is no body: a table is faster than packing.
+JSON_PREFIXES = [frame_prefix(JSON, size, 0) for size in range(2048)]
+
+
+class ResponseTemplate:
+    """Encodes responses of one code and one set of header fields several times faster than `encode_response`.
+
+    Values are ASCII bytes or integers that need no escaping in JSON: numbers, ids, addresses.
+    """
+
+    __slots__ = (
+        "_after_opaque",
+        "_before_opaque",
+        "_binary_fixed_bytes",
+        "_binary_format",
+        "_binary_head",
+        "_values_format",
+        "code",
+        "json_format",
+    )
+
+    def __init__(
+        self,
+        code: int,
+        names: Sequence[str] | Mapping[str, str],
+        constants: Mapping[str, str] | None = None,
+        remark: str | None = None,
+    ) -> None:
+        """`names` are the fields whose values vary, in order; a mapping gives each its %-format (else %b).
+
+        `constants` and `remark` are sent with every response.  `json_format` is the whole JSON header as one
+        format: for a loop that has no time for a call.  Its arguments are the values, then the opaque.
+        """
+        formats = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, "%b")
+        # One %-format makes the whole JSON header; literal percent signs of constants are doubled.
+        fixed = codec_json.encode_header(code, 0, FLAG_RESPONSE, remark, dict(constants or {}))
+        document = msgspec.json.decode(fixed, type=dict[str, msgspec.Raw])
+        fields = [b'"%b":"%b"' % (name.encode(), value.encode()) for name, value in formats.items()]
+        inner = bytes(document.pop("extFields", b"{}"))[1:-1].replace(b"%", b"%%")
+        if inner:
+            fields.append(inner)
+        members = [b'"code":%d' % code, b'"extFields":{%b}' % b",".join(fields)]
+        for name, raw in document.items():
+            if name != "code":
+                value = b"%d" if name == "opaque" else bytes(raw).replace(b"%", b"%%")
+                members.append(b'"%b":%b' % (name.encode(), value))
+        self.json_format = b"{" + b",".join(members) + b"}"
+        self.code = code
+        # No value holds a NUL, which JSON would have to escape: one format makes all texts at once.
+        self._values_format = b"\0".join(value.encode() for value in formats.values())
+        remark_bytes = (remark or "").encode()
+        # The binary header up to extFields; its arguments are those that vary, and in between the constants.
+        self._binary_head = struct.Struct(f">iIhBhiii{len(remark_bytes)}si").pack
+        self._before_opaque = (code, int(LanguageCode.PYTHON), VERSION)
+        self._after_opaque = (FLAG_RESPONSE, len(remark_bytes), remark_bytes)
+        self._binary_fixed_bytes = _BINARY_FIXED_BYTES + len(remark_bytes)
+        keys = [struct.pack(">h", len(name.encode())) + name.encode() for name in formats]
+        constant = codec_binary.encode_map(constants or {})
+        self._binary_format = b"".join(key.replace(b"%", b"%%") + b"%b%b" for key in keys) + constant.replace(
+            b"%", b"%%"
+        )
+
+    def frame(self, serialization: int, opaque: int, values: tuple[bytes | int, ...], body_bytes: int = 0) -> bytes:
+        """Prefix and header of a frame whose body has `body_bytes`."""
+        if serialization == JSON:
+            header = self.json_format % (*values, opaque)
+            size = len(header)
+            return _JSON_PREFIX.pack(4 + size + body_bytes, size) + header
+        return self._binary_frame(opaque, values, body_bytes)
+
+    def _binary_frame(self, opaque: int, values: tuple[bytes | int, ...], body_bytes: int) -> bytes:
+        texts = (self._values_format % values).split(b"\0") if values else []
+        arguments: list[bytes] = []
+        for text in texts:
+            size = len(text)
+            arguments += (_BINARY_LENGTHS[size] if size < 256 else size.to_bytes(4, "big"), text)
+        ext = self._binary_format % tuple(arguments)
+        header_bytes = self._binary_fixed_bytes + len(ext)
+        head = self._binary_head(
+            4 + header_bytes + body_bytes, ROCKETMQ << 24 | header_bytes,
+            *self._before_opaque, opaque, *self._after_opaque, len(ext),
+        )  # fmt: skip
+        return head + ext

@@ -1,0 +1,96 @@
+"""Headers of requests and responses about offsets.
+
+Names, types and which fields are required: RocketMQ 5.3.3, package `remoting.protocol.header`.
+"""
+
+from sprocket.remoting.headers.base import Header, Int, Long
+
+
+class QueryConsumerOffsetRequestHeader(Header, kw_only=True):
+    """QUERY_CONSUMER_OFFSET."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int
+    set_zero_if_not_found: bool | None = None
+
+
+class QueryConsumerOffsetResponseHeader(Header, kw_only=True):
+    """The committed offset."""
+
+    offset: Long
+
+
+class UpdateConsumerOffsetRequestHeader(Header, kw_only=True):
+    """UPDATE_CONSUMER_OFFSET: commit."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int
+    commit_offset: Long
+
+
+class GetMaxOffsetRequestHeader(Header, kw_only=True):
+    """GET_MAX_OFFSET."""
+
+    topic: str
+    queue_id: Int
+    committed: bool = True
+
+
+class GetMaxOffsetResponseHeader(Header, kw_only=True):
+    """One past the last offset."""
+
+    offset: Long
+
+
+class GetMinOffsetRequestHeader(Header, kw_only=True):
+    """GET_MIN_OFFSET."""
+
+    topic: str
+    queue_id: Int
+
+
+class GetMinOffsetResponseHeader(Header, kw_only=True):
+    """The first offset that still exists."""
+
+    offset: Long
+
+
+class SearchOffsetRequestHeader(Header, kw_only=True):
+    """SEARCH_OFFSET_BY_TIMESTAMP; `boundary_type` is LOWER or UPPER."""
+
+    topic: str
+    queue_id: Int
+    timestamp: Long
+    boundary_type: str | None = None
+
+
+class SearchOffsetResponseHeader(Header, kw_only=True):
+    """The offset found."""
+
+    offset: Long
+
+
+class GetEarliestMsgStoretimeRequestHeader(Header, kw_only=True):
+    """GET_EARLIEST_MSG_STORETIME."""
+
+    topic: str
+    queue_id: Int
+
+
+class GetEarliestMsgStoretimeResponseHeader(Header, kw_only=True):
+    """Store time of the first message, ms."""
+
+    timestamp: Long
+
+
+class ResetOffsetRequestHeader(Header, kw_only=True):
+    """INVOKE_BROKER_TO_RESET_OFFSET."""
+
+    group: str
+    topic: str
+    queue_id: Int = -1
+    offset: Long | None = None
+    timestamp: Long
+    is_force: bool

@@ -1,0 +1,75 @@
+"""Requests that wait for their response, matched by opaque number."""
+
+import asyncio
+
+from sprocket.common.errors import ClientError
+from sprocket.remoting.command import ReceivedResponse
+
+# Deadlines are checked in steps of this, so that a request costs no timer of its own.
+_SWEEP_S = 0.05
+
+
+class RemotingTimeout(ClientError):
+    """No response in time.  The request may or may not have been carried out."""
+
+
+class ConnectionLost(ClientError):
+    """The connection ended before the response.  The request may or may not have been carried out."""
+
+
+class PendingRequests:
+    """Opaque numbers of one connection and the futures behind them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._opaque = 0
+        self._waiting: dict[int, tuple[asyncio.Future[ReceivedResponse], float, str]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def next_opaque(self) -> int:
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
+    def register(self, timeout_s: float, what: str) -> tuple[asyncio.Future[ReceivedResponse], int]:
+        """A future for the response to the opaque that is returned with it."""
+        future: asyncio.Future[ReceivedResponse] = self._loop.create_future()
+        opaque = self.next_opaque()
+        self._waiting[opaque] = (future, self._loop.time() + timeout_s, what)
+        if self._timer is None:
+            self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
+        return future, opaque
+
+    def resolve(self, response: ReceivedResponse) -> None:
+        """Hand `response` to its waiter; one that came too late is dropped."""
+        entry = self._waiting.pop(response.opaque, None)
+        if entry is not None and not entry[0].done():
+            entry[0].set_result(response)
+
+    def forget(self, opaque: int) -> None:
+        """Wait no more for the response to a request that was not sent."""
+        self._waiting.pop(opaque, None)
+
+    def fail_all(self, reason: str) -> None:
+        """The connection is gone: every waiter gets ConnectionLost."""
+        waiting, self._waiting = self._waiting, {}
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for future, _, what in waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionLost(f"request {what}: {reason}"))
+
+    def _sweep(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for opaque, (future, deadline, what) in list(self._waiting.items()):
+            if future.done():
+                del self._waiting[opaque]
+            elif deadline <= now:
+                del self._waiting[opaque]
+                future.set_exception(RemotingTimeout(f"request {what}: no response in time"))
+        if self._waiting:
+            self._timer = self._loop.call_later(_SWEEP_S, self._sweep)

@@ -1,0 +1,311 @@
+"""Routes: one record per request code beside its handler, and the table that a server is built from.
+
+A record says everything that the server needs to know of a request before it calls the handler: the
+type of its header, what access control protects, and which lane carries it.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from sprocket.common.errors import ProtocolError, RequestError
+from sprocket.common.invariant import invariant
+from sprocket.remoting.codec import codec_binary, codec_json
+from sprocket.remoting.codec.typed_binary import TypedBinaryDecoder
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import FLAG_RESPONSE, ReceivedResponse, Request, Response
+from sprocket.remoting.framing import JSON, Frame
+from sprocket.remoting.headers.base import Header
+
+
+class Resource(Enum):
+    """What a request touches.  Source: RocketMQ 5.3.3, `ResourceType`."""
+
+    NONE = "none"
+    CLUSTER = "cluster"
+    TOPIC = "topic"
+    GROUP = "group"
+
+
+class Action(Enum):
+    """What a request does to it.  Source: RocketMQ 5.3.3, `Action`."""
+
+    NONE = "none"
+    PUB = "pub"
+    SUB = "sub"
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    GET = "get"
+    LIST = "list"
+
+
+class Lane(Enum):
+    """Classes of requests that overload protection treats apart."""
+
+    SEND = "send"
+    PULL = "pull"
+    CLIENT = "client"
+    ADMIN = "admin"
+
+
+class NoHeader(Header):
+    """The header of a request that has none; fields that a peer sends all the same are ignored."""
+
+
+Answer = Response | None | Awaitable[Response | None]
+Handler = Callable[[Request[Any]], Answer]
+BatchHandler = Callable[[list[Request[Any]]], None]
+
+
+# Asked about a frame that came in on a channel: what of it is to be served, or None when the guard has answered it.
+Guard = Callable[[Frame, Any], "Decoded | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How one request code is served.
+
+    `handle` answers one request: with a `Response`, with None when it has replied or will reply itself
+    through ``request.channel.reply`` (or never, for a oneway code), or with an awaitable.  `batch`, where
+    present, gets the run of consecutive requests of this code that one read brought, all of one channel,
+    and replies itself.
+    """
+
+    code: RequestCode
+    header: type[Header]
+    handle: Handler | None
+    resource: Resource
+    action: Action
+    lane: Lane = Lane.ADMIN
+    batch: BatchHandler | None = None
+
+
+class Entry:
+    """A route with its decoder."""
+
+    __slots__ = ("batch", "binary", "code", "decode", "header", "prefix", "route")
+
+    def __init__(self, route: Route) -> None:
+        invariant((route.handle is None) != (route.batch is None), f"{route.code.name}: one of handle and batch")
+        self.route = route
+        self.code = int(route.code)
+        self.header = route.header
+        self.batch = route.batch
+        prefix = b'{"code":%d,"' % route.code
+        size = next((size for size in _PREFIX_SIZES if prefix[size - 1 :].startswith((b'"', b","))), 0)
+        self.prefix = prefix[:size]  # of a JSON header; empty if it cannot be told by it
+        request_type = Request[route.header | None]  # type: ignore[name-defined] # a type made at run time
+        self.decode: Callable[[bytes], Request[Any]] = msgspec.json.Decoder(request_type, strict=False).decode
+        # The same of a ROCKETMQ header, or None when it is not of the usual form.
+        self.binary = TypedBinaryDecoder(self.code, route.header).request
+
+
+class RouteTable:
+    """All routes of one server or client.  Decodes frames into requests for them."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.entries: dict[int, Entry] = {}
+        # JSON headers of the usual clients begin with the code: the first bytes name the route,
+        # and the header is decoded once, straight into its typed struct.
+        self._by_prefix: dict[bytes, Entry] = {}
+        self._by_short_code: dict[int, Entry] = {}
+        # Asked about every frame before anything of it is decoded.
+        self.guard: Guard | None = None
+        # What share of the requests of a lane is served that have waited so long, s, and are so many, and why no more.
+        self.overload: Callable[[Lane, float, int], tuple[float, str]] | None = None
+        for route in routes:
+            invariant(route.code not in self.entries, f"{route.code.name} is routed twice")
+            entry = self.entries[int(route.code)] = Entry(route)
+            if entry.prefix:
+                self._by_prefix[entry.prefix] = entry
+            self._by_short_code[entry.code & 0xFFFF] = entry
+
+    @property
+    def routes(self) -> list[Route]:
+        return [entry.route for entry in self.entries.values()]
+
+    def decode(self, frame: Frame) -> "Decoded":
+        """A request with its route, or a response.
+
+        Raises ProtocolError when the header is no header, or the frame has not passed the guard, and
+        `UnroutableRequest` when the code or the fields of the header are not served.
+        """
+        if self.guard is not None:
+            return _admitted(frame)
+        serialization, header, body = frame
+        entry = self._entry_of(frame)
+        if entry is None:
+            return self._decode_slowly(frame)
+        if serialization == JSON:
+            try:
+                request = entry.decode(header)
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                return self._decode_slowly(frame)
+            if request.code == entry.code and not request.flag & FLAG_RESPONSE and request.header is not None:
+                request.body = body
+                return entry, request
+        else:
+            usual = entry.binary(header, body, None)
+            if usual is not None:
+                return entry, usual
+        return self._decode_slowly(frame)
+
+    def grouped(self, frames: Sequence[Frame], start: int) -> list[Frame]:
+        """`frames`, where those from `start` on that alternate between batch handlers stand handler by handler.
+
+        What one handler gets keeps its order, and nothing passes a frame that is for no batch handler.
+        """
+        groups: dict[BatchHandler, list[Frame]] = {}
+        end = start
+        for frame in frames[start:]:
+            entry = self._entry_of(frame)
+            if entry is None or entry.batch is None:
+                break
+            groups.setdefault(entry.batch, []).append(frame)
+            end += 1
+        return [*frames[:start], *chain.from_iterable(groups.values()), *frames[end:]]
+
+    def _entry_of(self, frame: Frame) -> Entry | None:
+        """Where a frame goes, as far as its first bytes tell."""
+        serialization, header, _ = frame
+        if serialization == JSON:
+            return self._by_prefix.get(header[:_PREFIX_BYTES]) or self._by_prefix.get(header[:_LONG_PREFIX_BYTES])
+        return self._by_short_code.get(int.from_bytes(header[:_BINARY_CODE_BYTES], "big"))
+
+    def lane_of(self, frame: Frame) -> Lane | None:
+        """The lane of a request, as far as its first bytes tell."""
+        entry = self._entry_of(frame)
+        return None if entry is None else entry.route.lane
+
+    def decode_run(self, entry: Entry, first: Frame, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
+        """Append the requests of `frames` to `run`, up to the first that does not go where `run` goes.
+
+        `run` holds the request of the frame `first`, whose route is `entry`; all get its channel.  What is
+        wrong with a frame is found out when it is decoded by itself.
+        """
+        if self.guard is not None:
+            _append_admitted(entry, frames, run)
+            return
+        # The innermost loop of a server: `decode` without its calls, and one test of where a frame goes.
+        decode, code, channel, append = entry.decode, entry.code, run[0].channel, run.append
+        first_serialization, header, _ = first
+        is_usual = first_serialization == JSON and bool(entry.prefix) and header.startswith(entry.prefix)
+        prefix = entry.prefix if is_usual else header[: 0 if first_serialization == JSON else _BINARY_CODE_BYTES]
+        binary = entry.binary if first_serialization != JSON else None
+        try:
+            for serialization, header, body in frames:
+                if serialization != first_serialization or not header.startswith(prefix):
+                    return
+                if is_usual:
+                    request = decode(header)
+                    if request.code == code and not request.flag & FLAG_RESPONSE and request.header is not None:
+                        request.body = body
+                        request.channel = channel
+                        append(request)
+                        continue
+                elif binary is not None and (usual := binary(header, body, channel)) is not None:
+                    append(usual)
+                    continue
+                decoded = self._decode_slowly((serialization, header, body))
+                if isinstance(decoded, ReceivedResponse) or decoded[0] is not entry:
+                    return
+                decoded[1].channel = channel
+                append(decoded[1])
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ProtocolError, UnroutableRequest):
+            return
+
+    def _decode_slowly(self, frame: Frame) -> "Decoded":
+        opened = open_frame(frame)
+        return opened if isinstance(opened, ReceivedResponse) else self.routed(*opened)
+
+    def routed(self, request: Request[Any], fields: dict[str, str]) -> tuple[Entry, Request[Any]]:
+        """An opened `request` with its route and the header that `fields` are.  Raises `UnroutableRequest`."""
+        entry = self.entries.get(request.code)
+        if entry is None:
+            raise UnroutableRequest(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, _unsupported(request.code))
+        try:
+            request.header = msgspec.convert(fields, entry.header, strict=False)
+        except msgspec.ValidationError as error:
+            remark = f"header of {entry.route.code.name}: {error}"
+            raise UnroutableRequest(request, ResponseCode.SYSTEM_ERROR, remark) from None
+        return entry, request
+
+
+Decoded = tuple[Entry, Request[Any]] | ReceivedResponse
+
+
+class AdmittedFrame(tuple[int, bytes, bytes]):
+    """A frame that a guard let in, with what the guard decoded: the very thing that was judged is served."""
+
+    decoded: Decoded
+
+
+def open_frame(frame: Frame) -> ReceivedResponse | tuple[Request[Any], dict[str, str]]:
+    """A response, or a request whose header stays None, with its fields.  Raises ProtocolError."""
+    serialization, header, body = frame
+    if serialization == JSON:
+        envelope, ext_fields = codec_json.decode_header(header)
+        language = envelope.language
+        code, flag = envelope.code, envelope.flag
+        opaque, version, remark = envelope.opaque, envelope.version, envelope.remark
+    else:
+        binary = codec_binary.decode_header(header)
+        ext_fields, language = binary.ext_fields, str(binary.language)
+        code, flag = binary.code, binary.flag
+        opaque, version, remark = binary.opaque, binary.version, binary.remark
+        if not flag & FLAG_RESPONSE:
+            code = codec_binary.LONG_CODES.get(code, code)
+    if flag & FLAG_RESPONSE:
+        return ReceivedResponse(
+            code=code, opaque=opaque, version=version, remark=remark, ext_fields=ext_fields, body=body
+        )
+    request: Request[Any] = Request(
+        code=code, opaque=opaque, flag=flag, version=version, language=language, remark=remark, body=body,
+        serialization=serialization,
+    )  # fmt: skip
+    return request, ext_fields
+
+
+def _admitted(frame: Frame) -> Decoded:
+    """Return what the guard decoded of `frame`.  Raises ProtocolError for a frame that the guard has not let in."""
+    if not isinstance(frame, AdmittedFrame):
+        raise ProtocolError("unguarded", "the frame has reached its route without passing access control")
+    return frame.decoded
+
+
+def _append_admitted(entry: Entry, frames: Sequence[Frame], run: list[Request[Any]]) -> None:
+    """Append what the guard decoded of `frames`, up to the first that does not go to `entry`."""
+    for frame in frames:
+        decoded = frame.decoded if isinstance(frame, AdmittedFrame) else None
+        if decoded is None or isinstance(decoded, ReceivedResponse) or decoded[0] is not entry:
+            return
+        run.append(decoded[1])
+
+
+# As many bytes as tell codes of two or three digits apart, and those of six.
+_PREFIX_BYTES = 12
+_LONG_PREFIX_BYTES = 15
+_PREFIX_SIZES = (_PREFIX_BYTES, _LONG_PREFIX_BYTES)
+# A ROCKETMQ header begins with its code, of which it has the low 16 bits alone.
+_BINARY_CODE_BYTES = 2
+
+
+class UnroutableRequest(RequestError):
+    """A whole and well-formed request that no handler can be called for; `request` is answered with it."""
+
+    def __init__(self, request: Request[Any], code: int, remark: str) -> None:
+        super().__init__(code, remark)
+        self.request = request
+
+
+def _unsupported(code: int) -> str:
+    try:
+        name = f" ({RequestCode(code).name})"
+    except ValueError:
+        name = ""
+    return f" request type {code}{name} not supported"

@@ -1,0 +1,218 @@
+"""The listening side: accepts connections, serves them from one table of routes, and keeps them honest."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from sprocket.common import limits
+from sprocket.common.errors import ConfigError, InvariantError
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.channel_counters import ChannelCounters
+from sprocket.remoting.flow.receive_window import set_buffers
+from sprocket.remoting.flow.turn import Turn
+from sprocket.remoting.listening import bound, reason_of, serve
+from sprocket.remoting.routes import RouteTable
+from sprocket.remoting.tls.entrance import Entrance
+from sprocket.remoting.tls.watch import ServerTls
+
+logger = logging.getLogger(__name__)
+
+_SWEEP_S = 1.0
+# serverChannelMaxIdleTimeSeconds
+IDLE_S = 120.0
+
+
+class RemotingServer:
+    """A server of the remoting protocol on one port.
+
+    `on_close` callbacks get every channel that ends.  Idle channels, peers that stop reading and peers
+    that leave a frame unfinished are closed by a sweep; others are unharmed.  With `tls` connections may be TLS.
+    Buffers of 0 bytes are left to the system.
+    """
+
+    def __init__(
+        self,
+        table: RouteTable,
+        *,
+        host: str = "0.0.0.0",
+        port: int = 0,
+        idle_s: float = IDLE_S,
+        max_frame_bytes: int = limits.MAX_FRAME_BYTES,
+        on_bug: Callable[[InvariantError], None] | None = None,
+        tls: ServerTls | None = None,
+        backlog: int = 1024,
+        receive_buffer_bytes: int = 0,
+        send_buffer_bytes: int = 0,
+    ) -> None:
+        self._table = table
+        self._host = host
+        self._requested_port = port
+        self.idle_s = idle_s
+        self._max_frame_bytes = max_frame_bytes
+        self._on_bug = on_bug
+        self._tls = tls
+        self._backlog = backlog
+        self._buffer_bytes = receive_buffer_bytes, send_buffer_bytes
+        self._server: asyncio.Server | None = None
+        self._others: list[asyncio.Server] = []
+        self._turn: Turn | None = None
+        self._sweep_task: asyncio.Task[None] | None = None
+        self.counters = ChannelCounters()
+        self._entrance = Entrance(tls, self._make_channel, silent_s=idle_s, count=self.counters.count_protocol_error)
+        self.channels: dict[int, RemotingChannel] = {}
+        self.on_close: list[Callable[[RemotingChannel], None]] = []
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; the one the system chose when 0 was asked for."""
+        assert self._server is not None, "the server is not started"
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def bind(self) -> None:
+        """Take the port without serving it: nobody else can have it, and connections are refused until `start`.
+
+        Raises ConfigError when the address cannot be had, or the files of TLS are wrong.
+        """
+        loop = asyncio.get_running_loop()
+        self._turn = Turn(loop)
+        if self._tls is not None:
+            self._tls.start()
+        try:
+            self._server = await self._bound(self._requested_port)
+        except OSError as error:
+            raise self._cannot_listen(error) from None
+
+    async def start(self) -> None:
+        """Listen, on the port of `bind` if that was called.  Raises ConfigError as `bind` does."""
+        if self._server is None:
+            await self.bind()
+        assert self._server is not None
+        try:
+            await serve(self._server)
+        except OSError as error:
+            raise self._cannot_listen(error) from None
+        self._sweep_task = asyncio.get_running_loop().create_task(self._sweep_forever())
+
+    def _cannot_listen(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"cannot listen on {self._host}:{self._requested_port}: {reason_of(error)}. "
+            "Stop what uses the port, or choose another one with listenPort."
+        )
+
+    async def _bound(self, port: int) -> asyncio.Server:
+        server = await bound(self._entrance.visitor, self._host, port, backlog=self._backlog)
+        try:
+            # Connections have the options of the socket that they came to.
+            set_buffers(server.sockets, *self._buffer_bytes)
+        except OSError:
+            server.close()
+            raise
+        return server
+
+    async def listen_also(self, port: int) -> str:
+        """Serve the same at another port of the host; why it cannot be had, or the empty text."""
+        try:
+            server = await self._bound(port)
+            await serve(server)
+        except OSError as error:
+            return str(error)
+        self._others.append(server)
+        return ""
+
+    async def stop_accepting(self) -> None:
+        """Take no new connections; those that are open go on."""
+        for server in (self._server, *self._others):
+            if server is not None:
+                server.close()
+
+    async def stop(self) -> None:
+        """Stop listening and close every connection after its queued responses."""
+        await self.stop_accepting()
+        if self._sweep_task is not None:
+            self._sweep_task.cancel()
+        self._entrance.close()
+        for channel in list(self.channels.values()):
+            channel.close()
+        # Closing connections are given a turn to leave; a peer that does not read cannot hold us.
+        for _ in range(50):
+            if not self.channels:
+                break
+            await asyncio.sleep(0.01)
+        for channel in list(self.channels.values()):
+            channel.abort("server_stop")
+
+    def _make_channel(self) -> RemotingChannel:
+        return RemotingChannel(
+            self._table,
+            self.counters,
+            on_open=self._opened,
+            on_close=self._closed,
+            on_crowded=self._relieve,
+            on_bug=self._on_bug,
+            max_frame_bytes=self._max_frame_bytes,
+            turn=self._turn,
+        )
+
+    def _opened(self, channel: RemotingChannel) -> None:
+        self.channels[channel.id] = channel
+
+    def _closed(self, channel: RemotingChannel) -> None:
+        self.channels.pop(channel.id, None)
+        for callback in self.on_close:
+            callback(channel)
+
+    def _relieve(self) -> None:
+        """All connections together hold too much: those go that have been so for the longest."""
+        partial = self.counters.partial_bytes - limits.MAX_PARTIAL_BYTES
+        if partial > 0:
+            waiting = [channel for channel in self.channels.values() if channel.partial_bytes]
+            self._abort_oldest(sorted(waiting, key=lambda channel: channel.partial_at or 0.0), partial, is_partial=True)
+        if self.counters.unsent_bytes > limits.MAX_UNSENT_BYTES:
+            for channel in self.channels.values():
+                if channel.unsent.size_bytes:
+                    channel.unsent.looked_at(channel.unsent_bytes)
+        unsent = self.counters.unsent_bytes - limits.MAX_UNSENT_BYTES
+        if unsent > 0:
+            # What was written in this turn of the loop alone may leave at its end.
+            now = asyncio.get_running_loop().time()
+            slow = [channel for channel in self.channels.values() if (channel.unsent.since or now) < now]
+            self._abort_oldest(sorted(slow, key=lambda channel: channel.unsent.since or 0.0), unsent, is_partial=False)
+
+    def _abort_oldest(self, channels: list[RemotingChannel], excess_bytes: int, *, is_partial: bool) -> None:
+        for channel in channels:
+            if excess_bytes <= 0:
+                return
+            excess_bytes -= channel.partial_bytes if is_partial else channel.unsent.size_bytes
+            channel.abort("too_many_partial_frames" if is_partial else "too_many_unsent_bytes")
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            self.sweep(asyncio.get_running_loop().time())
+
+    def sweep(self, now: float) -> None:
+        """Close what has been idle, stalled or half received for too long at loop time `now`."""
+        self.counters.idle_closed += self._entrance.sweep(now)
+        for channel in list(self.channels.values()):
+            if channel.stalled_at is not None:
+                if now - channel.stalled_at > limits.WRITE_STALL_S:
+                    channel.abort("peer_does_not_read")
+            elif channel.partial_at is not None and now - channel.partial_at > limits.FRAME_DEADLINE_S:
+                self.counters.count_protocol_error("frame_deadline")
+                channel.abort("frame_not_finished")
+            elif now - channel.read_at > self.idle_s + limits.WRITE_STALL_S:
+                # It was closed, and does not take what is left for it.
+                channel.abort("peer_does_not_read")
+            elif now - channel.read_at > self.idle_s:
+                self.counters.idle_closed += 1
+                channel.close()
+
+    def status(self) -> dict[str, Any]:
+        """Figures for the runtime information of a server."""
+        return {
+            "connections": len(self.channels) + len(self._entrance),
+            "frames": self.counters.frames,
+            "protocolErrors": dict(self.counters.protocol_errors),
+        }

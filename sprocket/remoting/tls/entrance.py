@@ -1,0 +1,179 @@
+"""The first byte of each connection decides what it is: TLS (0x16, a handshake) or plain; before it nothing is parsed.
+
+Source: RocketMQ 5.3.3, `NettyRemotingServer.TlsModeHandler`.  Unlike there a handshake is bounded in time and bytes.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, cast
+
+from sprocket.common import limits
+from sprocket.common.errors import ConfigError
+from sprocket.remoting.flow.descriptors import DescriptorReserve
+from sprocket.remoting.tls.connection import TlsConnection
+from sprocket.remoting.tls.settings import DISABLED
+from sprocket.remoting.tls.watch import ServerTls
+
+logger = logging.getLogger(__name__)
+
+_HANDSHAKE: Final = 0x16
+_NOT_ENTERED: Final = {
+    "tls_refused": "tls.server.mode = disabled",
+    "plain_refused": "tls.server.mode = enforcing",
+}
+
+
+class Entrance:
+    """Where the connections of one port wait until they have said what they are.
+
+    `admit` makes the protocol of a connection.  A peer may say nothing for `silent_s`; `count` gets the kind of what is
+    refused.  Without `tls` connections are plain, and TLS is refused.
+    """
+
+    def __init__(
+        self,
+        tls: ServerTls | None,
+        admit: Callable[[], asyncio.BaseProtocol],
+        *,
+        silent_s: float,
+        count: Callable[[str], None] = lambda kind: None,
+        allows_plain: bool = False,
+        most: int | None = None,
+        descriptors: DescriptorReserve | None = None,
+    ) -> None:
+        self._tls = tls
+        self._admit = admit
+        self._silent_s = silent_s
+        self._count = count
+        self._allows_plain = allows_plain
+        self._most = most
+        self._descriptors = descriptors or DescriptorReserve()
+        # Loop time until when each has to be through.
+        self._waiting: dict[_Visitor | TlsConnection, float] = {}
+
+    def visitor(self) -> asyncio.Protocol:
+        """The protocol of a connection that has come just now."""
+        return _Visitor(self)
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    @property
+    def takes_tls(self) -> bool:
+        """Whether a connection may be TLS."""
+        return self._tls is not None and self._tls.mode != DISABLED
+
+    @property
+    def _takes_plain(self) -> bool:
+        return self._tls is None or not self._tls.is_enforcing or self._allows_plain
+
+    def sweep(self, now: float) -> int:
+        """End those whose time is up at loop time `now`, and see files change; how many said nothing at all."""
+        if self._tls is not None:
+            self._tls.reload()
+        late = [one for one, until in self._waiting.items() if now > until]
+        for one in late:
+            if isinstance(one, TlsConnection):
+                self._refuse(one, "tls_handshake", f"not done in {limits.TLS_HANDSHAKE_S:g} s")
+            else:
+                self.left(one)
+            one.abort()
+        return sum(isinstance(one, _Visitor) for one in late)
+
+    def close(self) -> None:
+        """End all that wait."""
+        for one in list(self._waiting):
+            self.left(one)
+            one.abort()
+
+    # For those that wait
+
+    def came(self, visitor: "_Visitor") -> bool:
+        """Whether there is room for one more."""
+        if self._most is not None and len(self._waiting) >= self._most:
+            return False
+        self._waiting[visitor] = asyncio.get_running_loop().time() + self._silent_s
+        return True
+
+    def has_descriptors(self, transport: asyncio.BaseTransport) -> bool:
+        """Whether a connection leaves enough descriptors for files."""
+        socket = transport.get_extra_info("socket")
+        return socket is None or self._descriptors.has_room(socket.fileno())
+
+    def left(self, one: "_Visitor | TlsConnection") -> None:
+        """It waits no longer."""
+        self._waiting.pop(one, None)
+
+    def first_read(self, visitor: "_Visitor", transport: asyncio.Transport, data: bytes) -> None:
+        """Let it in, or refuse it."""
+        self.left(visitor)
+        is_tls = data[0] == _HANDSHAKE
+        if not (self.takes_tls if is_tls else self._takes_plain):
+            kind = "tls_refused" if is_tls else "plain_refused"
+            self._count(kind)
+            logger.warning("event=%s peer=%s:%s reason=%r", kind, *visitor.peer, _NOT_ENTERED[kind])
+            transport.abort()
+            return
+        protocol = self._secured(visitor, transport) if is_tls else cast(asyncio.Protocol, self._admit())
+        if protocol is None:
+            return
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        protocol.data_received(data)
+
+    def _secured(self, visitor: "_Visitor", transport: asyncio.Transport) -> TlsConnection | None:
+        assert self._tls is not None
+        try:
+            context = self._tls.context()
+        except ConfigError as error:
+            logger.error("event=tls_unusable peer=%s:%s reason=%r", *visitor.peer, str(error))
+            transport.abort()
+            return None
+        connection = TlsConnection(context, self._admit, self._shaken)
+        self._waiting[connection] = asyncio.get_running_loop().time() + limits.TLS_HANDSHAKE_S
+        return connection
+
+    def _shaken(self, connection: TlsConnection, failure: str | None) -> None:
+        if failure:
+            self._refuse(connection, "tls_handshake", failure)
+        self.left(connection)
+
+    def _refuse(self, connection: TlsConnection, kind: str, reason: str) -> None:
+        self._count(kind)
+        self.left(connection)
+        peer = (connection.get_extra_info("peername") or ("", 0))[:2]
+        logger.warning("event=%s_refused peer=%s:%s reason=%r", kind, *peer, reason)
+
+
+class _Visitor(asyncio.Protocol):
+    """A connection that has said nothing yet."""
+
+    def __init__(self, entrance: Entrance) -> None:
+        self._entrance = entrance
+        self._transport: asyncio.Transport | None = None
+        self.peer: tuple[str, int] = ("", 0)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
+        if not self._entrance.has_descriptors(transport):
+            self.abort()
+        elif not self._entrance.came(self):
+            logger.warning("event=connection_refused peer=%s:%s reason=%r", *self.peer, "too many wait already")
+            self.abort()
+
+    def data_received(self, data: bytes) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            self._entrance.first_read(self, transport, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._entrance.left(self)
+
+    def abort(self) -> None:
+        """End it, at once."""
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,53 @@
+"""What the store can be told about reads of old messages: read-ahead, and what counts as cold.
+
+`store.config.store_config.StoreConfig` inherits these keys.
+Source of names and defaults: RocketMQ 5.3.3, `MessageStoreConfig`.
+"""
+
+from dataclasses import dataclass
+
+from sprocket.common.setting_fields import bool_setting, int_setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColdConfig:
+    """The part of a store's configuration about messages that memory no longer holds."""
+
+    data_read_ahead_enable: bool = bool_setting(
+        "dataReadAheadEnable",
+        True,
+        "The system reads ahead in CommitLog files (MADV_NORMAL); if false it does not (MADV_RANDOM).",
+        mutable=True,
+    )
+    cold_data_flow_control_enable: bool = bool_setting(
+        "coldDataFlowControlEnable",
+        False,
+        "Bound how fast each consumer group reads old messages, by pull.",
+        mutable=True,
+    )
+    access_message_in_memory_hot_ratio: int = int_setting(
+        "accessMessageInMemoryHotRatio",
+        26,
+        "Messages further behind the log's end than this share of physical memory are cold.",
+        0,
+        "percent",
+        100,
+        mutable=True,
+    )
+    cold_data_scan_enable: bool = bool_setting(
+        "coldDataScanEnable",
+        False,
+        "With coldDataFlowControlEnable: messages whose pages are in the page cache are not cold.",
+        mutable=True,
+    )
+    timer_cold_data_check_interval_ms: int = int_setting(
+        "timerColdDataCheckIntervalMs",
+        60_000,
+        "With coldDataScanEnable: how often the page cache is looked at.",
+        1_000,
+        "ms",
+        mutable=True,
+    )
+    sample_steps: int = int_setting(
+        "sampleSteps", 32, "With coldDataScanEnable: one page in this many is looked up.", 1, "pages", mutable=True
+    )

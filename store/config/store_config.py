@@ -1,0 +1,409 @@
+"""What the store can be told: the keys of RocketMQ's `MessageStoreConfig` that it honours.
+
+Each field's metadata names RocketMQ's key, says what it does and what is allowed.
+Source of names and defaults: RocketMQ 5.3.3, `MessageStoreConfig`.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from sprocket.common.errors import ConfigError
+from sprocket.common.limits import MAX_MESSAGE_BYTES
+from sprocket.common.setting_fields import bool_setting, int_setting
+from store.config.cold_config import ColdConfig
+from store.config.ha_config import HaConfig
+from store.config.timer_config import TimerConfig
+from store.layout import (
+    BATCH_CONSUME_QUEUE_UNIT_BYTES,
+    BATCH_CONSUME_QUEUE_UNITS_PER_FILE,
+    COMMIT_LOG_FILE_BYTES,
+    CONSUME_QUEUE_ENTRIES_PER_FILE,
+    CONSUME_QUEUE_UNIT_BYTES,
+    INDEX_SLOTS_PER_FILE,
+    INDEX_UNITS_PER_FILE,
+    index_file_bytes,
+)
+
+# `MessageExtEncoder`: a record may exceed maxMessageSize by this much for all that is not its body.
+RECORD_OVERHEAD_BYTES: Final = 64 * 1024
+DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_MAX_FILE_BYTES: Final = (1 << 31) - 1
+_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class FlushDiskType(StrEnum):
+    """When a send is answered: after the write, or after the write is on the disk."""
+
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+    SYNC_FLUSH = "SYNC_FLUSH"
+
+
+def _live(key: str, default: int, doc: str, minimum: int, unit: str = "", maximum: int | None = None) -> int:
+    """An integer that may change while the broker runs."""
+    return int_setting(key, default, doc, minimum, unit, maximum, mutable=True)
+
+
+@dataclass(frozen=True)
+class StoreConfig(TimerConfig, HaConfig, ColdConfig):
+    """The store's part of a broker's configuration; checked when the store starts."""
+
+    store_path_root_dir: Path = field(
+        default_factory=lambda: Path.home() / "store",
+        metadata={"key": "storePathRootDir", "doc": "Root directory of everything the broker keeps."},
+    )
+    store_path_commit_log: Path | None = field(
+        default=None,
+        metadata={
+            "key": "storePathCommitLog",
+            "doc": "Directory of the CommitLog; storePathRootDir/commitlog if unset.",
+        },
+    )
+    mapped_file_size_commit_log: int = int_setting(
+        "mappedFileSizeCommitLog", COMMIT_LOG_FILE_BYTES, "Size of one CommitLog file.", 4096, "bytes", (1 << 31) - 1
+    )
+    mapped_file_size_consume_queue: int = int_setting(
+        "mappedFileSizeConsumeQueue",
+        CONSUME_QUEUE_ENTRIES_PER_FILE * CONSUME_QUEUE_UNIT_BYTES,
+        "Size of one ConsumeQueue file; rounded up to whole entries of 20 bytes.",
+        CONSUME_QUEUE_UNIT_BYTES,
+        "bytes",
+        (1 << 31) - 1,
+    )
+    mapped_file_size_batch_consume_queue: int = int_setting(
+        "mapperFileSizeBatchConsumeQueue",
+        BATCH_CONSUME_QUEUE_UNITS_PER_FILE * BATCH_CONSUME_QUEUE_UNIT_BYTES,
+        "Size of one file of a Batch ConsumeQueue; rounded up to whole units of 46 bytes.",
+        BATCH_CONSUME_QUEUE_UNIT_BYTES,
+        "bytes",
+        (1 << 31) - 1,
+    )
+    flush_disk_type: FlushDiskType = field(
+        default=FlushDiskType.ASYNC_FLUSH,
+        metadata={
+            "key": "flushDiskType",
+            "doc": "ASYNC_FLUSH answers a send after the write; SYNC_FLUSH after the write is on the disk.",
+            "allowed": tuple(FlushDiskType),
+        },
+    )
+    warm_mapped_file_enable: bool = bool_setting(
+        "warmMapedFileEnable",
+        False,
+        "Write the next CommitLog file full of zeros first: shorter syncs, twice the bytes.",
+        mutable=True,
+    )
+    flush_least_pages_when_warm_mapped_file: int = int_setting(
+        "flushLeastPagesWhenWarmMapedFile",
+        4096,
+        "Warming syncs the file each time after so many pages.",
+        1,
+        "pages",
+        mutable=True,
+    )
+    flush_interval_commit_log: int = int_setting(
+        "flushIntervalCommitLog", 500, "ASYNC_FLUSH: how often the CommitLog may be flushed.", 1, "ms", mutable=True
+    )
+    flush_commit_log_least_pages: int = int_setting(
+        "flushCommitLogLeastPages",
+        4,
+        "ASYNC_FLUSH: flush only if so many pages of 4 KiB are unflushed.",
+        0,
+        "pages",
+        mutable=True,
+    )
+    flush_commit_log_thorough_interval: int = int_setting(
+        "flushCommitLogThoroughInterval",
+        10_000,
+        "ASYNC_FLUSH: flush whatever there is this often.",
+        1,
+        "ms",
+        mutable=True,
+    )
+    flush_interval_consume_queue: int = int_setting(
+        "flushIntervalConsumeQueue", 1_000, "How often ConsumeQueues may be flushed.", 1, "ms", mutable=True
+    )
+    flush_consume_queue_least_pages: int = int_setting(
+        "flushConsumeQueueLeastPages",
+        2,
+        "Flush a ConsumeQueue only if so many pages of it are unflushed.",
+        0,
+        "pages",
+        mutable=True,
+    )
+    flush_consume_queue_thorough_interval: int = int_setting(
+        "flushConsumeQueueThoroughInterval",
+        60_000,
+        "Flush every ConsumeQueue and write the checkpoint this often.",
+        1,
+        "ms",
+        mutable=True,
+    )
+    max_message_size: int = int_setting(
+        "maxMessageSize", MAX_MESSAGE_BYTES, "Largest body of a message.", 1, "bytes", mutable=True
+    )
+    sync_flush_timeout: int = int_setting(
+        "syncFlushTimeout",
+        5_000,
+        "SYNC_FLUSH: a send that waits longer is answered FLUSH_DISK_TIMEOUT.",
+        1,
+        "ms",
+        mutable=True,
+    )
+    check_crc_on_recover: bool = bool_setting(
+        "checkCRCOnRecover", True, "Recovery checks each body against its CRC before it trusts a record."
+    )
+    enabled_append_prop_crc: bool = bool_setting(
+        "enabledAppendPropCRC",
+        True,
+        "Each record ends with the property __CRC32#, a CRC of all that comes before it.",
+        mutable=True,
+    )
+    force_verify_prop_crc: bool = bool_setting(
+        "forceVerifyPropCRC",
+        False,
+        "A record without the property __CRC32# counts as damaged when its CRC is checked.",
+        mutable=True,
+    )
+    max_filter_message_size: int = _live(
+        "maxFilterMessageSize", 16_000, "Bytes of ConsumeQueue that one pull may look through.", 20, "bytes"
+    )
+    max_transfer_bytes_on_message_in_memory: int = _live(
+        "maxTransferBytesOnMessageInMemory", 256 * 1024, "Bytes of one pull near the log's end.", 1, "bytes"
+    )
+    max_transfer_count_on_message_in_memory: int = _live(
+        "maxTransferCountOnMessageInMemory", 32, "Messages of one pull near the log's end.", 1
+    )
+    max_transfer_bytes_on_message_in_disk: int = _live(
+        "maxTransferBytesOnMessageInDisk", 64 * 1024, "Bytes of one pull far behind the log's end.", 1, "bytes"
+    )
+    max_transfer_count_on_message_in_disk: int = _live(
+        "maxTransferCountOnMessageInDisk", 8, "Messages of one pull far behind the log's end.", 1
+    )
+    access_message_in_memory_max_ratio: int = int_setting(
+        "accessMessageInMemoryMaxRatio",
+        40,
+        "Share of physical memory within which the log's end counts as in memory.",
+        0,
+        "percent",
+        100,
+        mutable=True,
+    )
+    message_index_enable: bool = bool_setting(
+        "messageIndexEnable", True, "Index messages by key and unique key; else queries find only what was before."
+    )
+    message_index_safe: bool = bool_setting(
+        "messageIndexSafe", False, "The start waits until the index holds the whole log; else it follows while serving."
+    )
+    max_hash_slot_num: int = int_setting(
+        "maxHashSlotNum", INDEX_SLOTS_PER_FILE, "Hash slots of one index file; changing it makes the index anew.", 1
+    )
+    max_index_num: int = int_setting(
+        "maxIndexNum", INDEX_UNITS_PER_FILE, "Entries of one index file and 1; changing it makes the index anew.", 2
+    )
+    max_msgs_num_batch: int = int_setting(
+        "maxMsgsNumBatch", 64, "Most messages that one query by key finds.", 1, mutable=True
+    )
+    default_query_max_num: int = int_setting(
+        "defaultQueryMaxNum",
+        32,
+        "Most messages that a query by unique key finds, whatever the client asks for.",
+        1,
+        mutable=True,
+    )
+    message_delay_level: str = field(
+        default=DEFAULT_DELAY_LEVELS,
+        metadata={"key": "messageDelayLevel", "doc": "The delay of each level from 1 on; units s, m, h, d."},
+    )
+    file_reserved_time: int = _live(
+        "fileReservedTime", 72, "CommitLog files whose last message is older are removed.", 0, "hours"
+    )
+    delete_when: str = field(
+        default="04",
+        metadata={
+            "key": "deleteWhen",
+            "doc": "Hours of the day, separated by ;, in which expired files are removed.",
+            "mutable": True,
+        },
+    )
+    disk_max_used_space_ratio: int = _live(
+        "diskMaxUsedSpaceRatio",
+        75,
+        "Above this share of the disk expired files are removed at any hour; at least 10.",
+        0,
+        "percent",
+        100,
+    )
+    disk_space_clean_forcibly_ratio: int = _live(
+        "diskSpaceCleanForciblyRatio",
+        85,
+        "Above this share of the disk the oldest files are removed whatever their age; at least 30.",
+        0,
+        "percent",
+        100,
+    )
+    disk_space_warning_level_ratio: int = _live(
+        "diskSpaceWarningLevelRatio",
+        90,
+        "Above this share of the disk sends are refused; at least 35.  100 never refuses.",
+        0,
+        "percent",
+        100,
+    )
+    clean_file_forcibly_enable: bool = bool_setting(
+        "cleanFileForciblyEnable", True, "Whether diskSpaceCleanForciblyRatio removes files.", mutable=True
+    )
+    clean_resource_interval: int = _live(
+        "cleanResourceInterval", 10_000, "How often it is decided whether files are removed.", 1, "ms"
+    )
+    delete_file_batch_max: int = _live("deleteFileBatchMax", 10, "CommitLog files removed per decision, at most.", 1)
+    delete_commit_log_files_interval: int = _live(
+        "deleteCommitLogFilesInterval", 100, "Least time between the removals of two CommitLog files.", 0, "ms"
+    )
+    delete_consume_queue_files_interval: int = _live(
+        "deleteConsumeQueueFilesInterval", 100, "Least time between the removals of two ConsumeQueue files.", 0, "ms"
+    )
+    destroy_maped_file_interval_forcibly: int = _live(
+        "destroyMapedFileIntervalForcibly",
+        120_000,
+        "So long files are not removed for want of space while a reader still holds the space of a removed one.",
+        0,
+        "ms",
+    )
+    redelete_hanged_file_interval: int = _live(
+        "redeleteHangedFileInterval",
+        120_000,
+        "A file that could not be removed is tried again after this time.",
+        0,
+        "ms",
+    )
+    max_lease_time: int = _live(
+        "maxLeaseTime", 86_400_000, "A lease on files with a later deadline is ignored.", 0, "ms"
+    )
+    max_unflushed_bytes: int = _live(
+        "maxUnflushedBytes",
+        2 << 30,
+        "With more of the CommitLog unflushed, sends are refused as SYSTEM_BUSY.",
+        1 << 20,
+        "bytes",
+    )
+    max_flush_time: int = _live(
+        "maxFlushTime",
+        30_000,
+        "While one flush of the CommitLog takes longer, sends are refused as SYSTEM_BUSY.",
+        1,
+        "ms",
+    )
+    max_waiting_bytes: int = _live(
+        "maxWaitingBytes",
+        256 << 20,
+        "With more memory in messages that wait for their flush or for slaves, sends are refused as SYSTEM_BUSY.",
+        1 << 20,
+        "bytes",
+    )
+    os_page_cache_busy_time_out_mills: int = _live(
+        "osPageCacheBusyTimeOutMills",
+        1_000,
+        "After a write to the CommitLog that took longer, sends are refused for a moment as SYSTEM_BUSY.",
+        1,
+        "ms",
+    )
+
+    enable_lmq: bool = bool_setting(
+        "enableLmq", False, "Names that begin with %LMQ% are light topics and groups, which need not be created."
+    )
+    enable_multi_dispatch: bool = bool_setting(
+        "enableMultiDispatch",
+        False,
+        "With enableLmq: a message also enters the light queues that its property INNER_MULTI_DISPATCH names.",
+    )
+    max_lmq_consume_queue_num: int = int_setting(
+        "maxLmqConsumeQueueNum",
+        20_000,
+        "With so many light queues, messages for new ones are refused.",
+        1,
+        mutable=True,
+    )
+
+    @property
+    def commit_log_path(self) -> Path:
+        """Directory of the CommitLog."""
+        return self.store_path_commit_log or self.store_path_root_dir / "commitlog"
+
+    @property
+    def consume_queue_path(self) -> Path:
+        """Directory of all ConsumeQueues."""
+        return self.store_path_root_dir / "consumequeue"
+
+    @property
+    def index_path(self) -> Path:
+        """Directory of the index files."""
+        return self.store_path_root_dir / "index"
+
+    @property
+    def warm_bytes(self) -> int:
+        """How many zeros go to the next CommitLog file between two syncs; 0: it is not warmed."""
+        return self.flush_least_pages_when_warm_mapped_file * 4096 if self.warm_mapped_file_enable else 0
+
+    @property
+    def batch_consume_queue_path(self) -> Path:
+        """Directory of the Batch ConsumeQueues."""
+        return self.store_path_root_dir / "batchconsumequeue"
+
+    @property
+    def batch_consume_queue_file_bytes(self) -> int:
+        """`mapped_file_size_batch_consume_queue` rounded up to whole units."""
+        unit = BATCH_CONSUME_QUEUE_UNIT_BYTES
+        return -(-self.mapped_file_size_batch_consume_queue // unit) * unit
+
+    @property
+    def consume_queue_file_bytes(self) -> int:
+        """`mapped_file_size_consume_queue` rounded up to whole entries, as RocketMQ rounds it."""
+        unit = CONSUME_QUEUE_UNIT_BYTES
+        return -(-self.mapped_file_size_consume_queue // unit) * unit
+
+    @property
+    def max_record_bytes(self) -> int:
+        """Largest record: what maxMessageSize gives, and what fits a CommitLog file before its blank."""
+        return min(self.max_message_size + RECORD_OVERHEAD_BYTES, self.mapped_file_size_commit_log - 8)
+
+    def check(self) -> None:
+        """Raise `ConfigError` naming the key whose value is out of bounds."""
+        for name, declared in self.__dataclass_fields__.items():
+            value = getattr(self, name)
+            minimum, maximum = declared.metadata.get("minimum"), declared.metadata.get("maximum")
+            if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
+                raise ConfigError(f"{declared.metadata['key']}={value}: allowed are {minimum} to {maximum or 'any'}")
+            allowed = declared.metadata.get("allowed")
+            if allowed is not None and value not in allowed:
+                raise ConfigError(f"{declared.metadata['key']}={value}: allowed are {', '.join(allowed)}")
+        parse_delay_levels(self.message_delay_level)
+        delete_hours(self.delete_when)
+        delete_hours(self.timer_check_metrics_when, "timerCheckMetricsWhen")
+        if index_file_bytes(self.max_hash_slot_num, self.max_index_num) > _MAX_FILE_BYTES:
+            raise ConfigError("maxHashSlotNum and maxIndexNum: an index file may have at most 2147483647 bytes")
+
+
+def parse_delay_levels(text: str) -> list[int]:
+    """Delay in ms of each level, level 1 first.
+
+    Raises `ConfigError`.  Source: RocketMQ 5.3.3, `DefaultMessageStore.parseDelayLevel`.
+    """
+    delays = []
+    for word in text.split():
+        number, unit = word[:-1], _UNIT_MS.get(word[-1:])
+        if unit is None or not number.isascii() or not number.isdigit():
+            raise ConfigError(f"messageDelayLevel: {word!r} is not a number with a unit of s, m, h or d")
+        delays.append(int(number) * unit)
+    return delays
+
+
+def delete_hours(text: str, key: str = "deleteWhen") -> frozenset[int]:
+    """The hours of the day of `key`: ``04`` or ``04;16``.
+
+    Raises `ConfigError`.  Source: RocketMQ 5.3.3, `UtilAll.isItTimeToDo`.
+    """
+    hours = [word.strip() for word in text.split(";")]
+    if not all(word.isascii() and word.isdigit() and int(word) < 24 for word in hours):
+        raise ConfigError(f"{key}={text}: allowed are hours from 00 to 23, several separated by ;")
+    return frozenset(map(int, hours))

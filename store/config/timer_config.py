@@ -1,0 +1,99 @@
+"""What the timer wheel can be told: the timer keys of RocketMQ's `MessageStoreConfig` that it honours.
+
+`store.config.store_config.StoreConfig` inherits them, as in RocketMQ they are keys of the store.
+Source of names and defaults: RocketMQ 5.3.3, `MessageStoreConfig`, `TimerMessageStore`.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from sprocket.common.setting_fields import bool_setting, int_setting
+
+# `TimerMessageStore.TIMER_WHEEL_TTL_DAY`, `DAY_SECS`, `TIMER_BLANK_SLOTS`
+SLOTS_TOTAL: Final = 7 * 24 * 3600
+BLANK_SLOTS: Final = 60
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+_MAX_INT: Final = (1 << 31) - 1
+_PRECISIONS_MS: Final = (100, 200, 500, 1000)
+
+_int = partial(int_setting, maximum=_MAX_INT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimerConfig:
+    """The timer wheel's part of a store's configuration."""
+
+    timer_wheel_enable: bool = bool_setting(
+        "timerWheelEnable", True, "Take messages with a delay or a delivery time of their own; else they are refused."
+    )
+    timer_precision_ms: int = _int(
+        "timerPrecisionMs", 1000, "Width of a slot of the wheel; taken as 100, 200, 500 or 1000.", 1, "ms"
+    )
+    timer_max_delay_sec: int = _int(
+        "timerMaxDelaySec", 3 * 24 * 3600, "Messages with a longer delay are refused.", 1, "s", mutable=True
+    )
+    timer_roll_window_slot: int = _int(
+        "timerRollWindowSlot",
+        2 * 24 * 3600,
+        "A message that is due later than so many slots is written to the CommitLog again on its way, so that its "
+        "file may expire; below 2 the whole wheel.",
+        0,
+    )
+    timer_congest_num_each_slot: int = _int(
+        "timerCongestNumEachSlot",
+        _MAX_INT,
+        "With more messages in a slot some are refused; with twice as many all.",
+        1,
+        mutable=True,
+    )
+    timer_stop_enqueue: bool = bool_setting(
+        "timerStopEnqueue", False, "Move no messages into the wheel; they wait in their topic.", mutable=True
+    )
+    timer_stop_dequeue: bool = bool_setting("timerStopDequeue", False, "Deliver nothing that is due.", mutable=True)
+    timer_skip_unknown_error: bool = bool_setting(
+        "timerSkipUnknownError",
+        False,
+        "Drop a due message that the store does not take for a reason that is not load; else try again for ever.",
+        mutable=True,
+    )
+    timer_flush_interval_ms: int = _int(
+        "timerFlushIntervalMs",
+        1000,
+        "How often wheel, timer log, checkpoint and metrics are flushed.",
+        1,
+        "ms",
+        mutable=True,
+    )
+    timer_progress_log_interval_ms: int = _int(
+        "timerProgressLogIntervalMs", 10_000, "How often the progress of the wheel is logged.", 1, "ms", mutable=True
+    )
+    timer_enable_check_metrics: bool = bool_setting(
+        "timerEnableCheckMetrics", True, "Count the waiting messages of small topics anew now and then.", mutable=True
+    )
+    timer_check_metrics_when: str = field(
+        default="05",
+        metadata={
+            "key": "timerCheckMetricsWhen",
+            "doc": "Hours of the day, separated by ;, in which they are counted anew.",
+            "mutable": True,
+        },
+    )
+    timer_metric_small_threshold: int = _int(
+        "timerMetricSmallThreshold", 1_000_000, "A topic with fewer waiting messages is small.", 0, mutable=True
+    )
+    mapped_file_size_timer_log: int = _int(
+        "mappedFileSizeTimerLog", 100 << 20, "Size of one file of the timer log.", 4096, "bytes"
+    )
+
+    @property
+    def slot_ms(self) -> int:
+        """`timer_precision_ms` as RocketMQ rounds it: down to 100, 200, 500 or 1000, and up to 100."""
+        return max(precision for precision in _PRECISIONS_MS if precision <= max(self.timer_precision_ms, 100))
+
+    @property
+    def roll_window_ms(self) -> int:
+        """How far ahead a message is put into the wheel at the most."""
+        most = SLOTS_TOTAL - BLANK_SLOTS
+        slots = self.timer_roll_window_slot
+        return (slots if 2 <= slots <= most else most) * self.slot_ms

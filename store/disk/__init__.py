@@ -1,0 +1,1 @@
+"""Access to files: the disk seam, mapped files, preallocation, and bounds on open files."""

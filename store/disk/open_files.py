@@ -1,0 +1,302 @@
+"""Bounds how many files of ConsumeQueues are open: those not used lately are closed and opened again on demand.
+
+A broker may have more queues than a process may have descriptors, and a file that is read holds two: Python's mapping
+keeps one of its own.  `PooledDisk` stands before the disk and hands out files that are open only while they are needed.
+A file with writes that no sync covers is never closed: the error of its sync would be lost with the descriptor.
+"""
+
+import resource
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from sprocket.common.errors import DiskFailed, StoreError
+from store.disk.disk import Content, Disk, DiskFile, DiskLock
+
+_LEAST: Final = 64
+_MOST: Final = 65_536
+# Descriptors of an open file, and those that its mapping adds.
+_OPEN: Final = 1
+_MAPPED: Final = 1
+
+
+def descriptor_budget() -> int:
+    """A quarter of the descriptors that this process may have: the rest is for connections and the log."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST if soft == resource.RLIM_INFINITY else max(_LEAST, min(soft // 4, _MOST))
+
+
+class PooledFile:
+    """A `DiskFile` that is open while it is in use.  Slices of its views stay valid."""
+
+    __slots__ = (
+        "_disk", "_file", "_preallocate", "_view", "descriptors", "is_closing", "is_dirty", "path", "pins", "was_used",
+    )  # fmt: skip
+
+    def __init__(self, disk: "PooledDisk", path: Path, file: DiskFile | None, preallocate: bool) -> None:
+        self.path = path
+        self._disk = disk
+        self._file = file
+        self._preallocate = preallocate
+        self._view: memoryview | None = None
+        self.descriptors = 0 if file is None else _OPEN
+        self.is_dirty = file is not None
+        self.was_used = True
+        # Threads that sync it now: it is closed when the last of them is done.
+        self.pins = 0
+        self.is_closing = False
+
+    @property
+    def view(self) -> memoryview:
+        self.was_used = True
+        view = self._view
+        if view is None:
+            file = self._opened()
+            self._disk.make_room_to_map(self)
+            view = self._view = file.view
+            self._disk.took(self, _MAPPED)
+        return view
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        view = self._view
+        if view is not None:
+            return bytes(view[position : position + size_bytes])
+        return self._opened().read(position, size_bytes)
+
+    def write(self, position: int, content: Content) -> None:
+        self.was_used = True
+        file = self._file
+        if file is None:
+            file = self._opened()
+        try:
+            file.write(position, content)
+        finally:
+            # After the write: a sync that began before it has ended need not cover it.
+            if not self.is_dirty:
+                self.is_dirty = True
+                self._disk.count_dirty(1)
+
+    def sync(self) -> None:
+        self._disk.sync_many((self,))
+
+    def content_end(self, position: int) -> int:
+        return self._opened().content_end(position)
+
+    def read_ahead(self, enabled: bool) -> None:
+        """Files of queues are read ahead: the key is about the CommitLog."""
+
+    def cached_pages(self) -> bytes:
+        return self._opened().cached_pages()
+
+    def close(self) -> None:
+        """Close for good, or until the next use."""
+        self._disk.forget(self)
+
+    def release(self) -> None:
+        """Close the descriptors."""
+        file, self._file, self._view, self.descriptors = self._file, None, None, 0
+        if file is not None:
+            file.close()
+
+    def take(self) -> DiskFile | None:
+        """The open file, for a sync; None if it is closed, and so has nothing to sync."""
+        return self._file
+
+    def _opened(self) -> DiskFile:
+        file = self._file
+        if file is None:
+            file = self._disk.reopen(self.path, self._preallocate)
+            self._file = file
+            self._disk.took(self, _OPEN)
+        return file
+
+
+class PooledDisk:
+    """A `Disk` whose files are open only while needed, `budget` descriptors at most but for what cannot be closed.
+
+    Files are read and written in one thread; `sync` may run in another.  `on_pressure` is called, in the thread that
+    writes, when so many files are unsynced that closing will soon have to wait for syncs.
+    """
+
+    def __init__(self, disk: Disk, budget: int) -> None:
+        self._real = disk
+        self._budget = budget
+        self._open: deque[PooledFile] = deque()
+        self._used = 0
+        self._dirty = 0
+        self._lock = threading.RLock()
+        self._failure: DiskFailed | None = None
+        self.on_pressure: Callable[[], None] = _nothing
+
+    @property
+    def descriptors(self) -> int:
+        """How many are held now."""
+        return self._used
+
+    @property
+    def is_under_pressure(self) -> bool:
+        """Whether a quarter of the budget goes to files with unsynced writes."""
+        return self._dirty > self._budget // 4
+
+    def create(self, path: Path, size_bytes: int, *, preallocate: bool) -> PooledFile:
+        self._make_room()
+        file = PooledFile(self, path, self._real.create(path, size_bytes, preallocate=preallocate), preallocate)
+        self.count_dirty(1)
+        with self._lock:
+            self.took(file, 0)
+            self._used += file.descriptors
+        return file
+
+    def open(self, path: Path, *, preallocate: bool) -> PooledFile:
+        """The file, which is opened by its first use."""
+        return PooledFile(self, path, None, preallocate)
+
+    def names(self, directory: Path) -> list[str]:
+        return self._real.names(directory)
+
+    def entries(self, directory: Path) -> list[tuple[str, int | None]]:
+        return self._real.entries(directory)
+
+    def size(self, path: Path) -> int | None:
+        return self._real.size(path)
+
+    def read(self, path: Path) -> bytes | None:
+        return self._real.read(path)
+
+    def write_small(self, path: Path, content: bytes) -> None:
+        self._real.write_small(path, content)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._real.rename(source, target)
+
+    def remove_files(self, directory: Path, names: Sequence[str]) -> None:
+        self._real.remove_files(directory, names)
+
+    def remove(self, path: Path) -> None:
+        self._real.remove(path)
+
+    def sync_many(self, files: Sequence[DiskFile]) -> None:
+        """As `Disk.sync_many`.  A failure is final, whoever met it: the next sync would succeed, and pages are lost."""
+        if self._failure is not None:
+            raise DiskFailed(str(self._failure))
+        pinned = [
+            (file, real) for file in files if isinstance(file, PooledFile) and (real := self.pin(file, for_sync=True))
+        ]
+        try:
+            self._real.sync_many([real for _, real in pinned])
+        except StoreError as error:
+            self._failure = error if isinstance(error, DiskFailed) else DiskFailed(str(error))
+            raise self._failure from error
+        finally:
+            for file, _ in pinned:
+                self.unpin(file)
+
+    def sync_entries(self, directory: Path) -> None:
+        self._real.sync_entries(directory)
+
+    def remove_tree(self, directory: Path) -> None:
+        self._real.remove_tree(directory)
+
+    def lock(self, path: Path) -> DiskLock:
+        return self._real.lock(path)
+
+    def used_ratio(self, path: Path) -> float:
+        return self._real.used_ratio(path)
+
+    # What the files need
+
+    def reopen(self, path: Path, preallocate: bool) -> DiskFile:
+        """Open a file now.  Raises `DiskFailed`."""
+        self._make_room()
+        return self._real.open(path, preallocate=preallocate)
+
+    def took(self, file: PooledFile, descriptors: int) -> None:
+        """`file` holds so many more."""
+        with self._lock:
+            if file.descriptors == 0 or descriptors == 0:
+                self._open.append(file)
+            file.descriptors += descriptors
+            self._used += descriptors
+
+    def count_dirty(self, change: int) -> None:
+        """So many more files have unsynced writes."""
+        with self._lock:
+            self._dirty += change
+            pressed = change > 0 and self._dirty == self._budget // 4 + 1
+        if pressed:
+            self.on_pressure()
+
+    def pin(self, file: PooledFile, *, for_sync: bool = False) -> DiskFile | None:
+        """Keep `file` open until `unpin`; None if it is closed.  `for_sync` says that a sync begins now."""
+        with self._lock:
+            opened = file.take()
+            if opened is not None:
+                file.pins += 1
+                if for_sync and file.is_dirty:
+                    # Before the sync: what is written from now on may not be covered by it.
+                    file.is_dirty = False
+                    self._dirty -= 1
+            return opened
+
+    def unpin(self, file: PooledFile) -> None:
+        """What `pin` began is over."""
+        with self._lock:
+            file.pins -= 1
+            if file.is_closing and not file.pins:
+                file.is_closing = False
+                self.forget(file)
+
+    def forget(self, file: PooledFile) -> None:
+        """Close `file`, or let the thread that syncs it do so."""
+        with self._lock:
+            if file.is_dirty:
+                file.is_dirty = False
+                self._dirty -= 1
+            if file.pins:
+                file.is_closing = True
+            else:
+                self._used -= file.descriptors
+                file.release()
+
+    def make_room_to_map(self, file: PooledFile) -> None:
+        """Close others until `file` may be mapped."""
+        if self._used + _MAPPED > self._budget:
+            self.pin(file)
+            try:
+                self._make_room()
+            finally:
+                self.unpin(file)
+
+    def _make_room(self) -> None:
+        """Close files until a mapped one more is within the budget."""
+        if self._used + _OPEN + _MAPPED <= self._budget:
+            return
+        if not self._close_some() and self._failure is None:
+            # All are unsynced: nobody kept up with the writes.
+            with self._lock:
+                unsynced = [file for file in self._open if file.is_dirty]
+            self.sync_many(unsynced)
+            self._close_some()
+
+    def _close_some(self) -> bool:
+        """Close what was not used since it was last looked at, oldest first, to three quarters of the budget."""
+        least = self._budget * 3 // 4
+        with self._lock:
+            for _ in range(2 * len(self._open)):
+                if self._used <= least:
+                    break
+                file = self._open.popleft()
+                if file.take() is None:
+                    continue
+                if file.was_used or file.is_dirty or file.pins:
+                    file.was_used = False
+                    self._open.append(file)
+                else:
+                    self.forget(file)
+            return self._used + _OPEN + _MAPPED <= self._budget
+
+
+def _nothing() -> None:
+    """The default of `on_pressure`."""

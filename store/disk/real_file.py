@@ -1,0 +1,136 @@
+"""One open file of the operating system; see `store.disk.disk` for what shapes it."""
+
+import contextlib
+import errno
+import mmap
+import os
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from sprocket.common.atomic_file import sync_directory
+from sprocket.common.errors import DiskFailed, DiskFull, StoreError
+from sprocket.common.failpoints import failpoint
+from store.disk.file_extents import content_end
+from store.disk.new_directories import NewDirectories
+from store.disk.page_cache import cached_pages
+
+Content: TypeAlias = bytes | bytearray | memoryview
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_WRITE: Final = failpoint("disk.write", takes_error=True)
+_SYNC: Final = failpoint("disk.sync", takes_error=True)
+_BEFORE_DIRECTORY_SYNC: Final = failpoint("disk.before_directory_sync", takes_error=True)
+
+
+class RealFile:
+    """A `DiskFile` on the operating system."""
+
+    __slots__ = ("_descriptor", "_is_new", "_new_directories", "_reads_ahead", "_view", "path", "size_bytes")
+
+    def __init__(self, path: Path, descriptor: int, size_bytes: int, new_directories: NewDirectories) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self._descriptor = descriptor
+        self._new_directories = new_directories
+        self._is_new = False
+        self._reads_ahead = True
+        self._view: memoryview | None = None
+
+    def is_created(self) -> None:
+        """Remember that the file's name needs a sync of its own."""
+        self._is_new = True
+
+    @property
+    def view(self) -> memoryview:
+        # Looked at once: the index reads a segment while retention may close it in another thread.
+        view = self._view
+        if view is None:
+            # A mapping keeps a descriptor of its own, so files that nobody reads are not mapped.
+            view = self._mapped()
+            if not self._reads_ahead:
+                _advise(view, mmap.MADV_RANDOM)
+            self._view = view
+        return view
+
+    def _mapped(self) -> memoryview:
+        return memoryview(mmap.mmap(self._descriptor, self.size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
+
+    def read_ahead(self, enabled: bool) -> None:
+        self._reads_ahead = enabled
+        view = self._view
+        if view is not None:
+            _advise(view, mmap.MADV_NORMAL if enabled else mmap.MADV_RANDOM)
+
+    def cached_pages(self) -> bytes:
+        # A file that nobody reads is not left mapped: the page cache is the same for every mapping.
+        view = self._view
+        return cached_pages(self._mapped() if view is None else view)
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, size_bytes, position)
+        except OSError as error:
+            raise as_store_error(error, "read", self.path) from error
+
+    def write(self, position: int, content: Content) -> None:
+        try:
+            _WRITE()
+            written = os.pwrite(self._descriptor, content, position)
+            if written == len(content):
+                return
+            view = memoryview(content)
+            while written < len(view):
+                written += os.pwrite(self._descriptor, view[written:], position + written)
+        except OSError as error:
+            raise as_store_error(error, "write", self.path) from error
+
+    def sync(self) -> None:
+        try:
+            _SYNC()
+            os.fdatasync(self._descriptor)
+            if self._is_new:
+                _BEFORE_DIRECTORY_SYNC()
+                # Another file may have come first into a new directory without being synced yet.
+                unsynced = self._new_directories.above(self.path)
+                for directory in {self.path.parent, *unsynced}:
+                    with contextlib.suppress(FileNotFoundError):  # removed, and this file with it
+                        sync_directory(directory)
+                self._new_directories.synced(unsynced)
+                self._is_new = False
+        except OSError as error:
+            # Whatever the cause, the kernel may have marked the failed pages clean: never retry.
+            raise DiskFailed(f"sync {self.path}: {error}") from error
+
+    @property
+    def device(self) -> int:
+        """Number of the file system that it is on."""
+        return os.fstat(self._descriptor).st_dev
+
+    def is_synced(self) -> None:
+        """Its file system was synced as a whole, its name included."""
+        self._is_new = False
+
+    def content_end(self, position: int) -> int:
+        try:
+            return content_end(self._descriptor, position, self.size_bytes)
+        except OSError as error:
+            raise as_store_error(error, "read", self.path) from error
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        self._view = None
+
+
+def _advise(view: memoryview, advice: int) -> None:
+    mapping = view.obj
+    assert isinstance(mapping, mmap.mmap)
+    # Advice that the system does not take changes no content.
+    with contextlib.suppress(OSError):
+        mapping.madvise(advice)
+
+
+def as_store_error(error: OSError, action: str, path: Path) -> StoreError:
+    """The error that `error`, met in `action` on `path`, is to the store."""
+    kind = DiskFull if error.errno in _FULL else DiskFailed
+    return kind(f"{action} {path}: {error.strerror or error}")

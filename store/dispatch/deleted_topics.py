@@ -1,0 +1,83 @@
+"""Which topics were deleted, and where in the log: what they held before is not brought back by recovery.
+
+The log keeps the records of a deleted topic until they expire, and the ConsumeQueues can be made anew from the log.
+So a deletion is written down, durably, before the queues' files go.  Sprocket's own file, ``<root>/deletedtopics``.
+
+Content of the sealed file, big-endian: for each topic a physical offset i64, the length of its name u16, the name.
+"""
+
+import logging
+import struct
+from pathlib import Path
+from typing import Final
+
+from store.disk.disk import Disk
+from store.disk.sealed_file import read_sealed, write_sealed
+
+_log = logging.getLogger(__name__)
+_KIND: Final = b"DTOP"
+_HEAD: Final = struct.Struct(">qH")
+
+
+def encode(offsets: dict[str, int]) -> bytes:
+    """The content of the file."""
+    parts = []
+    for topic, offset in offsets.items():
+        name = topic.encode()
+        parts += [_HEAD.pack(offset, len(name)), name]
+    return b"".join(parts)
+
+
+def decode(content: bytes) -> dict[str, int] | str:
+    """What `content` says, or in a few words why it says nothing.  Never raises on any bytes."""
+    offsets = {}
+    at = 0
+    try:
+        while at < len(content):
+            offset, name_bytes = _HEAD.unpack_from(content, at)
+            at += _HEAD.size + name_bytes
+            offsets[content[at - name_bytes : at].decode()] = offset
+    except (struct.error, UnicodeDecodeError) as error:
+        return str(error)
+    return offsets if at == len(content) else "a name leaves the file"
+
+
+class DeletedTopics:
+    """The file of one store, and what it says."""
+
+    def __init__(self, disk: Disk, root: Path) -> None:
+        self._disk = disk
+        self.path = root / "deletedtopics"
+        self._offsets: dict[str, int] = {}
+
+    def load(self) -> None:
+        """Read the file; a damaged one is named and says nothing."""
+        content = read_sealed(self._disk, self.path, _KIND)
+        found = decode(content) if isinstance(content, bytes) else content
+        if isinstance(found, str):
+            _log.warning("file=%s action=not-trusted effect=deleted-topics-may-return reason=%r", self.path, found)
+        self._offsets = found if isinstance(found, dict) else {}
+
+    def __bool__(self) -> bool:
+        return bool(self._offsets)
+
+    def offset_of(self, topic: str) -> int:
+        """Records of `topic` before this physical offset are deleted; 0 if none are."""
+        return self._offsets.get(topic, 0)
+
+    def add(self, topic: str, offset: int, log_min_offset: int) -> None:
+        """Write down that `topic` is deleted up to `offset`, durably.  Raises `DiskFull` or `DiskFailed`.
+
+        What stands before `log_min_offset`, the log's begin, needs no note any more.
+        """
+        offsets = {name: end for name, end in self._offsets.items() if end > log_min_offset}
+        self._write(offsets | {topic: offset})
+
+    def cut(self, log_end: int) -> None:
+        """The log was cut to `log_end`: what comes behind is new, and of no deleted topic.  Raises as `add`."""
+        if any(offset > log_end for offset in self._offsets.values()):
+            self._write({topic: min(offset, log_end) for topic, offset in self._offsets.items()})
+
+    def _write(self, offsets: dict[str, int]) -> None:
+        write_sealed(self._disk, self.path, _KIND, encode(offsets))
+        self._offsets = offsets

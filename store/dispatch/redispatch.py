@@ -1,0 +1,321 @@
+"""Makes the ConsumeQueue entries of records that recovery found in the log.
+
+The rules are in `Redispatch._put`, for one record.  `add_batch` gives the same entries: it writes runs of records
+that follow their queue's last entry with one call, and asks `_put` about everything else.
+"""
+
+import logging
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from sprocket.common.errors import RequestError
+from sprocket.common.failpoints import failpoint
+from sprocket.remoting.message.record import SysFlag
+from store.dispatch.deleted_topics import DeletedTopics
+from store.layout import CONSUME_QUEUE_DTYPE
+from store.queue.consume_queue import ConsumeQueue
+from store.queue.consume_queue_table import ConsumeQueueTable
+from store.queue.inner_batch import message_count
+from store.queue.logic_queue import LogicQueue, QueueType
+from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, dispatches, places
+from store.record.distinct_names import Integers, groups_of
+from store.record.record import SCHEDULE_TOPIC, Record, TagsCodes
+from store.record.record_batch import RecordBatch
+from store.record.tags_scan import tags_codes_of
+
+_log = logging.getLogger(__name__)
+_WRITE_AT: Final = 3 * 128
+_QUEUE_ID_BITS: Final = 32
+_QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1
+# With a thousand queues a batch holds few records of each; entries are cheap to write only many at a time.
+_HOLD_RECORDS: Final = 64 * 1024
+_MOST_NUMBERS: Final = 1 << 16
+_NOT_DISPATCHED: Final = int(SysFlag.TRANSACTION_PREPARED)
+# The offset in a light queue is what a property of the record says: a lie must not fill the disk.
+_MOST_BLANKS: Final = 1 << 20
+_BETWEEN_RUNS: Final = failpoint("redispatch.between_runs")
+
+
+class QueueIncomplete(Exception):
+    """A queue lacks entries that the walk does not bring back."""
+
+
+class Redispatch:
+    """One walk's dispatch.  `is_whole` says that the walk begins at the log's first byte.
+
+    A queue may then have gaps, because nothing else can fill them; otherwise a gap raises `QueueIncomplete`.
+    All raise `DiskFull` or `DiskFailed` if an entry cannot be written.
+    """
+
+    def __init__(
+        self, table: ConsumeQueueTable, tags_codes: TagsCodes, deleted: DeletedTopics | None = None, *, is_whole: bool
+    ) -> None:
+        self._table = table
+        self._deleted = deleted
+        self._tags_codes = tags_codes
+        self._is_whole = is_whole
+        # Number of each topic met, in the order of the numbers.
+        self._topics: dict[str, int] = {}
+        # Of batches in hand, for each record: topic number and queue id, queue offset, physical offset, size, tag.
+        self._held: list[tuple[Integers, ...]] = []
+        self._held_records = 0
+        # Every queue that got an entry, with its next offset before that.
+        self._firsts: dict[LogicQueue, int] = {}
+
+    def add(self, record: Record) -> None:
+        """Make the entry of one record."""
+        self._release()
+        if not record.in_consume_queue:
+            return
+        if self._table.dispatches and dispatches(record.topic):
+            self._add_light(record)
+        if self._is_deleted(record.topic, record.physical_offset):
+            return
+        queue = self._queue(record.topic, record.queue_id, record.physical_offset)
+        if queue is not None:
+            properties, time = bytes(record.properties), record.store_timestamp
+            tags_code = self._tags_codes.of(record.topic, properties, time)
+            count = message_count(properties) if queue.is_batch else 1
+            self._put(queue, record.queue_offset, record.physical_offset, record.size_bytes, tags_code, time, count)
+
+    def enter(self, queue: LogicQueue, offset: int, physical_offset: int, size_bytes: int, tags_code: int) -> None:
+        """Make the entry of one record in `queue`, which holds no batches; none may be in hand from `add_batch`."""
+        if queue not in self._firsts:
+            self._firsts[queue] = queue.next_offset
+        # The usual place, without a call for it.
+        if offset == queue.next_offset and offset and len(queue.pending) < _WRITE_AT:
+            queue.add(physical_offset, size_bytes, tags_code, 0, 1)
+        else:
+            self._put(queue, offset, physical_offset, size_bytes, tags_code)
+
+    def _is_deleted(self, topic: str, physical_offset: int) -> bool:
+        return self._deleted is not None and physical_offset < self._deleted.offset_of(topic)
+
+    def _add_light(self, record: Record) -> None:
+        """Make the entries of one record in light queues."""
+        if self._table.queue_type(record.topic) is QueueType.BATCH:
+            return
+        properties = bytes(record.properties)
+        tags_code = self._tags_codes.of(record.topic, properties, record.store_timestamp)
+        for name, offset in places(properties):
+            if self._is_placed(name, record.physical_offset):
+                queue = self._table.get_or_create(name, LIGHT_QUEUE_ID)
+                self._put(queue, offset, record.physical_offset, record.size_bytes, tags_code)
+
+    def _is_placed(self, name: str, physical_offset: int) -> bool:
+        """Whether a record enters the light queue: it was not deleted since then, and a directory can have its name."""
+        if self._is_deleted(name, physical_offset):
+            return False
+        return self._queue(name, LIGHT_QUEUE_ID, physical_offset) is not None
+
+    def add_batch(self, batch: RecordBatch) -> None:
+        """Make the entries of many records, now or with a later call."""
+        light = self._light_rows(batch) if self._table.dispatches else []
+        if self._deleted:
+            leave_out_deleted(batch, self._deleted)
+        is_in_queue = batch.in_consume_queue
+        holds_batches = [self._table.queue_type(topic) is QueueType.BATCH for topic in batch.topics]
+        if any(holds_batches):
+            is_alone = is_in_queue & np.array(holds_batches, np.bool_)[batch.topic_index]
+            self._add_units(batch, np.flatnonzero(is_alone))
+            is_in_queue = is_in_queue & ~is_alone
+        in_queue = np.flatnonzero(is_in_queue)
+        topics = np.array([self._topic_number(topic) for topic in batch.topics], np.int64)
+        keys = topics[batch.topic_index] << _QUEUE_ID_BITS | batch.queue_ids.astype(np.int64) & _QUEUE_ID_MASK
+        columns: tuple[Integers, ...] = (
+            keys,
+            batch.queue_offsets,
+            batch.positions + batch.base,
+            batch.sizes,
+            self._codes(batch),
+        )
+        if in_queue.size < len(batch):
+            columns = tuple(column[in_queue] for column in columns)
+        if light:
+            columns = _merged(columns, light)
+        self._held.append(columns)
+        self._held_records += columns[0].size
+        if self._held_records >= _HOLD_RECORDS:
+            self._release()
+
+    def _add_units(self, batch: RecordBatch, records: Integers) -> None:
+        """Make the units of records that may hold many messages; there is one for hundreds of messages, or few."""
+        for record in records.tolist():
+            topic, queue_id = batch.topics[batch.topic_index[record]], int(batch.queue_ids[record])
+            physical_offset = batch.base + int(batch.positions[record])
+            queue = self._queue(topic, queue_id, physical_offset)
+            if queue is not None:
+                properties, time = batch.properties(record), batch.store_timestamp(record)
+                tags_code = self._tags_codes.of(topic, properties, time)
+                offset, size = int(batch.queue_offsets[record]), int(batch.sizes[record])
+                self._put(queue, offset, physical_offset, size, tags_code, time, message_count(properties))
+
+    def _light_rows(self, batch: RecordBatch) -> list[tuple[int, ...]]:
+        """The columns' values of the batch's records in light queues, one row for each record and queue."""
+        rows: list[tuple[int, ...]] = []
+        for record in dispatched_records(batch):
+            topic, properties = batch.topics[batch.topic_index[record]], batch.properties(record)
+            physical_offset, size = batch.base + int(batch.positions[record]), int(batch.sizes[record])
+            if self._table.queue_type(topic) is QueueType.BATCH:
+                continue
+            tags_code = self._tags_codes.of(topic, properties, 0)
+            for name, offset in places(properties):
+                if self._is_placed(name, physical_offset):
+                    key = self._topic_number(name) << _QUEUE_ID_BITS | LIGHT_QUEUE_ID
+                    rows.append((key, offset, physical_offset, size, tags_code))
+        return rows
+
+    def _topic_number(self, topic: str) -> int:
+        return self._topics.setdefault(topic, len(self._topics))
+
+    def _release(self) -> None:
+        """Make the entries of all records in hand."""
+        if not self._held_records:
+            return
+        keys, offsets, physical_offsets, sizes, codes = (np.concatenate(c) for c in zip(*self._held, strict=True))
+        self._held.clear()
+        self._held_records = 0
+        # The records of a queue side by side, each queue's in the order of the log.
+        groups, key_of = _grouped(keys)
+        order = np.argsort(groups, kind="stable")
+        groups, offsets = groups[order], offsets[order]
+        entries = np.empty(order.size, CONSUME_QUEUE_DTYPE)
+        entries["physical_offset"] = physical_offsets[order]
+        entries["size"] = sizes[order]
+        entries["tags_code"] = codes[order]
+        is_break = (offsets[1:] != offsets[:-1] + 1) | (groups[1:] != groups[:-1])
+        begins = np.concatenate(([0], np.flatnonzero(is_break) + 1))
+        ends = np.append(begins[1:], offsets.size)
+        topics = list(self._topics)
+        runs = zip(
+            key_of[groups[begins]].tolist(), offsets[begins].tolist(), begins.tolist(), ends.tolist(), strict=True
+        )
+        for key, offset, begin, end in runs:
+            topic, queue_id = topics[key >> _QUEUE_ID_BITS], key & _QUEUE_ID_MASK
+            self._add_run(topic, queue_id if queue_id < 1 << 31 else queue_id - (1 << 32), offset, entries[begin:end])
+            _BETWEEN_RUNS()
+
+    def finish(self) -> None:
+        """Write what is left and let consumers see all."""
+        self._release()
+        self._firsts.clear()
+        for queue in self._table:
+            if queue.pending:
+                queue.write_pending()
+            queue.max_offset = queue.next_offset
+
+    def touched(self) -> list[tuple[LogicQueue, int]]:
+        """Write what is left, and show it to nobody: the queues that got entries, each with its first new offset."""
+        self._release()
+        for queue in self._firsts:
+            if queue.pending:
+                queue.write_pending()
+        return list(self._firsts.items())
+
+    def take_back(self) -> None:
+        """Let all queues end where they ended before."""
+        self._held.clear()
+        for queue, first in self._firsts.items():
+            queue.take_back(first)
+
+    def _codes(self, batch: RecordBatch) -> Integers:
+        """The tags code of each record."""
+        codes = tags_codes_of(batch, self._tags_codes)
+        if SCHEDULE_TOPIC in batch.topics:
+            for record in np.flatnonzero(batch.topic_index == batch.topics.index(SCHEDULE_TOPIC)).tolist():
+                store_timestamp = batch.store_timestamp(record)
+                codes[record] = self._tags_codes.of(SCHEDULE_TOPIC, batch.properties(record), store_timestamp)
+        return codes
+
+    def _add_run(self, topic: str, queue_id: int, offset: int, entries: npt.NDArray[np.void]) -> None:
+        """Add records of one queue whose queue offsets follow one another from `offset` on."""
+        queue = self._queue(topic, queue_id, int(entries[0]["physical_offset"]))
+        if queue is None:
+            return
+        if queue.pending:
+            queue.write_pending()
+        done, count = 0, len(entries)
+        while done < count:
+            if isinstance(queue, ConsumeQueue) and _follows(queue, offset + done):
+                queue.append_entries(entries[done:])
+                return
+            physical_offset, size, tags_code = entries[done].item()
+            self._put(queue, offset + done, physical_offset, size, tags_code)
+            done += 1
+
+    def _queue(self, topic: str, queue_id: int, physical_offset: int) -> LogicQueue | None:
+        try:
+            queue = self._table.get_or_create(topic, queue_id)
+        except RequestError as error:
+            _log.warning("physical_offset=%d action=not-dispatched reason=%r", physical_offset, str(error))
+            return None
+        self._firsts.setdefault(queue, queue.next_offset)
+        return queue
+
+    def _put(
+        self,
+        queue: LogicQueue,
+        offset: int,
+        physical_offset: int,
+        size_bytes: int,
+        tags_code: int,
+        store_timestamp: int = 0,
+        count: int = 1,
+    ) -> None:
+        if offset < queue.written_offset:
+            entry = queue.entry(offset)
+            if entry is not None and entry[0] == physical_offset:
+                return
+        if offset > queue.next_offset and not self._is_whole:
+            raise QueueIncomplete(f"{queue.topic} queue {queue.queue_id} ends at {queue.next_offset}, log has {offset}")
+        if offset > queue.next_offset + _MOST_BLANKS and queue.next_offset and queue.topic in self._table.light:
+            _log.warning("topic=%s offset=%d end=%d action=not-dispatched", queue.topic, offset, queue.next_offset)
+            return
+        if _follows(queue, offset):
+            queue.add(physical_offset, size_bytes, tags_code, store_timestamp, count)
+            if len(queue.pending) >= _WRITE_AT:
+                queue.write_pending()
+            return
+        # Rare: the queue was made anew at a lower offset (its topic deleted and created), or has a gap.
+        if queue.pending:
+            queue.write_pending()
+        queue.put(offset, physical_offset, size_bytes, tags_code, store_timestamp, count)
+
+
+def leave_out_deleted(batch: RecordBatch, deleted: DeletedTopics) -> None:
+    """Let no record of a topic that was deleted after it enter the ConsumeQueue of its topic."""
+    for index, topic in enumerate(batch.topics):
+        before = deleted.offset_of(topic) - batch.base
+        if before > 0:
+            is_deleted = (batch.topic_index == index) & (batch.positions < before)
+            # As a prepared message: it is in the log and in no queue.
+            batch.sys_flags[is_deleted] |= _NOT_DISPATCHED
+
+
+def _merged(columns: tuple[Integers, ...], light: list[tuple[int, ...]]) -> tuple[Integers, ...]:
+    """Both, in the order of the log: a light queue may hold what was sent to it by its own name, too."""
+    added = np.array(light, np.int64)
+    merged = [np.concatenate((column, added[:, number])) for number, column in enumerate(columns)]
+    order = np.argsort(merged[2], kind="stable")
+    return tuple(column[order] for column in merged)
+
+
+def _follows(queue: LogicQueue, offset: int) -> bool:
+    """Whether entry `offset` goes right behind the last."""
+    return offset == queue.next_offset and (offset > 0 or queue.written_offset == 0)
+
+
+def _grouped(keys: Integers) -> tuple[npt.NDArray[np.uint16] | Integers, Integers]:
+    """A number for each of `keys`, equal ones alike, and the key of each number.
+
+    Numbers of 16 bits are sorted by radix; those of few topics and queue ids are made without comparing anything.
+    """
+    queue_ids, topics = keys & _QUEUE_ID_MASK, keys >> _QUEUE_ID_BITS
+    span, topic_count = int(queue_ids.max()) + 1, int(topics.max()) + 1
+    if span * topic_count <= _MOST_NUMBERS:
+        key_of = np.arange(topic_count).repeat(span) << _QUEUE_ID_BITS | np.tile(np.arange(span), topic_count)
+        return (topics * span + queue_ids).astype(np.uint16), key_of
+    places, groups = groups_of(keys)
+    return groups.astype(np.uint16) if places.size <= _MOST_NUMBERS else groups, keys[places]

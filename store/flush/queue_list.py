@@ -1,0 +1,110 @@
+"""The list of all queues and how far each is on the disk: so that recovery notices what is missing of them.
+
+RocketMQ trusts the directories that it finds.  This file of Sprocket's own, ``<root>/queuelist``, is written right
+before each checkpoint.  It says: log and queues are on the disk for all records before `log_offset`, each queue has
+at least `end_unit` units on the disk, and the records of those are on the disk as well.
+
+Recovery that makes all queues anew says so here before it begins, by `must_rebuild`: a crash in the middle does not
+make it forget.
+
+Content of the sealed file, big-endian: `log_offset` i64, `log_min_offset` i64, `must_rebuild` u8, number of topics i32;
+for each topic the length of its name u16, the name, its number of queues i32, and for each queue its id i32, the first
+unit that it has a file for i64, and `end_unit` i64.
+"""
+
+import logging
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from store.disk.disk import Disk
+from store.disk.sealed_file import read_sealed, write_sealed
+
+_log = logging.getLogger(__name__)
+_KIND: Final = b"QLST"
+_HEAD: Final = struct.Struct(">qq?i")
+_NAME: Final = struct.Struct(">H")
+_COUNT: Final = struct.Struct(">i")
+_QUEUE: Final = struct.Struct(">iqq")
+QueueKey = tuple[str, int]
+
+
+@dataclass(slots=True)
+class QueueList:
+    """What the file says.
+
+    `end_units`: one past the last unit of each queue that has any, by topic and queue id.  `first_units`: the first for
+    which there was a file, where that is not 0.  `log_min_offset` is where the log began.
+    """
+
+    log_offset: int
+    end_units: dict[QueueKey, int] = field(default_factory=dict)
+    must_rebuild: bool = False
+    first_units: dict[QueueKey, int] = field(default_factory=dict)
+    log_min_offset: int = 0
+
+
+def encode(queue_list: QueueList) -> bytes:
+    """The content of the file."""
+    by_topic: dict[str, list[bytes]] = {}
+    pack = _QUEUE.pack
+    first_units = queue_list.first_units
+    for key, end_unit in queue_list.end_units.items():
+        topic, queue_id = key
+        queues = by_topic.get(topic)
+        if queues is None:
+            queues = by_topic[topic] = []
+        queues.append(pack(queue_id, first_units.get(key, 0), end_unit))
+    parts = [_HEAD.pack(queue_list.log_offset, queue_list.log_min_offset, queue_list.must_rebuild, len(by_topic))]
+    for topic, queues in by_topic.items():
+        name = topic.encode()
+        parts += (_NAME.pack(len(name)), name, _COUNT.pack(len(queues)), *queues)
+    return b"".join(parts)
+
+
+def decode(content: bytes) -> QueueList | str:
+    """What `content` says, or in a few words why it says nothing.  Never raises on any bytes."""
+    try:
+        log_offset, log_min_offset, must_rebuild, topics = _HEAD.unpack_from(content)
+        found = QueueList(log_offset, must_rebuild=must_rebuild, log_min_offset=log_min_offset)
+        at = _HEAD.size
+        for _ in range(topics):
+            name_end = at + _NAME.size + _NAME.unpack_from(content, at)[0]
+            topic = content[at + _NAME.size : name_end].decode()
+            (queues,) = _COUNT.unpack_from(content, name_end)
+            at = name_end + _COUNT.size + queues * _QUEUE.size
+            if queues < 0 or at > len(content):
+                return "queues leave the file"
+            for queue_id, first_unit, end_unit in _QUEUE.iter_unpack(content[name_end + _COUNT.size : at]):
+                found.end_units[topic, queue_id] = end_unit
+                if first_unit:
+                    found.first_units[topic, queue_id] = first_unit
+    except (struct.error, UnicodeDecodeError) as error:
+        return str(error)
+    if at != len(content) or log_offset < 0 or any(end < 0 for end in found.end_units.values()):
+        return "numbers are out of bounds"
+    return found
+
+
+class QueueListFile:
+    """The file of one store."""
+
+    def __init__(self, disk: Disk, root: Path) -> None:
+        self._disk = disk
+        self.path = root / "queuelist"
+
+    def read(self) -> QueueList | None:
+        """What it says; None if there is none.  A damaged one is named, and says that nothing is on the disk."""
+        content = read_sealed(self._disk, self.path, _KIND)
+        if content is None:
+            return None
+        found = decode(content) if isinstance(content, bytes) else content
+        if isinstance(found, str):
+            _log.warning("file=%s action=not-trusted effect=whole-log-is-walked reason=%r", self.path, found)
+            return QueueList(0, must_rebuild=True)
+        return found
+
+    def write(self, queue_list: QueueList) -> None:
+        """Replace it durably.  Raises `DiskFull` or `DiskFailed`."""
+        write_sealed(self._disk, self.path, _KIND, encode(queue_list))

@@ -1,0 +1,69 @@
+"""What memory is not expected to hold: messages so far behind the log's end that a read goes to the disk.
+
+Source: RocketMQ 5.3.3, `DefaultMessageStore.checkInColdAreaByCommitOffset`, `CommitLog.ColdDataCheckService`.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from store.config.store_config import StoreConfig
+from store.disk.page_cache import PAGE_BYTES
+from store.log.commit_log import CommitLog
+
+_IS_CACHED: Final = 1
+
+
+class ColdArea:
+    """Tells cold messages from others.  Lives in the owner's thread, but for `scan`."""
+
+    def __init__(self, config: StoreConfig, log: CommitLog, memory_bytes: int) -> None:
+        self._log = log
+        self._memory_bytes = memory_bytes
+        # Offset of a segment -> one byte for each `_sample_bytes` of it: odd if the page there is cached.
+        self._cached: dict[int, npt.NDArray[np.uint8]] = {}
+        self._sample_bytes = 0
+        self.configure(config)
+
+    def configure(self, config: StoreConfig) -> None:
+        """Take the configuration, also a changed one."""
+        self._hot_bytes = self._memory_bytes * config.access_message_in_memory_hot_ratio // 100
+        self._is_scanned = config.cold_data_flow_control_enable and config.cold_data_scan_enable
+        sample_bytes = config.sample_steps * PAGE_BYTES
+        if not self._is_scanned or sample_bytes != self._sample_bytes:
+            self._cached = {}
+        self._sample_bytes = sample_bytes
+
+    def is_cold(self, physical_offset: int) -> bool:
+        """Whether a message lies in the cold area, whatever the page cache has of it."""
+        return self._log.wrote_offset - physical_offset > self._hot_bytes
+
+    def cold_bytes(self, entries: npt.NDArray[np.void]) -> int:
+        """Bytes of those records of queue entries that are cold and not in the page cache."""
+        offsets = entries["physical_offset"].astype(np.int64)
+        cold = self._log.wrote_offset - offsets > self._hot_bytes
+        if not cold.any():
+            return 0
+        if self._is_scanned:
+            cold[cold] = [not self._may_be_cached(offset) for offset in offsets[cold].tolist()]
+        return int(entries["size"][cold].sum())
+
+    def _may_be_cached(self, offset: int) -> bool:
+        """Whether the last scan found the message's page in the page cache, or did not look at it."""
+        position = offset % self._log.segment_bytes
+        cached = self._cached.get(offset - position)
+        if cached is None:
+            return True
+        return bool(cached[position // self._sample_bytes] & _IS_CACHED)
+
+    def scan(self) -> None:
+        """Look which pages of the log are cached, if the configuration says so.  May run in another thread."""
+        if not self._is_scanned:
+            return
+        found = {}
+        steps = self._sample_bytes // PAGE_BYTES
+        for file in self._log.files_between(self._log.min_offset, self._log.wrote_offset):
+            found[int(file.path.name)] = np.frombuffer(file.cached_pages(), np.uint8)[::steps]
+        if self._is_scanned and steps == self._sample_bytes // PAGE_BYTES:
+            self._cached = found

@@ -1,0 +1,399 @@
+"""The CommitLog: all messages of the broker in the order of their arrival.
+
+Source: RocketMQ 5.3.3, `CommitLog`, `DefaultAppendMessageCallback`.
+"""
+
+import logging
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from sprocket.common.errors import DiskFailed, StoreError
+from sprocket.common.failpoints import failpoint
+from sprocket.remoting.message.record import BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from store.config.store_config import StoreConfig
+from store.disk.disk import Disk, DiskFile
+from store.disk.file_allocator import FileAllocator
+from store.disk.mapped_file_queue import Detached, MappedFileQueue, zero_quietly
+from store.record.distinct_names import Integers
+from store.record.record import Record, decode, store_timestamp_of
+from store.worker import ThreadWorker, Workers
+
+_log = logging.getLogger(__name__)
+_SIZE_AND_MAGIC: Final = struct.Struct(">ii")
+_SIZE: Final = struct.Struct(">i")
+_EMPTY: Final = memoryview(b"")
+_BETWEEN_CHUNKS: Final = failpoint("commit_log.between_chunks")
+_BEFORE_ERASE: Final = failpoint("commit_log.before_erase")
+_CUT_BEFORE_SYNC: Final = failpoint("commit_log.cut_before_sync")
+_CUT_SYNCED: Final = failpoint("commit_log.cut_synced")
+
+
+class CommitLog:
+    """The segments and the position of the next record.
+
+    Invariant: bytes from `wrote_offset` on are no part of the log, whatever they hold; a record and the
+    blank behind the last record of a segment never cross a segment's end.
+    """
+
+    def __init__(self, config: StoreConfig, disk: Disk, workers: Workers = ThreadWorker) -> None:
+        self.segment_bytes = config.mapped_file_size_commit_log
+        # Whether a record that is checked and has no seal (`store.record.checksum`) is damaged.
+        self.requires_seals = config.force_verify_prop_crc
+        self._files = MappedFileQueue(disk, config.commit_log_path, self.segment_bytes, preallocate=True)
+        self._allocator = FileAllocator(disk, workers, config.warm_bytes)
+        self._reads_ahead = config.data_read_ahead_enable
+        self._prepared_offset = -1
+        # The segment that is written, and the offsets in it that take a write and nothing else.
+        self._file: DiskFile | None = None
+        self._file_start = self._file_end = 0
+        self.wrote_offset = 0
+        # Grows when bytes that could be read are let go or may be replaced.
+        self.revision = 0
+        self.detached: list[Detached] = []
+        # The segment that was read last, and the offsets of its bytes.
+        self._view = _EMPTY
+        self._view_start = self._view_end = 0
+
+    @property
+    def directory(self) -> Path:
+        """Where the segments are."""
+        return self._files.directory
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first byte that is kept."""
+        return self._files.first_offset
+
+    def load(self) -> None:
+        """Open the segments; `wrote_offset` is then their end until recovery cuts it.
+
+        Raises `StoreError` if the first does not fit and is not hollow.  Those from the first on that does not fit
+        behind the others are left alone in `detached`: recovery judges whether they are missed.
+        """
+        self.detached = self._files.load_front()
+        if not self._reads_ahead:
+            self._advise()
+        if self.detached and not self._files.files and not self._files.is_hollow(self.detached[0]):
+            raise StoreError(self.detached[0].reason)
+        self.wrote_offset = self._files.end_offset
+
+    def configure(self, config: StoreConfig) -> None:
+        """Take a changed configuration, as far as its keys may change while the log is open."""
+        self.requires_seals = config.force_verify_prop_crc
+        self._allocator.warm_bytes = config.warm_bytes
+        if config.data_read_ahead_enable != self._reads_ahead:
+            self._reads_ahead = config.data_read_ahead_enable
+            self._advise()
+
+    def _advise(self) -> None:
+        """Tell the system whether to read ahead in the segments; new ones are told when they are taken."""
+        for file in self._files.files:
+            file.read_ahead(self._reads_ahead)
+
+    def segment_end(self, offset: int) -> int:
+        """End of the segment that holds `offset`."""
+        return offset - offset % self.segment_bytes + self.segment_bytes
+
+    def write(self, chunks: list[tuple[int, bytes]], end_offset: int) -> None:
+        """Write byte runs, none of which crosses a segment's end; then the log ends at `end_offset`.
+
+        Raises `DiskFailed` if its bytes are now unknown; after any other exception the log is as it was before.
+        """
+        try:
+            for offset, content in chunks:
+                self.write_at(offset, content)
+        except DiskFailed:
+            raise
+        except BaseException as error:
+            self.erase(chunks, error)
+            raise
+        self.wrote_offset = end_offset
+
+    def write_at(self, offset: int, content: bytes | memoryview) -> None:
+        """Write bytes that do not cross a segment's end; the log ends where it ended.
+
+        Raises `DiskFull` or `DiskFailed`; what stands at `offset` is then unknown.
+        """
+        if self._file_start <= offset < self._file_end and self._file is not None:
+            self._file.write(offset - self._file_start, content)
+        else:
+            _BETWEEN_CHUNKS()
+            file, position = self._writable(offset)
+            file.write(position, content)
+
+    def begin_at(self, offset: int) -> None:
+        """Let an empty log begin at `offset`, which begins a segment, durably.
+
+        Raises `StoreError` for any other offset, `DiskFull` or `DiskFailed`.
+        """
+        if self.wrote_offset or offset % self.segment_bytes:
+            raise StoreError(f"a log of segments of {self.segment_bytes} bytes cannot begin at {offset}")
+        # A segment may be there all the same, with bytes that never became a record.
+        self.cut(self._files.first_offset)
+        self._allocator.discard()
+        self._prepared_offset = -1
+        self._files.first_offset = offset
+        try:
+            # The name of the file is all that says where the log begins.
+            self._writable(offset)[0].sync()
+        except StoreError:
+            if not self._files.files:
+                self._files.first_offset = 0
+            raise
+        self.wrote_offset = offset
+
+    def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
+        """At most `most_bytes` bytes of one segment from `offset` on; None if the log has none there."""
+        end = min(offset + most_bytes, self.wrote_offset, self.segment_end(offset))
+        return self.slice_at(offset, end - offset)
+
+    def erase(self, chunks: list[tuple[int, bytes]], cause: BaseException | None) -> None:
+        """End the log before `chunks`, and zero what was written of them: recovery must not take it for records.
+
+        Raises `DiskFailed` if that fails.
+        """
+        if chunks:
+            self.wrote_offset = chunks[0][0]
+        _BEFORE_ERASE()
+        for offset, content in reversed(chunks):
+            if offset < self._files.end_offset and not zero_quietly(self._files, offset, offset + len(content)):
+                raise DiskFailed(f"cannot take back a failed write at physical offset {offset}") from cause
+
+    def erase_between(self, start: int, end: int) -> None:
+        """Zero what lies from `start`, the log's end or behind it, to before `end`.  Raises `DiskFailed`."""
+        end = min(end, self._files.end_offset)
+        if start < end and not zero_quietly(self._files, start, end):
+            raise DiskFailed(f"cannot erase what lies behind physical offset {start}")
+
+    def _writable(self, offset: int) -> tuple[DiskFile, int]:
+        files = self._files
+        located = files.locate(offset)
+        if located is None:
+            if offset != files.end_offset:
+                raise StoreError(f"physical offset {offset} is not the log's end {files.end_offset}")
+            file = self._allocator.take(files.path_at(offset), self.segment_bytes)
+            file.read_ahead(self._reads_ahead)
+            files.files.append(file)
+            located = files.files[-1], 0
+        next_offset = files.end_offset
+        if self._prepared_offset != next_offset and next_offset - offset < self.segment_bytes // 2:
+            # Reserving blocks takes long: have the next segment ready before it is needed.
+            self._prepared_offset = next_offset
+            self._allocator.prepare(files.path_at(next_offset), self.segment_bytes)
+        self._file, position = located
+        self._file_start = offset - position
+        self._file_end = self._file_start + self.segment_bytes
+        if self._prepared_offset != next_offset:
+            self._file_end = min(self._file_end, next_offset - self.segment_bytes // 2)
+        return located
+
+    def slice_at(self, offset: int, size_bytes: int) -> memoryview | None:
+        """`size_bytes` bytes at `offset`, without copying; None if not all of them are in one segment of the log."""
+        end = offset + size_bytes
+        if size_bytes <= 0 or end > self.wrote_offset:
+            return None
+        if not self._view_start <= offset < self._view_end:
+            self._turn_to(offset)
+        start = self._view_start
+        if offset < start or end > self._view_end:
+            return None
+        return self._view[offset - start : end - start]
+
+    def segment_at(self, offset: int) -> tuple[memoryview, int, int]:
+        """The segment that holds `offset`: its bytes, the first one's offset and its end; nothing if there is none."""
+        if not self._view_start <= offset < self._view_end:
+            self._turn_to(offset)
+        return self._view, self._view_start, self._view_end
+
+    def run_at(self, entries: npt.NDArray[np.void]) -> tuple[memoryview, Integers, Integers]:
+        """The segment of the record of the first of `entries` (`physical_offset`, `size`), and where in it records lie.
+
+        Positions and sizes are those of the first one's record and of all that follow and are in the segment; none
+        if the first one's is gone, or was never there.
+        """
+        segment, start, end = self.segment_at(int(entries["physical_offset"][0]))
+        end = min(end, self.wrote_offset)
+        positions = entries["physical_offset"].astype(np.int64) - start
+        sizes = entries["size"].astype(np.int64)
+        outside = (positions < 0) | (positions + sizes > end - start)
+        count = int(outside.argmax()) if outside.any() else len(positions)
+        return segment, positions[:count], sizes[:count]
+
+    def path_of(self, offset: int) -> Path:
+        """The file that holds `offset`."""
+        return self._files.path_at(offset - offset % self.segment_bytes)
+
+    def _turn_to(self, offset: int) -> None:
+        """Make the segment that holds `offset` the one that is read; none if there is none."""
+        located = self._files.locate(offset)
+        if located is None:
+            self._view, self._view_start, self._view_end = _EMPTY, 0, 0
+        else:
+            self._view = located[0].view
+            self._view_start = offset - located[1]
+            self._view_end = self._view_start + self.segment_bytes
+
+    def slices_of(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[memoryview] | None:
+        """Slices of records in ascending order, neighbours joined; None if any is not in the log."""
+        if offsets[-1] + sizes[-1] > self.wrote_offset:
+            return None
+        slices: list[memoryview] = []
+        view, base, segment_end = self._view, self._view_start, self._view_end
+        start = end = offsets[0]
+        if base <= start and offsets[-1] + sizes[-1] <= segment_end:
+            # The common case, all in the segment that was read last: no look at its bounds for each.
+            for offset, size in zip(offsets, sizes, strict=True):
+                if offset != end:
+                    if not start < end < offset:
+                        break
+                    slices.append(view[start - base : end - base])
+                    start = offset
+                end = offset + size
+            else:
+                if start < end <= segment_end:
+                    slices.append(view[start - base : end - base])
+                    return slices
+        return self._slices_across(offsets, sizes)
+
+    def _slices_across(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[memoryview] | None:
+        """`slices_of` where the records lie in several segments, or not where they should."""
+        slices: list[memoryview] = []
+        view, base, segment_end = self._view, self._view_start, self._view_end
+        start = end = -1
+        for offset, size in zip(offsets, sizes, strict=True):
+            if offset == end and end + size <= segment_end:
+                end += size
+                continue
+            if end > 0:
+                slices.append(view[start - base : end - base])
+            start, end = offset, offset + size
+            if not base <= start < end <= segment_end:
+                self._turn_to(offset)
+                view, base, segment_end = self._view, self._view_start, self._view_end
+                if not base <= start < end <= segment_end:
+                    return None
+        slices.append(view[start - base : end - base])
+        return slices
+
+    def record_at(self, offset: int, size_bytes: int | None = None) -> memoryview | None:
+        """The record at `offset`; its size is read from the log if not given.  None if there is none."""
+        if size_bytes is None:
+            head = self.slice_at(offset, 4)
+            if head is None:
+                return None
+            size_bytes = int(_SIZE.unpack(head)[0])
+        if size_bytes < MIN_RECORD_BYTES:
+            return None
+        return self.slice_at(offset, size_bytes)
+
+    def store_time_at(self, offset: int, size_bytes: int) -> int:
+        """Store timestamp, ms, of the record; -1 if it is not in the log."""
+        record = self.record_at(offset, size_bytes)
+        return -1 if record is None else store_timestamp_of(record)
+
+    def first_store_time(self) -> int:
+        """Store timestamp, ms, of the oldest record; -1 if the log is empty."""
+        record = self.record_at(self.min_offset)
+        return -1 if record is None else store_timestamp_of(record)
+
+    def files_between(self, start: int, end: int) -> list[DiskFile]:
+        """The segments that hold any of the bytes `start` to `end`, for a sync in another thread."""
+        return self._files.between(start, end)
+
+    def segment_time(self, offset: int) -> int:
+        """Store timestamp, ms, of the record with which the segment at `offset` begins; -1 if there is none."""
+        located = self._files.locate(offset)
+        if located is None or offset + MIN_RECORD_BYTES > self.wrote_offset:
+            return -1
+        file, position = located
+        # Not through the mapping: nobody else reads so old a segment, and a mapping holds a descriptor.
+        return store_timestamp_of(memoryview(file.read(position, MIN_RECORD_BYTES)))
+
+    def drop_oldest(self) -> DiskFile:
+        """Let go of the oldest segment, never the only one: the log then begins behind it.  Slices stay valid.
+
+        Returns its file, still open, for whoever removes it.
+        """
+        self.revision += 1
+        self._turn_to(-1)
+        return self._files.drop_oldest(1)[0]
+
+    def cut(self, offset: int) -> None:
+        """Make `offset` the log's end, with zeros behind it, synced.  Raises `DiskFull` or `DiskFailed`."""
+        self.revision += 1
+        self._turn_to(-1)
+        self._forget_file()
+        # A replica's log that begins behind 0 may have no record yet, and does not begin at 0 the next time.
+        self._files.cut(offset, keeps_begin=offset > 0)
+        located = self._files.locate(offset)
+        if located is not None:
+            _CUT_BEFORE_SYNC()
+            located[0].sync()
+        _CUT_SYNCED()
+        self.wrote_offset = offset
+
+    def close(self) -> None:
+        """Close the segments and drop the one prepared ahead."""
+        self._allocator.close()
+        self._turn_to(-1)
+        self._forget_file()
+        self._files.close()
+
+    def _forget_file(self) -> None:
+        self._file, self._file_start, self._file_end = None, 0, 0
+
+
+class LogScan:
+    """Walks the records from `offset` on and stops at the first byte that is none.
+
+    After the walk `end_offset` is one past the last valid record (or past the blank of a last segment)
+    and `reason` says in a few words why it stopped.  `check_crc` is that of `record.decode`.
+    """
+
+    def __init__(self, log: CommitLog, offset: int, *, check_crc: bool) -> None:
+        self._log = log
+        self._check_crc = check_crc
+        self.end_offset = offset
+        self.reason = ""
+
+    def __iter__(self) -> Iterator[Record]:
+        while (record := self.step()) is not None:
+            yield record
+
+    def step(self) -> Record | None:
+        """The record at `end_offset`, blanks before it skipped; None at the end of the walk."""
+        found = self._next()
+        if isinstance(found, str):
+            self.reason = found
+            return None
+        self.end_offset += found.size_bytes
+        return found
+
+    def _next(self) -> Record | str:
+        log = self._log
+        while True:
+            offset = self.end_offset
+            remaining = log.segment_end(offset) - offset
+            head = log.slice_at(offset, BLANK_MIN_BYTES)
+            if head is None:
+                return "end of the last segment" if log.slice_at(offset, 1) is None else "no room for a blank"
+            size, magic = _SIZE_AND_MAGIC.unpack(head)
+            if magic == MAGIC_BLANK and size == remaining:
+                self.end_offset = offset + remaining
+                continue
+            if magic not in (MAGIC_V1, MAGIC_V2):
+                return "zeros" if size == magic == 0 else f"unknown magic number {magic}"
+            if not MIN_RECORD_BYTES <= size <= remaining - BLANK_MIN_BYTES:
+                return f"size {size} does not fit the segment"
+            view = log.slice_at(offset, size)
+            if view is None:
+                return "record leaves the log"
+            record = decode(view, check_crc=self._check_crc, require_seal=self._log.requires_seals)
+            if isinstance(record, str) or record.physical_offset == offset:
+                return record
+            return f"record says physical offset {record.physical_offset}"

@@ -1,0 +1,1 @@
+"""ConsumeQueues: reads and writes by queue offset."""

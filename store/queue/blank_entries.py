@@ -1,0 +1,47 @@
+"""Searches of a queue that blank entries do not lead astray.
+
+A blank entry stands for a message that is not in this queue: RocketMQ fills them in before the first message of a queue
+that begins late (`ConsumeQueue.fillPreBlank`), repair and rebuilding put one where a message was lost.  It has no place
+in the log and no time, so a search that meets one asks the next entry that is no blank.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from store.queue.consume_queue import BLANK_SIZE
+from store.queue.logic_queue import LogicQueue
+
+# (physical offset, size, tags code) of a unit.
+Entry: TypeAlias = tuple[int, int, int]
+# Units looked at in one array.
+_SPAN: Final = 64 * 1024
+
+
+def next_entry(queue: LogicQueue, unit: int, end: int) -> tuple[int, Entry] | None:
+    """The first unit of ``[unit, end)`` that is no blank, and its entry; None if there is none."""
+    while unit < end:
+        entry = queue.unit(unit)
+        if entry is None:
+            return None
+        if entry[1] != BLANK_SIZE:
+            return unit, entry
+        unit += 1
+        is_entry = queue.entries(unit, min(end - unit, _SPAN))["size"] != BLANK_SIZE
+        unit += int(is_entry.argmax()) if is_entry.any() else is_entry.size
+    return None
+
+
+def first_unit(queue: LogicQueue, start: int, end: int, holds: Callable[[Entry], bool]) -> int:
+    """The first unit of ``[start, end)`` whose entry `holds`; blanks hold nothing.  `end` if there is none.
+
+    `holds` must be false for the first entries and true for all behind them.
+    """
+
+    def is_behind(unit: int) -> bool:
+        found = next_entry(queue, unit, end)
+        # Nothing behind the last blanks says that the place is still before them.
+        return found is None or holds(found[1])
+
+    found = next_entry(queue, start + bisect_left(range(start, end), True, key=is_behind), end)
+    return end if found is None else found[0]

@@ -1,0 +1,195 @@
+"""All ConsumeQueues of a store, by topic and queue.  Source: RocketMQ 5.3.3, `ConsumeQueueStore`."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from sprocket.common.errors import DiskFailed, RequestError, StoreError
+from sprocket.common.failpoints import failpoint
+from sprocket.remoting.codes import ResponseCode
+from store.config.store_config import StoreConfig
+from store.disk.disk import Disk
+from store.disk.mapped_file_queue import warn_of_strangers
+from store.disk.open_files import PooledDisk, descriptor_budget
+from store.queue.batch_consume_queue import BatchConsumeQueue
+from store.queue.consume_queue import ConsumeQueue
+from store.queue.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_type
+
+_log = logging.getLogger(__name__)
+_NO_FILE_NAMES: Final = frozenset({"", ".", ".."})
+_MAX_FILE_NAME_BYTES: Final = 255
+# `MixAll.LMQ_PREFIX`: light queues, which hold what was sent to other topics.
+LIGHT_PREFIX: Final = "%LMQ%"
+_DELETE_BETWEEN_QUEUES: Final = failpoint("consume_queue_table.delete_between_queues")
+_QUEUES_DELETED: Final = failpoint("consume_queue_table.queues_deleted")
+
+
+def is_file_name(topic: str) -> bool:
+    """Whether a directory can have the topic's name (`HookUtils.checkBeforePutMessage`)."""
+    is_name = topic not in _NO_FILE_NAMES and "/" not in topic and "\0" not in topic
+    return is_name and len(topic.encode()) <= _MAX_FILE_NAME_BYTES
+
+
+def is_light(topic: str) -> bool:
+    """Whether `topic` is the name of a light queue (`MixAll.isLmq`)."""
+    return topic.startswith(LIGHT_PREFIX)
+
+
+class ConsumeQueueTable:
+    """Finds and makes ConsumeQueues, of the type that `type_of` gives a topic.
+
+    All queues of a topic are of one type, that of the first: what lies on the disk holds for a topic nobody knows.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        disk: Disk,
+        type_of: QueueTypeOf = unknown_type,
+        max_descriptors: int | None = None,
+    ) -> None:
+        self._disk = PooledDisk(disk, descriptor_budget() if max_descriptors is None else max_descriptors)
+        self._type_of = type_of
+        self._directory: Path = config.consume_queue_path
+        self._file_bytes = config.consume_queue_file_bytes
+        self._batch_directory: Path = config.batch_consume_queue_path
+        self._batch_file_bytes = config.batch_consume_queue_file_bytes
+        self.by_key: dict[tuple[str, int], LogicQueue] = {}
+        self._types: dict[str, QueueType] = {}
+        # Names of light queues.  `dispatches` says that the log may hold records that are in some.
+        self.light: set[str] = set()
+        self.dispatches = config.enable_lmq and config.enable_multi_dispatch
+        # Names of files that lie where the directory of a topic would be.
+        self._blocked: set[str] = set()
+
+    def __iter__(self) -> Iterator[LogicQueue]:
+        return iter(list(self.by_key.values()))
+
+    def load(self) -> bool:
+        """Find what is on disk.  False if any queue could not be used and was removed, to be rebuilt from the log.
+
+        Only names and sizes are looked at; a file is opened by its first use.  Raises `DiskFailed`, also for a file
+        where a directory should be, and `StoreError` for a topic that has queues of another type than it was given.
+        """
+        usable = self._load(self._directory, QueueType.SIMPLE)
+        return self._load(self._batch_directory, QueueType.BATCH) and usable
+
+    def _load(self, directory: Path, queue_type: QueueType) -> bool:
+        usable = True
+        strange = []
+        for topic, size in self._disk.entries(directory):
+            if size is not None:
+                strange.append(topic)
+                self._blocked.add(topic)
+                continue
+            topic_directory = directory / topic
+            queue_ids, others = _queue_ids(self._disk.entries(topic_directory))
+            if others:
+                warn_of_strangers(topic_directory, others)
+            for queue_id in queue_ids:
+                self._check_type(topic_directory, topic, queue_type)
+                usable = self._load_queue(self.get_or_create(topic, queue_id)) and usable
+        if strange:
+            warn_of_strangers(directory, strange)
+        return usable
+
+    def _load_queue(self, queue: LogicQueue) -> bool:
+        try:
+            queue.load()
+        except DiskFailed:
+            raise
+        except StoreError as error:
+            # A ConsumeQueue holds nothing that the log does not hold.
+            _log.warning("topic=%s queue=%d action=rebuild reason=%r", queue.topic, queue.queue_id, str(error))
+            queue.destroy()
+            return False
+        return True
+
+    def _check_type(self, directory: Path, topic: str, queue_type: QueueType) -> None:
+        given = self._types.get(topic) or self._type_of(topic)
+        if given is not None and given is not queue_type:
+            raise StoreError(
+                f"{directory}: the queue type of topic {topic} should be {queue_type}, but is {given}; set the topic's"
+                " attribute queue.type back in config/topics.json, or remove the directory: the log makes it anew"
+            )
+        self._types[topic] = queue_type
+
+    def queue_type(self, topic: str) -> QueueType:
+        """The type of a topic's queues."""
+        return self._types.get(topic) or self._type_of(topic) or QueueType.SIMPLE
+
+    def get_or_create(self, topic: str, queue_id: int) -> LogicQueue:
+        """The queue, made in memory if it is new: its directory appears with its first entry.
+
+        Raises `RequestError` for a name that would lead out of the store's directory.
+        """
+        queue = self.by_key.get((topic, queue_id))
+        if queue is None:
+            if topic in self._blocked or queue_id < 0 or not is_file_name(topic):
+                remark = f"message is illegal: topic {topic!r} queue {queue_id} cannot be a directory"
+                raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+            queue = self.by_key[topic, queue_id] = self._make(topic, queue_id)
+            if is_light(topic):
+                self.light.add(topic)
+                self.dispatches = True
+        return queue
+
+    def _make(self, topic: str, queue_id: int) -> LogicQueue:
+        queue_type = self._types[topic] = self.queue_type(topic)
+        if queue_type is QueueType.BATCH:
+            return BatchConsumeQueue(self._disk, self._batch_directory, topic, queue_id, self._batch_file_bytes)
+        return ConsumeQueue(self._disk, self._directory, topic, queue_id, self._file_bytes)
+
+    def delete_topic(self, topic: str) -> int:
+        """Remove all queues of `topic`; return how many there were.  Not durable: see `DeletedTopics`."""
+        keys = [key for key in self.by_key if key[0] == topic]
+        for key in keys:
+            self.by_key.pop(key).destroy()
+            _DELETE_BETWEEN_QUEUES()
+        _QUEUES_DELETED()
+        self._types.pop(topic, None)
+        self.light.discard(topic)
+        for directory in (self._directory, self._batch_directory):
+            self._disk.remove_files(directory / topic, ())
+        return len(keys)
+
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """Remove one queue."""
+        self.by_key.pop((topic, queue_id)).destroy()
+        if not any(key[0] == topic for key in self.by_key):
+            self.delete_topic(topic)
+
+    def destroy(self) -> None:
+        """Forget every queue and remove its files.  Not durable: whoever calls has noted that they are made anew."""
+        for queue in self:
+            queue.destroy()
+        self.by_key.clear()
+        self.light.clear()
+
+    def close(self) -> None:
+        for queue in self:
+            queue.close()
+
+    # Files
+
+    @property
+    def directories(self) -> tuple[Path, Path]:
+        """The two directories in which the topics' are."""
+        return self._directory, self._batch_directory
+
+    @property
+    def files(self) -> PooledDisk:
+        """The files of the queues, a bounded number of which are open."""
+        return self._disk
+
+
+def _queue_ids(entries: list[tuple[str, int | None]]) -> tuple[list[int], list[str]]:
+    """The ids that directories of a topic name, and what else is there."""
+    queue_ids, others = [], []
+    for name, size in entries:
+        if size is None and name.isascii() and name.isdigit() and name == str(int(name[:10])):
+            queue_ids.append(int(name))
+        else:
+            others.append(name)
+    return queue_ids, others

@@ -1,0 +1,385 @@
+"""Reads messages of a queue.  Source: RocketMQ 5.3.3, `DefaultMessageStore.getMessage`, `isTheBatchFull`."""
+
+import os
+import struct
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from store.config.store_config import StoreConfig
+from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
+from store.log.commit_log import CommitLog
+from store.queue.cold_reads import ColdReads
+from store.queue.consume_queue import BLANK_SIZE, ENTRY, UNIT, ConsumeQueue
+from store.queue.get_result import GetResult, GetStatus
+from store.queue.kept_values import KeptValues
+from store.queue.logic_queue import LogicQueue
+from store.queue.record_filter import RecordFilter
+
+# Given the tags codes (int64) of some entries, says which match.
+TagsFilter: TypeAlias = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]]
+MessageFilter: TypeAlias = TagsFilter | RecordFilter
+
+_MIN_PULL_BYTES: Final = 100
+_MAX_PULL_BYTES: Final = 128 * 1024 * 1024
+_FAST_MAX_MESSAGES: Final = 1024
+_FOUND: Final = GetStatus.FOUND
+_NO_RECORD: Final = memoryview(b"")
+
+
+@cache
+def _places_of(count: int) -> struct.Struct:
+    """Physical offset and size of `count` entries."""
+    return struct.Struct(">" + "qi8x" * count)
+
+
+def physical_memory_bytes() -> int:
+    """Memory of this machine, bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+class QueueReader:
+    """Answers reads from the mappings.  Counts what it found, for the runtime figures."""
+
+    def __init__(self, config: StoreConfig, log: CommitLog, memory_bytes: int) -> None:
+        self._log = log
+        self._memory_bytes = memory_bytes
+        self.configure(config)
+        self._values = KeptValues(log)
+        self.cold = ColdReads(log, config.store_path_root_dir)
+        self.found_times = 0
+        self.missed_times = 0
+        self.transferred_messages = 0
+
+    def configure(self, config: StoreConfig) -> None:
+        """Take the limits of a read, also changed ones."""
+        self._memory_limit = self._memory_bytes * config.access_message_in_memory_max_ratio // 100
+        self._max_scan_bytes = config.max_filter_message_size
+        self._near = (
+            config.max_transfer_count_on_message_in_memory,
+            config.max_transfer_bytes_on_message_in_memory,
+        )
+        self._far = (
+            config.max_transfer_count_on_message_in_disk,
+            config.max_transfer_bytes_on_message_in_disk,
+        )
+
+    def get(
+        self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: MessageFilter | None
+    ) -> GetResult:
+        """Messages from `offset` on, within one ConsumeQueue file and within the configured limits.
+
+        A damaged record ends what is served; raises `CorruptRecord` if it is the first.
+        """
+        min_offset, max_offset = queue.min_offset, queue.max_offset
+        if not min_offset <= offset < max_offset:
+            self.missed_times += 1
+            return _outside(offset, min_offset, max_offset, queue.reported_min_offset)
+        if not isinstance(queue, ConsumeQueue):
+            return self._get_units(queue, offset, max(1, max_messages), max_bytes, matches)
+        found = queue.view_at(offset)
+        if found is None:
+            return self._no_file(queue, offset)
+        view, position, available = found
+        if matches is not None:
+            return self._get_matching(queue, offset, max_messages, max_bytes, matches, available)
+        # The common case: everything wanted is there and within the limits.
+        most, most_bytes = self._limits(ENTRY.unpack_from(view, position)[0])
+        count = min(max_messages, most, available, max_offset - offset, _FAST_MAX_MESSAGES)
+        if count > 0:
+            fields = _places_of(count).unpack_from(view, position)
+            sizes = fields[1::2]
+            size_bytes = sum(sizes)
+            if size_bytes <= max_bytes and size_bytes <= most_bytes:
+                last = fields[-2]
+                first = fields[0]
+                if offset < queue.cold_end or first < self.cold.end_offset:
+                    good = self.cold.good_prefix(queue, range(offset, offset + count), fields[::2], sizes)
+                    if good < count:
+                        return self.get(queue, offset, good, max_bytes, None)
+                if last + fields[-1] - first == size_bytes:
+                    # Neighbours in the queue that are neighbours in the log.
+                    piece = self._log.slice_at(first, size_bytes)
+                    slices = None if piece is None else [piece]
+                else:
+                    slices = self._log.slices_of(fields[::2], sizes)
+                if slices is not None:
+                    return self._found(queue, offset + count, slices, count, size_bytes, last)
+        count = min(max(1, max_messages), available, max_offset - offset)
+        entries, starts = queue.entries(offset, count), range(offset, offset + count)
+        return self._collect(queue, starts, entries, offset + count, max_messages, max_bytes)
+
+    def _no_file(self, queue: LogicQueue, offset: int) -> GetResult:
+        """No file where the bounds promise one: skip to the next that may exist."""
+        self.missed_times += 1
+        next_offset = max(offset + 1, queue.first_offset)
+        # RocketMQ takes it for a read at the log's first byte.
+        return GetResult(
+            GetStatus.OFFSET_FOUND_NULL, next_offset, queue.min_offset, queue.max_offset, [], 0, 0, self._is_far(0)
+        )  # fmt: skip
+
+    def _is_far(self, physical_offset: int) -> bool:
+        """Whether what a read looked at last is further back than memory is taken to hold."""
+        return self._log.wrote_offset - physical_offset > self._memory_limit
+
+    def _limits(self, physical_offset: int) -> tuple[int, int]:
+        """Most messages and bytes of a read that begins at `physical_offset`."""
+        return self._near if self._log.wrote_offset - physical_offset <= self._memory_limit else self._far
+
+    def _get_matching(
+        self,
+        queue: LogicQueue,
+        offset: int,
+        max_messages: int,
+        max_bytes: int,
+        matches: MessageFilter,
+        available: int,
+    ) -> GetResult:
+        # RocketMQ walks entry by entry; here numpy picks the matching ones before any is looked at alone.
+        limit = max(1, max_messages)
+        count = min(max(self._max_scan_bytes // UNIT, limit), available, queue.max_offset - offset)
+        entries = queue.entries(offset, count)
+        if isinstance(matches, RecordFilter):
+            wanted, scanned = self._wanted(queue, offset, entries, matches, limit)
+            starts = [offset + number for number in wanted]
+            result = self._collect(queue, starts, entries[wanted], offset + scanned, limit, max_bytes)
+            return self._seen_to(result, offset, entries)
+        chosen = np.flatnonzero(matches(entries["tags_code"].astype(np.int64)))
+        # A read that ends for want of matches goes on behind all it looked through; a full one behind its last.
+        scanned = count if len(chosen) <= limit else int(chosen[limit])
+        chosen = chosen[:limit]
+        starts = (chosen + offset).tolist()
+        result = self._collect(queue, starts, entries[chosen], offset + scanned, limit, max_bytes)
+        return self._seen_to(result, offset, entries)
+
+    def _seen_to(self, result: GetResult, offset: int, entries: npt.NDArray[np.void]) -> GetResult:
+        """`result`, which is far if the last of `entries`, which begin at `offset`, is far that it looked at."""
+        seen = min(result.next_offset - offset, len(entries))
+        if seen > 0:
+            result.suggest_slave = self._is_far(int(entries["physical_offset"][seen - 1]))
+        return result
+
+    def _get_units(
+        self, queue: LogicQueue, offset: int, max_messages: int, max_bytes: int, matches: MessageFilter | None
+    ) -> GetResult:
+        """Records of a queue whose units hold many messages, from the one on in which the message at `offset` lies."""
+        span = max(self._max_scan_bytes // BATCH_CONSUME_QUEUE_UNIT_BYTES, max_messages)
+        units = queue.entries(offset, span)
+        if not len(units):
+            return self._no_file(queue, offset)
+        if isinstance(matches, RecordFilter):
+            wanted, scanned = self._wanted(queue, offset, units, matches, max_messages)
+            last, units = units[scanned - 1], units[wanted]
+        else:
+            last = units[-1]
+            if matches is not None:
+                units = units[matches(units["tags_code"].astype(np.int64))]
+        next_offset = int(last["base_offset"]) + int(last["batch_size"])
+        starts: list[int] = units["base_offset"].tolist()
+        counts: list[int] = units["batch_size"].tolist()
+        result = self._collect(queue, starts, units, next_offset, max_messages, max_bytes, counts)
+        if result.status is GetStatus.NO_MATCHED_MESSAGE:
+            result.suggest_slave = self._is_far(int(last["physical_offset"]))
+        return result
+
+    def _wanted(
+        self, queue: LogicQueue, offset: int, entries: npt.NDArray[np.void], wants: RecordFilter, limit: int
+    ) -> tuple[list[int], int]:
+        """Which `entries` have a wanted record, `limit` of them at most, and how many entries that took.
+
+        They begin at `offset`.  One whose record is gone is taken along, so that the answer can tell.
+        """
+        entries = entries[: wants.most_records]
+        if not len(entries):
+            return [], 0
+        limit = min(limit, self._limits(int(entries["physical_offset"][0]))[0])
+        wanted: list[int] = []
+        first = 0
+        while first < len(entries):
+            left = limit - len(wanted)
+            if wants.by_value is None or not isinstance(queue, ConsumeQueue):
+                numbers, end = self._run_in_segment(entries, first, wants, left)
+            else:
+                numbers, end = self._run_of_values(queue, offset, entries, first, wants, left)
+            wanted += [first + number for number in numbers]
+            if len(wanted) >= limit:
+                return wanted, wanted[-1] + 1
+            first = end
+        return wanted, len(entries)
+
+    def _run_in_segment(
+        self, entries: npt.NDArray[np.void], first: int, wants: RecordFilter, limit: int
+    ) -> tuple[list[int], int]:
+        """The first `limit` wanted of the entries from `first` on that lie in its segment; the number after those."""
+        segment, positions, sizes = self._log.run_at(entries[first:])
+        if not len(positions):
+            # Gone, or never there.
+            return ([] if entries["size"][first] == BLANK_SIZE else [0]), first + 1
+        return wants.wanted(segment, positions, sizes, limit), first + len(positions)
+
+    def _run_of_values(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        entries: npt.NDArray[np.void],
+        first: int,
+        wants: RecordFilter,
+        limit: int,
+    ) -> tuple[list[int], int]:
+        """`_run_in_segment` of entries that begin at `offset`, by what is known of a property of their records."""
+        assert wants.by_value is not None
+        keys = self._values.keys(queue, offset + first, entries[first:], wants.by_value.scan)
+        if not len(keys):
+            return self._run_in_segment(entries, first, wants, limit)
+
+        def record(number: int) -> memoryview:
+            entry = entries[first + number]
+            return self._log.slice_at(int(entry["physical_offset"]), int(entry["size"])) or _NO_RECORD
+
+        return wants.chosen(keys, record, limit), first + len(keys)
+
+    def has_wanted(self, queue: LogicQueue, first_offset: int, end_offset: int, wants: RecordFilter) -> bool:
+        """Whether a record of the entries `first_offset` to before `end_offset` is wanted, or too many to look at."""
+        count = end_offset - first_offset
+        if count > wants.most_records:
+            return True
+        entries = queue.entries(first_offset, count)
+        is_cut_short = isinstance(queue, ConsumeQueue) and len(entries) < count
+        return is_cut_short or bool(self._wanted(queue, first_offset, entries, wants, 1)[0])
+
+    def _collect(
+        self,
+        queue: LogicQueue,
+        starts: Sequence[int],
+        entries: npt.NDArray[np.void],
+        next_offset: int,
+        max_messages: int,
+        max_bytes: int,
+        counts: Sequence[int] | None = None,
+    ) -> GetResult:
+        """Take the `entries`, of which the i-th begins at queue offset ``starts[i]``, until a limit is met.
+
+        An entry holds ``counts[i]`` messages, one if that is not given.  With all of them taken the next read begins
+        at `next_offset`.
+        """
+        if counts is None:
+            counts = [1] * len(entries)
+        is_blank = entries["size"] == BLANK_SIZE
+        if is_blank.any():
+            # What was never in this queue, or what was damaged and is repaired.
+            kept: list[int] = np.flatnonzero(~is_blank).tolist()
+            entries, starts, counts = entries[kept], [starts[k] for k in kept], [counts[k] for k in kept]
+        physical_offsets: list[int] = entries["physical_offset"].tolist()
+        sizes: list[int] = entries["size"].tolist()
+        if not sizes:
+            return self._answer(queue, next_offset, _Collected(self._log, max_bytes))
+        most, most_bytes = self._limits(physical_offsets[0])
+        max_messages = max(1, max_messages)
+        if starts[0] < queue.cold_end or physical_offsets[0] < self.cold.end_offset:
+            wanted = min(most, len(sizes))
+            good = self.cold.good_prefix(queue, starts[:wanted], physical_offsets[:wanted], sizes[:wanted])
+            if good < wanted:
+                next_offset, counts = starts[good], counts[:good]
+                physical_offsets, sizes = physical_offsets[:good], sizes[:good]
+        count, size_bytes = sum(counts), sum(sizes)
+        if count <= min(most, max_messages) and size_bytes <= min(max_bytes, most_bytes):
+            slices = self._log.slices_of(physical_offsets, sizes)
+            if slices is not None:
+                return self._found(queue, next_offset, slices, count, size_bytes, physical_offsets[-1])
+        collected = _Collected(self._log, max(max_bytes, _MIN_PULL_BYTES))
+        for number, size in enumerate(sizes):
+            is_enough = collected.count >= most or collected.count + counts[number] > max_messages
+            if collected.count and (is_enough or collected.has_no_room(size, most_bytes)):
+                next_offset = starts[number - 1] + counts[number - 1] if is_enough else starts[number]
+                break
+            collected.add(physical_offsets[number], size, counts[number])
+        return self._answer(queue, next_offset, collected)
+
+    def _found(
+        self,
+        queue: LogicQueue,
+        next_offset: int,
+        slices: list[memoryview],
+        count: int,
+        size_bytes: int,
+        last_physical_offset: int,
+    ) -> GetResult:
+        self.found_times += 1
+        self.transferred_messages += count
+        is_far = self._is_far(last_physical_offset)
+        return GetResult(
+            _FOUND, next_offset, queue.min_offset, queue.max_offset, slices, count, size_bytes, is_far
+        )  # fmt: skip
+
+    def _answer(self, queue: LogicQueue, next_offset: int, collected: "_Collected") -> GetResult:
+        if collected.count:
+            return self._found(
+                queue,
+                next_offset,
+                collected.slices(),
+                collected.count,
+                collected.size_bytes,
+                collected.last_physical_offset,
+            )
+        self.missed_times += 1
+        status = GetStatus.MESSAGE_WAS_REMOVING if collected.missing else GetStatus.NO_MATCHED_MESSAGE
+        is_far = collected.missing and self._is_far(collected.last_physical_offset)
+        return GetResult(status, next_offset, queue.min_offset, queue.max_offset, [], 0, 0, is_far)
+
+
+class _Collected:
+    """Records of one read, neighbours in the log joined to one run."""
+
+    def __init__(self, log: CommitLog, max_bytes: int) -> None:
+        self._log = log
+        self._max_bytes = max_bytes
+        # (start, end) in the log; runs do not cross a segment's end, for a segment ends with a blank.
+        self._runs: list[tuple[int, int]] = []
+        self._skip_until = -1
+        self.count = 0
+        self.size_bytes = 0
+        self.missing = False
+        self.last_physical_offset = 0
+
+    def has_no_room(self, size: int, max_bytes: int) -> bool:
+        """Whether a record of `size` is too much for `max_bytes` and for the reader."""
+        return self.size_bytes + size > min(max_bytes, self._max_bytes)
+
+    def add(self, physical_offset: int, size: int, messages: int) -> None:
+        """Take the record if the log has it, else remember that it is gone."""
+        self.last_physical_offset = physical_offset
+        if physical_offset < self._skip_until:
+            self.missing = True
+            return
+        if self._log.slice_at(physical_offset, size) is None:
+            self.missing = True
+            self._skip_until = self._log.segment_end(physical_offset)
+            return
+        self._skip_until = -1
+        self.count += messages
+        self.size_bytes += size
+        if self._runs and self._runs[-1][1] == physical_offset:
+            self._runs[-1] = (self._runs[-1][0], physical_offset + size)
+        else:
+            self._runs.append((physical_offset, physical_offset + size))
+
+    def slices(self) -> list[memoryview]:
+        """The runs as parts of the mapping."""
+        pieces = (self._log.slice_at(start, end - start) for start, end in self._runs)
+        return [piece for piece in pieces if piece is not None]
+
+
+def _outside(offset: int, min_offset: int, max_offset: int, reported_min_offset: int) -> GetResult:
+    """The answer for an offset at which the queue has no message."""
+    if max_offset == 0:
+        status, next_offset = GetStatus.NO_MESSAGE_IN_QUEUE, 0
+    elif offset < min_offset:
+        status, next_offset = GetStatus.OFFSET_TOO_SMALL, min_offset
+    elif offset == max_offset:
+        status, next_offset = GetStatus.OFFSET_OVERFLOW_ONE, offset
+    else:
+        status, next_offset = GetStatus.OFFSET_OVERFLOW_BADLY, max_offset
+    return GetResult(status, next_offset, reported_min_offset, max_offset, [], 0, 0, False)

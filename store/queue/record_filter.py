@@ -1,0 +1,169 @@
+"""Chooses records by their properties, which a ConsumeQueue does not hold.
+
+Source: RocketMQ 5.3.3, `MessageFilter.isMatchedByCommitLog`, `MessageDecoder.decodeProperties`.
+"""
+
+import struct
+from collections.abc import Callable
+from itertools import islice
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sprocket.remoting.message.record import FIXED_IPV4, MAGIC_V1, MAGIC_V2, SysFlag
+from store.record.distinct_names import Integers, Words
+from store.record.value_scan import ALONE, KeyVerdicts, ValueScan
+
+# Of a record with two IPv4 hosts: magic, sys_flag and the length of the body.
+_BEFORE_BODY: Final = struct.Struct(">4xi28xi44xi")
+_LENGTH: Final = struct.Struct(">i")
+_SHORT_LENGTH: Final = struct.Struct(">h")
+assert _BEFORE_BODY.size == FIXED_IPV4.size
+_IPV6_MORE_BYTES: Final = 12
+_HOSTS_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+_BORN_HOST_V6: Final = int(SysFlag.BORN_HOST_V6)
+_STORE_HOST_V6: Final = int(SysFlag.STORE_HOST_V6)
+# One read takes no more than this many operations, so that nobody else waits for long.
+_MOST_OPERATIONS: Final = 16_000
+# So many records are looked at together.
+_CHUNK_RECORDS: Final = 128
+# Values of which a verdict is kept.
+_MOST_VERDICTS: Final = 4096
+# Fields of a record with two IPv4 hosts, up to its body.
+_HEAD: Final = np.dtype(
+    {
+        "names": ["magic", "sys_flag", "body_bytes"],
+        "formats": [">i4", ">i4", ">i4"],
+        "offsets": [4, 36, 84],
+        "itemsize": FIXED_IPV4.size,
+    }
+)
+
+# Of a ConsumeQueue, or one field of them.
+Entries: TypeAlias = npt.NDArray[np.void]
+
+
+class ValueVerdicts:
+    """What was found out about the values of the only property that a filter looks at, which may be kept for it.
+
+    `name` ends with 0x01.
+    """
+
+    __slots__ = ("scan", "verdicts")
+
+    def __init__(self, name: bytes) -> None:
+        self.scan = ValueScan(name)
+        self.verdicts = KeyVerdicts(_MOST_VERDICTS)
+
+
+class RecordFilter:
+    """Wants the records whose encoded properties `matches`, which takes about `operations` comparisons for each.
+
+    With `by_value` most records are decided by a look at one property.
+    """
+
+    __slots__ = ("_matches", "by_value", "most_records")
+
+    def __init__(
+        self, matches: Callable[[bytes], bool], operations: int = 1, by_value: ValueVerdicts | None = None
+    ) -> None:
+        self._matches = matches
+        self.by_value = by_value
+        self.most_records = max(1, _MOST_OPERATIONS // max(1, operations))
+
+    def wanted(self, segment: memoryview, positions: Integers, sizes: Integers, limit: int) -> list[int]:
+        """The numbers of the first `limit` wanted ones of the records at `positions` of `segment`, in order.
+
+        A record in which no properties can be found is wanted: whoever reads it finds the damage.
+        """
+        numbers: list[int] = []
+        matches = self._matches
+        for first in range(0, len(positions), _CHUNK_RECORDS):
+            part, part_sizes = positions[first : first + _CHUNK_RECORDS], sizes[first : first + _CHUNK_RECORDS]
+            starts, ends = property_bounds(segment, part, part_sizes)
+            stops = ends.tolist()
+            for number, start in enumerate(starts.tolist()):
+                if start:
+                    is_wanted = matches(bytes(segment[start : stops[number]]))
+                else:
+                    is_wanted = self(segment[part[number] : part[number] + part_sizes[number]])
+                if is_wanted:
+                    numbers.append(first + number)
+                    if len(numbers) == limit:
+                        return numbers
+        return numbers
+
+    def chosen(self, keys: Words, record: Callable[[int], memoryview], limit: int) -> list[int]:
+        """The numbers of the first `limit` wanted ones of the records with these keys of `by_value`, in order.
+
+        `record` gives the record of a number.
+        """
+        assert self.by_value is not None
+        kept = self.by_value.verdicts
+        verdicts, is_known = kept.of(keys)
+        if not is_known.all():
+            new, firsts, places = np.unique(keys[~is_known], return_index=True, return_inverse=True)
+            numbers = np.flatnonzero(~is_known)
+            of_new = np.array([self(record(number)) for number in numbers[firsts].tolist()], np.bool_)
+            kept.learn(new, of_new)
+            verdicts[numbers] = of_new[places]
+        is_alone = keys == ALONE
+        if not is_alone.any():
+            all_wanted: list[int] = np.flatnonzero(verdicts)[:limit].tolist()
+            return all_wanted
+        asked = np.flatnonzero(verdicts | is_alone).tolist()
+        wanted = (number for number in asked if verdicts[number] or self(record(number)))
+        return list(islice(wanted, limit))
+
+    def __call__(self, record: memoryview) -> bool:
+        """Whether a whole record is wanted.
+
+        One in which no properties can be found is: whoever reads it finds the damage.
+        """
+        properties = properties_of(record)
+        return properties is None or self._matches(properties)
+
+
+def property_bounds(segment: memoryview, positions: Integers, sizes: Integers) -> tuple[Integers, Integers]:
+    """Where the properties of usual records begin and end in `segment`; 0 where a look at the record itself is needed.
+
+    Usual is a record of the first version with two IPv4 hosts, whose lengths are within its size.
+    """
+    last = len(segment) - 2
+    octets = np.frombuffer(segment, np.uint8)
+    places: npt.NDArray[np.void] = np.ndarray(
+        (len(segment) - _HEAD.itemsize + 1,), f"V{_HEAD.itemsize}", segment, 0, (1,)
+    )
+    heads = places[np.minimum(positions, places.size - 1)].view(_HEAD)
+    body_bytes = heads["body_bytes"].astype(np.int64)
+    usual = (heads["magic"] == MAGIC_V1) & (heads["sys_flag"] & _HOSTS_V6 == 0) & (body_bytes >= 0)
+    if not usual.all():
+        body_bytes[~usual] = 0
+    at = np.minimum(positions + body_bytes + FIXED_IPV4.size, last)
+    at = np.minimum(at + octets[at] + 1, last)
+    lengths = np.ndarray((last + 1,), ">i2", segment, 0, (1,))[at].astype(np.int64)
+    starts = at + 2
+    ends = starts + lengths
+    usual &= (lengths >= 0) & (ends <= positions + sizes)
+    if not usual.all():
+        starts[~usual] = ends[~usual] = 0
+    return starts, ends
+
+
+def properties_of(record: memoryview) -> bytes | None:
+    """The encoded properties of a record, of which nothing else is checked; None if it is damaged."""
+    try:
+        magic, sys_flag, body_bytes = _BEFORE_BODY.unpack_from(record)
+        at = _BEFORE_BODY.size
+        if sys_flag & _HOSTS_V6:
+            at += _IPV6_MORE_BYTES * (bool(sys_flag & _BORN_HOST_V6) + bool(sys_flag & _STORE_HOST_V6))
+            body_bytes = _LENGTH.unpack_from(record, at - _LENGTH.size)[0]
+        at += body_bytes
+        if body_bytes < 0:
+            return None
+        at += 2 + _SHORT_LENGTH.unpack_from(record, at)[0] if magic == MAGIC_V2 else 1 + record[at]
+        end = at + 2 + _SHORT_LENGTH.unpack_from(record, at)[0]
+    except (struct.error, IndexError):
+        return None
+    return bytes(record[at + 2 : end]) if at + 2 <= end <= len(record) else None

@@ -1,0 +1,1 @@
+"""Records: encoding, checksums, and scans over many at once."""

@@ -1,0 +1,209 @@
+"""Many records of one segment, decoded and checked as arrays.
+
+The checks are those of `store.record.record.decode` and `store.log.commit_log.LogScan`.  This side only says which
+records pass them all; why one does not is for them to say.
+"""
+
+from array import array
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from sprocket.remoting.message.record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, SysFlag
+from store.layout import RECORD_FIXED_DTYPE
+from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, crc32, sealed_crcs
+from store.record.distinct_names import Integers, distinct
+from store.record.record import FIXED_IPV4_BYTES, IPV4_HOST_BYTES, IPV6_HOST_BYTES, store_timestamp_of, topic_name
+
+# Longer topics than RocketMQ makes (a retry topic of a group of 255 bytes) are left to the single decoder.
+MAX_TOPIC_BYTES: Final = 288
+_PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
+_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
+_STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
+_ANY_V6: Final = _BORN_V6 | _STORE_V6
+_HOST_GROWTH: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
+_FIXED_BYTES: Final = RECORD_FIXED_DTYPE.itemsize
+_NATIVE_DTYPE: Final = RECORD_FIXED_DTYPE.newbyteorder("=")
+
+
+@dataclass(slots=True)
+class RecordBatch:
+    """Valid records, one after the other in the log.  Positions count from the first byte of `data`.
+
+    `topic_index` says for each record which of `topics` is its own.
+    """
+
+    data: memoryview
+    base: int
+    positions: Integers
+    sizes: Integers
+    queue_ids: npt.NDArray[np.int32]
+    queue_offsets: Integers
+    sys_flags: npt.NDArray[np.int32]
+    properties_at: Integers
+    topics: list[str]
+    topic_index: Integers
+
+    def __len__(self) -> int:
+        return self.positions.size
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset behind the last record; `base` without one."""
+        return self.base + int(self.positions[-1] + self.sizes[-1]) if len(self) else self.base
+
+    @property
+    def in_consume_queue(self) -> npt.NDArray[np.bool_]:
+        """As `store.record.record.enters_consume_queue`, for each record."""
+        in_queue: npt.NDArray[np.bool_] = self.sys_flags & _PREPARED == 0
+        return in_queue
+
+    def properties(self, record: int) -> bytes:
+        """Properties of one record."""
+        return bytes(self.data[self.properties_at[record] : self.positions[record] + self.sizes[record]])
+
+    def store_timestamp(self, record: int) -> int:
+        """Store timestamp, ms, of one record."""
+        position = int(self.positions[record])
+        return store_timestamp_of(self.data[position : position + int(self.sizes[record])])
+
+
+def read_batch(
+    data: memoryview, base: int, positions: Integers, *, check_crc: bool, require_seal: bool = False
+) -> RecordBatch:
+    """The records at `positions`, up to the first that does not pass every check.
+
+    `data` reaches to the end of the segment, and each position is where the record before it ends by its size.
+    `check_crc` and `require_seal` are those of `store.record.record.decode`.
+    """
+    positions = positions[: np.searchsorted(positions, len(data) - MIN_RECORD_BYTES - BLANK_MIN_BYTES, "right")]
+    if not positions.size:
+        none = np.empty(0, np.int32)
+        return RecordBatch(data, base, positions, positions, none, positions, none, positions, [], positions)
+    heads, body_at = _heads(data, base, positions)
+    fields = _Fields(data, heads, positions[: heads.size], body_at)
+    if check_crc:
+        fields.cut(_crc_holds(data, fields, require_seal))
+    return _batch(data, base, fields)
+
+
+class _Fields:
+    """Columns of records whose fields add up to their sizes."""
+
+    __slots__ = ("body_at", "body_bytes", "count", "ends", "heads", "positions", "topic_at", "topic_bytes")
+
+    def __init__(self, data: memoryview, heads: npt.NDArray[np.void], positions: Integers, body_at: Integers) -> None:
+        self.heads = heads
+        self.positions = positions
+        self.body_at = body_at
+        self.ends = positions + heads["total_size"]
+        self.body_bytes, self.topic_at, self.topic_bytes, count = _lengths(
+            data, heads["magic"] == MAGIC_V1, body_at, self.ends
+        )
+        self.count = positions.size
+        self.cut(count)
+
+    def cut(self, count: int) -> None:
+        """Keep the first `count` records."""
+        if count < self.count:
+            for name in self.__slots__:
+                if name != "count":
+                    setattr(self, name, getattr(self, name)[:count])
+            self.count = count
+
+    @property
+    def properties_at(self) -> Integers:
+        return self.topic_at + self.topic_bytes + 2
+
+
+def _heads(data: memoryview, base: int, positions: Integers) -> tuple[npt.NDArray[np.void], Integers]:
+    """Fields up to the born host, and the bodies' places, up to the first record whose size or place does not hold."""
+    places: npt.NDArray[np.void] = np.ndarray((len(data) - _FIXED_BYTES + 1,), f"V{_FIXED_BYTES}", data, 0, (1,))
+    # Turned to the machine's byte order once: each use of a field would do it again.
+    heads = places[positions].view(RECORD_FIXED_DTYPE).astype(_NATIVE_DTYPE)
+    magics, sizes, sys_flags = heads["magic"], heads["total_size"], heads["sys_flag"]
+    body_at = positions + FIXED_IPV4_BYTES
+    if (sys_flags & _ANY_V6).any():
+        body_at += _HOST_GROWTH * ((sys_flags & _BORN_V6 != 0).astype(np.int64) + (sys_flags & _STORE_V6 != 0))
+    holds = (
+        ((magics == MAGIC_V1) | (magics == MAGIC_V2))
+        & (sizes >= MIN_RECORD_BYTES)
+        & (sizes <= len(data) - BLANK_MIN_BYTES - positions)
+        & (heads["physical_offset"] == positions + base)
+        & (body_at + (MIN_RECORD_BYTES - FIXED_IPV4_BYTES) <= positions + sizes)
+    )
+    count = _prefix(holds)
+    return heads[:count], body_at[:count]
+
+
+def _lengths(
+    data: memoryview, is_v1: npt.NDArray[np.bool_], body_at: Integers, ends: Integers
+) -> tuple[Integers, Integers, Integers, int]:
+    """Body lengths, topics' places and lengths, and how many of the first records add up to their sizes."""
+    last = len(data) - 8
+    int32 = np.ndarray((last,), ">i4", data, 0, (1,))
+    uint16 = np.ndarray((last,), ">u2", data, 0, (1,))
+    uint8 = np.frombuffer(data, np.uint8)
+    body_bytes = int32[body_at - 4].astype(np.int64)
+    topic_at = body_at + body_bytes + np.where(is_v1, 1, 2)
+    holds = (body_bytes >= 0) & (topic_at + 2 <= ends)
+    # Where that does not hold any place inside the record does: nothing is read outside of the segment.
+    at = np.where(holds, topic_at, body_at + 1)
+    pairs = uint16[at - 2].astype(np.int64)
+    topic_bytes = np.where(is_v1, pairs & 0xFF, pairs)
+    properties_at = np.minimum(at + topic_bytes + 2, ends)
+    holds &= at + topic_bytes + 2 <= ends
+    holds &= topic_bytes <= MAX_TOPIC_BYTES
+    holds &= uint16[properties_at - 2] == ends - properties_at
+    holds &= (properties_at == ends) | (uint8[ends - 1] != 0)
+    return body_bytes, topic_at, topic_bytes, _prefix(holds)
+
+
+def _crc_holds(data: memoryview, fields: _Fields, require_seal: bool) -> int:
+    """How many of the first records match their CRC, or, having none, with their bodies the bodies' CRC."""
+    begins, ends, claims = fields.positions, fields.ends - SEAL_BYTES, _claims(data, fields)
+    is_sealed = claims >= 0
+    count = fields.count
+    if not is_sealed.all():
+        holds = claims != DAMAGED_SEAL
+        if require_seal:
+            holds &= claims != NO_SEAL
+        count = _prefix(holds)
+        begins = np.where(is_sealed, begins, fields.body_at)
+        ends = np.where(is_sealed, ends, fields.body_at + fields.body_bytes)
+        # A body without bytes matches whatever its CRC says.
+        claims = np.where(is_sealed, claims, np.where(fields.body_bytes > 0, fields.heads["body_crc"], 0))
+    # A slice and a call for each: to copy many pieces out at once was no faster over memory that no cache holds.
+    pieces = zip(begins[:count].tolist(), ends[:count].tolist(), strict=True)
+    computed = np.frombuffer(array("I", [crc32(data[begin:end]) for begin, end in pieces]), np.uint32)
+    return _prefix(computed & CRC_MASK == claims[:count])
+
+
+def _claims(data: memoryview, fields: _Fields) -> Integers:
+    """What the records' own CRC is by their properties, or `NO_SEAL`, or `DAMAGED_SEAL`."""
+    tails: npt.NDArray[np.void] = np.ndarray((len(data) - SEAL_BYTES + 1,), f"V{SEAL_BYTES}", data, 0, (1,))
+    claims = sealed_crcs(tails[fields.ends - SEAL_BYTES].view(np.uint8).reshape(-1, SEAL_BYTES))
+    return np.where(fields.ends - fields.properties_at >= SEAL_BYTES, claims, NO_SEAL)
+
+
+def _batch(data: memoryview, base: int, fields: _Fields) -> RecordBatch:
+    """The batch, up to the first record whose topic is no name."""
+    names, index = distinct(data, fields.topic_at, fields.topic_bytes)
+    topics = [topic_name(name) for name in names]
+    if (index < 0).any() or None in topics:
+        is_name = np.array([topic is not None for topic in topics], np.bool_)
+        count = _prefix((index >= 0) & is_name[index])
+        fields.cut(count)
+        index = index[:count]
+    heads = fields.heads
+    return RecordBatch(
+        data, base, fields.positions, fields.ends - fields.positions, heads["queue_id"], heads["queue_offset"],
+        heads["sys_flag"], fields.properties_at, [topic or "" for topic in topics], index,
+    )  # fmt: skip
+
+
+def _prefix(holds: npt.NDArray[np.bool_]) -> int:
+    """How many of the first are true."""
+    return holds.size if holds.all() else int(holds.argmin())

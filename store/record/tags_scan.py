@@ -1,0 +1,117 @@
+"""Finds the tags of a batch of records.
+
+A record's tag is the value of its first property TAGS, as `sprocket.remoting.message.properties.find` finds it.  The
+fronts of all properties are laid side by side and searched in one pass; what does not fit there is asked one by one.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from sprocket.remoting.message.properties import find
+from store.record.distinct_names import WORD_BYTES, Integers, distinct, words_at
+from store.record.record import TagsCodes
+from store.record.record_batch import RecordBatch
+
+_NAME: Final = b"TAGS\x01"
+_SEPARATOR: Final = 2
+_NAME_WORD: Final = np.uint64(int.from_bytes(_NAME, "little"))
+_NAME_MASK: Final = np.uint64((1 << 8 * len(_NAME)) - 1)
+# Bytes of a record's properties that are searched in one pass with those of others.
+_WINDOW_BYTES: Final = 256
+# Windows searched at once: what is made of them stays in the processor's cache.
+_BLOCK_BYTES: Final = 64 * 1024
+# A tag that is longer is read alone.
+_MAX_TAG_BYTES: Final = 32
+# To find the first separator in a word: the word's bytes that equal it become zero, then the lowest zero byte shows.
+_SEPARATORS: Final = np.uint64(0x0202_0202_0202_0202)
+_ONES: Final = np.uint64(0x0101_0101_0101_0101)
+_TOPS: Final = np.uint64(0x8080_8080_8080_8080)
+_ONE: Final = np.uint64(1)
+
+
+def tags_codes_of(batch: RecordBatch, tags_codes: TagsCodes) -> Integers:
+    """What the ConsumeQueue holds as tags code of each record, the topic of scheduled messages aside."""
+    codes = np.zeros(len(batch), np.int64)
+    if not len(batch):
+        return codes
+    limits = batch.positions + batch.sizes
+    records, starts, is_alone = _first_tags(batch, limits)
+    lengths = _lengths(batch.data, starts, limits[records])
+    tags, index = distinct(batch.data, starts, np.maximum(lengths, 0))
+    is_known = (lengths >= 0) & (index >= 0)
+    by_tag = np.array([tags_codes.of_tag(tag) for tag in tags], np.int64)
+    codes[records] = by_tag[index]
+    is_alone[records[~is_known]] = True
+    for record in np.flatnonzero(is_alone).tolist():
+        codes[record] = tags_codes.of_tag(find(batch.properties(record), b"TAGS\x01") or b"")
+    return codes
+
+
+def _first_tags(batch: RecordBatch, limits: Integers) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
+    """The records that show a tag, where their tags begin, and for every record whether it must be asked alone."""
+    data, properties_at = batch.data, batch.properties_at
+    properties_bytes = limits - properties_at
+    width = max(1, min(int(properties_bytes.max()), _WINDOW_BYTES, len(data)))
+    words = words_at(data)
+    records, columns = candidates(data, properties_at, width, _NAME[0])
+    names = properties_at[records] + columns
+    is_name = (words[np.minimum(names, words.size - 1)] & _NAME_MASK) == _NAME_WORD
+    is_name &= columns + len(_NAME) <= properties_bytes[records]
+    names, records = names[is_name], records[is_name]
+    is_first = np.ones(records.size, np.bool_)
+    is_first[1:] = records[1:] != records[:-1]
+    names, records = names[is_first], records[is_first]
+    is_alone = properties_bytes > width
+    is_alone[records] = False
+    # Near the end of the segment there is no room for a window.
+    is_alone |= properties_at + width > len(data)
+    return records, names + len(_NAME), is_alone
+
+
+def candidates(data: memoryview, properties_at: Integers, width: int, letter: int) -> tuple[Integers, Integers]:
+    """Records and columns where a property whose name begins with the byte `letter` begins, in order.
+
+    A column counts from the first byte of the record's properties and is less than `width`.
+    """
+    windows: npt.NDArray[np.void] = np.ndarray((len(data) - width + 1,), f"V{width}", data, 0, (1,))
+    last = windows.size - 1
+    rows = max(1, _BLOCK_BYTES // width)
+    found = []
+    for at in range(0, properties_at.size, rows):
+        octets = windows[np.minimum(properties_at[at : at + rows], last)].view(np.uint8)
+        begins = octets == letter
+        is_first_column = begins[::width].copy()
+        begins[1:] &= octets[:-1] == _SEPARATOR
+        begins[::width] = is_first_column
+        found.append(np.flatnonzero(begins) + at * width)
+    records, columns = np.divmod(np.concatenate(found), width)
+    return records, columns
+
+
+def _lengths(data: memoryview, starts: Integers, limits: Integers) -> Integers:
+    """Bytes from each of `starts` to the next separator or to the limit; -1 if that is too far to look here."""
+    words = words_at(data)
+    rest = limits - starts
+    lengths = np.where(rest > _MAX_TAG_BYTES, -1, rest)
+    # Most tags end in their first word: only the others are looked at again.
+    open_ended = np.arange(starts.size)
+    for at in range(0, _MAX_TAG_BYTES, WORD_BYTES):
+        found = first_separator(words[np.minimum(starts[open_ended] + at, words.size - 1)])
+        is_found = found < WORD_BYTES
+        ended = open_ended[is_found]
+        lengths[ended] = np.minimum(at + found[is_found], rest[ended])
+        open_ended = open_ended[~is_found]
+        if not open_ended.size:
+            break
+    return lengths
+
+
+def first_separator(words: npt.NDArray[np.uint64]) -> Integers:
+    """Index of the first byte that is a separator; 8 if there is none."""
+    differences = words ^ _SEPARATORS
+    zeros = (differences - _ONES) & ~differences & _TOPS
+    lowest = zeros & (~zeros + _ONE)
+    # The bits below the lowest set bit, which is the top bit of its byte; without one, all 64.
+    return np.bitwise_count(lowest - _ONE).astype(np.int64) >> 3

@@ -1,0 +1,1 @@
+"""Repair of a stopped store: a plan, a journal, and undo."""

@@ -1,0 +1,72 @@
+"""Records that stand in the place of damage: readers walk over them, and no queue or index knows them.
+
+A filler is a message of a rolled back transaction: neither RocketMQ nor Sprocket makes a ConsumeQueue entry or an
+index entry of one, and nothing looks for it.  Its body says what it is.
+Source: RocketMQ 5.3.3, `CommitLog.checkMessageAndReturnSize`, `CommitLogDispatcherBuildConsumeQueue`,
+`IndexService.buildIndex`.
+"""
+
+import struct
+import zlib
+from typing import Final
+
+from sprocket.remoting.message.record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_BLANK, MAGIC_V1, MIN_RECORD_BYTES, SysFlag
+from store.record.record import FIXED_IPV4_RAW
+
+FILLER_TOPIC: Final = b"SPROCKET_REPAIR_FILLER"
+_TEXT: Final = b"This record stands in the place of damaged bytes; sprocket store repair keeps those aside. "
+_ROLLED_BACK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
+_HOST: Final = bytes((127, 0, 0, 1)) + (0).to_bytes(4, "big")
+# The property that ends a record which has a CRC of its own: the lowest digit comes first.
+# Source: RocketMQ 5.3.3, `MessageDecoder.createCrc32`, `CommitLog.CRC32_RESERVED_LEN`.
+_SEAL_NAME: Final = b"__CRC32#\x01"
+_SEAL_DIGITS: Final = 10
+_SEAL_BYTES: Final = len(_SEAL_NAME) + _SEAL_DIGITS + 1
+# No filler is larger: no reader of the log has to take a larger record than the broker takes messages.
+MAX_FILLER_BYTES: Final = 4 * 1024 * 1024
+
+
+def filler_sizes(size_bytes: int) -> list[int]:
+    """Sizes of the records that fill `size_bytes` bytes, which are at least those of the smallest record."""
+    if size_bytes < MIN_RECORD_BYTES:
+        raise ValueError(f"{size_bytes} bytes are less than a record has")
+    sizes = []
+    while size_bytes > MAX_FILLER_BYTES:
+        take = min(MAX_FILLER_BYTES, size_bytes - MIN_RECORD_BYTES)
+        sizes.append(take)
+        size_bytes -= take
+    return [*sizes, size_bytes]
+
+
+def filler(physical_offset: int, size_bytes: int, timestamp_ms: int) -> bytes:
+    """One record of exactly `size_bytes` bytes for `physical_offset`, with a CRC of its own where that fits."""
+    is_sealed = size_bytes >= MIN_RECORD_BYTES + _SEAL_BYTES
+    room = size_bytes - MIN_RECORD_BYTES - (_SEAL_BYTES if is_sealed else 0)
+    topic = FILLER_TOPIC if room >= len(FILLER_TOPIC) else b""
+    body_bytes = room - len(topic)
+    body = (_TEXT * (body_bytes // len(_TEXT) + 1))[:body_bytes]
+    head = FIXED_IPV4_RAW.pack(
+        size_bytes, MAGIC_V1, zlib.crc32(body) & CRC_MASK, 0, 0, 0, physical_offset, _ROLLED_BACK, timestamp_ms, _HOST,
+        timestamp_ms, _HOST, 0, 0, body_bytes,
+    )  # fmt: skip
+    properties_bytes = _SEAL_BYTES if is_sealed else 0
+    record = b"".join((head, body, bytes([len(topic)]), topic, properties_bytes.to_bytes(2, "big")))
+    return record + _seal(zlib.crc32(record) & CRC_MASK) if is_sealed else record
+
+
+def _seal(crc: int) -> bytes:
+    return _SEAL_NAME + f"{crc:0{_SEAL_DIGITS}d}"[::-1].encode() + b"\x02"
+
+
+def fillers(physical_offset: int, size_bytes: int, timestamp_ms: int) -> list[tuple[int, bytes]]:
+    """(physical offset, record) of the fillers for a gap."""
+    found = []
+    for size in filler_sizes(size_bytes):
+        found.append((physical_offset, filler(physical_offset, size, timestamp_ms)))
+        physical_offset += size
+    return found
+
+
+def closing_blank(size_bytes: int) -> bytes:
+    """The first bytes of a blank that reaches to the segment's end; nothing if there is no room for one."""
+    return struct.pack(">ii", size_bytes, MAGIC_BLANK) if size_bytes >= BLANK_MIN_BYTES else b""

@@ -1,0 +1,169 @@
+"""Repairs a stopped store: inspects it, plans, keeps what it will replace, acts, and can take it all back."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from sprocket.common.clock import Clock
+from sprocket.common.errors import StoreError
+from store.inspection.file_sequence import FileSequence
+from store.inspection.finding import Findings
+from store.inspection.inspected_store import StoreShape
+from store.inspection.log_inspection import Gap, LogInspection
+from store.inspection.small_files import REPAIR_PREFIX, deleted_topics
+from store.inspection.store_inspection import StoreInspection
+from store.record.record import TagsCodes
+from store.repair import repair_files
+from store.repair.batch_rebuild import BatchQueueRebuild
+from store.repair.rebuild import IndexRebuild, QueueRebuild
+from store.repair.repair_files import RepairFiles
+from store.repair.repair_journal import (
+    OPEN,
+    UNDONE,
+    Action,
+    Journal,
+    RebuildBatchQueues,
+    RebuildIndex,
+    RebuildQueues,
+    describe,
+)
+from store.repair.repair_plan import plan
+
+Told = Callable[[str], None]
+Rebuilding = RebuildQueues | RebuildBatchQueues | RebuildIndex
+
+
+def _silent(text: str) -> None:
+    return
+
+
+class Repair:
+    """The repair of the store at `root`, which no broker may use meanwhile: the caller holds its lock.
+
+    `told` hears one line before each action.  All raise `StoreError`.
+    """
+
+    def __init__(self, root: Path, shape: StoreShape, clock: Clock, told: Told = _silent) -> None:
+        self.root = root
+        self.shape = shape
+        self._clock = clock
+        self._told = told
+
+    def resume(self) -> Path | None:
+        """Finish a repair that was killed; its side folder, or None if there was none."""
+        folder = repair_files.unfinished(self.root)
+        if folder is not None:
+            self._act(folder, repair_files.load(folder))
+        return folder
+
+    def act(self, store: StoreInspection, actions: list[Action]) -> Path:
+        """Do `actions`, which were planned for `store`; return the side folder."""
+        folder = self._new_folder()
+        files = RepairFiles(self.root, folder)
+        log_directory = str(self.shape.commit_log or "commitlog")
+        journal = Journal(
+            folder.name.removeprefix(REPAIR_PREFIX), OPEN, log_directory, store.log.file_bytes,
+            self.shape.delay_levels, files.keep(actions),
+        )  # fmt: skip
+        journal.how_to_undo = f"sprocket store repair {self.root} --undo {folder.name} --yes"
+        repair_files.save(folder, journal)
+        self._act(folder, journal)
+        return folder
+
+    def _act(self, folder: Path, journal: Journal) -> None:
+        files = RepairFiles(self.root, folder)
+        for action in journal.actions:
+            self._told(describe(action))
+            if isinstance(action, Rebuilding):
+                self._rebuild(files, journal, action)
+            else:
+                files.apply(action)
+        repair_files.mark(folder, journal)
+
+    def _rebuild(self, files: RepairFiles, journal: Journal, action: Rebuilding) -> None:
+        """Walk the log once.  What an earlier try left is removed first."""
+        log = FileSequence(self.root / journal.log_directory, journal.segment_bytes)
+        made: QueueRebuild | BatchQueueRebuild | IndexRebuild
+        tags_codes = TagsCodes(journal.delay_levels)
+        if isinstance(action, RebuildBatchQueues):
+            self._remove_made(files, action)
+            deleted = deleted_topics(self.root, Findings())
+            directory = self.root / "batchconsumequeue"
+            made = BatchQueueRebuild(directory, tags_codes, action.file_bytes, action.queues, deleted)
+        elif isinstance(action, RebuildQueues):
+            self._remove_made(files, action)
+            directory = self.root / "consumequeue"
+            deleted = deleted_topics(self.root, Findings())
+            made = QueueRebuild(directory, tags_codes, action.file_bytes, action.queues, action.skipped, deleted)
+        else:
+            files.remove(self.root / "index")
+            made = IndexRebuild(self.root / "index", action.slot_count, action.capacity)
+        for found in LogInspection(log):
+            if not isinstance(found, Gap):
+                made.add(found)
+        if isinstance(made, QueueRebuild) and isinstance(action, RebuildQueues):
+            made.finish(action.blanks)
+        elif not isinstance(made, QueueRebuild):
+            made.finish()
+
+    def _remove_made(self, files: RepairFiles, action: RebuildQueues | RebuildBatchQueues) -> None:
+        folder = "consumequeue" if isinstance(action, RebuildQueues) else "batchconsumequeue"
+        for topic, queue_id in action.queues:
+            files.remove(self.root / folder / topic / str(queue_id))
+
+    def undo(self, name: str) -> list[str]:
+        """Take back the repair whose side folder is `name`; what was done, for people.
+
+        Raises `StoreError`, with nothing done, if that would destroy messages that were stored since.
+        """
+        folder = self.root / Path(name).name
+        journal = repair_files.load(folder)
+        if journal.state == UNDONE:
+            raise StoreError(f"{folder}: this repair was taken back already")
+        files = RepairFiles(self.root, folder)
+        files.check_unwritten(journal.actions)
+        said = []
+        for action in reversed(journal.actions):
+            said.append(describe(action))
+            if isinstance(action, RebuildQueues | RebuildBatchQueues):
+                self._remove_made(files, action)
+            elif isinstance(action, RebuildIndex):
+                files.remove(self.root / "index")
+            else:
+                files.undo(action)
+        repair_files.mark(folder, journal, undone=True)
+        return said
+
+    def _new_folder(self) -> Path:
+        """``repair-20260131T235959Z``; with a number behind if that is taken."""
+        seconds = self._clock.wall_ms() // 1000
+        stamp = _utc(seconds)
+        folder = self.root / f"{REPAIR_PREFIX}{stamp}"
+        number = 1
+        while folder.exists():
+            number += 1
+            folder = self.root / f"{REPAIR_PREFIX}{stamp}-{number}"
+        return folder
+
+
+def inspect_and_plan(
+    root: Path, shape: StoreShape, *, rebuild_queues: str | None = None, rebuild_index: bool = False
+) -> tuple[StoreInspection, list[Action]]:
+    """A whole check, and what repair would do about it."""
+    store = StoreInspection(root, shape).run()
+    return store, plan(store, rebuild_queues=rebuild_queues, rebuild_index=rebuild_index)
+
+
+def settled_shape(shape: StoreShape, store: StoreInspection) -> StoreShape:
+    """`shape` with the sizes that `store` found, so that a second look at a changed store guesses the same."""
+    return replace(
+        shape,
+        segment_bytes=store.log.file_bytes or shape.segment_bytes,
+        queue_file_bytes=store.queues.file_bytes or shape.queue_file_bytes,
+    )
+
+
+def _utc(seconds: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%SZ")

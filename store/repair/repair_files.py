@@ -1,0 +1,234 @@
+"""Changes the files of a store as a journal says.  The edge of this package that writes.
+
+Everything is on the disk before the next thing is done: what is kept, then the journal, then each action.
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from sprocket.common.atomic_file import sync_directory, write_whole
+from sprocket.common.errors import DiskFailed, StoreError
+from store.inspection.small_files import REPAIR_PREFIX
+from store.repair.filler import fillers
+from store.repair.repair_journal import (
+    DONE,
+    JOURNAL_NAME,
+    OPEN,
+    UNDONE,
+    Action,
+    Create,
+    Fill,
+    Journal,
+    Move,
+    Resize,
+    Restore,
+    Write,
+    Zero,
+    decode,
+    encode,
+)
+
+_COPY_BYTES: Final = 1 << 20
+
+Step = Callable[[str], None]
+
+
+def unfinished(root: Path) -> Path | None:
+    """The side folder of a repair that was begun and not finished; None without one."""
+    for folder in sorted(root.glob(f"{REPAIR_PREFIX}*")):
+        if (folder / JOURNAL_NAME).is_file() and load(folder).state == OPEN:
+            return folder
+    return None
+
+
+def load(folder: Path) -> Journal:
+    """The journal of a side folder.  Raises `StoreError` if there is none."""
+    path = folder / JOURNAL_NAME
+    try:
+        return decode(path.read_bytes(), str(path))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def save(folder: Path, journal: Journal) -> None:
+    """Write the journal durably.  Raises `DiskFailed`."""
+    try:
+        write_whole(folder / JOURNAL_NAME, encode(journal))
+        sync_directory(folder.parent)
+    except OSError as error:
+        raise DiskFailed(f"write {folder / JOURNAL_NAME}: {error}") from error
+
+
+class RepairFiles:
+    """The files of one store and one side folder."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root = root
+        self.folder = folder
+
+    def path(self, name: str) -> Path:
+        """A file that an action names: below the root, unless the log lies elsewhere."""
+        return self.root / name
+
+    def keep(self, actions: list[Action]) -> list[Action]:
+        """Copy what the actions will replace into the side folder; the actions with the names of the copies."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        kept: list[Action] = []
+        for number, action in enumerate(actions, 1):
+            name = f"{number:04d}-{Path(getattr(action, 'path', '')).name}"
+            match action:
+                case Write(path=path, position=position, content=content):
+                    self._copy(path, position, len(content), name)
+                    kept.append(Write(path, position, content, action.reason, name))
+                case Fill(path=path, position=position, size_bytes=size):
+                    self._copy(path, position, size, name)
+                    fields = (action.physical_offset, action.timestamp, action.reason)
+                    kept.append(Fill(path, position, size, *fields, name))
+                case Zero(path=path, position=position, size_bytes=size):
+                    self._copy(path, position, size, name)
+                    kept.append(Zero(path, position, size, action.reason, name))
+                case Resize(path=path, size_bytes=size, size_before=before):
+                    if before > size:
+                        self._copy(path, size, before - size, name)
+                    kept.append(Resize(path, size, before, action.reason, name if before > size else ""))
+                case Move(path=path):
+                    kept.append(Move(path, action.reason, name))
+                case _:
+                    kept.append(action)
+        sync_directory(self.folder)
+        return kept
+
+    def _copy(self, path: str, position: int, size_bytes: int, name: str) -> None:
+        try:
+            with self.path(path).open("rb") as source, (self.folder / name).open("wb") as target:
+                source.seek(position)
+                while size_bytes and (piece := source.read(min(size_bytes, _COPY_BYTES))):
+                    target.write(piece)
+                    size_bytes -= len(piece)
+                target.flush()
+                os.fsync(target.fileno())
+        except FileNotFoundError:
+            (self.folder / name).write_bytes(b"")
+
+    def apply(self, action: Action) -> None:
+        """Do one action; doing it again changes nothing more.  Raises `StoreError`."""
+        try:
+            match action:
+                case Write(path=path, position=position, content=content):
+                    self._write(path, position, content)
+                case Fill(path=path, position=position, size_bytes=size, physical_offset=offset):
+                    for at, record in fillers(offset, size, action.timestamp):
+                        self._write(path, position + at - offset, record)
+                case Zero(path=path, position=position, size_bytes=size):
+                    for at in range(0, size, _COPY_BYTES):
+                        self._write(path, position + at, bytes(min(_COPY_BYTES, size - at)))
+                case Resize(path=path, size_bytes=size):
+                    self._resize(path, size)
+                case Create(path=path, size_bytes=size, content=content):
+                    self.path(path).touch()
+                    self._resize(path, size)
+                    self._write(path, 0, content)
+                case Move(path=path, kept=name):
+                    self._move(self.path(path), self.folder / name)
+                case Restore(path=path, source=source):
+                    write_whole(self.path(path), self.path(source).read_bytes())
+        except OSError as error:
+            raise DiskFailed(f"repair {getattr(action, 'path', '')}: {error}") from error
+
+    def undo(self, action: Action) -> None:
+        """Put back what one action replaced."""
+        try:
+            match action:
+                case Write(path=path, position=position, kept=name) | Zero(path=path, position=position, kept=name):
+                    self._put_back(path, position, name)
+                case Fill(path=path, position=position, kept=name):
+                    self._put_back(path, position, name)
+                case Resize(path=path, size_before=before, size_bytes=size, kept=name):
+                    self._resize(path, before)
+                    if name:
+                        self._put_back(path, size, name)
+                case Create(path=path):
+                    self.path(path).unlink(missing_ok=True)
+                case Restore(path=path):
+                    self.path(path).unlink(missing_ok=True)
+                case Move(path=path, kept=name):
+                    if (self.folder / name).exists():
+                        self.remove(self.path(path))
+                        self._move(self.folder / name, self.path(path))
+        except OSError as error:
+            raise DiskFailed(f"undo {getattr(action, 'path', '')}: {error}") from error
+
+    def check_unwritten(self, actions: list[Action]) -> None:
+        """Raise `StoreError` if a broker has put messages since where undoing would put back, or cut off, bytes."""
+        for action in actions:
+            match action:
+                case Zero(path=path, position=position, size_bytes=size, kept=name):
+                    self._check_unwritten(path, position, size, name)
+                case Resize(path=path, size_bytes=size, size_before=before) if before < size:
+                    blanks = [one for one in actions if isinstance(one, Write) and one.path == path]
+                    start = max([before, *(one.position + len(one.content) for one in blanks)])
+                    self._check_unwritten(path, start, size - start, "")
+
+    def _check_unwritten(self, path: str, position: int, size_bytes: int, name: str) -> None:
+        """There are zeros, as the repair left them, or what it kept: undoing may have been killed before."""
+        if not self.path(path).is_file():
+            return
+        with self.path(path).open("rb") as file, (self.folder / name if name else Path(os.devnull)).open("rb") as kept:
+            file.seek(position)
+            for at in range(0, size_bytes, _COPY_BYTES):
+                now, before = (one.read(min(_COPY_BYTES, size_bytes - at)) for one in (file, kept))
+                before = before[: len(now)].ljust(len(now), b"\0")
+                if now not in (before, bytes(len(now))) and any(map(_is_new, now, before)):
+                    remark = "messages were stored since the repair, and taking it back would destroy them"
+                    raise StoreError(f"{self.path(path)}, byte {position + at} or behind it: {remark}")
+
+    def remove(self, path: Path) -> None:
+        """Remove a file or folder that a repair made."""
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+    def _write(self, path: str, position: int, content: bytes) -> None:
+        with self.path(path).open("r+b") as file:
+            file.seek(position)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _put_back(self, path: str, position: int, name: str) -> None:
+        with (self.folder / name).open("rb") as source:
+            while piece := source.read(_COPY_BYTES):
+                self._write(path, position, piece)
+                position += len(piece)
+
+    def _resize(self, path: str, size_bytes: int) -> None:
+        with self.path(path).open("r+b") as file:
+            file.truncate(size_bytes)
+            if size_bytes:
+                # A broker writes into the file through a mapping, or counts on its blocks being there.
+                with contextlib.suppress(OSError):
+                    os.posix_fallocate(file.fileno(), 0, size_bytes)
+            os.fsync(file.fileno())
+        sync_directory(self.path(path).parent)
+
+    def _move(self, source: Path, target: Path) -> None:
+        # A target that is there: this was done before, and what is at the source was made since.
+        if source.exists() and not target.exists():
+            source.rename(target)
+            sync_directory(target.parent)
+            sync_directory(source.parent)
+
+
+def _is_new(now: int, before: int) -> bool:
+    return now not in (0, before)
+
+
+def mark(folder: Path, journal: Journal, *, undone: bool = False) -> None:
+    """Note in the journal that the repair is finished, or undone."""
+    journal.state = UNDONE if undone else DONE
+    save(folder, journal)

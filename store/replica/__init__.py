@@ -1,0 +1,1 @@
+"""The log as masters and slaves of one group exchange it."""

@@ -1,0 +1,62 @@
+"""Offsets of groups that are gone: kept, or forgotten where enableCleanExpiredOffset says so."""
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from broker.core import BrokerCore
+from broker.offset.idle_offsets import IdleOffsets
+from broker.server import Broker
+from store.message_store import MessageStore
+from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
+
+
+class Expired:
+    """A store whose queues begin at 5."""
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        return 5
+
+
+def idle_offsets(broker: Broker) -> IdleOffsets:
+    core = broker._core
+    return IdleOffsets(
+        BrokerCore(
+            **{name: getattr(core, name) for name in BrokerCore.__dataclass_fields__}
+            | {"store": cast(MessageStore, Expired())}
+        )
+    )
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+async def test_what_is_forgotten(tmp_path: Path, enabled: bool) -> None:
+    async with running_broker(tmp_path, enable_clean_expired_offset=enabled) as (broker, client):
+        await _commit_everything(broker, client)
+        idle_offsets(broker).clean()
+        left = broker.offsets.topics_by_group()
+    kept = {
+        GROUP: {TOPIC},  # connected
+        "AtTheOldest": {TOPIC},
+        "PartlyRead": {TOPIC},
+        "CID_RMQ_SYS_TRANS": {"RMQ_SYS_TRANS_HALF_TOPIC"},
+    }
+    if not enabled:
+        kept |= {"Gone": {TOPIC, "Other"}}
+        kept[GROUP] = {TOPIC, "Other"}
+    assert left == kept
+
+
+async def _commit_everything(broker: Broker, client: TestClient) -> None:
+    await client.heartbeat("c1", TOPIC)
+    for group, topic, offsets in (
+        (GROUP, TOPIC, {0: 1}),
+        (GROUP, "Other", {0: 1}),
+        ("Gone", TOPIC, {0: 4, 1: 0}),
+        ("Gone", "Other", {0: 4}),
+        ("AtTheOldest", TOPIC, {0: 5}),
+        ("PartlyRead", TOPIC, {0: 4, 1: 9}),
+        ("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", {0: 1}),
+    ):
+        for queue_id, offset in offsets.items():
+            broker.offsets.commit(group, topic, queue_id, offset)

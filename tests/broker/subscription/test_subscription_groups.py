@@ -1,0 +1,104 @@
+from copy import copy
+from pathlib import Path
+
+import pytest
+
+from broker.config.config_file import ConfigFile
+from broker.config.live_config import LiveConfig
+from broker.names import SYSTEM_GROUPS
+from broker.subscription.subscription_groups import SubscriptionGroups
+from sprocket.common import failpoints
+from sprocket.common.clock import ManualClock
+from sprocket.common.errors import DiskFull, RequestError
+from sprocket.remoting.bodies.group import (
+    CustomizedRetryPolicy,
+    ExponentialRetryPolicy,
+    GroupRetryPolicy,
+    SimpleSubscriptionData,
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+)
+from sprocket.remoting.bodies.topic import DataVersion
+from sprocket.remoting.codec.fastjson import dumps
+from tests.broker.rig import broker_config, store_config
+
+
+def table(root: Path, **changes: object) -> SubscriptionGroups:
+    config = LiveConfig(broker_config(**changes), store_config(root))
+    groups = SubscriptionGroups(config, ConfigFile(root / "g.json", SubscriptionGroupTable), ManualClock())
+    groups.load()
+    return groups
+
+
+def test_system_groups_are_there(tmp_path: Path) -> None:
+    assert set(table(tmp_path).by_name) == set(SYSTEM_GROUPS)
+
+
+def test_group_is_created_on_first_use_and_kept(tmp_path: Path) -> None:
+    groups = table(tmp_path)
+    assert groups.get("CG") is None
+    created = groups.find("CG")
+    assert created == SubscriptionGroupConfig("CG")
+    assert table(tmp_path).get("CG") == created
+    assert table(tmp_path).data_version.counter == 1
+
+
+def test_group_is_made_for_reading_while_the_disk_is_full(tmp_path: Path) -> None:
+    groups = table(tmp_path)
+    failpoints.arm("atomic_file.before_sync=error:ENOSPC")
+    try:
+        assert groups.find("CG") == SubscriptionGroupConfig("CG")
+        with pytest.raises(DiskFull, match="No space left"):
+            groups.update([SubscriptionGroupConfig("Asked")])
+    finally:
+        failpoints.arm(None)
+    assert "CG" in groups
+    assert "Asked" not in groups
+    assert table(tmp_path).get("CG") is None
+    groups.update([SubscriptionGroupConfig("Other")])
+    assert table(tmp_path).get("CG") == SubscriptionGroupConfig("CG")
+
+
+def test_group_is_not_created_where_that_is_forbidden(tmp_path: Path) -> None:
+    assert table(tmp_path, auto_create_subscription_group=False).find("CG") is None
+    assert table(tmp_path).find("a b") is None
+    assert table(tmp_path).find("a" * 256) is None
+
+
+def test_update_and_delete(tmp_path: Path) -> None:
+    groups = table(tmp_path)
+    groups.update([SubscriptionGroupConfig("CG", retry_max_times=3)])
+    assert groups.delete("CG")
+    assert not groups.delete("CG")
+    assert table(tmp_path).get("CG") is None
+
+
+def test_attributes_are_refused_and_nothing_is_kept(tmp_path: Path) -> None:
+    groups = table(tmp_path)
+    with pytest.raises(RequestError, match="unsupported key: x"):
+        groups.update([SubscriptionGroupConfig("Good"), SubscriptionGroupConfig("CG", attributes={"+x": "1"})])
+    assert "Good" not in groups
+
+
+def test_the_table_is_written_as_fastjson_does_it(tmp_path: Path) -> None:
+    """Without what is null, wherever that stands, and with what only looks like it."""
+    groups = table(tmp_path)
+    policy = GroupRetryPolicy("EXPONENTIAL", ExponentialRetryPolicy(1, 2, 3))
+    subscribed = (SimpleSubscriptionData("Orders", "TAG", "*", 7),)
+    configs = [
+        SubscriptionGroupConfig("plain"),
+        SubscriptionGroupConfig("exponential", group_retry_policy=policy),
+        SubscriptionGroupConfig("customized", group_retry_policy=GroupRetryPolicy("C", None, CustomizedRetryPolicy())),
+        SubscriptionGroupConfig("subscribed", subscription_data_set=subscribed),
+        SubscriptionGroupConfig('odd,"subscriptionDataSet":null', attributes={"a": ',"customizedRetryPolicy":null'}),
+    ]
+    version = DataVersion(0, 1, 2)
+    for chosen in (
+        configs,
+        configs[:4],
+        [SubscriptionGroupConfig("g", subscription_data_set=(SimpleSubscriptionData(),))],
+    ):
+        version.next(3)
+        names = {one.group_name: one for one in chosen}
+        groups.replace(SubscriptionGroupTable(names, {"plain": {"Orders": 4}}, copy(version)))
+        assert groups.encode() == dumps(groups.snapshot())

@@ -1,0 +1,121 @@
+"""Records become messages: those of Java, those with a long topic, batches in one record, and damaged ones."""
+
+import struct
+
+import pytest
+
+from sprocket import BodyUnreadable
+from sprocket.client.consume.record_decoder import decode_records
+from sprocket.common.errors import ProtocolError
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.message.record import MAGIC_V2, SysFlag
+from tests.client import java_vectors as java
+
+QUEUE = MessageQueue("TopicTest", "broker-a", 3)
+
+
+@pytest.mark.parametrize(
+    ("record", "born", "stored", "offset_id"),
+    [
+        (java.RECORD_IPV4, "10.1.2.3", "10.1.2.4", java.OFFSET_ID_IPV4),
+        (
+            java.RECORD_IPV6,
+            "2001:0db8:0000:0000:0000:0000:0000:0001",
+            "2001:0db8:0000:0000:0000:0000:0000:0002",
+            java.OFFSET_ID_IPV6,
+        ),
+    ],
+)
+def test_record_of_java(record: bytes, born: str, stored: str, offset_id: str) -> None:
+    first, second = decode_records(record * 2, QUEUE)
+    assert (first.topic, first.body, first.tags, first.keys) == ("TopicTest", java.BODY, "TagA", ["k1", "k2"])
+    assert first.properties == {"KEYS": "k1 k2", "origin": "JFK", "TAGS": "TagA"}
+    assert (first.queue_offset, first.physical_offset, first.flag, first.reconsume_times) == (42, 123456789012, 7, 2)
+    assert (first.born_timestamp_ms, first.store_timestamp_ms) == (1700000000001, 1700000000002)
+    assert (first.born_host, first.store_host) == ((born, 4567), (stored, 10911))
+    assert first.offset_message_id == first.message_id == offset_id
+    assert second.body == java.BODY
+
+
+def record(body: bytes, *, topic: bytes = b"TopicTest", sys_flag: int = 0, properties: bytes = b"") -> bytes:
+    """A record with a topic length of two bytes."""
+    size = 88 + len(body) + 2 + len(topic) + 2 + len(properties)
+    hosts = bytes([10, 0, 0, 1]) + (1234).to_bytes(4, "big")
+    values = (size, MAGIC_V2, 0, 3, 0, 5, 600, sys_flag, 1, hosts, 2, hosts, 0, 0, len(body))
+    fixed = struct.pack(">iiiiiqqiq8sq8siqi", *values)
+    return b"".join((fixed, body, len(topic).to_bytes(2, "big"), topic, len(properties).to_bytes(2, "big"), properties))
+
+
+def test_long_topic() -> None:
+    topic = b"t" * 200
+    (message,) = decode_records(record(b"x", topic=topic, properties=b"UNIQ_KEY\x01abc\x02"), QUEUE)
+    assert (message.topic, message.body, message.message_id) == ("t" * 200, b"x", "abc")
+
+
+def test_offset_delta_is_added() -> None:
+    (message,) = decode_records(record(b"x"), QUEUE, 100)
+    assert message.queue_offset == 105
+
+
+def test_a_batch_in_one_record_is_read_from_the_message_that_was_asked_for() -> None:
+    """`MessageDecoder.decodeMessage`; unlike Java's client, what was consumed before does not come again."""
+    inner = [struct.pack(">iiiiih", 22 + 1, 0, 0, n, 1, 0)[:20] + b"%d" % n + b"\0\0" for n in range(4)]
+    inner = [struct.pack(">i", len(piece)) + piece[4:] for piece in inner]
+    outer = record(b"".join(inner), sys_flag=int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP))
+    assert [(m.queue_offset, m.body) for m in decode_records(outer, QUEUE)] == [(5 + n, b"%d" % n) for n in range(4)]
+    assert [message.queue_offset for message in decode_records(outer, QUEUE, 0, 7)] == [7, 8]
+
+
+@pytest.mark.parametrize("kind", ["LZ4", "ZSTD", "ZLIB"])
+def test_compressed_body_of_java(kind: str) -> None:
+    flag = SysFlag.COMPRESSED | SysFlag[f"COMPRESSION_{kind}"]
+    (message,) = decode_records(record(java.COMPRESSED[kind], sys_flag=int(flag)), QUEUE)
+    assert message.body == message.body == java.BODY
+
+
+def test_body_compressed_without_a_type_is_zlib() -> None:
+    (message,) = decode_records(record(java.COMPRESSED["ZLIB"], sys_flag=1), QUEUE)
+    assert message.body == java.BODY
+
+
+def test_damaged_compressed_body_hurts_only_who_reads_it() -> None:
+    damaged, whole = decode_records(record(b"no zlib", sys_flag=1) + record(b"fine"), QUEUE)
+    assert whole.body == b"fine"
+    with pytest.raises(BodyUnreadable, match="damaged"):
+        _ = damaged.body
+
+
+def inner(body: bytes, properties: bytes) -> bytes:
+    size = 20 + len(body) + 2 + len(properties)
+    head = struct.pack(">iiiii", size, 0, 0, 9, len(body))
+    return head + body + len(properties).to_bytes(2, "big") + properties
+
+
+def test_batch_in_one_record_is_unwrapped() -> None:
+    flag = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
+    batch = inner(b"one", b"TAGS\x01A\x02") + inner(b"two", b"")
+    one, two = decode_records(record(batch, sys_flag=flag), QUEUE)
+    assert [(m.body, m.tags, m.flag, m.queue_offset) for m in (one, two)] == [(b"one", "A", 9, 5), (b"two", "", 9, 6)]
+
+
+def test_a_batch_whose_body_cannot_be_inflated_hurts_only_who_reads_it() -> None:
+    flag = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP | SysFlag.COMPRESSED)
+    damaged, whole = decode_records(record(b"no zlib", sys_flag=flag) + record(b"fine"), QUEUE)
+    assert whole.body == b"fine"
+    with pytest.raises(BodyUnreadable, match="damaged"):
+        _ = damaged.body
+
+
+@pytest.mark.parametrize("cut", range(1, len(java.RECORD_IPV4), 7))
+def test_record_that_is_cut_short_is_refused(cut: int) -> None:
+    with pytest.raises(ProtocolError):
+        decode_records(java.RECORD_IPV4[:cut], QUEUE)
+
+
+@pytest.mark.parametrize("at", [0, 4, 84])
+@pytest.mark.parametrize("value", [-1, 0, 1, 2**31 - 1])
+def test_bad_length_or_magic_is_refused(at: int, value: int) -> None:
+    damaged = bytearray(java.RECORD_IPV4 * 2)
+    damaged[at : at + 4] = struct.pack(">i", value)
+    with pytest.raises(ProtocolError):
+        decode_records(bytes(damaged), QUEUE)

@@ -1,0 +1,103 @@
+"""Messages in work are renewed in time, until they are released or their limit is over."""
+
+import asyncio
+import contextlib
+
+from sprocket.client.pop.popped_message import PoppedMessage
+from sprocket.client.pop.renewal import Renewal
+from sprocket.common.errors import ClientError
+from sprocket.remoting.message.pop_extra_info import PopHandle
+from tests.client.consume.test_process_queue import message
+from tests.client.fake_cluster import until
+
+
+def popped(offset: int, invisible_until: float) -> PoppedMessage:
+    handle = PopHandle(offset, 0, 300, 0, "0", "broker-a", 0, offset)
+    return PoppedMessage(message(offset), "TopicTest", handle, invisible_until)
+
+
+class Broker:
+    """Counts renewals; `fails` says which of them go wrong."""
+
+    def __init__(self, invisible_s: float = 0.3) -> None:
+        self.renewed: list[int] = []
+        self.fails: set[int] = set()
+        self.blocked: asyncio.Event | None = None
+        self._invisible_s = invisible_s
+
+    async def renew(self, held: PoppedMessage) -> None:
+        self.renewed.append(held.queue_offset)
+        if self.blocked is not None:
+            await self.blocked.wait()
+        if len(self.renewed) in self.fails:
+            raise ClientError("no")
+        held.invisible_until = asyncio.get_running_loop().time() + self._invisible_s
+
+
+@contextlib.asynccontextmanager
+async def renewing(broker: Broker, limit_s: float = 60.0, invisible_s: float = 0.3):  # type: ignore[no-untyped-def]
+    now = asyncio.get_running_loop().time
+    renewal = Renewal(broker.renew, now, invisible_s=invisible_s, limit_s=limit_s)
+    task = asyncio.create_task(renewal.run())
+    try:
+        yield renewal, now
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_message_is_renewed_again_and_again_until_it_is_released() -> None:
+    broker = Broker()
+    async with renewing(broker) as (renewal, now):
+        held, released = popped(1, now() + 0.3), popped(2, now() + 0.3)
+        renewal.hold([held, released])
+        await renewal.release(released)
+        await until(lambda: broker.renewed == [1, 1, 1])
+        assert len(renewal) == 1
+        await renewal.release(held)
+        assert len(renewal) == 0
+
+
+async def test_failed_renewal_is_tried_again() -> None:
+    broker = Broker()
+    broker.fails = {1}
+    async with renewing(broker, invisible_s=60.0) as (renewal, now):
+        renewal.hold([popped(1, now() + 20.0)])  # due at once, and not over for long
+        await until(lambda: len(broker.renewed) >= 2)
+
+
+async def test_message_whose_time_is_over_is_given_up() -> None:
+    broker = Broker()
+    broker.fails = set(range(1, 100))
+    async with renewing(broker) as (renewal, now):
+        held = popped(1, now() + 0.3)
+        renewal.hold([held])
+        await until(lambda: len(renewal) == 0)
+        assert now() >= held.invisible_until
+        tries = len(broker.renewed)
+        await asyncio.sleep(0.6)
+        assert len(broker.renewed) == tries >= 1
+
+
+async def test_release_waits_for_the_renewal_under_way() -> None:
+    broker = Broker()
+    broker.blocked = asyncio.Event()
+    async with renewing(broker) as (renewal, now):
+        held = popped(1, now())
+        renewal.hold([held])
+        await until(lambda: broker.renewed == [1])
+        release = asyncio.create_task(renewal.release(held))
+        await asyncio.sleep(0.02)
+        assert not release.done()
+        broker.blocked.set()
+        await release
+        assert held.invisible_until > now()
+
+
+async def test_message_is_not_renewed_for_ever() -> None:
+    broker = Broker()
+    async with renewing(broker, limit_s=0.0) as (renewal, now):
+        renewal.hold([popped(1, now())])
+        await until(lambda: len(renewal) == 0)
+        assert broker.renewed == []

@@ -1,0 +1,59 @@
+"""Files of equal size that another thread may look through while the oldest go."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from store.disk.disk import RealDisk
+from store.disk.mapped_file_queue import MappedFileQueue
+
+FILE_BYTES = 64
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> MappedFileQueue:
+    queue = MappedFileQueue(RealDisk(), tmp_path / "log", FILE_BYTES, preallocate=False)
+    for _ in range(6):
+        queue.create_next()
+    return queue
+
+
+def numbers(queue: MappedFileQueue, start: int, end: int) -> list[int]:
+    return [int(file.path.name) // FILE_BYTES for file in queue.between(start, end)]
+
+
+def test_the_files_between_two_offsets(files: MappedFileQueue) -> None:
+    assert numbers(files, 0, 1) == [0]
+    assert numbers(files, 63, 65) == [0, 1]
+    assert numbers(files, 64, 128) == [1]
+    assert numbers(files, 70, 70) == []
+    assert numbers(files, 320, 1000) == [5]
+    assert numbers(files, 2000, 3000) == []
+
+
+def test_dropping_the_oldest(files: MappedFileQueue) -> None:
+    assert [int(file.path.name) for file in files.drop_oldest(2)] == [0, 64]
+    assert (files.first_offset, files.end_offset, len(files.files)) == (128, 384, 4)
+    assert files.locate(127) is None
+    assert numbers(files, 0, 384) == [2, 3, 4, 5]
+    assert numbers(files, 0, 100) == []
+    assert files.drop_oldest(0) == []
+    assert files.create_next().path.name == f"{384:020}"
+
+
+@pytest.mark.parametrize("files_first", [True, False])
+def test_a_drop_seen_half_way_is_waited_for(files: MappedFileQueue, files_first: bool) -> None:
+    whole, first_offset = files.files[2:], 128
+    if files_first:
+        files.files = whole
+    else:
+        files.first_offset = first_offset
+    found: list[list[int]] = []
+    reader = threading.Thread(target=lambda: found.append(numbers(files, 192, 320)))
+    reader.start()
+    reader.join(0.05)
+    assert reader.is_alive()
+    files.files, files.first_offset = whole, first_offset
+    reader.join()
+    assert found == [[3, 4]]
