@@ -1,6 +1,6 @@
 """Send and consume many messages at once.
 
-``python examples/batch.py [name server]``: without an address it starts a broker of its own.
+``python examples/batch.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Broadcasting: every member gets every message.  After a restart it continues where it stopped.
 
-``python examples/broadcasting.py [name server]``: without an address it starts a broker of its own.
+``python examples/broadcasting.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio

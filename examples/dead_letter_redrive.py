@@ -1,6 +1,6 @@
 """Redrive dead letters to their topic after the fault is repaired.
 
-``python examples/dead_letter_redrive.py [name server]``: without an address it starts a broker of its own.
+``python examples/dead_letter_redrive.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Send a message twice with your own unique key; handle it once.
 
-``python examples/deduplication.py [name server]``: without an address it starts a broker of its own.
+``python examples/deduplication.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Deliver messages later: after a delay, at a time, or not at all.
 
-``python examples/delayed.py [name server]``: without an address it starts a broker of its own.  A broker of yours
+``python examples/delayed.py [name server]``: without an address it starts its own broker.  A broker of yours
 needs recallMessageEnable=true.
 """
 

@@ -1,6 +1,6 @@
 """Pop: receive messages on demand, renew the invisible time of one, and have another redelivered.
 
-``python examples/simple_consumer.py [name server]``: without an address it starts a broker of its own.
+``python examples/simple_consumer.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Send messages that consumers see if, and only if, the application's own transaction succeeds.
 
-``python examples/transaction.py [name server]``: without an address it starts a broker of its own.
+``python examples/transaction.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio

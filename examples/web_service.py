@@ -1,6 +1,6 @@
 """A web service that sends from its request threads, with only the standard library.
 
-``python examples/web_service.py [name server]``: without an address it starts a broker of its own.  It listens on
+``python examples/web_service.py [name server]``: without an address it starts its own broker.  It listens on
 a free port, sends itself three orders, consumes them, and ends.
 """
 
