@@ -93,11 +93,11 @@ that starts servers. Where the tests inspect objects inside a broker, it request
 | rocketmq-exporter 0.0.3 | works; TOPIC_PUT_SIZE and GROUP_GET_SIZE (bytes by topic and group) are missing |
 | rocketmq-dashboard 2.1.1 | the pages from clusters to settings and dead letters work; traces and ACL not tried |
 
-A consumer of a new group requests its offset. If the broker responds that there is none, the consumer requests the end
-of the queue, and skips messages that arrive in between. For this reason, tests that send right after `start()` were seen
-to fail on a busy machine: `PushConsumerRetryTest`, `TagMessageWithMulConsumerIT` and `OneConsumerMulTopicIT`. The latter
-two have also failed with RocketMQ's own brokers. In a queue that never had a message, our broker now responds with
-offset 0 ([refusals.md](refusals.md#offset-of-a-new-group)).
+A consumer of a new group requests its offset. If the broker responds that there is none, the consumer requests the
+end of the queue, and skips messages that arrive in between. For this reason, tests that send right after `start()`
+were seen to fail on a busy machine: `PushConsumerRetryTest`, `TagMessageWithMulConsumerIT` and
+`OneConsumerMulTopicIT`. The latter two have also failed with RocketMQ's own brokers. In a queue that never had a
+message, our broker now responds with offset 0 ([refusals.md](refusals.md#offset-of-a-new-group)).
 """
 
 
