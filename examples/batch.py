@@ -1,6 +1,6 @@
 """Send and consume many messages at once.
 
-``python examples/batch.py [name server]``: without an address it starts a broker of its own.
+``python examples/batch.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ async def main(namesrv: str) -> None:
         sent = await producer.send_batch([Message("Readings", b"%d" % number) for number in range(50)])
         print("one request, 50 messages, first at offset", sent.queue_offset, "of queue", sent.queue.queue_id)
 
-    # With auto-batch what is sent at about the same time travels together; each send has its own result.
+    # With auto-batch, messages sent at about the same time share a request. Each send has its own result.
     async with Producer("example", namesrv, settings=SendSettings(auto_batch=True)) as producer:
         results = await asyncio.gather(*(producer.send(Message("Readings", b"%d" % n)) for n in range(50, 100)))
         print("50 sends,", len({result.message_id for result in results}), "results")

@@ -1,6 +1,6 @@
-"""Every member gets every message, and goes on after a restart where it stopped.
+"""Broadcasting: every member gets every message.  After a restart it continues where it stopped.
 
-``python examples/broadcasting.py [name server]``: without an address it starts a broker of its own.
+``python examples/broadcasting.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from sprocket import ClientSettings, ConsumeFrom, Consumer, ConsumeSettings, Mes
 
 
 def member(namesrv: str, name: str, offsets: Path) -> Consumer:
-    """`name` finds the member's offsets again; two members of one machine need two."""
+    """Return a member that stores its offsets under `name`.  Members on one machine need different names."""
     return Consumer(
         "caches",
         "Invalidations",

@@ -1,4 +1,4 @@
-"""Where the examples find a cluster: the name server on the command line, else a broker that lives as long as they."""
+"""The name server of the examples: from the command line, or of a broker that runs until the example ends."""
 
 import sys
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from sprocket.testing import Broker
 
 @contextmanager
 def name_server(**properties: str) -> Iterator[str]:
-    """An address for `namesrv`; `properties` are for the broker that is started if none is given."""
+    """Yield an address for `namesrv`.  Without one on the command line, start a broker with `properties`."""
     if len(sys.argv) > 1:
         yield sys.argv[1]
     else:

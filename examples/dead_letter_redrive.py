@@ -1,6 +1,6 @@
-"""Send dead letters back to where they came from, once the fault is repaired.
+"""Redrive dead letters to their topic after the fault is repaired.
 
-``python examples/dead_letter_redrive.py [name server]``: without an address it starts a broker of its own.
+``python examples/dead_letter_redrive.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ async def main(namesrv: str) -> None:
 
 
 async def find(redrive: Redrive, wanted: DeadLetterFilter, count: int) -> int:
-    """Wait until a dry run finds `count` letters; the first one makes the dead-letter topic."""
+    """Wait until a dry run finds `count` dead letters.  The first one creates the dead-letter topic."""
     while True:
         try:
             found = (await redrive.run(wanted, dry_run=True)).matched

@@ -1,6 +1,6 @@
-"""Send under a name of one's own, twice; handle once.
+"""Send a message twice with your own unique key; handle it once.
 
-``python examples/deduplication.py [name server]``: without an address it starts a broker of its own.
+``python examples/deduplication.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from sprocket import ConsumeFrom, Consumer, Deduplicator, Message, Producer, Rec
 
 
 async def main(namesrv: str) -> None:
-    for attempt in (1, 2):  # a program that died before it knew whether its message had arrived, and its restart
+    for attempt in (1, 2):  # a program that died before it got the response, and its restart
         async with Producer("example", namesrv) as producer:
             result = await producer.send(Message("Invoices", b"invoice 4711", unique_key="invoice-4711"))
             print("attempt", attempt, "sent", result.message_id)
@@ -26,7 +26,7 @@ async def main(namesrv: str) -> None:
             print("handled", message.body.decode())
 
         running = asyncio.create_task(consumer.run(deduplicator.once(handle)))
-        while not deduplicator.duplicates:  # noqa: ASYNC110 - nobody is told of what is left out
+        while not deduplicator.duplicates:  # noqa: ASYNC110 - no event reports skipped duplicates
             await asyncio.sleep(0.05)
     await running
     print("left out", deduplicator.duplicates)

@@ -1,6 +1,6 @@
 """Deliver messages later: after a delay, at a time, or not at all.
 
-``python examples/delayed.py [name server]``: without an address it starts a broker of its own.  One that is given
+``python examples/delayed.py [name server]``: without an address it starts its own broker.  A broker of yours
 needs recallMessageEnable=true.
 """
 

@@ -1,6 +1,6 @@
-"""Consume with a handler, several messages at a time; one that raises gives its message back, and it comes again.
+"""Consume with a handler, several messages at a time.  If the handler raises, the message is redelivered.
 
-``python examples/handler.py [name server]``: without an address it starts a broker of its own.
+``python examples/handler.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Keep the messages of each order in their order, also when one of them fails at first.
+"""Keep the messages of each order in sequence, even if one of them fails at first.
 
-``python examples/ordered.py [name server]``: without an address it starts a broker of its own.
+``python examples/ordered.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Ask and be answered: a request waits for the reply of whoever consumes it.
+"""Request and reply: a request waits for the reply of the consumer that receives it.
 
-``python examples/request_reply.py [name server]``: without an address it starts a broker of its own.
+``python examples/request_reply.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Send ten messages and consume them.
 
-``python examples/send_and_consume.py [name server]``: without an address it starts a broker of its own.
+``python examples/send_and_consume.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Pop: take messages when there is time for them, keep one for as long as it takes, give one back.
+"""Pop: receive messages on demand, renew the invisible time of one, and have another redelivered.
 
-``python examples/simple_consumer.py [name server]``: without an address it starts a broker of its own.
+``python examples/simple_consumer.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ async def main(namesrv: str) -> None:
         first, second, *others = await take(consumer, 6)
         print("took", first.body.decode(), "and five more; nobody else gets them for 30 s")
         await consumer.renew(first, 60)  # this one takes longer
-        await consumer.nack(second, delay=1)  # this one comes again, to any worker
+        await consumer.nack(second, delay=1)  # this one is redelivered in 1 s, to any worker
         await consumer.ack_all(others)
         await consumer.ack(first)
         (again,) = await take(consumer, 1)
@@ -30,7 +30,7 @@ async def main(namesrv: str) -> None:
     settings = PopSettings(pop_invisible_time_s=1)
     async with SimpleConsumer("workers", ["Jobs"], namesrv, settings=settings) as consumer:
         async for message in consumer:
-            await asyncio.sleep(2)  # longer than 1 s: it is renewed meanwhile
+            await asyncio.sleep(2)  # longer than 1 s: the client renews it meanwhile
             print("done after 2 s:", message.body.decode())
             await consumer.ack(message)
             break

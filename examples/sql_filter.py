@@ -1,6 +1,6 @@
-"""Receive only what has certain properties; the broker decides.
+"""Receive only messages with certain properties; the broker filters them.
 
-``python examples/sql_filter.py [name server]``: without an address it starts a broker of its own.  One that is given
+``python examples/sql_filter.py [name server]``: without an address it starts its own broker.  A broker of yours
 needs enablePropertyFilter=true.
 """
 

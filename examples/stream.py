@@ -1,6 +1,6 @@
-"""Send a stream as fast as the cluster takes it, with bounded memory; then the same with auto-batch.
+"""Send a stream as fast as the cluster accepts it, with bounded memory; then send it with auto-batch.
 
-``python examples/stream.py [name server]``: without an address it starts a broker of its own.
+``python examples/stream.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""The same without an event loop: a script, and threads.
+"""The blocking client, without an event loop: in a script, and in threads.
 
-``python examples/sync_facade.py [name server]``: without an address it starts a broker of its own.
+``python examples/sync_facade.py [name server]``: without an address it starts its own broker.
 """
 
 import threading

@@ -1,6 +1,6 @@
-"""Send messages that are seen if, and only if, the application's own transaction succeeds.
+"""Send messages that consumers see if, and only if, the application's own transaction succeeds.
 
-``python examples/transaction.py [name server]``: without an address it starts a broker of its own.
+``python examples/transaction.py [name server]``: without an address it starts its own broker.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ booked: set[str] = set()  # what a database would hold
 
 
 async def book(message: Message, transaction_id: str) -> TransactionState:
-    """The application's own transaction."""
+    """Run the application's own transaction."""
     if message.body.startswith(b"overbooked"):
         return TransactionState.ROLLBACK
     booked.add(transaction_id)
@@ -21,7 +21,7 @@ async def book(message: Message, transaction_id: str) -> TransactionState:
 
 
 async def look_up(message: ReceivedMessage) -> TransactionState:
-    """What the broker is told if it did not hear how a transaction went."""
+    """Tell the broker the outcome of a transaction if it did not receive one."""
     return TransactionState.COMMIT if message.message_id in booked else TransactionState.ROLLBACK
 
 
@@ -37,7 +37,7 @@ async def main(namesrv: str) -> None:
             await consumer.ack(message)
             print("received", message.body.decode())
         assert not await consumer.receive(wait_s=0.5)
-    print("what was rolled back was never seen")
+    print("the rolled back message was never seen")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A web service that sends from its request threads, with the standard library alone.
+"""A web service that sends from its request threads, with only the standard library.
 
-``python examples/web_service.py [name server]``: without an address it starts a broker of its own.  It serves a free
-port, sends itself three orders, consumes them, and ends.
+``python examples/web_service.py [name server]``: without an address it starts its own broker.  It listens on
+a free port, sends itself three orders, consumes them, and ends.
 """
 
 import threading
@@ -14,7 +14,7 @@ from sprocket import ClientError, ConsumeFrom, Message, sync
 
 
 def handler_of(producer: sync.Producer) -> type[BaseHTTPRequestHandler]:
-    """One producer serves all threads."""
+    """Return a handler class whose threads share `producer`."""
 
     class Orders(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

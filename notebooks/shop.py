@@ -1,6 +1,6 @@
-"""A small shop for the notebooks: its messages lie in the store of a real broker, which runs until the notebook ends.
+"""A small shop for the notebooks: its messages are in the store of a real broker, which runs until the notebook ends.
 
-Replace `store()` by the `storePathRootDir` of a broker of yours, and the notebooks read that.
+To read your own messages, replace `store()` with the `storePathRootDir` of your broker.
 """
 
 import atexit
@@ -15,7 +15,7 @@ from sprocket import ConsumeFrom, Message, ReceivedMessage, sync
 from sprocket.testing import Broker
 
 ORDERS = 200
-UNPAYABLE = 4  # orders that billing gives up: they are in %DLQ%billing
+UNPAYABLE = 4  # orders that billing cannot process: they are in %DLQ%billing
 COUNTRIES = ("de", "fr", "it", "pl")
 NOON_MS = 1_780_056_000_000  # 2026-05-29 12:00 UTC
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
@@ -23,7 +23,7 @@ TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 @cache
 def broker() -> Broker:
-    """The shop's broker, with all that it has been sent."""
+    """Return the shop's broker, with all its messages."""
     running = _started()
     for topic in ("Orders", "Payments", "Clicks"):
         running.create_topic(topic)
@@ -38,13 +38,13 @@ def broker() -> Broker:
 
 
 def store() -> str:
-    """The shop's store directory."""
+    """Return the shop's store directory."""
     return str(broker().store)
 
 
 @cache
 def mirror() -> str:
-    """The store of another cluster, to which somebody copied the orders: two of them are missing, one was changed."""
+    """Return the store of another cluster with a copy of the orders: two are missing, and one is changed."""
     running = _started()
     running.create_topic("Orders")
     with sync.Producer("copy", running.namesrv) as producer:
@@ -55,7 +55,7 @@ def mirror() -> str:
 
 
 def order(number: int) -> Message:
-    """An order: JSON, by web or by telephone."""
+    """Return an order: JSON, by web or by telephone."""
     content = {
         "order": number,
         "customer": f"c{number % 7}",
@@ -68,13 +68,13 @@ def order(number: int) -> Message:
 
 
 def payment(number: int) -> Message:
-    """What was paid for an order."""
+    """Return the payment of an order."""
     content = {"order": number, "method": "card" if number % 4 else "transfer", "amount": 10 + number % 50}
     return Message("Payments", json.dumps(content).encode(), tags=str(content["method"]), keys=f"order-{number}")
 
 
 def clicks() -> list[Message]:
-    """One click a second for five minutes, as the browsers' clocks say; two come long after their time."""
+    """Return one click a second for five minutes of the browsers' clocks; two are sent minutes late."""
     seconds = [second for second in range(300) if second not in (10, 20)]
     seconds += [10, 20]
     return [
@@ -84,19 +84,19 @@ def clicks() -> list[Message]:
 
 
 def _bill(message: ReceivedMessage) -> bool:
-    """Every fiftieth order cannot be paid for."""
+    """Return False for every fiftieth order, which cannot be paid."""
     return json.loads(message.body)["order"] % (ORDERS // UNPAYABLE) != 7
 
 
 def _consume(running: Broker, group: str, work: Callable[[ReceivedMessage], bool]) -> list[str]:
-    """Let `group` consume all orders; what `work` refuses becomes a dead letter.
+    """Let `group` consume all orders.  Orders that `work` refuses become dead letters.
 
-    Returns what RocketMQ's clients write into the trace topic with message tracing switched on.
+    Returns what RocketMQ's clients write into the trace topic if message tracing is on.
     """
     traces = []
     with sync.Consumer(group, ["Orders"], running.namesrv, consume_from=ConsumeFrom.FIRST) as consumer:
         for count, message in enumerate(consumer, 1):
-            # As if each had taken the group 20 ms (billing) or 5 ms (audit) longer than the one before.
+            # As if each order took the group 20 ms (billing) or 5 ms (audit) longer than the previous one.
             pace_ms = 20 if group == "billing" else 5
             taken_ms = round(message.born_timestamp_ms) + pace_ms * (1 + json.loads(message.body)["order"])
             done = work(message)

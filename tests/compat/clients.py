@@ -36,7 +36,7 @@ JAVA = (
     Client(
         "Java",
         "4.9.8",
-        {"delay-time": "the client has it since 5.0", "pop": "the client has it since 5.0"},
+        {"delay-time": "new in client 5.0", "pop": "new in client 5.0"},
     ),
     Client("Java", "5.3.3", {}),
 )
@@ -45,12 +45,12 @@ GO = Client(
     GO_CLIENT_VERSION,
     {"pop": "the client has none"},
     {
-        "delay-time": "by the property TIMER_DELAY_MS: the client has no name for it",
-        "orderly": "queues that are given up stay locked for 60 s",
-        "async": "a send that is never answered ends the process unless there is a `PanicHandler`",
-        "request-reply": "as async; `CreateReplyMessage` takes the body for properties; a client that has only "
-        "requested is unknown to brokers until its next heartbeat",
-        "pull": "a pull whose broker is gone is waited for until its time is over",
+        "delay-time": "set by the property TIMER_DELAY_MS, for which the client has no name",
+        "orderly": "queues that a consumer releases stay locked for 60 s",
+        "async": "a send without a response ends the process, unless there is a `PanicHandler`",
+        "request-reply": "as async; `CreateReplyMessage` reads the body as properties; brokers do not know "
+        "a client that has only sent requests until its next heartbeat",
+        "pull": "a pull to a broker that has gone waits until its timeout",
     },
 )
 _CPP_LACKS = "the bindings have none"
@@ -63,8 +63,8 @@ CPP = Client(
         "request-reply": _CPP_LACKS,
         "sql-filter": _CPP_LACKS,
         "lite-pull": _CPP_LACKS,
-        "pull": "its offsets are kept without the broker's name",
-        "broadcasting": "no setting for where a new member begins",
+        "pull": "it stores offsets without the broker's name",
+        "broadcasting": "no setting for where a new member starts",
         "retry": "no setting for the number of attempts",
         "pop": _CPP_LACKS,
     },

@@ -1,4 +1,4 @@
-"""Makes docs/compatibility-clients.md from the tables that the tests of storms run by.
+"""Writer of docs/compatibility-clients.md, from the tables that the storm tests use.
 
 ``python -m tests.compat.matrix_page docs/compatibility-clients.md``
 """
@@ -12,42 +12,50 @@ from tests.compat.kinds import KINDS, Kind
 _HEAD = """\
 # Clients
 
-Written by `python -m tests.compat.matrix_page docs/compatibility-clients.md`; a test compares. Every cell that says
-"passes" is a test of `tests/compat/test_storm_java.py`, `test_storm_go.py` or `test_storm_cpp.py`.
+`python -m tests.compat.matrix_page docs/compatibility-clients.md` writes this page, and a test compares it. Every cell
+that says "passes" is a test of `tests/compat/test_storm_java.py`, `test_storm_go.py` or `test_storm_cpp.py`.
 
-Each kind of message and way to consume runs in a storm: two brokers with SYNC_FLUSH, a producer and a consumer that go
-on all the time, a second consumer of the group that joins, one broker stopped (SIGTERM) and started, the other killed
-(SIGKILL) and started, and the first consumer that leaves. All kinds of a client run side by side. `tests/checkers` has
-these checks over the whole history:
+Each kind of message and each way to consume runs in a storm. Two brokers use SYNC_FLUSH. A producer and a consumer work
+all the time. Meanwhile:
 
-- What was acknowledged was given to a consumer, from the broker, queue and offset that the answer named, from no other.
-- Nothing was given that nobody sent, that a filter leaves out, or that was rolled back.
-- A message came twice only after one of these events, and only if its offset could not yet have been kept.
-- Orderly: each queue and each key in its order, none passed over, and never two handlers of a queue at a time, but for
-  the 32 s after its broker's restart: locks are in memory, as in RocketMQ.
-- Delays: never early; both forms of delay may come twice after the SIGKILL, as the broker then writes them again.
-- Transactions: each committed one is given, no rolled back one is, and each undecided one was asked about.
-- Requests: each has its own reply, or an error; those that no event touched have the reply.
-- Broadcasting: each consumer has all. Retry: each attempt is counted, and exactly the poisoned ones are dead letters.
+1. A second consumer joins the group.
+2. One broker is stopped (SIGTERM) and started.
+3. The other broker is killed (SIGKILL) and started.
+4. The first consumer leaves.
+
+All kinds of a client run side by side. `tests/checkers` then checks the whole history:
+
+- Each acknowledged message was delivered, from exactly the broker, queue and offset in the send response.
+- No message was delivered that nobody sent, that a filter excludes, or that was rolled back.
+- A message was redelivered only after one of these events, and only if its offset could not be stored yet.
+- Orderly: each queue and each key was delivered in order, and no message was skipped.
+- Orderly: a queue never had two handlers at a time, except for 32 s after its broker's restart. Locks are in
+  memory, as in RocketMQ.
+- Delays: no message was early. Both forms of delay may deliver twice after the SIGKILL, because the broker then
+  writes the message again.
+- Transactions: each committed message was delivered, no rolled back one was, and the broker checked each undecided one.
+- Requests: each got its own reply, or an error. Requests that no event touched got the reply.
+- Broadcasting: each consumer got all messages.
+- Retry: each attempt was counted, and exactly the poisoned messages became dead letters.
 - Both consumers and both brokers took part, also after each event.
 
-The same tests run against Apache RocketMQ 5.3.3 with `COMPAT_AGAINST=apache`, to test the tests.
+To test the tests, run them against Apache RocketMQ 5.3.3 with `COMPAT_AGAINST=apache`.
 
 """
 
 _TAIL = """
 ## Both families in one group
 
-`tests/compat/test_storm_mixed.py`: Java 5.3.3 sends and consumes, and `sprocket`'s own client joins and stays; and the
-reverse, at the same time. Kinds: {mixed}.
-Orderly consumers of both lock the same queues, and requests of each are answered by the other.
+In `tests/compat/test_storm_mixed.py`, Java 5.3.3 sends and consumes, and `sprocket`'s own client joins and stays. At
+the same time another storm does the reverse. Kinds: {mixed}.
+Orderly consumers of both families lock the same queues. Each family replies to requests of the other.
 
-## What the clients do by themselves
+## Behaviour of the clients themselves
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     clients = [*JAVA, GO, CPP]
     lines = ["| Kind | What | " + " | ".join(f"{each.name} {each.version}" for each in clients) + " |"]
     lines.append("|---" * (len(clients) + 2) + "|")
@@ -58,38 +66,38 @@ def page() -> str:
 
 
 _CPP = """\
-- C++: each kind has passed, but not in every run. After a broker was killed, an instance of the client sometimes sends
-  neither heartbeats nor pulls any more: of seven kinds none in one run, two in another. Whether it does so with
-  RocketMQ, too, was not tried. `pytest -m slow tests/compat/test_storm_cpp.py` runs it; `make test` does not.
-- C++: what a consumer gets names no broker, so that each broker has a cluster name of its own; the answer to a send
-  names no queue, so that places are compared among deliveries only. `rocketmq-client-python` 2.0.0 comes without the
-  library that it calls."""
+- C++: each kind has passed, but not in every run. After a broker was killed, a client instance sometimes stops sending
+  heartbeats and pulls. Of seven kinds, none had this in one run, two in another. We did not try whether it happens with
+  RocketMQ too. `pytest -m slow tests/compat/test_storm_cpp.py` runs these tests; `make test` does not.
+- C++: a received message names no broker, so each broker gets its own cluster name. The send response names no queue,
+  so offsets are compared only among deliveries. `rocketmq-client-python` 2.0.0 lacks the library that it calls."""
 
 
 _SUITES = """
 ## Other people's suites and tools
 
 RocketMQ's own integration tests run against a name server and three brokers of Sprocket. `pytest -m slow
-tests/compat/test_apache_suite.py` fetches them from Maven Central (`rocketmq-test` 5.5.0) and replaces the one class
-that starts servers. What they look up in objects inside a broker is asked over the wire.
+tests/compat/test_apache_suite.py` fetches them from Maven Central (`rocketmq-test` 5.5.0). It replaces the one class
+that starts servers. Where the tests inspect objects inside a broker, it requests the same figures over the wire.
 
 | What | Outcome |
 |---|---|
-| module `test` of RocketMQ 5.3.3: sends, consumers, pop, offsets, recall, TLS | passes but for these, and see below |
-| `LagCalculationIT.testEstimateLag`, `OffsetNotFoundIT` | not applicable: they reach into a broker in their process |
-| `OffsetResetForPopIT`, two tests | pass without their look into a broker's table of orders |
-| `BatchSendIT.testBatchSend_SysInnerBatch` | an empty queue of a BatchCQ topic begins at 0, not -1; else it passes |
+| module `test` of RocketMQ 5.3.3: sends, consumers, pop, offsets, recall, TLS | passes except for the rows below |
+| `LagCalculationIT.testEstimateLag`, `OffsetNotFoundIT` | not applicable: they inspect a broker in their own process |
+| `OffsetResetForPopIT`, two tests | pass without their check of a broker's order table |
+| `BatchSendIT.testBatchSend_SysInnerBatch` | passes, but an empty queue of a BatchCQ topic starts at 0, not -1 |
 | `StaticTopicIT`, `CreateAndUpdateTopicIT.testStaticTopicNotAffected` | not supported: static topics |
 | `PopPriorityIT` of 5.5.0 | not supported: priorities came after 5.3.3 |
-| gRPC, DLedger, controller, broker container | not run: these servers are not there |
+| gRPC, DLedger, controller, broker container | not run: Sprocket does not have these servers |
 | rocketmq-e2e, Java, remoting client 4.9.3, with one broker | passes, `PushConsumerRetryTest` not always |
-| rocketmq-exporter 0.0.3 | works; TOPIC_PUT_SIZE and GROUP_GET_SIZE (bytes by topic and group) are not kept |
-| rocketmq-dashboard 2.1.1 | clusters to settings and dead letters: works; traces and ACL pages not tried |
+| rocketmq-exporter 0.0.3 | works; TOPIC_PUT_SIZE and GROUP_GET_SIZE (bytes by topic and group) are missing |
+| rocketmq-dashboard 2.1.1 | the pages from clusters to settings and dead letters work; traces and ACL not tried |
 
-A consumer of a new group asks for its offset, is told that there is none, and then asks for the end of the queue. What
-arrives in between is passed over. On a busy machine tests that send right after `start()` fail of it now and then
-(`PushConsumerRetryTest`, `TagMessageWithMulConsumerIT`, `OneConsumerMulTopicIT`); the latter two were seen to fail with
-RocketMQ's own brokers as well.
+A consumer of a new group requests its offset. If the broker responds that there is none, the consumer requests the
+end of the queue, and skips messages that arrive in between. For this reason, tests that send right after `start()`
+were seen to fail on a busy machine: `PushConsumerRetryTest`, `TagMessageWithMulConsumerIT` and
+`OneConsumerMulTopicIT`. The latter two have also failed with RocketMQ's own brokers. In a queue that never had a
+message, our broker now responds with offset 0 ([refusals.md](refusals.md#offset-of-a-new-group)).
 """
 
 
