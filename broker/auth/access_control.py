@@ -53,9 +53,8 @@ class AccessControl(Service):
             cluster=config.broker_cluster_name,
             is_white=self._is_white,
             refused_code=ResponseCode.NO_PERMISSION if config.asks_for_users else ResponseCode.SYSTEM_ERROR,
+            self_checked={RequestCode.PROVE_BROKER_IDENTITY: "proof"},
         )
-
-        self.gate.self_checked = {RequestCode.PROVE_BROKER_IDENTITY: "proof"}
 
     def guard(self, table: RouteTable) -> RouteTable:
         """Stand in front of `table`, which is returned.  Raises InvariantError if a route has no rule."""
