@@ -1,4 +1,4 @@
-"""What a name server can be told.
+"""Configuration of a name server.
 
 Source of names and defaults: RocketMQ 5.3.3, `NamesrvConfig`, `NettyServerConfig`, `NamesrvStartup`, `AuthConfig`.
 """
@@ -13,7 +13,7 @@ from sprocket.common.setting_fields import bool_setting, int_setting, text_setti
 
 @dataclass(frozen=True)
 class NamesrvConfig(AuthSettings, GateSettings):
-    """The configuration of a name server."""
+    """Configuration of a name server."""
 
     bind_address: str = field(default="0.0.0.0", metadata={"key": "bindAddress", "doc": "Address to listen on."})
     listen_port: int = field(
@@ -116,5 +116,5 @@ class NamesrvConfig(AuthSettings, GateSettings):
     )
 
     def check(self) -> None:
-        """Raises ConfigError for what cannot be started with."""
+        """Raise ConfigError if the configuration is invalid."""
         self.check_auth()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv.registration import heard_of
+from namesrv.registration import note_alive
 from namesrv.route_table import RouteInfo
 from namesrv.unregistration import close_channel, expire, unregister
 from tests.namesrv.reports import CLUSTER, Reports, body, header
@@ -68,7 +68,7 @@ def apply(reports: Reports, action: str, addr: str, channel_id: int) -> None:
     elif action == "unregister":
         unregister(reports.table, CLUSTER, name, addr, channel_id)
     elif action == "heard":
-        heard_of(reports.table, CLUSTER, addr, channel_id, reports.now_ms)
+        note_alive(reports.table, CLUSTER, addr, channel_id, reports.now_ms)
     elif action == "close":
         close_channel(reports.table, channel_id)
     elif action == "scan":

@@ -168,9 +168,9 @@ def test_a_sign_of_life_counts_and_a_newer_connection_takes_over() -> None:
     reports = Reports()
     reports.register(channel_id=5)
     live = reports.table.live[CLUSTER, MASTER]
-    registration.heard_of(reports.table, CLUSTER, MASTER, 4, 70)
+    registration.note_alive(reports.table, CLUSTER, MASTER, 4, 70)
     assert (live.last_update_ms, live.channel_id) == (70, 5)
-    registration.heard_of(reports.table, CLUSTER, MASTER, 6, 80)
+    registration.note_alive(reports.table, CLUSTER, MASTER, 6, 80)
     assert (live.last_update_ms, live.channel_id) == (80, 6)
-    registration.heard_of(reports.table, CLUSTER, "unknown:1", 6, 80)
+    registration.note_alive(reports.table, CLUSTER, "unknown:1", 6, 80)
     assert list(reports.table.live) == [(CLUSTER, MASTER)]

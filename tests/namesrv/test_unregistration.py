@@ -1,6 +1,6 @@
 """How brokers leave, and that an older incarnation never takes the live one with it."""
 
-from namesrv.registration import heard_of
+from namesrv.registration import note_alive
 from namesrv.unregistration import close_channel, expire, unregister
 from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
 from tests.namesrv.reports import CLUSTER, Reports, body, header
@@ -69,7 +69,7 @@ def test_silence_beyond_the_timeout_removes_a_broker() -> None:
     silent, _ = expire(reports.table, 1002)
     assert [live.broker_addr for live in silent] == [MASTER]
     assert list(reports.table.brokers) == ["broker-b"]
-    heard_of(reports.table, CLUSTER, OTHER, 2, 60_000)
+    note_alive(reports.table, CLUSTER, OTHER, 2, 60_000)
     assert expire(reports.table, 120_003) == ([], [])
     assert [live.broker_addr for live in expire(reports.table, 180_001)[0]] == [OTHER]
     assert is_empty(reports)
@@ -88,7 +88,7 @@ def test_the_close_of_an_older_connection_leaves_the_broker_that_registered_anew
 def test_the_close_of_an_older_connection_leaves_the_broker_that_only_gave_a_sign_of_life_since() -> None:
     reports = Reports()
     reports.register(channel_id=1)
-    heard_of(reports.table, CLUSTER, MASTER, 2, 50)
+    note_alive(reports.table, CLUSTER, MASTER, 2, 50)
     close_channel(reports.table, 1)
     assert (CLUSTER, MASTER) in reports.table.live
 

@@ -10,6 +10,8 @@ from store.inspection.log_inspection import Gap, LogInspection
 from store.inspection.store_inspection import StoreInspection
 from store.message_store import MessageStore
 from store.record.record import Record, decode
+from store.repair.repair_journal import Action
+from store.repair.repair_plan import plan
 from tests.store.reading import records_of
 from tests.store.rig import Stores, message
 
@@ -48,8 +50,16 @@ def fill(stores: Stores) -> Path:
 
 
 def check(root: Path, *, quick: bool = False) -> StoreInspection:
-    """A whole check."""
+    """Return the result of a check."""
     return StoreInspection(root, SHAPE, quick=quick).run()
+
+
+def check_and_plan(
+    root: Path, *, rebuild_queues: str | None = None, rebuild_index: bool = False
+) -> tuple[StoreInspection, list[Action]]:
+    """Return a whole check, and the plan of its repair."""
+    store = check(root)
+    return store, plan(store, rebuild_queues=rebuild_queues, rebuild_index=rebuild_index)
 
 
 def kinds(store: StoreInspection) -> set[str]:

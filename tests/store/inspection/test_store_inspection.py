@@ -149,7 +149,7 @@ def test_an_unfinished_tail_is_wrong_on_a_stopped_store_and_nothing_on_a_running
     stopped = check(root)
     assert not stopped.is_running
     assert "tail" in kinds(stopped)
-    assert any("did not stop cleanly" in finding.text for finding in stopped.findings.kept)
+    assert any("was not shut down cleanly" in finding.text for finding in stopped.findings.kept)
 
 
 def test_a_topic_that_was_made_anew_is_compared_with_its_last_life(stores: Stores) -> None:

@@ -14,12 +14,13 @@ from store.layout import file_name
 from store.log.commit_log import LogScan
 from store.record.record import Record, decode
 from store.repair.filler import MAX_FILLER_BYTES, filler, filler_sizes
-from store.repair.repair import Repair, inspect_and_plan
+from store.repair.repair import Repair
 from store.repair.repair_plan import plan
 from tests.store.inspection.stopped_store import (
     SHAPE,
     change,
     check,
+    check_and_plan,
     content_of,
     fill,
     kinds,
@@ -36,7 +37,7 @@ class Killed(Exception):
 
 
 def repair(root: Path) -> Path:
-    store, actions = inspect_and_plan(root, SHAPE)
+    store, actions = check_and_plan(root)
     assert actions
     folder = Repair(root, SHAPE, ManualClock()).act(store, actions)
     after = check(root)
@@ -134,7 +135,7 @@ def test_a_repair_that_is_killed_anywhere_is_finished_by_the_next(stores: Stores
     for stop in range(100):
         shutil.rmtree(work, ignore_errors=True)
         shutil.copytree(root, work)
-        store, actions = inspect_and_plan(work, SHAPE)
+        store, actions = check_and_plan(work)
         if not killed_at(work, store, actions, stop):
             break
         stops += 1
@@ -235,7 +236,7 @@ def test_damage_at_random_places_costs_only_what_it_touched(stores: Stores, tmp_
         at, size = choose.randrange(SHAPE.segment_bytes), choose.randrange(1, 700)
         content = path.read_bytes()
         path.write_bytes((content[:at] + choose.randbytes(size) + content[at + size :])[: len(content)])
-        store, actions = inspect_and_plan(work, SHAPE)
+        store, actions = check_and_plan(work)
         if actions:
             Repair(work, SHAPE, ManualClock()).act(store, actions)
         assert kinds(check(work)) == set(), seed

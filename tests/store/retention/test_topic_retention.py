@@ -30,7 +30,7 @@ def put(cleaned: CleanedStore, sizes: list[int], topic: str = "Orders", queue_id
 
 def retain(cleaned: CleanedStore, topic: str = "Orders", **rule: int) -> None:
     """Set the rule of `topic` alone, applied at once."""
-    cleaned.store.cleaner.retain({topic: TopicRule(rule.get("longest_ms"), rule.get("most_bytes"))})
+    cleaned.store.cleaner.retain({topic: TopicRule(rule.get("longest_ms"), rule.get("max_bytes"))})
 
 
 def test_time_bounds_what_may_be_read_and_only_of_its_topic(cleaned: CleanedStore) -> None:
@@ -52,7 +52,7 @@ def test_time_bounds_what_may_be_read_and_only_of_its_topic(cleaned: CleanedStor
 def test_bytes_are_counted_from_the_newest_back(cleaned: CleanedStore) -> None:
     sizes = put(cleaned, [100, 10, 300, 50, 70])
     for most in (sum(sizes), sum(sizes[1:]), sum(sizes[1:]) - 1, sum(sizes[3:]) + 1, sizes[-1], 0):
-        retain(cleaned, most_bytes=most)
+        retain(cleaned, max_bytes=most)
         kept = cleaned.range()[0]
         assert sum(sizes[kept:]) <= most or kept == 4
         assert kept == 0 or sum(sizes[kept - 1 :]) > most
@@ -61,31 +61,31 @@ def test_bytes_are_counted_from_the_newest_back(cleaned: CleanedStore) -> None:
 def test_each_queue_has_the_bound_of_its_own(cleaned: CleanedStore) -> None:
     size = put(cleaned, [10] * 6)[0]
     put(cleaned, [10] * 2, queue_id=1)
-    retain(cleaned, most_bytes=3 * size)
+    retain(cleaned, max_bytes=3 * size)
     assert (cleaned.range(), cleaned.range(queue_id=1)) == ((3, 6), (0, 2))
 
 
 def test_the_minimum_never_goes_back(cleaned: CleanedStore) -> None:
     size = put(cleaned, [10] * 6)[0]
-    retain(cleaned, most_bytes=2 * size)
+    retain(cleaned, max_bytes=2 * size)
     assert cleaned.range() == (4, 6)
-    retain(cleaned, most_bytes=6 * size)
+    retain(cleaned, max_bytes=6 * size)
     cleaned.clean()
     assert cleaned.range() == (4, 6)
     retain(cleaned)
     cleaned.clean()
     assert cleaned.range() == (4, 6)
     put(cleaned, [10] * 5)
-    retain(cleaned, most_bytes=6 * size)
+    retain(cleaned, max_bytes=6 * size)
     assert cleaned.range() == (5, 11)
 
 
 def test_a_restart_derives_it_anew(cleaned: CleanedStore) -> None:
     size = put(cleaned, [10] * 9)[0]
-    retain(cleaned, most_bytes=2 * size)
+    retain(cleaned, max_bytes=2 * size)
     cleaned.reopen(crash=True)
     assert cleaned.range() == (0, 9)
-    retain(cleaned, most_bytes=2 * size)
+    retain(cleaned, max_bytes=2 * size)
     assert cleaned.range() == (7, 9)
 
 
@@ -93,7 +93,7 @@ def test_rules_and_the_log_s_own_retention_together(cleaned: CleanedStore) -> No
     cleaned.fill(3)
     size = put(cleaned, [len(BODY)])[0]
     cleaned.flush()
-    retain(cleaned, most_bytes=2 * size)
+    retain(cleaned, max_bytes=2 * size)
     assert cleaned.range() == (3 * PER_SEGMENT - 1, 3 * PER_SEGMENT + 1)
     cleaned.disk.log_used = 0.86
     cleaned.clean(turns=20)
@@ -106,7 +106,7 @@ def test_rules_and_the_log_s_own_retention_together(cleaned: CleanedStore) -> No
 
 def test_the_log_s_own_retention_takes_nothing_back(cleaned: CleanedStore) -> None:
     cleaned.fill(4)
-    retain(cleaned, most_bytes=1)
+    retain(cleaned, max_bytes=1)
     assert cleaned.range() == (11, 12)
     cleaned.configure(delete_file_batch_max=1)
     cleaned.disk.log_used = 0.86
@@ -118,7 +118,7 @@ def test_the_log_s_own_retention_takes_nothing_back(cleaned: CleanedStore) -> No
 def test_a_count_whose_files_are_gone_begins_anew(cleaned: CleanedStore) -> None:
     cleaned.fill(3)
     size = put(cleaned, [len(BODY)])[0]
-    retain(cleaned, most_bytes=100 * size)
+    retain(cleaned, max_bytes=100 * size)
     cleaned.flush()
     cleaned.disk.log_used = 0.86
     cleaned.clean(turns=20)
@@ -126,13 +126,13 @@ def test_a_count_whose_files_are_gone_begins_anew(cleaned: CleanedStore) -> None
     assert cleaned.queue_files() == [8]
     cleaned.disk.log_used = 0.5
     put(cleaned, [len(BODY)] * 5)
-    retain(cleaned, most_bytes=4 * size)
+    retain(cleaned, max_bytes=4 * size)
     assert cleaned.range() == (11, 15)
 
 
 def test_a_topic_deleted_and_made_again_is_counted_from_nothing(cleaned: CleanedStore) -> None:
     size = put(cleaned, [10] * 6)[0]
-    retain(cleaned, most_bytes=3 * size)
+    retain(cleaned, max_bytes=3 * size)
     cleaned.store.delete_topic("Orders")
     put(cleaned, [10] * 2)
     cleaned.clean()
@@ -149,7 +149,7 @@ def test_later_rounds_do_not_look_at_everything_again(cleaned: CleanedStore, mon
         return sizes_of(units)
 
     monkeypatch.setattr(topic_retention, "_sizes", counted)
-    retain(cleaned, most_bytes=150 * size)
+    retain(cleaned, max_bytes=150 * size)
     assert cleaned.range() == (50, 200)
     looked.clear()
     put(cleaned, [10] * 2)
@@ -178,7 +178,7 @@ def test_any_course_of_appends_and_bounds(
         low = 0
         for bodies, most in steps:
             sizes += put(cleaned, bodies)
-            retain(cleaned, most_bytes=most)
+            retain(cleaned, max_bytes=most)
             while low < len(sizes) - 1 and sum(sizes[low:]) > most:
                 low += 1
             assert cleaned.range() == (low, len(sizes))
