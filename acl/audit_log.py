@@ -32,7 +32,7 @@ class AuditLog:
     """Writer of the decisions at one port.  It belongs to the event loop's thread."""
 
     def __init__(self, settings: GateSettings, clock: Clock) -> None:
-        self._most = settings.audit_lines_per_second
+        self._max_lines = settings.audit_lines_per_second
         self._clock = clock
         self._second = 0
         self._lines = 0  # of this second
@@ -61,7 +61,7 @@ class AuditLog:
             self.flush()
             self._second, self._lines = second, 0
         self._lines += 1
-        if self._lines > self._most:
+        if self._lines > self._max_lines:
             self._left_out += 1
             return False
         return True

@@ -86,7 +86,7 @@ def _said(kind: type[E], name: str | None, what: str) -> E | None:
     found = named(kind, name.strip())
     if found is None:
         known = ", ".join(str(one.value) for one in kind)
-        raise AuthRefused(f"The {what} {name!r} is none of {known}.")
+        raise AuthRefused(f"The {what} {name!r} is not one of {known}.")
     return found
 
 

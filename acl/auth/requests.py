@@ -102,11 +102,11 @@ def _topic_of_group(topic: str | None, group: str | None, actions: Actions) -> I
     if topic is None or not topic.startswith(RETRY_PREFIX) or not group:
         yield topic_or_group(topic, actions)
     else:
-        yield from _behind_retry_topic(topic, group, actions)
+        yield from _under_retry_topic(topic, group, actions)
     yield _group(group, actions)
 
 
-def _behind_retry_topic(topic: str, group: str, actions: Actions) -> Iterator[Needed]:
+def _under_retry_topic(topic: str, group: str, actions: Actions) -> Iterator[Needed]:
     """Yield what a retry topic of the group itself refers to."""
     own = topic.removeprefix(RETRY_PREFIX)
     bare = group.removeprefix(RETRY_PREFIX)

@@ -117,8 +117,8 @@ def is_expired(now_ms: int, reserved_hours: int, times: Sequence[Callable[[], in
     first must be as old, so a clock that was behind for a while expires nothing.
     """
     limit = now_ms - reserved_hours * _HOUR_MS
-    own, *behind = times
-    for time in behind[:LOOK_AHEAD]:
+    own, *later = times
+    for time in later[:LOOK_AHEAD]:
         time_ms = time()
         if time_ms <= now_ms:
             return 0 <= time_ms <= limit and (own() <= limit or own() > now_ms)

@@ -30,7 +30,7 @@ _CHUNKS_PER_ROUND: Final = 64
 class TopicRule(NamedTuple):
     """What consumers may still read of a topic; None means no limit."""
 
-    longest_ms: int | None
+    max_age_ms: int | None
     max_bytes: int | None
 
 
@@ -64,9 +64,9 @@ class TopicRetention:
         return moved
 
     def _apply_time(self, queue: LogicQueue, rule: TopicRule, now_ms: int) -> bool:
-        if rule.longest_ms is None:
+        if rule.max_age_ms is None:
             return False
-        return raise_min(queue, offset_by_time(queue, self._log, now_ms - rule.longest_ms, Boundary.LOWER))
+        return raise_min(queue, offset_by_time(queue, self._log, now_ms - rule.max_age_ms, Boundary.LOWER))
 
     def _apply_bytes(self, queue: LogicQueue, rule: TopicRule) -> bool:
         if rule.max_bytes is None:
@@ -128,7 +128,7 @@ class HeldBytes:
         for offset, units in _pieces(self._queue, self._start, self._end):
             gone = np.cumsum(_sizes(units))
             count = int(np.searchsorted(gone, excess_bytes)) + 1
-            after = _offset_behind(self._queue, offset, units)
+            after = _offset_after(self._queue, offset, units)
             if count >= len(units) and after < self._end:
                 self.size_bytes -= int(gone[-1])
                 self._start = after
@@ -148,7 +148,7 @@ def _pieces(queue: LogicQueue, start: int, end: int) -> Iterator[tuple[int, npt.
         if not len(units):
             return
         yield start, units
-        start = _offset_behind(queue, start, units)
+        start = _offset_after(queue, start, units)
 
 
 def _sizes(units: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
@@ -166,7 +166,7 @@ def _offset_of(queue: LogicQueue, offset: int, units: npt.NDArray[np.void], inde
     return int(units["base_offset"][index]) if queue.is_batch else offset + index
 
 
-def _offset_behind(queue: LogicQueue, offset: int, units: npt.NDArray[np.void]) -> int:
+def _offset_after(queue: LogicQueue, offset: int, units: npt.NDArray[np.void]) -> int:
     last = _offset_of(queue, offset, units, len(units) - 1)
     return last + (int(units["batch_size"][-1]) if queue.is_batch else 1)
 

@@ -1,4 +1,4 @@
-"""Decisions that are remembered are those that would be made anew, after whatever has changed."""
+"""Remembered decisions equal those that a new check would make, after any change."""
 
 from itertools import product
 from typing import Any

@@ -14,7 +14,7 @@ from namesrv.route_table import RouteInfo
 from namesrv.unregistration import close_channel, expire, unregister
 from tests.namesrv.reports import CLUSTER, Reports, body, header
 
-# Address -> name and id: places are not shared, so that the model needs no rule for that.
+# Address -> name and id.  Places are not shared, so that the model needs no rule for that.
 PLACES = {f"10.0.0.{i}:1": (f"broker-{'ab'[i // 3]}", i % 3) for i in range(6)}
 TIMEOUT_MS = 10
 

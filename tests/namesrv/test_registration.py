@@ -95,7 +95,7 @@ def test_the_prime_slave_of_an_acting_group_brings_topics_that_are_read_only() -
     reports = Reports()
     reports.register(header(addr=OTHER, broker_id=2, acting=True))
     assert reports.table.topics["t"]["broker-a"].perm == PERM_READ
-    # Not the prime slave: what it says of topics does not count.
+    # Not the prime slave: its topics do not count.
     reports.register(header(addr=SLAVE, broker_id=3, acting=True), body(["of-3", "t"]), 2)
     assert "of-3" not in reports.table.topics
     # The master is back.

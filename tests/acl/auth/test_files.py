@@ -1,4 +1,4 @@
-"""What stands in files, and what nobody can read there."""
+"""Content of the files, and what nobody can read in them."""
 
 from pathlib import Path
 
@@ -114,7 +114,7 @@ def test_a_broken_file_gives_way_to_its_backup(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="repair the file or restore it"):
         AuthFiles(tmp_path).load()
     (tmp_path / "auth.json").write_bytes(b'{"users":[{"username":"u","userType":"Emperor","password":"x"}]}')
-    with pytest.raises(StoreError, match="userType 'Emperor' is none of Super, Normal"):
+    with pytest.raises(StoreError, match="userType 'Emperor' is not one of Super, Normal"):
         AuthFiles(tmp_path).load()
 
 
@@ -137,6 +137,6 @@ def test_a_broken_file_leaves_no_password_behind(tmp_path: Path) -> None:
     for broken in (clear[:-2], clear.replace(b'"admin"', b'"\xff"'), clear[:-1] + b',"x":' + b"[" * 9000):
         path.write_bytes(broken)
         files = AuthFiles(tmp_path)
-        assert files.load() == CONTENT  # from the copy before
+        assert files.load() == CONTENT  # from the backup
         files.save(CONTENT)
         assert not any(b"once upon" in one.read_bytes() for one in tmp_path.iterdir())

@@ -19,7 +19,7 @@ SHAPE = StoreShape(segment_bytes=16 * 1024, queue_file_bytes=20 * 50, index_slot
 MESSAGES = 240
 
 
-# What `fill` wrote the first time: writing files is quicker than running a store.
+# Files that `fill` wrote the first time: copying files is faster than running a store.
 _filled: dict[str, bytes] = {}
 
 
@@ -63,12 +63,12 @@ def check_and_plan(
 
 
 def kinds(store: StoreInspection) -> set[str]:
-    """The kinds of its findings that are more than notes."""
+    """Return the kinds of its findings that are more than notes."""
     return {finding.kind for finding in store.findings.kept if finding.severity != "note"}
 
 
 def content_of(root: Path) -> dict[str, bytes]:
-    """Every file below `root` but those of repairs."""
+    """Return every file below `root` except those of repairs."""
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
         for path in sorted(root.rglob("*"))
@@ -84,7 +84,7 @@ def change(path: Path, alter: Callable[[bytearray], object]) -> None:
 
 
 def messages_of(store: MessageStore) -> dict[tuple[str, int, int], bytes]:
-    """Every message that a consumer can read, by topic, queue and queue offset."""
+    """Return every message that a consumer can read, by topic, queue and queue offset."""
     found = {}
     for topic, queue_id in store.queues():
         offset, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
@@ -97,7 +97,7 @@ def messages_of(store: MessageStore) -> dict[tuple[str, int, int], bytes]:
 
 
 def record_in(root: Path, segment: int, number: int) -> tuple[Path, Record]:
-    """The `number`-th record of the `segment`-th segment, and that segment's file."""
+    """Return the `number`-th record of the `segment`-th segment, and that segment's file."""
     files = FileSequence(root / "commitlog")
     part = files.parts[segment]
     for found in LogInspection(files, part.start, part.start + files.file_bytes):

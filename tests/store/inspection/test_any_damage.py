@@ -24,7 +24,7 @@ def damage(path: Path, choose: random.Random) -> str:
         path.unlink()
         return kind
     if kind == "flip" and content:
-        # Most of a file is zeros behind its end.
+        # Most of a file is zeros after its content.
         at = choose.randrange(max(1, len(content.rstrip(b"\0"))))
         content[at] ^= 1 << choose.randrange(8)
     elif kind == "cut":

@@ -1,4 +1,4 @@
-"""Batch ConsumeQueues are compared with the log and made anew from it."""
+"""Batch ConsumeQueues are compared with the log and rebuilt from it."""
 
 import shutil
 from pathlib import Path
@@ -18,7 +18,7 @@ TOPIC = "Batches"
 
 
 def fill(stores: Stores) -> Path:
-    """Forty records of one to five messages in two queues, four units to a file."""
+    """Append forty records of one to five messages in two queues, four units to a file."""
     stores.queue_types[TOPIC] = QueueType.BATCH
     stores.fields["mapped_file_size_batch_consume_queue"] = 4 * UNIT
     store = stores.open()

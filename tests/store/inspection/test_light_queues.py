@@ -1,4 +1,4 @@
-"""Light queues are compared with what the log's records say, and made anew from them."""
+"""Light queues are compared with the properties of the log's records, and rebuilt from them."""
 
 import random
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_a_sound_store_has_nothing_wrong(filled: tuple[Path, Stores]) -> None:
     assert check_and_plan(root)[1] == []
 
 
-def test_a_damaged_light_queue_is_found_and_made_anew(filled: tuple[Path, Stores]) -> None:
+def test_a_damaged_light_queue_is_found_and_rebuilt(filled: tuple[Path, Stores]) -> None:
     root, stores = filled
     store = stores.open()
     before = contents(store)

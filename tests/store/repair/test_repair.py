@@ -1,4 +1,4 @@
-"""A repaired store opens, holds all messages outside the damage at their offsets, and can be taken back."""
+"""A repaired store opens, holds all messages outside the damage at their offsets, and the repair can be undone."""
 
 import random
 import shutil
@@ -51,7 +51,7 @@ def flip(path: Path, at: int) -> None:
 
 
 def damaged_body(root: Path) -> tuple[str, int, int]:
-    """Flip a bit of one message's body in the middle of the log; say which message."""
+    """Flip a bit of one message's body in the middle of the log; return which message."""
     path, record = record_in(root, 1, 12)
     assert record.in_consume_queue
     flip(path, record.physical_offset % SHAPE.segment_bytes + 89)
@@ -75,7 +75,7 @@ def test_a_damaged_record_is_lost_alone_and_no_offset_shifts(stores: Stores) -> 
         stores.close(store)
 
 
-def test_queues_made_anew_after_a_repair_have_the_same_offsets(stores: Stores) -> None:
+def test_queues_rebuilt_after_a_repair_have_the_same_offsets(stores: Stores) -> None:
     root = fill(stores)
     damaged_body(root)
     repair(root)
@@ -159,7 +159,7 @@ def killed_at(root: Path, store: object, actions: list[object], stop: int) -> bo
     return False
 
 
-def test_undoing_gives_every_byte_back(stores: Stores) -> None:
+def test_undo_restores_every_byte(stores: Stores) -> None:
     root = fill(stores)
     damaged_body(root)
     change(root / "commitlog" / file_name(32768), lambda content: content.__delitem__(slice(5000, None)))

@@ -146,7 +146,7 @@ def test_what_is_no_file_or_cannot_be_read_does_not_take_the_others_with_it(leas
     lease = leases.acquire("spark", "job-1", 4096, HOUR_MS)
     folder = tmp_path / "leases"
     (folder / "a-directory.json").mkdir()
-    # Nobody writes to it: a read would not return.
+    # Nobody writes to it, so a read would not return.
     os.mkfifo(folder / "a-pipe.json")
     (folder / "a-loop.json").symlink_to("a-loop.json")
     with (folder / "huge.json").open("wb") as file:

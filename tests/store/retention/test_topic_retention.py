@@ -24,13 +24,13 @@ def cleaned(tmp_path: Path) -> Iterator[CleanedStore]:
 
 
 def put(cleaned: CleanedStore, sizes: list[int], topic: str = "Orders", queue_id: int = 0) -> list[int]:
-    """Append messages whose bodies have these sizes; return the sizes of their records."""
+    """Append messages whose bodies have these sizes.  Return the sizes of their records."""
     return [cleaned.store.append([message(topic, queue_id, bytes(size))])[0][2] for size in sizes]
 
 
 def retain(cleaned: CleanedStore, topic: str = "Orders", **rule: int) -> None:
-    """Set the rule of `topic` alone, applied at once."""
-    cleaned.store.cleaner.retain({topic: TopicRule(rule.get("longest_ms"), rule.get("max_bytes"))})
+    """Set only the rule of `topic`, and apply it at once."""
+    cleaned.store.cleaner.retain({topic: TopicRule(rule.get("max_age_ms"), rule.get("max_bytes"))})
 
 
 def test_time_bounds_what_may_be_read_and_only_of_its_topic(cleaned: CleanedStore) -> None:
@@ -38,13 +38,13 @@ def test_time_bounds_what_may_be_read_and_only_of_its_topic(cleaned: CleanedStor
         put(cleaned, [1])
         put(cleaned, [1], "Other")
         cleaned.clock.advance(HOUR_S)
-    retain(cleaned, longest_ms=2 * HOUR_MS)
+    retain(cleaned, max_age_ms=2 * HOUR_MS)
     assert cleaned.range() == (3, 5)
     assert cleaned.range("Other") == (0, 5)
     cleaned.clock.advance(HOUR_S)
     cleaned.clean()
     assert cleaned.range() == (5, 5)
-    # The log holds them still, and the queue's files are there.
+    # The log still holds them, and the queue's files exist.
     assert cleaned.store.runtime_info()["commitLogMinOffset"] == "0"
     assert cleaned.queue_files() == [0, 4]
 
@@ -80,7 +80,7 @@ def test_the_minimum_never_goes_back(cleaned: CleanedStore) -> None:
     assert cleaned.range() == (5, 11)
 
 
-def test_a_restart_derives_it_anew(cleaned: CleanedStore) -> None:
+def test_a_restart_computes_it_again(cleaned: CleanedStore) -> None:
     size = put(cleaned, [10] * 9)[0]
     retain(cleaned, max_bytes=2 * size)
     cleaned.reopen(crash=True)
@@ -97,7 +97,7 @@ def test_rules_and_the_log_s_own_retention_together(cleaned: CleanedStore) -> No
     assert cleaned.range() == (3 * PER_SEGMENT - 1, 3 * PER_SEGMENT + 1)
     cleaned.disk.log_used = 0.86
     cleaned.clean(turns=20)
-    # The log has passed the rule; the count goes on from there, over files that are gone.
+    # The log has passed the rule; the count continues from there, over removed files.
     assert cleaned.range() == (3 * PER_SEGMENT, 3 * PER_SEGMENT + 1)
     put(cleaned, [len(BODY)] * 4)
     cleaned.clean()
@@ -115,7 +115,7 @@ def test_the_log_s_own_retention_takes_nothing_back(cleaned: CleanedStore) -> No
     assert cleaned.range() == (11, 12)
 
 
-def test_a_count_whose_files_are_gone_begins_anew(cleaned: CleanedStore) -> None:
+def test_a_count_whose_files_are_gone_starts_again(cleaned: CleanedStore) -> None:
     cleaned.fill(3)
     size = put(cleaned, [len(BODY)])[0]
     retain(cleaned, max_bytes=100 * size)
@@ -155,7 +155,7 @@ def test_later_rounds_do_not_look_at_everything_again(cleaned: CleanedStore, mon
     put(cleaned, [10] * 2)
     cleaned.clean()
     assert cleaned.range() == (52, 202)
-    # The two that came, and one file's worth where two went.
+    # The two new messages, and one file's worth where two were dropped.
     assert sum(looked) <= 2 + 2 * 4
     looked.clear()
     cleaned.clean()
@@ -170,7 +170,7 @@ def test_later_rounds_do_not_look_at_everything_again(cleaned: CleanedStore, mon
 def test_any_course_of_appends_and_bounds(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[list[int], int]], chunk: int
 ) -> None:
-    """The minimum is the lowest offset that the bound allows, or where it was before."""
+    """The minimum is the lowest offset that the limit allows, or its previous value."""
     cleaned = CleanedStore(tmp_path_factory.mktemp("store") / "store")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(topic_retention, "_CHUNK", chunk)
