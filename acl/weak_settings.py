@@ -48,12 +48,12 @@ def weak_settings(of: Exposure) -> Iterator[tuple[str, str]]:
         yield (
             "haAllowPlainPeers",
             "requests are signed for any address that a name server calls a broker of this cluster; such a signature"
-            " never expires and serves as an admin's, so let nobody else reach the name servers, and take the key back"
-            " once no broker of RocketMQ is left",
+            " never expires and has an admin's rights: let nobody else reach the name servers, and replace the key once"
+            " no broker of RocketMQ is left",
         )
     for name, secret in of.secrets:
         if _is_guessed(name, secret):
-            yield "secretKey", f"that of account {name} is one of a sample, its own name, or short"
+            yield "secretKey", f"that of account {name} is a sample, its own name, or short"
 
 
 def warn_of(exposure: Exposure) -> None:

@@ -71,13 +71,13 @@ def _user(record: _UserRecord, seal: Seal | None) -> User:
     return replace(user, password=password)
 
 
-def replicated(content: AuthContent, seal: Seal) -> bytes:
+def sealed_for_replica(content: AuthContent, seal: Seal) -> bytes:
     """Encrypt `content` for a replica with the same seal: nobody between them can read it."""
     return seal.sealed(msgspec.json.encode(document_of(content, None)), _REPLICATED)
 
 
-def taken_over(sealed: bytes, seal: Seal) -> AuthContent:
-    """Decode what `replicated` returned.  Raises ProtocolError."""
+def opened_from_master(sealed: bytes, seal: Seal) -> AuthContent:
+    """Decode what `sealed_for_replica` returned.  Raises ProtocolError."""
     try:
         document = msgspec.json.decode(seal.opened(sealed, _REPLICATED), type=AuthDocument)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -33,12 +33,12 @@ E = TypeVar("E", bound=Enum)
 
 def user_type_of(info: UserInfo) -> UserType | None:
     """Return the type in `info`; None if none is given.  Raises AuthRefused."""
-    return _said(UserType, info.user_type, "userType")
+    return _member(UserType, info.user_type, "userType")
 
 
 def user_status_of(info: UserInfo) -> UserStatus | None:
     """Return the status in `info`; None if none is given.  Raises AuthRefused."""
-    return _said(UserStatus, info.user_status, "userStatus")
+    return _member(UserStatus, info.user_status, "userStatus")
 
 
 def user_info(user: User, *, with_password: bool) -> UserInfo:
@@ -69,7 +69,7 @@ def acl_info(acl: Acl) -> AclInfo:
 
 def policy_type_of(name: str | None) -> PolicyType:
     """Return the policy type; Custom if none is given.  Raises AuthRefused."""
-    return _said(PolicyType, name, "policyType") or PolicyType.CUSTOM
+    return _member(PolicyType, name, "policyType") or PolicyType.CUSTOM
 
 
 def resource_of(key: str | None) -> Resource:
@@ -80,7 +80,7 @@ def resource_of(key: str | None) -> Resource:
     return resource
 
 
-def _said(kind: type[E], name: str | None, what: str) -> E | None:
+def _member(kind: type[E], name: str | None, what: str) -> E | None:
     if name is None or not name.strip():
         return None
     found = named(kind, name.strip())
@@ -111,7 +111,7 @@ def _entry(info: PolicyEntryInfo) -> PolicyEntry:
 
 
 def _actions(names: Sequence[str]) -> tuple[Action, ...]:
-    actions = tuple(action for name in names if (action := _said(Action, name, "action")) is not None)
+    actions = tuple(action for name in names if (action := _member(Action, name, "action")) is not None)
     if not actions:
         raise AuthRefused("The actions is empty.")
     if Action.ANY in actions:

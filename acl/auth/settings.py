@@ -119,8 +119,10 @@ class AuthSettings:
         """Return the users to create at the start if they do not exist.  Raises ConfigError."""
         users = []
         if self.init_authentication_user.strip():
-            said = _said("initAuthenticationUser", self.init_authentication_user, _InitUser, "username and password")
-            users.append(User(said.username, said.password, UserType.SUPER))
+            decoded = _decoded(
+                "initAuthenticationUser", self.init_authentication_user, _InitUser, "username and password"
+            )
+            users.append(User(decoded.username, decoded.password, UserType.SUPER))
         inner = self.inner_credentials()
         if inner is not None:
             users.append(User(inner.access_key, inner.secret_key, UserType.SUPER))
@@ -131,8 +133,8 @@ class AuthSettings:
         key, text = "innerClientAuthenticationCredentials", self.inner_client_authentication_credentials
         if not text.strip():
             return None
-        said = _said(key, text, _InnerCredentials, "accessKey and secretKey")
-        return Credentials(said.access_key, said.secret_key, said.security_token)
+        decoded = _decoded(key, text, _InnerCredentials, "accessKey and secretKey")
+        return Credentials(decoded.access_key, decoded.secret_key, decoded.security_token)
 
     def codes_without_signature(self) -> frozenset[int]:
         """Return the codes of authenticationWhitelist.  Raises ConfigError."""
@@ -168,7 +170,7 @@ class _InnerCredentials(msgspec.Struct, rename="camel"):
     security_token: str = ""
 
 
-def _said(key: str, text: str, kind: type[T], names: str) -> T:
+def _decoded(key: str, text: str, kind: type[T], names: str) -> T:
     """Decode a JSON object.  Raises ConfigError, which does not quote the text: it holds a secret."""
     try:
         said = msgspec.json.decode(text, type=kind)

@@ -92,7 +92,7 @@ class BackPressure:
 
     # Observations
 
-    def looked(self, use: DiskUse, last_flush_s: float, unflushed_bytes: int, waiting_bytes: int) -> None:
+    def observe(self, use: DiskUse, last_flush_s: float, unflushed_bytes: int, waiting_bytes: int) -> None:
         """Take the figures of the last second: use of the disk, time of the last flush, bytes that wait."""
         self._use, self._flush_s, self._last_flush_s = use, self._flushing_s(), last_flush_s
         self._disk_full = Watermarks.of(self._config).refuses(use, self._disk_full)

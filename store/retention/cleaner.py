@@ -58,7 +58,7 @@ _SWEEP_S: Final = 600.0
 _MIN_TURN_S: Final = 0.05
 # Rounds for which a request to clean now stays valid (`MAX_MANUAL_DELETE_FILE_TIMES`).
 _MANUAL_ROUNDS: Final = 20
-_SEGMENT_LET_GO: Final = failpoint("cleaner.segment_let_go")
+_SEGMENT_DETACHED: Final = failpoint("cleaner.segment_detached")
 _BEFORE_UNLINK: Final = failpoint("cleaner.before_unlink")
 _UNLINKED: Final = failpoint("cleaner.unlinked")
 _QUEUE_FILE_UNLINKED: Final = failpoint("cleaner.queue_file_unlinked")
@@ -139,7 +139,7 @@ class Cleaner:
         now_s = self._clock.monotonic()
         self._next_round_s = now_s + self._config.clean_resource_interval / 1000
         self._next_look_s, self._next_sweep_s = now_s, now_s + _SWEEP_S
-        self._see(self._disk_use())
+        self._note_figures(self._disk_use())
         self._mark.write()
         self._trim.start()
         self._worker.start()
@@ -203,9 +203,9 @@ class Cleaner:
 
     # Decisions
 
-    def _see(self, use: DiskUse) -> None:
+    def _note_figures(self, use: DiskUse) -> None:
         confirmation = self._confirmation
-        self.pressure.looked(
+        self.pressure.observe(
             use,
             self._group_commit.last_flush_s,
             self._commit_log.wrote_offset - confirmation.flushed_offset,
@@ -217,7 +217,7 @@ class Cleaner:
         self._asked_s = None
         if not self._is_running or self._confirmation.failure is not None:
             return
-        self._see(look.use)
+        self._note_figures(look.use)
         try:
             self._clean_what_is_due(look)
         except StoreError as error:
@@ -265,7 +265,7 @@ class Cleaner:
         self._left -= 1
         self._pinned.add(file)
         self._segment = file
-        _SEGMENT_LET_GO()
+        _SEGMENT_DETACHED()
         held = held_from(look.leases)
         _log.info(
             "action=segment-detached file=%s reason=%s disk_used=%.3f leased_from=%s log_min=%d",

@@ -118,22 +118,25 @@ class TimerEnqueue:
         if message.due_ms < state.progress.read_ms and offset < state.progress.rebuild_until:
             return True  # delivered before the wheel was rebuilt
         if slot_ms < entries.now_slot:
-            return bool(not entries.slots and self._is_late(message, late))
+            if entries.slots:
+                return False
+            self._deliver_late(message, late)
+            return True
         if late:
             return False
         self._add(message, physical_offset, size_bytes, entries)
         return True
 
-    def _is_late(self, message: TimedMessage, late: list[tuple[PendingMessage, str]]) -> bool:
-        """Deliver a late message, or ignore a late delete request.  Always returns True: the message is handled."""
+    def _deliver_late(self, message: TimedMessage, late: list[tuple[PendingMessage, str]]) -> None:
+        """Add a late message to `late`, for its real topic.  A late delete request has no effect."""
+        if message.deleted_key is not None:
+            return
         state = self._state
-        if message.deleted_key is None:
-            real = message.real(NEVER_ENQUEUED, state.clock.wall_ms(), state.tags_codes)
-            if real is None or real.topic in state.barred_topics:
-                _log.error("event=timed_message_dropped topic=%s reason=no-such-place", message.real_topic)
-            else:
-                late.append((real, message.real_topic))
-        return True
+        real = message.real(NEVER_ENQUEUED, state.clock.wall_ms(), state.tags_codes)
+        if real is None or real.topic in state.barred_topics:
+            _log.error("event=timed_message_dropped topic=%s reason=no-such-place", message.real_topic)
+        else:
+            late.append((real, message.real_topic))
 
     def _add(self, message: TimedMessage, physical_offset: int, size_bytes: int, entries: _Entries) -> None:
         state, now_slot = self._state, entries.now_slot

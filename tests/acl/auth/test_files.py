@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from acl.auth.document import replicated, taken_over
+from acl.auth.document import opened_from_master, sealed_for_replica
 from acl.auth.files import AuthFiles
 from acl.auth.model import User, UserStatus, UserType
 from acl.auth.secrets import KEY_BYTES, Seal, SealBroken, derived_key
@@ -120,13 +120,13 @@ def test_a_broken_file_gives_way_to_its_backup(tmp_path: Path) -> None:
 
 def test_what_travels_can_be_read_by_replicas_alone() -> None:
     seal = Seal(derived_key("inner secret", "test"), counted)
-    sealed = replicated(CONTENT, seal)
+    sealed = sealed_for_replica(CONTENT, seal)
     assert b"once upon" not in sealed and b"admin" not in sealed
-    assert taken_over(sealed, seal) == CONTENT
+    assert opened_from_master(sealed, seal) == CONTENT
     with pytest.raises(SealBroken):
-        taken_over(sealed, Seal(derived_key("other secret", "test"), counted))
+        opened_from_master(sealed, Seal(derived_key("other secret", "test"), counted))
     with pytest.raises(ProtocolError):
-        taken_over(seal.sealed(b"[]", "users and acls of a master"), seal)
+        opened_from_master(seal.sealed(b"[]", "users and acls of a master"), seal)
 
 
 def test_a_broken_file_leaves_no_password_behind(tmp_path: Path) -> None:
