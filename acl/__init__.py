@@ -1,1 +1,1 @@
-"""Who may do what: accounts, signatures and permissions.  Pure; what reads files says so."""
+"""Access control: accounts, signatures and permissions.  Pure, except the files that say they are edges."""

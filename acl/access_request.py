@@ -1,55 +1,55 @@
-"""What a request asks for, as far as access control goes: who says to have sent it, and what it says."""
+"""Request as access control sees it: the account that it names, and what it asks for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from acl.auth.model import Action as AuthAction
 from acl.auth.model import Resource
-from acl.carried_topics import carried_topics
 from acl.remote_addresses import Parts
 from sprocket.common.errors import RequestError
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.credentials import ACCESS_KEY, SIGNATURE
+from sprocket.remoting.message.properties import INNER_MULTI_DISPATCH, NAME_END, TIMER_DEL_UNIQKEY, VALUE_END
 from sprocket.remoting.routes import Action
 from sprocket.remoting.routes import Resource as RouteResource
 
 
 class FailedAttempt(RequestError):
-    """Whoever asks has proved nothing: no such account, or a wrong signature."""
+    """The caller proved no identity: there is no such account, or the signature is wrong."""
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """That a request was signed by `account`."""
+    """Proof that `account` signed a request."""
 
     account: str
 
 
 class Needed(msgspec.Struct, frozen=True):
-    """One thing that a request needs in ACL 2.0: one of `actions` has to be allowed with `resource`."""
+    """One permission that a request needs in ACL 2.0: one of `actions` must be allowed on `resource`."""
 
     resource: Resource
     actions: tuple[AuthAction, ...]
 
     @property
     def name(self) -> str:
-        """Which resource, as refusals tell it: ``Topic:orders``; one without a name is all of its type."""
+        """Return the resource as refusals name it: ``Topic:orders``; without a name all of its type."""
         resource = self.resource
         return resource.key if resource.name is not None else f"{resource.resource_type.value}:*"
 
     @property
     def key(self) -> str:
-        """As audit lines show it: ``Topic:orders=Pub``."""
+        """Return the text for audit lines: ``Topic:orders=Pub``."""
         return f"{self.name}={'|'.join(one.value for one in self.actions)}"
 
 
 class AccessRequest(msgspec.Struct, frozen=True, gc=False):
-    """One request, of which nothing is believed yet.
+    """One request.  Nothing in it is proved yet.
 
-    `action` and `resource` are those of its route, `cluster` is the one that the server belongs to (empty: to none,
-    or to all).  `found` is what a handler found out that the request is about: where it has something, that is asked
-    for and nothing else.  The collector does not follow it: what it refers to refers to nothing back.
+    `action` and `resource` are those of its route.  `cluster` is the server's cluster; empty: none, or all.  If a
+    handler has set `found`, which permissions the request needs, only those are checked.  The garbage collector does
+    not track it: nothing it refers to refers back.
     """
 
     code: int
@@ -65,32 +65,60 @@ class AccessRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def access_key(self) -> str | None:
-        """The account that it names."""
+        """Account that the request names."""
         return self.fields.get(ACCESS_KEY)
 
     @property
     def signature(self) -> str | None:
-        """What is to prove it."""
+        """Signature that must prove the account."""
         return self.fields.get(SIGNATURE)
 
     @property
     def is_attempt(self) -> bool:
-        """Whether it tries to prove something: who names no account has guessed no key."""
+        """Whether it tries to prove an identity.  A request without an account has guessed no key."""
         return self.access_key is not None
 
     @property
     def sent_to(self) -> str | None:
-        """The topic that the header names, by the name that it has there."""
+        """Topic in the header, by the name that it has there."""
         return self.fields.get("b" if self.code in SHORT_NAMES else "topic")
 
     def carried_topics(self) -> list[str]:
-        """Topics that a message reaches beside the one that it is sent to."""
+        """Return the topics that the message reaches besides its own."""
         fields, is_short = self.fields, self.code in SHORT_NAMES
         is_batch = fields.get("m" if is_short else "batch", "false") != "false"
-        return carried_topics(fields.get("i" if is_short else "properties"), self.body if is_batch else b"")
+        return _named_topics(fields.get("i" if is_short else "properties"), self.body if is_batch else b"")
 
 
-# Codes whose header has one letter for each name.
+# Codes whose header has one-letter names.
 SHORT_NAMES: Final = frozenset(
     {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2}
 )
+
+
+def _named_topics(properties: str | None, batch: bytes) -> list[str]:
+    """Return the topics named by `properties` and by the messages in `batch`; usually none.
+
+    ``INNER_MULTI_DISPATCH`` names light queues that also get the record; ``TIMER_DEL_UNIQKEY`` names a delayed message
+    to delete.  Every value of every occurrence counts: whichever of them a store uses, permission was asked for it.
+    Source: RocketMQ 5.3.3, `LmqDispatch`, `TimerMessageStore.buildDeleteKey`; see `store.queue.multi_dispatch`.
+    """
+    found: list[str] = []
+    if properties and (INNER_MULTI_DISPATCH in properties or TIMER_DEL_UNIQKEY in properties):
+        found += _topics_in(properties)
+    if batch and (INNER_MULTI_DISPATCH.encode() in batch or TIMER_DEL_UNIQKEY.encode() in batch):
+        found += _topics_in(batch.decode("utf-8", "replace"))
+    return found
+
+
+def _topics_in(text: str) -> Iterator[str]:
+    for name in (INNER_MULTI_DISPATCH, TIMER_DEL_UNIQKEY):
+        for piece in text.split(name + NAME_END)[1:]:
+            value = piece.partition(VALUE_END)[0].encode("utf-8", "replace").decode()
+            if name == INNER_MULTI_DISPATCH:
+                yield from (queue for queue in value.split(",") if queue)
+            else:
+                # A value without a topic means the message's own topic.
+                topic, plus, _ = value.rpartition("+")
+                if plus:
+                    yield topic

@@ -1,6 +1,6 @@
-"""The audit log: one line for each decision, of a logger of its own, at a bounded rate.
+"""Audit log: one line for each decision, in a logger of its own, at a limited rate.
 
-A line has always the same keys in the same order, and what comes from a peer stands in JSON's quotes::
+A line always has the same keys in the same order.  Values that come from a peer are JSON strings::
 
     event=access decision=deny code=17 name=UPDATE_AND_CREATE_TOPIC account="app" certificate="" peer="10.0.0.7:4711"
     resources="Topic:orders=Create" reason="..."
@@ -18,21 +18,21 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.codes import RequestCode
 
-# Operators route it by this name.
+# Operators route the audit lines by this name.
 audit = logging.getLogger("sprocket.audit")
 
-# Characters of one value: a peer chooses how long its names are.
-_MOST_CHARACTERS: Final = 256
-# A body that names resources is read for a line up to this size: whoever is refused is not to choose what it costs.
-_MOST_READ_BYTES: Final = 4096
+# Characters of one value: a peer chooses the length of its names.
+_MAX_CHARACTERS: Final = 256
+# A body is read for its resource names only up to this size: a refused caller must not choose the cost of a line.
+_MAX_READ_BYTES: Final = 4096
 _quoted = msgspec.json.Encoder().encode
 
 
 class AuditLog:
-    """Writes what the gate of one port decides.  Lives in the event loop's thread."""
+    """Writer of the decisions at one port.  It belongs to the event loop's thread."""
 
     def __init__(self, settings: GateSettings, clock: Clock) -> None:
-        self._most = settings.audit_lines_per_second
+        self._max_lines = settings.audit_lines_per_second
         self._clock = clock
         self._second = 0
         self._lines = 0  # of this second
@@ -40,17 +40,17 @@ class AuditLog:
         self.writes_allowed = settings.audit_allowed
 
     def refused(self, asked: AccessRequest, peer: tuple[str, int], reason: str) -> None:
-        """A request is not served."""
+        """Log that a request is refused."""
         if self._has_room():
             audit.warning("%s", _line("deny", asked, peer, reason))
 
     def allowed(self, asked: AccessRequest, peer: tuple[str, int]) -> None:
-        """A request is served."""
+        """Log that a request is served."""
         if self._has_room():
             audit.info("%s", _line("allow", asked, peer, ""))
 
     def flush(self) -> None:
-        """Say how many lines were left out, if any; called about once a second."""
+        """Log how many lines were left out, if any.  Called about once a second."""
         if self._left_out:
             audit.warning("event=access_left_out lines=%d", self._left_out)
             self._left_out = 0
@@ -61,7 +61,7 @@ class AuditLog:
             self.flush()
             self._second, self._lines = second, 0
         self._lines += 1
-        if self._lines > self._most:
+        if self._lines > self._max_lines:
             self._left_out += 1
             return False
         return True
@@ -76,7 +76,7 @@ def _line(decision: str, asked: AccessRequest, peer: tuple[str, int], reason: st
 
 
 def code_name(code: int) -> str:
-    """RocketMQ's name of a code."""
+    """Return RocketMQ's name of a code."""
     try:
         return RequestCode(code).name
     except ValueError:
@@ -84,7 +84,7 @@ def code_name(code: int) -> str:
 
 
 def _resources(asked: AccessRequest) -> str:
-    if asked.code in BODY_CODES and len(asked.body) > _MOST_READ_BYTES:
+    if asked.code in BODY_CODES and len(asked.body) > _MAX_READ_BYTES:
         return "?"
     try:
         return ",".join(one.key for one in required(asked))
@@ -93,6 +93,6 @@ def _resources(asked: AccessRequest) -> str:
 
 
 def _shown(text: str) -> str:
-    if len(text) > _MOST_CHARACTERS:
-        text = text[:_MOST_CHARACTERS] + "..."
+    if len(text) > _MAX_CHARACTERS:
+        text = text[:_MAX_CHARACTERS] + "..."
     return _quoted(text.encode("utf-8", "replace").decode()).decode()

@@ -1,8 +1,7 @@
-"""The gate of a port: every request passes it before anything of it is served.
+"""Gate of a port: every request passes it before any of it is served.
 
-It opens a frame, asks each policy, and hands on what it has opened, so that what is served is what was judged.  A
-request that is refused is answered, counted, held against its address if its signature was wrong, and written to the
-audit log.
+It decodes a frame, asks each policy, and passes on what it decoded, so that what is served is what was checked.  A
+refused request is answered, counted, and written to the audit log.  A wrong signature also counts against its address.
 """
 
 import logging
@@ -28,13 +27,13 @@ from sprocket.remoting.routes import Action, Decoded, Resource, RouteTable, Unro
 
 logger = logging.getLogger(__name__)
 
-# Addresses that are remembered with their parts.
-_MOST_PEERS: Final = 4096
-# Where a connection keeps the account that has signed on it, and what its last request that needed no signature names.
+# Addresses whose parts are cached.
+_MAX_PEERS: Final = 4096
+# Attributes of a connection: the account that signed on it; what its last request without a needed signature names.
 _PROVEN: Final = "proven_account"
 _UNSIGNED: Final = "unsigned"
 _NO_KIND: Final = (Action.NONE, Resource.NONE)
-# What these are about is known only when their message has been read: their handlers ask again.
+# Their resources are known only after the message is read: their handlers check again.
 RECHECKED: Final = frozenset(
     {
         RequestCode.CONSUMER_SEND_MSG_BACK,
@@ -47,22 +46,22 @@ RECHECKED: Final = frozenset(
 
 
 class Policy(Protocol):
-    """Who may do what."""
+    """Policy of who may do what."""
 
     def check(self, asked: AccessRequest, /) -> Verdict | None:
-        """What was proved, if anything had to be.
+        """Return what was proved, if a proof was needed.
 
-        Raises RequestError for what is refused, and that as `FailedAttempt` where a signature was wrong.
+        Raises RequestError if the request is refused; its subclass `FailedAttempt` for a wrong signature.
         """
         ...
 
     def check_right(self, account: str, asked: AccessRequest, /) -> None:
-        """Raises RequestError unless `account`, which has proved to be itself before, may do what `asked` needs."""
+        """Raise RequestError unless `account`, which has proved itself before, may do what `asked` needs."""
         ...
 
 
 class TooManyFailures(RequestError):
-    """Nothing was looked at: the address has sent too many wrong signatures."""
+    """The request was not checked: its address has sent too many wrong signatures."""
 
 
 def _nobody(asked: AccessRequest) -> bool:
@@ -70,10 +69,10 @@ def _nobody(asked: AccessRequest) -> bool:
 
 
 class Gate:
-    """The gate of one port.  Lives in the event loop's thread.
+    """Gate of one port.  It belongs to the event loop's thread.
 
-    A request passes when every one of `policies` lets it.  `is_white` names requests that no number of failures
-    shuts out.  `refused_code` is the response code of those that are shut out.
+    A request passes if every one of `policies` admits it.  `is_white` selects requests that failures never lock out.
+    `refused_code` is the response code of requests that are locked out.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class Gate:
         self.audit = AuditLog(settings, clock)
         self.refused = 0
         self.locked_out = 0
-        # Codes whose handlers check a proof of the caller, and its field: what comes before a signature has none.
+        # Codes whose handlers check the caller's proof, and its field: these come before any signature.
         self.self_checked = {} if self_checked is None else self_checked
         self._attempts = FailedAttempts(settings.auth_failures_per_second, settings.auth_failures_burst)
         self._clock = clock
@@ -104,18 +103,18 @@ class Gate:
         self._peers: dict[str, Parts | None] = {}
 
     def stand_before(self, table: RouteTable) -> RouteTable:
-        """Guard `table`, which is returned."""
+        """Guard `table` and return it."""
         self._kinds = {int(route.code): (route.action, route.resource) for route in table.routes}
         self._table = table
         table.guard = self.admit
         return table
 
     def status(self) -> dict[str, str]:
-        """Figures for the runtime information of a server."""
+        """Return figures for a server's runtime information."""
         return {"accessRefused": str(self.refused), "accessLockedOut": str(self.locked_out)}
 
     def admit(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
-        """What of `frame` may be served; if nothing may, it is answered.  Raises ProtocolError for one that is none."""
+        """Return what of `frame` may be served; None after a refusal was sent.  Raises ProtocolError."""
         opened = self._open(frame)
         if isinstance(opened, ReceivedResponse):
             return opened
@@ -148,7 +147,7 @@ class Gate:
             self._refuse(asked, request, error)
             return False
         except Exception as error:
-            # Whatever goes wrong here, the request is not served.
+            # If the check itself fails, the request is not served.
             logger.error("event=check_failed code=%d peer=%s:%d", asked.code, *channel.peer, exc_info=error)
             self._refuse(asked, request, RequestError(self._refused_code, "the request could not be checked"))
             return False
@@ -157,9 +156,9 @@ class Gate:
         return True
 
     def check(self, asked: AccessRequest, channel: RemotingChannel) -> None:
-        """Raises RequestError if `asked` is refused."""
+        """Raise RequestError if `asked` is refused."""
         if not self.policies:
-            raise RequestError(self._refused_code, "nobody is let in before the accounts are read")
+            raise RequestError(self._refused_code, "no request is served before the accounts are read")
         attributes = channel.attributes
         proven = attributes.get(_PROVEN)
         name = asked.fields.get(ACCESS_KEY)
@@ -184,7 +183,7 @@ class Gate:
                 attributes[_PROVEN] = verdict.account
 
     def proof_failed(self, request: Request[Any]) -> None:
-        """Count a wrong proof of a code in `self_checked` like a wrong signature."""
+        """Count a wrong proof for a code in `self_checked` like a wrong signature."""
         self.refused += 1
         parts = self._parts(request.channel.peer[0])
         self._attempts.failed(parts, self._clock.monotonic())
@@ -192,10 +191,10 @@ class Gate:
         self.audit.refused(asked, request.channel.peer, "the proof of a broker's identity is wrong")
 
     def allows(self, channel: RemotingChannel, topic: str, action: AuthAction) -> bool:
-        """Whether who has signed on `channel` may do `action` with messages of `topic`: asked for what it is sent."""
+        """Return whether the account that signed on `channel` may do `action` on messages of `topic` sent to it."""
         account = channel.attributes.get(_PROVEN)
         if account is None:
-            # Asked each time: the white list may have changed since the request was let in.
+            # Check each time: the white list may have changed since the request was admitted.
             unsigned = channel.attributes.get(_UNSIGNED)
             return unsigned is not None and self._is_white(unsigned)
         needed = of_message(topic, action, self._cluster)
@@ -208,7 +207,7 @@ class Gate:
         return True
 
     def _check_failures(self, asked: AccessRequest) -> None:
-        """Who fails too often is not even looked at; connections whose account has signed before go on."""
+        """Refuse, unchecked, an address that failed too often, except on connections that have signed before."""
         if self._attempts.is_locked(asked.peer, self._clock.monotonic()) and not self._is_white(asked):
             self.locked_out += 1
             raise TooManyFailures(self._refused_code, "too many wrong signatures from this address, try again later")
@@ -219,20 +218,20 @@ class Gate:
         request.channel.reply(request, Response(error.code, error.remark))
 
     def refuse_late(self, asked: AccessRequest, peer: tuple[str, int], error: RequestError) -> None:
-        """Count and write a refusal that a handler answers."""
+        """Count and log a refusal that a handler sends."""
         self.refused += 1
         self.audit.refused(asked, peer, error.remark)
 
     def _parts(self, address: str) -> Parts | None:
         if address not in self._peers:
-            if len(self._peers) >= _MOST_PEERS:
+            if len(self._peers) >= _MAX_PEERS:
                 self._peers.clear()
             self._peers[address] = parts_of(address)
         return self._peers[address]
 
 
 class Access:
-    """With which the handler of a request asks again, once it knows what the request is about."""
+    """Second check for a handler, once it knows the request's resources."""
 
     __slots__ = ("_asked", "_gate")
 
@@ -241,7 +240,7 @@ class Access:
         self._asked = asked
 
     def require(self, channel: RemotingChannel, topic: str, action: AuthAction, group: str | None) -> None:
-        """Raises RequestError unless who asked may do `action` with messages of `topic` too, as a member of `group`."""
+        """Raise RequestError unless the caller may also do `action` on messages of `topic`, as a member of `group`."""
         was = self._asked
         asked = AccessRequest(
             was.code, was.version, was.peer, was.fields, was.body, was.action, was.resource, was.cluster,
@@ -255,10 +254,10 @@ class Access:
 
 
 def require_topic(request: Request[Any], topic: str, action: AuthAction, group: str | None = None) -> None:
-    """Raises RequestError unless who sent `request` may do `action` with messages of `topic`.
+    """Raise RequestError unless the sender of `request` may do `action` on messages of `topic`.
 
-    For handlers of the codes in `RECHECKED`, once they have read what the request is about; `group` is the one that it
-    is asked for, whose own retry topics it may read.  Open where no gate stands.
+    For handlers of the codes in `RECHECKED`, once they have read the message.  `group` is the consumer group of the
+    request, whose own retry topics it may read.  Without a gate everything is allowed.
     """
     if isinstance(request.access, Access):
         request.access.require(request.channel, topic, action, group)

@@ -1,8 +1,8 @@
-"""What a policy has allowed already, so that it is not found out again for each message of a stream of them.
+"""Grants: what a policy has allowed, remembered so that a stream of messages is not checked one by one.
 
-A grant holds for as long as nothing that was asked for changes: who, with which code, of which names, from where; and
-for as long as the policy says the same, which is why its owner forgets all grants with every change.  Refusals are not
-remembered.  RocketMQ keeps decisions for 60 s (`statefulAuthorizationCacheExpiredSecond`), whatever has changed since.
+A grant is valid while nothing in the request changes: account, code, names, address.  It is also valid only while the
+policy is unchanged: its owner forgets all grants with every change.  Refusals are not remembered.  RocketMQ keeps
+decisions for 60 s (`statefulAuthorizationCacheExpiredSecond`), whatever has changed since.
 """
 
 from typing import Final
@@ -12,8 +12,8 @@ from sprocket.common.limits import MAX_GROUP_CHARS, MAX_TOPIC_CHARS
 from sprocket.remoting.codes import RequestCode
 
 Grant = tuple[object, ...]
-_MOST: Final = 8192
-# What they need follows from the names of topic and group alone.
+MAX_GRANTS: Final = 8192
+# Their needs follow from the names of topic and group alone.
 _CONSUMING: Final = frozenset(
     {
         RequestCode.PULL_MESSAGE,
@@ -24,12 +24,12 @@ _CONSUMING: Final = frozenset(
         RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
     }
 )
-# And these, of the topic that they name and those that their messages reach beside it.
+# Their needs also follow from the topics that their messages reach besides their own.
 _SENDING: Final = SHORT_NAMES | {RequestCode.SEND_MESSAGE}
 
 
 def grant(account: str, asked: AccessRequest) -> Grant | None:
-    """What is remembered when `asked` is allowed to `account`; None for what is not asked often, or is no usual one."""
+    """Return what to remember when `asked` is allowed to `account`; None for rare or unusual requests."""
     if asked.found:
         return None
     fields, code = asked.fields, asked.code
@@ -40,12 +40,12 @@ def grant(account: str, asked: AccessRequest) -> Grant | None:
         return None
     if group is not None and other is not None:
         return None
-    # The text of an action: members of an enumeration take long to hash.
+    # The action's text: hashing a member of an enumeration takes long.
     return account, code, topic, group, other, asked.action._value_, asked.peer, asked.cluster
 
 
 class Grants:
-    """The grants of one policy.  Bounded: when there are too many, all are forgotten."""
+    """Grants of one policy.  Bounded: when there are too many, all are forgotten."""
 
     __slots__ = ("_known",)
 
@@ -56,13 +56,13 @@ class Grants:
         return one in self._known
 
     def remember(self, one: Grant | None) -> None:
-        """From now on it is known; None is nothing to remember."""
+        """Remember a grant; None is ignored."""
         if one is None:
             return
-        if len(self._known) >= _MOST:
+        if len(self._known) >= MAX_GRANTS:
             self._known.clear()
         self._known.add(one)
 
     def forget(self) -> None:
-        """Something has changed."""
+        """Forget all grants, because something has changed."""
         self._known.clear()

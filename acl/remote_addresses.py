@@ -1,10 +1,10 @@
-"""Which addresses a white list means.
+"""Addresses of a white list.
 
-One entry is: empty (nobody), ``*`` (everybody), one IPv4 or IPv6 address, several with commas, several last parts in
-braces (``10.1.1.{1,2}``), a range or wildcard of parts (``10.1.1-5.*``, ``2::ac5:78:1-200:*``), or a subnet
+One entry is: empty (nobody), ``*`` (everybody), one IPv4 or IPv6 address, several separated by commas, several last
+parts in braces (``10.1.1.{1,2}``), a range or wildcard of parts (``10.1.1-5.*``, ``2::ac5:78:1-200:*``), or a subnet
 (``10.1.0.0/16``).
 Source of all but the subnet: RocketMQ 5.3.2, `RemoteAddressStrategyFactory`, `AclUtils`.  Here any number of parts may
-be ranges; there one may, and what follows it has to be wildcards.
+be ranges.  In RocketMQ only one may, and only wildcards may follow it.
 """
 
 import ipaddress
@@ -13,14 +13,14 @@ from typing import Final
 
 from sprocket.common.errors import ConfigError
 
-# The parts of an address: 4 below 256 or 8 below 65536.
+# Parts of an address: 4 below 256 or 8 below 65536.
 Parts = tuple[int, ...]
 AddressRule = Callable[[Parts], bool]
 _EVERYBODY: Final = frozenset({"*", "*.*.*.*", "*:*:*:*:*:*:*:*"})
 
 
 def parts_of(address: str) -> Parts | None:
-    """The parts of an address, of IPv4 also where it comes as IPv6; None for what is none."""
+    """Return the parts of an address, of IPv4 also if it is written as IPv6; None if invalid."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -35,13 +35,13 @@ def parts_of(address: str) -> Parts | None:
 
 
 class RemoteAddresses:
-    """The white list that `entries` say.  Raises ConfigError for an entry that means nothing."""
+    """White list of `entries`.  The constructor raises ConfigError for an invalid entry."""
 
     def __init__(self, entries: Sequence[str]) -> None:
         self._rules = [rule for entry in entries if (rule := _rule(entry.strip())) is not None]
 
     def match(self, parts: Parts | None) -> bool:
-        """Whether the address with these parts is on it; None, no address at all, is on no list but ``*``."""
+        """Return whether the address is on the list.  None, no address, is only on the list ``*``."""
         return bool(self._rules) and any(rule(parts or ()) for rule in self._rules)
 
     def __bool__(self) -> bool:
@@ -97,18 +97,18 @@ def _subnet(entry: str) -> AddressRule:
 
 def _ranges(entry: str) -> AddressRule:
     is_v6 = ":" in entry
-    count, most, base = (8, 0xFFFF, 16) if is_v6 else (4, 255, 10)
+    count, limit, base = (8, 0xFFFF, 16) if is_v6 else (4, 255, 10)
     texts = _expanded(entry) if is_v6 else entry.split(".")
     if len(texts) != count:
         raise _wrong(entry, f"it has {len(texts)} parts, not {count}")
-    bounds = [_bounds(entry, text.strip(), most, base) for text in texts]
+    bounds = [_bounds(entry, text.strip(), limit, base) for text in texts]
     return lambda parts: (
         len(parts) == count and all(low <= part <= high for part, (low, high) in zip(parts, bounds, strict=True))
     )
 
 
 def _expanded(entry: str) -> list[str]:
-    """The parts of an IPv6 address in which ``::`` may stand for some of 0."""
+    """Return the parts of an IPv6 address; ``::`` may stand for several 0."""
     head, double, tail = entry.partition("::")
     if not double:
         return entry.split(":")
@@ -117,16 +117,16 @@ def _expanded(entry: str) -> list[str]:
     return [*left, *["0"] * (8 - len(left) - len(right)), *right]
 
 
-def _bounds(entry: str, text: str, most: int, base: int) -> tuple[int, int]:
+def _bounds(entry: str, text: str, limit: int, base: int) -> tuple[int, int]:
     if text == "*":
-        return 0, most
+        return 0, limit
     low, dash, high = text.partition("-")
     try:
         bounds = int(low, base), int(high if dash else low, base)
     except ValueError:
         raise _wrong(entry, f"{text!r} is neither a number nor a range nor *") from None
-    if not 0 <= bounds[0] <= bounds[1] <= most:
-        raise _wrong(entry, f"{text!r} is not within 0 to {most}")
+    if not 0 <= bounds[0] <= bounds[1] <= limit:
+        raise _wrong(entry, f"{text!r} is not within 0 to {limit}")
     return bounds
 
 

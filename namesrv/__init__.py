@@ -1,1 +1,1 @@
-"""The name server: a cache of what brokers report.  Nothing is on disk but the KV configuration."""
+"""Name server: a cache of what brokers report.  Only the KV configuration is on the disk."""

@@ -1,7 +1,9 @@
-"""Who is let in at a name server's port: users and policies of ACL 2.0.
+"""Access control of a name server's port: users and policies of ACL 2.0.
 
-An addition of ours: RocketMQ's name server lets everybody in.  Brokers sign what they report with
-innerClientAuthenticationCredentials, clients and tools with what they sign their other requests with.
+Sprocket adds this: RocketMQ's name server admits everybody.  Brokers sign their reports with
+innerClientAuthenticationCredentials.  Clients and tools sign as they sign their other requests.
+
+A file of its own: it joins the users' files, tables, policy and gate, so that the server's file knows none of them.
 """
 
 from pathlib import Path
@@ -22,9 +24,9 @@ from sprocket.remoting.tls.settings import TlsSettings
 
 
 class AccessControl:
-    """The gate of one name server; open without authenticationEnabled.  Lives in the event loop's thread.
+    """Gate of one name server, open without authenticationEnabled.  It belongs to the event loop's thread.
 
-    Raises ConfigError when made.
+    The constructor raises ConfigError.
     """
 
     def __init__(self, config: NamesrvConfig, clock: Clock, tls: TlsSettings) -> None:
@@ -33,27 +35,27 @@ class AccessControl:
         key_file = Path(config.auth_secret_key_file) if config.auth_secret_key_file.strip() else None
         self._files = AuthFiles(folder, key_file, in_clear=config.auth_secrets_in_clear)
         self.tables = AuthTables(self._files.save)
-        # None where nobody is asked for a user.
+        # None if no user is required.
         self.policy = AuthPolicy(config, self.tables, required) if config.asks_for_users else None
-        # With which the name server tells brokers of their group.
+        # Signs the notices to brokers about their group.
         self.credentials: Credentials | None = config.inner_credentials()
         self.gate = Gate(() if self.policy is None else (self.policy,), config, clock)
 
     def routes(self) -> list[Route]:
-        """What operators ask of its users: ``mqadmin createUser -b`` with the address of the name server."""
+        """Return the routes that manage its users: ``mqadmin createUser -b`` with the name server's address."""
         return [] if self.policy is None else AuthAdminProcessor(self.tables, self.policy, is_served=True).routes()
 
     def guard(self, table: RouteTable) -> RouteTable:
-        """Stand in front of `table`, which is returned.  Raises InvariantError if a route has no rule."""
+        """Put the gate before `table` and return it.  Raises InvariantError if a route has no rule."""
         check_rules(table.routes)
         return table if self.policy is None else self.gate.stand_before(table)
 
     def load(self) -> None:
-        """Read who there is, and add those that the configuration names.  Raises StoreError or ConfigError."""
+        """Read the users, and add those that the configuration names.  Raises StoreError or ConfigError."""
         if self.policy is not None:
             fill(self.tables, self._files, self._config, "")
 
     def warn(self) -> None:
-        """Say what the settings leave open."""
+        """Log what the settings leave open."""
         named = [(user.username, user.password) for user in self._config.first_users()]
         warn_of(Exposure(self._config.bind_address, self._config, self._tls, secrets=named))

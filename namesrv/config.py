@@ -1,4 +1,4 @@
-"""What a name server can be told.
+"""Configuration of a name server.
 
 Source of names and defaults: RocketMQ 5.3.3, `NamesrvConfig`, `NettyServerConfig`, `NamesrvStartup`, `AuthConfig`.
 """
@@ -13,14 +13,14 @@ from sprocket.common.setting_fields import bool_setting, int_setting, text_setti
 
 @dataclass(frozen=True)
 class NamesrvConfig(AuthSettings, GateSettings):
-    """The configuration of a name server."""
+    """Configuration of a name server."""
 
     bind_address: str = field(default="0.0.0.0", metadata={"key": "bindAddress", "doc": "Address to listen on."})
     listen_port: int = field(
         default=9876,
         metadata={
             "key": "listenPort",
-            "doc": "Port for brokers and clients; 0 takes a free one.",
+            "doc": "Port for brokers and clients; 0 selects a free port.",
             "minimum": 0,
             "maximum": 65535,
         },
@@ -29,7 +29,7 @@ class NamesrvConfig(AuthSettings, GateSettings):
         default=120,
         metadata={
             "key": "serverChannelMaxIdleTimeSeconds",
-            "doc": "A connection that is silent this long is closed.",
+            "doc": "A connection is closed after this long without data.",
             "minimum": 1,
             "unit": "s",
             "mutable": True,
@@ -38,7 +38,7 @@ class NamesrvConfig(AuthSettings, GateSettings):
     server_socket_rcv_buf_size: int = int_setting(
         "serverSocketRcvBufSize",
         0,
-        "Receive buffer of a connection (SO_RCVBUF); 0 leaves it to the system.",
+        "Receive buffer of a connection (SO_RCVBUF); 0 keeps the system's default.",
         minimum=0,
         unit="bytes",
         maximum=2**30,
@@ -46,7 +46,7 @@ class NamesrvConfig(AuthSettings, GateSettings):
     server_socket_snd_buf_size: int = int_setting(
         "serverSocketSndBufSize",
         0,
-        "Send buffer of a connection (SO_SNDBUF); 0 leaves it to the system.",
+        "Send buffer of a connection (SO_SNDBUF); 0 keeps the system's default.",
         minimum=0,
         unit="bytes",
         maximum=2**30,
@@ -56,25 +56,25 @@ class NamesrvConfig(AuthSettings, GateSettings):
         metadata={"key": "kvConfigPath", "doc": "File of the KV configuration."},
     )
     auth_config_path: str = text_setting(
-        "authConfigPath", "", "Folder of auth.json, the users and policies; that of kvConfigPath if empty."
+        "authConfigPath", "", "Folder of auth.json, the users and policies; the folder of kvConfigPath if empty."
     )
     scan_not_active_broker_interval: int = field(
         default=5_000,
         metadata={
             "key": "scanNotActiveBrokerInterval",
-            "doc": "How often silent brokers are looked for.",
+            "doc": "Interval of the scan for silent brokers.",
             "minimum": 1,
             "unit": "ms",
             "mutable": True,
         },
     )
     order_message_enable: bool = bool_setting(
-        "orderMessageEnable", False, "Routes carry the order configuration of their topic.", mutable=True
+        "orderMessageEnable", False, "Add a topic's order configuration to its routes.", mutable=True
     )
     return_order_topic_config_to_broker: bool = bool_setting(
         "returnOrderTopicConfigToBroker",
         True,
-        "The answer to a registration carries the order configuration.",
+        "Add the order configuration to the response to a registration.",
         mutable=True,
     )
     delete_topic_with_broker_registration: bool = bool_setting(
@@ -84,7 +84,7 @@ class NamesrvConfig(AuthSettings, GateSettings):
         mutable=True,
     )
     support_acting_master: bool = bool_setting(
-        "supportActingMaster", False, "A slave may stand in for a lost master in routes.", mutable=True
+        "supportActingMaster", False, "Show a slave as master in routes if the master is lost.", mutable=True
     )
     enable_all_topic_list: bool = bool_setting(
         "enableAllTopicList", True, "Answer requests for all topics.", mutable=True
@@ -95,20 +95,20 @@ class NamesrvConfig(AuthSettings, GateSettings):
     notify_min_broker_id_changed: bool = bool_setting(
         "notifyMinBrokerIdChanged",
         False,
-        "Brokers of a group are told when the smallest broker id of the group changes.",
+        "Notify the brokers of a group when the smallest broker id of the group changes.",
         mutable=True,
     )
     need_wait_for_service: bool = bool_setting(
         "needWaitForService",
         False,
-        "Routes are refused for a while after the start, until brokers have registered.",
+        "Refuse routes for a time after the start, until brokers have registered.",
         mutable=True,
     )
     wait_seconds_for_service: int = field(
         default=45,
         metadata={
             "key": "waitSecondsForService",
-            "doc": "How long routes are refused with needWaitForService.",
+            "doc": "Time for which needWaitForService refuses routes.",
             "minimum": 0,
             "unit": "s",
             "mutable": True,
@@ -116,5 +116,5 @@ class NamesrvConfig(AuthSettings, GateSettings):
     )
 
     def check(self) -> None:
-        """Raises ConfigError for what cannot be started with."""
+        """Raise ConfigError if the configuration is invalid."""
         self.check_auth()

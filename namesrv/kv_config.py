@@ -1,7 +1,7 @@
-"""The KV configuration: texts by namespace and key, the only thing that a name server keeps on disk.
+"""KV configuration: texts by namespace and key, the only thing that a name server keeps on disk.
 
-The file is ``{"configTable":{"<namespace>":{"<key>":"<value>"}}}``.  Beyond the reference, its size is bounded: anybody
-may put values into an open name server.
+The file is ``{"configTable":{"<namespace>":{"<key>":"<value>"}}}``.  Beyond RocketMQ its size is limited, because
+anybody may put values into an open name server.
 Source: RocketMQ 5.3.3, `KVConfigManager`, `KVConfigSerializeWrapper`, `NamesrvUtil`.
 """
 
@@ -25,9 +25,9 @@ logger = logging.getLogger(__name__)
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 Table = dict[str, dict[str, str]]
-# Of a value in a log line.
+# Characters of a value in a log line.
 _MAX_SHOWN_CHARS: Final = 256
-# Entries of one write that have a log line of their own.
+# Entries of one write that get their own log line.
 _MAX_LINES: Final = 16
 
 
@@ -42,16 +42,16 @@ class _Content(msgspec.Struct, rename="camel"):
 
 
 class KVConfig:
-    """The table and its file.  A change is in memory at once and in the file once `saving` says so."""
+    """Table and its file.  A change is in memory at once, and in the file once `saving` says so."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._table: Table = {}
-        self._sizes: dict[str, int] = {}  # bytes by namespace, about
+        self._sizes: dict[str, int] = {}  # approximate bytes by namespace
         self.saving = TableSaver[tuple[str, str]](self._next_content, self._write, self._log)
 
     def load(self) -> None:
-        """Read the file, if there is one.  Raises ConfigError for one that cannot be understood."""
+        """Read the file if it exists.  Raises ConfigError if it is invalid."""
         try:
             content = read_whole(self._path)
             self._table = loads(content, _Content).config_table if content else {}
@@ -65,17 +65,17 @@ class KVConfig:
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """Keys and values of a namespace, which must not be changed; None for one that never had any."""
+        """Return keys and values of a namespace, not to be changed; None if it never had any."""
         return self._table.get(namespace)
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Set a value.  Raises RequestError beyond the limits, and nothing is changed then."""
+        """Set a value.  Raises RequestError above a limit, with nothing changed."""
         before = self.get(namespace, key)
         self._check(namespace, key, value, 0 if before is None else _size(key, before))
         self._change(namespace, key, value, is_new=namespace not in self._table)
 
     def delete(self, namespace: str, key: str) -> None:
-        """Remove a value; a key that is not there is no error."""
+        """Remove a value, if it exists."""
         if self.get(namespace, key) is not None:
             self._change(namespace, key, None, is_new=False)
 

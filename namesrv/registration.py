@@ -1,4 +1,4 @@
-"""How brokers come, and how they stay: registration, data version, heartbeat.
+"""Registration of brokers and their signs of life: registration, data version, heartbeat.
 
 Source: RocketMQ 5.3.3, `RouteInfoManager.registerBroker`, `isBrokerTopicConfigChanged`,
 `updateBrokerInfoUpdateTimestamp`.
@@ -29,22 +29,22 @@ from sprocket.remoting.headers.namesrv import RegisterBrokerRequestHeader
 
 logger = logging.getLogger(__name__)
 
-# Topics that are entered in one turn of the event loop: about 5 ms.
+# Topics to enter in one turn of the event loop: about 5 ms.
 _SLICE_TOPICS: Final = 2_000
-# Topics of one registration that have a log line of their own.
+# Topics of one registration that get their own log line.
 _MAX_TOPIC_LINES: Final = 16
 
 
 @dataclass(slots=True)
 class Registered:
-    """What a registration answers to its broker, and what the group must hear of it."""
+    """Response to a registration, and the changes to announce to the group."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
     changes: list[MinBrokerIdChange] = field(default_factory=list)
 
 
-# What a registration does, cut where others may be served.  Its value is the answer.
+# Steps of a registration; between two, other requests are served.  The generator's value is the response.
 Steps = Generator[None, None, Registered | None]
 
 
@@ -58,12 +58,12 @@ def register(
     *,
     marks_parts: bool = False,
 ) -> Registered | None:
-    """Do all `steps` at once."""
-    return last_of(steps(table, header, body, channel_id, config, now_ms, marks_parts=marks_parts))
+    """Run all `steps` at once."""
+    return run_all(steps(table, header, body, channel_id, config, now_ms, marks_parts=marks_parts))
 
 
-def last_of(work: Steps) -> Registered | None:
-    """Do all steps and return the value of the last one."""
+def run_all(work: Steps) -> Registered | None:
+    """Run all steps.  Return the generator's value."""
     while True:
         try:
             next(work)
@@ -71,8 +71,8 @@ def last_of(work: Steps) -> Registered | None:
             return cast(Registered | None, end.value)
 
 
-async def in_slices(work: Steps) -> Registered | None:
-    """Do all steps with a turn of the event loop between two, and return the value of the last one."""
+async def run_in_slices(work: Steps) -> Registered | None:
+    """Run all steps, with a turn of the event loop between two.  Return the generator's value."""
     while True:
         try:
             next(work)
@@ -91,12 +91,12 @@ def steps(
     *,
     marks_parts: bool = False,
 ) -> Steps:
-    """Enter a broker and, if it is the master or stands in for it, its topics.
+    """Enter a broker and, if it is the master or its substitute, its topics.
 
-    `marks_parts`: the broker registers parts of its table with a queue mapping, as Sprocket's does.
-    None: refused, since a single topic came from a broker that is not registered.  An empty answer: the
-    place is held by a broker with a newer state, and the one that asked is no longer known.  Between two steps the
-    broker may be removed; its topics are then not entered.
+    `marks_parts`: the broker marks a part of its table with a queue mapping, as Sprocket's does.  The value is None if
+    the registration is refused, because a single topic came from an unregistered broker.  It is an empty response if a
+    broker with newer state holds the place; then the sender is no longer registered.  If the broker is removed between
+    two steps, its other topics are not entered.
     """
     name, addr, broker_id = header.broker_name, header.broker_addr, header.broker_id
     group = table.brokers.get(name)
@@ -109,7 +109,7 @@ def steps(
     answer = Registered()
     previous = table.live.get((header.cluster_name, addr))
     if previous is not None and previous.broker_name != name:
-        # An address serves one broker: under its former name it is gone.
+        # An address serves one broker: the one with the former name is gone.
         answer.changes += remove(table, previous, "renamed")
         previous = None
     group = _enter_group(table, header, answer)
@@ -124,21 +124,21 @@ def steps(
 
 
 def is_changed(table: RouteInfo, cluster_name: str, broker_addr: str, version: DataVersion) -> bool:
-    """Whether a broker must register: its tables are not known here, or in another version."""
+    """Return whether a broker must register: its tables are unknown here, or have another version."""
     live = table.live.get((cluster_name, broker_addr))
     if live is None or live.data_version != version:
         return True
-    # A broker whose place was taken by another, which has left since, is to come back.
+        # Another broker took its place and has left since: let it register again.
     group = table.brokers.get(live.broker_name)
     if group is None or live.broker_id not in group.broker_addrs:
         return True
-    # A route waits for another list of topics, which a broker without forceRegister sends only if it must.
+    # A route waits for another list of topics.  A broker without forceRegister sends one only if it must.
     named = table.named.get(live.broker_name)
     return named is not None and named.awaits_list
 
 
-def heard_of(table: RouteInfo, cluster_name: str, broker_addr: str, channel_id: int, now_ms: int) -> None:
-    """A sign of life over connection `channel_id`; one that is newer than the known one takes its place."""
+def note_alive(table: RouteInfo, cluster_name: str, broker_addr: str, channel_id: int, now_ms: int) -> None:
+    """Note a sign of life over connection `channel_id`.  A newer connection replaces the known one."""
     live = table.live.get((cluster_name, broker_addr))
     if live is not None:
         live.last_update_ms = now_ms
@@ -178,7 +178,7 @@ def _enter_group(table: RouteInfo, header: RegisterBrokerRequestHeader, answer: 
     group.enable_acting_master = bool(header.enable_acting_master)
     group.zone_name = header.zone_name
     previous_min = min(group.broker_addrs, default=0)
-    # A slave that became the master comes with the same address and another id.
+    # A slave that became master registers with the same address and another id.
     for other_id in [i for i, a in group.broker_addrs.items() if a == addr and i != broker_id]:
         del group.broker_addrs[other_id]
     group.broker_addrs[broker_id] = addr
@@ -188,7 +188,7 @@ def _enter_group(table: RouteInfo, header: RegisterBrokerRequestHeader, answer: 
 
 
 def _is_prime_slave(group: BrokerData, header: RegisterBrokerRequestHeader) -> bool:
-    """Whether the broker is the slave that stands in for a lost master; an old one never says if it may."""
+    """Return whether the broker is the slave that substitutes a lost master.  Old brokers never say if they may."""
     return header.enable_acting_master is not None and header.broker_id == min(group.broker_addrs)
 
 
@@ -208,7 +208,7 @@ def _remove_unnamed(
     wrapper = body.topic_config_serialize_wrapper
     named = table.named.setdefault(name, NamedTopics())
     if wrapper.topic_queue_mapping_info_map:
-        # A part of a list, or a broker with static topics, which keeps its routes in RocketMQ, too.
+        # A part of a list, or a broker with static topics: RocketMQ keeps its routes, too.
         named.note(wrapper.topic_config_table)
         return
     routed = [topic for topic, _ in table.topics_of(name)]
@@ -231,7 +231,7 @@ def _enter_topics(
     entered: list[tuple[str, QueueData]] = []
     configs = deque(wrapper.topic_config_table.values())
     if len(configs) > _SLICE_TOPICS:
-        # To free so many objects takes long as well: it is done slice by slice.
+        # Freeing so many objects takes long as well, so it is done in slices.
         wrapper.topic_config_table.clear()
     for number in count(1):
         if not configs:
@@ -253,7 +253,7 @@ def _enter_topics(
 
 
 def _log_entered(broker_name: str, entered: list[tuple[str, QueueData]]) -> None:
-    """Write a line for each of a few topics, and one line for many: a broker may bring 100,000."""
+    """Log a line for each of a few topics, or one line for many: a broker may have 100,000."""
     if len(entered) > _MAX_TOPIC_LINES:
         first = [topic for topic, _ in entered[:_MAX_TOPIC_LINES]]
         logger.info("event=topic_routes broker=%s topics=%d first=%s", broker_name, len(entered), first)
@@ -266,7 +266,7 @@ def _log_entered(broker_name: str, entered: list[tuple[str, QueueData]]) -> None
 
 
 def _queues(broker_name: str, config: TopicConfig, acts: bool) -> QueueData:
-    # A slave that stands in for the master serves reads only.
+    # A slave that substitutes the master serves reads only.
     perm = config.perm & ~PERM_WRITE if acts else config.perm
     return QueueData(broker_name, config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
 
@@ -285,7 +285,7 @@ def _enter_live(
         header.broker_name,
         header.broker_id,
         header.broker_addr,
-        # What arrives late over an older connection does not make that one the live one again.
+        # A late registration over an older connection does not make that connection the current one.
         channel_id if previous is None else max(channel_id, previous.channel_id),
         now_ms,
         DEFAULT_BROKER_TIMEOUT_MS if timeout_ms is None else timeout_ms,

@@ -1,4 +1,4 @@
-"""What brokers, clients and operators ask of the tables.  Answers are copies.
+"""Queries of brokers, clients and operators over the tables.  Results are copies.
 
 Source: RocketMQ 5.3.3, `RouteInfoManager.pickupTopicRouteData` and its neighbours, `TopicSysFlag`,
 `ZoneRouteRPCHook`.
@@ -19,16 +19,16 @@ from sprocket.remoting.bodies.route import (
 )
 from sprocket.remoting.bodies.topic import PERM_WRITE, TopicList
 
-# `TopicValidator.SYNC_BROKER_MEMBER_GROUP_PREFIX`: how members of a group find each other, slaves as slaves.
+# `TopicValidator.SYNC_BROKER_MEMBER_GROUP_PREFIX`: members of a group find each other by it, slaves shown as slaves.
 _MEMBER_GROUP_TOPIC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 _FLAG_UNIT = 0x1
 _FLAG_UNIT_SUB = 0x2
 
 
 def topic_route(table: RouteInfo, topic: str, *, support_acting_master: bool) -> TopicRouteData | None:
-    """Where the queues of `topic` are; None when no broker that is known has any.
+    """Return where the queues of `topic` are; None if no registered broker has any.
 
-    With `support_acting_master` a slave that stands in for a lost master is shown as the master.
+    With `support_acting_master` a slave that substitutes a lost master is shown as the master.
     """
     queues = table.topics.get(topic)
     if queues is None:
@@ -49,7 +49,7 @@ def topic_route(table: RouteInfo, topic: str, *, support_acting_master: bool) ->
 
 
 def in_zone(route: TopicRouteData, zone_name: str) -> TopicRouteData:
-    """`route` without the broker groups of other zones; one without a master stays, for its slaves may be near."""
+    """Return `route` without broker groups of other zones.  A group without a master stays: a slave may be near."""
     zone = zone_name.lower()
     kept: list[BrokerData] = []
     dropped: list[BrokerData] = []
@@ -67,7 +67,7 @@ def in_zone(route: TopicRouteData, zone_name: str) -> TopicRouteData:
 
 
 def cluster_info(table: RouteInfo) -> ClusterInfo:
-    """All broker groups, and which cluster has which."""
+    """Return all broker groups, and the groups of each cluster."""
     return ClusterInfo(
         broker_addr_table={name: _copy(group) for name, group in table.brokers.items()},
         cluster_addr_table={name: sorted(members) for name, members in table.clusters.items()},
@@ -75,7 +75,7 @@ def cluster_info(table: RouteInfo) -> ClusterInfo:
 
 
 def member_group(table: RouteInfo, cluster_name: str, broker_name: str) -> BrokerMemberGroup:
-    """The members of a broker group; none for one that is not known."""
+    """Return the members of a broker group; none if it is unknown."""
     group = table.brokers.get(broker_name)
     return BrokerMemberGroup(cluster_name, broker_name, dict(group.broker_addrs) if group else {})
 
@@ -85,13 +85,13 @@ def all_topics(table: RouteInfo) -> TopicList:
 
 
 def topics_by_cluster(table: RouteInfo, cluster_name: str) -> TopicList:
-    """Topics that have queues on a broker of the cluster."""
+    """Return the topics that have queues on a broker of the cluster."""
     members = table.clusters.get(cluster_name, set())
     return TopicList([topic for topic, queues in table.topics.items() if not members.isdisjoint(queues)])
 
 
 def system_topics(table: RouteInfo) -> TopicList:
-    """Names of clusters and broker groups, which are topics on every broker, and the address of some broker."""
+    """Return names of clusters and broker groups, which are topics on every broker, and the address of one broker."""
     names = dict.fromkeys(name for cluster, members in table.clusters.items() for name in (cluster, *sorted(members)))
     addrs = (addr for group in table.brokers.values() for addr in group.broker_addrs.values())
     return TopicList(list(names), next(addrs, None))
@@ -110,7 +110,7 @@ def unit_sub_ununit_topics(table: RouteInfo) -> TopicList:
 
 
 def _topics_by_flag(table: RouteInfo, wanted: Callable[[int], bool]) -> TopicList:
-    """By the system flag of a topic on the first of its broker groups."""
+    """Select by the system flag of a topic on the first of its broker groups."""
     return TopicList(
         [topic for topic, queues in table.topics.items() if wanted(next(iter(queues.values())).topic_sys_flag)]
     )
@@ -133,6 +133,6 @@ def _filter_servers(table: RouteInfo, groups: list[BrokerData]) -> dict[str, lis
 
 
 def _show_acting_master(group: BrokerData, queues: QueueData) -> None:
-    """The slave with the smallest id becomes the master of `group`, if there is none and the topic is read-only."""
+    """Make the slave with the smallest id the master of `group`, if there is none and the topic is read-only."""
     if group.enable_acting_master and group.broker_addrs and not has_master(group) and not queues.perm & PERM_WRITE:
         group.broker_addrs[MASTER_ID] = group.broker_addrs.pop(min(group.broker_addrs))

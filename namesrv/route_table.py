@@ -1,7 +1,7 @@
-"""What a name server knows: brokers, clusters and the queues of topics, as brokers last reported them.
+"""Tables of a name server: brokers, clusters and the queues of topics, as brokers last reported them.
 
-Pure: no connection and no clock.  A broker is known by an incarnation, the connection over which it was
-last heard of; ids of connections grow, so the larger one is the newer.
+Pure: no connection and no clock.  A broker is identified by an incarnation, the connection of its last sign of life.
+Connection ids increase, so the larger one is newer.
 Source: RocketMQ 5.3.3, `RouteInfoManager`.
 """
 
@@ -20,13 +20,13 @@ BrokerKey = tuple[str, str]  # cluster name, broker address
 
 @dataclass(slots=True)
 class LiveBroker:
-    """One process that serves as a broker, as long as it is heard of."""
+    """One broker process, as long as it gives signs of life."""
 
     cluster_name: str
     broker_name: str
     broker_id: int
     broker_addr: str
-    channel_id: int  # the newest connection that this broker was heard of over
+    channel_id: int  # the newest connection of this broker
     last_update_ms: int  # monotonic
     timeout_ms: int
     data_version: DataVersion
@@ -39,7 +39,7 @@ class LiveBroker:
 
 @dataclass(slots=True)
 class MinBrokerIdChange:
-    """The smallest broker id of a group is another one: what to tell, and whom."""
+    """Change of a group's smallest broker id: the notice and its receivers."""
 
     min_broker_id: int
     min_broker_addr: str
@@ -50,7 +50,7 @@ class MinBrokerIdChange:
 
 @dataclass(slots=True)
 class RouteInfo:
-    """The tables.  What is in `brokers` is in `live` and in `clusters` as well."""
+    """Tables of routes.  Every member of `brokers` is in `live` and in `clusters` as well."""
 
     topics: dict[str, dict[str, QueueData]] = field(default_factory=dict)  # topic -> broker name -> queues
     brokers: dict[str, BrokerData] = field(default_factory=dict)  # broker name -> group
@@ -58,17 +58,17 @@ class RouteInfo:
     live: dict[BrokerKey, LiveBroker] = field(default_factory=dict)
     filter_servers: dict[BrokerKey, list[str]] = field(default_factory=dict)
     mappings: dict[str, dict[str, TopicQueueMappingInfo]] = field(default_factory=dict)  # topic -> broker name
-    # Broker name -> when its topics were named; filled with deleteTopicWithBrokerRegistration alone.
+    # Broker name -> when its topics were named; filled only with deleteTopicWithBrokerRegistration.
     named: dict[str, NamedTopics] = field(default_factory=dict)
 
     def topics_of(self, broker_name: str) -> Iterator[tuple[str, QueueData]]:
-        """Topics that have queues on a broker group."""
+        """Yield the topics that have queues on a broker group."""
         for topic, queues in self.topics.items():
             if broker_name in queues:
                 yield topic, queues[broker_name]
 
     def put_queues(self, topic: str, queues: QueueData) -> bool:
-        """Set the queues of `topic` on one broker group; whether that changed anything."""
+        """Set the queues of `topic` on one broker group.  Return whether that changed anything."""
         by_broker = self.topics.setdefault(topic, {})
         if by_broker.get(queues.broker_name) == queues:
             return False
@@ -76,7 +76,7 @@ class RouteInfo:
         return True
 
     def drop_queues(self, topic: str, broker_name: str) -> bool:
-        """Take a broker group out of the routes of `topic`; a topic without queues is forgotten."""
+        """Remove a broker group from the routes of `topic`, and the topic if it has no queue left."""
         by_broker = self.topics.get(topic, {})
         removed = by_broker.pop(broker_name, None) is not None
         if removed and not by_broker:
@@ -88,11 +88,11 @@ class RouteInfo:
         return self.topics.pop(topic, None) is not None
 
     def drop_topic_in_cluster(self, topic: str, cluster_name: str) -> int:
-        """Take all broker groups of a cluster out of the routes of `topic`; how many there were."""
+        """Remove all broker groups of a cluster from the routes of `topic`.  Return how many there were."""
         return sum(self.drop_queues(topic, name) for name in self.clusters.get(cluster_name, ()))
 
     def add_topic(self, topic: str, queue_datas: list[QueueData]) -> bool:
-        """Set routes of `topic` one by one; nothing is done when one of the broker groups is unknown."""
+        """Set routes of `topic` one by one; do nothing if one of the broker groups is unknown."""
         if not queue_datas or any(queues.broker_name not in self.brokers for queues in queue_datas):
             return False
         for queues in queue_datas:
@@ -102,7 +102,7 @@ class RouteInfo:
         return True
 
     def wipe_write_perm(self, broker_name: str) -> int:
-        """Make every topic on a broker group unwritable; how many there are."""
+        """Make every topic on a broker group unwritable.  Return their number."""
         count = 0
         for _, queues in self.topics_of(broker_name):
             queues.perm &= ~PERM_WRITE
@@ -110,7 +110,7 @@ class RouteInfo:
         return count
 
     def add_write_perm(self, broker_name: str) -> int:
-        """Make every topic on a broker group readable and writable; how many there are."""
+        """Make every topic on a broker group readable and writable.  Return their number."""
         count = 0
         for _, queues in self.topics_of(broker_name):
             queues.perm = PERM_READ | PERM_WRITE
@@ -121,7 +121,7 @@ class RouteInfo:
 def min_broker_id_change(
     group: BrokerData, *, offline_broker_addr: str | None = None, ha_broker_addr: str | None = None
 ) -> MinBrokerIdChange:
-    """The news for `group`: all of it after a departure, all but the newcomer after a registration."""
+    """Return the notice for `group`: to all members after a departure, to all but the newcomer after a registration."""
     min_id = min(group.broker_addrs)
     everyone = offline_broker_addr is not None or len(group.broker_addrs) == 1
     notify = [addr for broker_id, addr in group.broker_addrs.items() if everyone or broker_id != min_id]

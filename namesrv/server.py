@@ -1,4 +1,4 @@
-"""The name server: one table of routes over one remoting server, and a scan for brokers that fell silent."""
+"""Name server: one table of routes behind one remoting server, and a scan for silent brokers."""
 
 import asyncio
 import logging
@@ -27,14 +27,14 @@ from sprocket.remoting.tls.watch import ClientTls, ServerTls
 
 logger = logging.getLogger(__name__)
 
-# The first scan comes this long after the start (`NamesrvController.startScheduleService`).
+# Delay of the first scan after the start (`NamesrvController.startScheduleService`).
 _SCAN_DELAY_S = 0.005
-# How long a broker may take to accept a connection for news of its group.
+# Limit on connecting to a broker for a notice about its group.
 _NOTIFY_TIMEOUT_S = 0.3
 
 
 class NameServer:
-    """Keeps what brokers report and answers who asks.  `on_bug` gets an InvariantError of a handler."""
+    """Server that keeps what brokers report and answers queries.  `on_bug` gets an InvariantError of a handler."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class NameServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """Port of the listener."""
         return self._server.port
 
     async def start(self) -> None:
-        """Take the port, read the users and the KV configuration, and listen.
+        """Bind the port, read the users and the KV configuration, and listen.
 
-        Raises StoreError, or ConfigError, which also means that the port cannot be had; then nothing is left running.
+        Raises StoreError, or ConfigError, also if the port is taken.  Then nothing is left running.
         """
         try:
             await self._server.bind()
@@ -114,7 +114,7 @@ class NameServer:
         self._is_running = False
         if self._scan_timer is not None:
             self._scan_timer.cancel()
-        # Connections that end now are our doing; they say nothing about brokers.
+        # Connections that end now were closed by us; that says nothing about brokers.
         self._server.on_close.remove(self._channel_closed)
         await self.kv_config.saving.stop()
         await self._server.stop()
@@ -149,7 +149,7 @@ class NameServer:
         self._announce(unregistration.close_channel(self.table, channel.id))
 
     def _announce(self, changes: list[MinBrokerIdChange]) -> None:
-        """Tell the members of a group that its smallest broker id changed, if they are to be told."""
+        """Notify the members of a group that its smallest broker id changed, if this is enabled."""
         if not self.settings.current.notify_min_broker_id_changed:
             return
         for change in changes:

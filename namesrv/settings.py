@@ -1,4 +1,7 @@
-"""The configuration of a running name server: read by everyone, changed by update requests only."""
+"""Configuration of a running name server.  Everyone reads it; only update requests change it.
+
+A file of its own, so that handlers import the settings without the server.
+"""
 
 from namesrv.config import NamesrvConfig
 from sprocket.common import config
@@ -7,7 +10,7 @@ from sprocket.common.configuration_file import ConfigurationFile, kept
 
 
 class Settings:
-    """Holds the configuration that is in force; `file` keeps updates, without one they last until the process ends."""
+    """Configuration in force.  `file` keeps updates; without it they last until the process ends."""
 
     def __init__(self, initial: NamesrvConfig, file: ConfigurationFile | None = None) -> None:
         self._configuration = Configuration((initial,))
@@ -16,16 +19,17 @@ class Settings:
         self.current = initial
 
     def text(self) -> str:
-        """All keys and values as a properties file."""
+        """Return all keys and values as a properties file."""
         return config.to_properties(self._configuration)
 
     def mutable_keys(self) -> list[str]:
         return config.mutable_keys(self._configuration)
 
     def update(self, text: bytes) -> dict[str, str]:
-        """Put the entries of a properties file in force, all or none; what changed; `note` is for who sent them.
+        """Apply the entries of a properties file, all or none.  Return what changed.
 
-        Raises ConfigError, and ConfigurationNotKept where the file cannot keep them.
+        `note` then holds a remark for the operator.  Raises ConfigError, and ConfigurationNotKept if the file cannot be
+        written.
         """
         after, changed = config.updated(self._configuration, text)
         self.note = kept(self._file, after, text)

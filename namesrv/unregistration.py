@@ -1,8 +1,8 @@
-"""How brokers leave: by their own word, with their connection, or by silence.
+"""Removal of brokers: at their request, when their connection closes, or after silence.
 
-Each of the three names an incarnation; one that belongs to an older incarnation changes nothing.
+Each of the three names an incarnation; one of an older incarnation changes nothing.
 Source: RocketMQ 5.3.3, `RouteInfoManager.unRegisterBroker`, `onChannelDestroy`, `scanNotActiveBroker`.
-There, whatever names the same address removes the live broker; here it does not.
+RocketMQ removes the live broker for any of them that names its address.
 """
 
 import logging
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 def unregister(
     table: RouteInfo, cluster_name: str, broker_name: str, broker_addr: str, channel_id: int
 ) -> list[MinBrokerIdChange]:
-    """A broker says, over connection `channel_id`, that it leaves."""
+    """Remove a broker that asked for it over connection `channel_id`."""
     live = table.live.get((cluster_name, broker_addr))
     if live is None or live.broker_name != broker_name or live.channel_id > channel_id:
         logger.info(
@@ -30,19 +30,19 @@ def unregister(
 
 
 def close_channel(table: RouteInfo, channel_id: int) -> list[MinBrokerIdChange]:
-    """Connection `channel_id` is gone, and with it the brokers that were last heard of over it."""
+    """Remove the brokers whose last sign of life came over connection `channel_id`, which is closed."""
     lost = [live for live in table.live.values() if live.channel_id == channel_id]
     return [change for live in lost for change in remove(table, live, "channel_closed")]
 
 
 def expire(table: RouteInfo, now_ms: int) -> tuple[list[LiveBroker], list[MinBrokerIdChange]]:
-    """Remove and return the brokers that were silent too long; their connections are to be closed."""
+    """Remove and return the brokers that were silent for too long; the caller closes their connections."""
     silent = [live for live in table.live.values() if live.last_update_ms + live.timeout_ms < now_ms]
     return silent, [change for live in silent for change in remove(table, live, "expired")]
 
 
 def remove(table: RouteInfo, live: LiveBroker, reason: str) -> list[MinBrokerIdChange]:
-    """Take a live broker out of all tables."""
+    """Remove a live broker from all tables."""
     del table.live[live.key]
     table.filter_servers.pop(live.key, None)
     logger.info(
@@ -54,7 +54,7 @@ def remove(table: RouteInfo, live: LiveBroker, reason: str) -> list[MinBrokerIdC
         reason,
     )
     group = table.brokers.get(live.broker_name)
-    # Another process may hold the place by now: the same broker id at another address.
+    # Another process may hold the place now: the same broker id at another address.
     if group is None or group.broker_addrs.get(live.broker_id) != live.broker_addr:
         return []
     was_min = live.broker_id == min(group.broker_addrs)
@@ -70,7 +70,7 @@ def remove(table: RouteInfo, live: LiveBroker, reason: str) -> list[MinBrokerIdC
 
 
 def _remove_group(table: RouteInfo, broker_name: str) -> None:
-    """Forget a broker group that has no member, its topics, and a cluster that it leaves empty."""
+    """Remove a broker group without members, its topics, and its cluster if that becomes empty."""
     del table.brokers[broker_name]
     table.named.pop(broker_name, None)
     for cluster_name in [name for name, members in table.clusters.items() if broker_name in members]:

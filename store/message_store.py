@@ -210,8 +210,8 @@ class MessageStore:
         if confirmation.failure is not None:
             self._check()
         if (
-            self._commit_log.wrote_offset - confirmation.flushed_offset >= pressure.most_unflushed_bytes
-            or confirmation.waiting_bytes >= pressure.most_waiting_bytes
+            self._commit_log.wrote_offset - confirmation.flushed_offset >= pressure.max_unflushed_bytes
+            or confirmation.waiting_bytes >= pressure.max_waiting_bytes
         ):
             self._refuse(len(messages))
         clock = self._clock

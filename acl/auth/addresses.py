@@ -1,7 +1,7 @@
-"""From which addresses a policy holds: single addresses and subnets.
+"""Source addresses of a policy: single addresses and subnets.
 
-Source: RocketMQ 5.3.3, `IPAddressUtils`.  Unlike there an address is compared as a number, however it is written, a
-subnet means only addresses of its own version, and no name is asked of a name server.
+Source: RocketMQ 5.3.3, `IPAddressUtils`.  Unlike there an address is compared as a number, whatever its spelling, a
+subnet contains only addresses of its own version, and no host name is resolved.
 """
 
 import ipaddress
@@ -11,7 +11,7 @@ from acl.remote_addresses import Parts, RemoteAddresses
 
 
 def is_address_or_subnet(text: str) -> bool:
-    """Whether this is one address, or a subnet as in ``192.168.0.0/24``."""
+    """Return whether `text` is one address, or a subnet such as ``192.168.0.0/24``."""
     try:
         if "/" in text:
             ipaddress.ip_network(text, strict=False)
@@ -23,18 +23,18 @@ def is_address_or_subnet(text: str) -> bool:
 
 
 def address_text(parts: Parts | None) -> str:
-    """How an address is written in an answer: Java's way, with no ``::``."""
+    """Return an address as responses show it: Java's way, without ``::``."""
     if parts is None:
         return ""
     return ".".join(map(str, parts)) if len(parts) == 4 else ":".join(f"{part:x}" for part in parts)
 
 
 class SourceAddresses:
-    """The addresses of one policy entry.  What is no address matches nothing."""
+    """Addresses of one policy entry.  An invalid entry matches nothing."""
 
     def __init__(self, entries: Iterable[str]) -> None:
         self._addresses = RemoteAddresses([entry for entry in entries if is_address_or_subnet(entry)])
 
     def match(self, source: Parts) -> bool:
-        """Whether a request from there is meant."""
+        """Return whether `source` is among them."""
         return self._addresses.match(source)

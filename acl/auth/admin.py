@@ -1,8 +1,9 @@
-"""Users and policies from outside: what mqadmin's createUser to copyUser and createAcl to copyAcl ask for.
+"""Management of users and policies: mqadmin's createUser to copyUser and createAcl to copyAcl.
 
-Source of codes, checks and texts: RocketMQ 5.3.3, `AdminBrokerProcessor.createUser` and those beside it.  Different
-here: passwords are told to super users alone, who have signed; a request that a white list let in without a signature
-is none of a super user; what cannot be read changes nothing (there a resource that cannot be read deletes a whole acl).
+Source of codes, checks and texts: RocketMQ 5.3.3, `AdminBrokerProcessor.createUser` and those beside it.  Sprocket
+differs.  Only super users who signed are told passwords.  A request that a white list admits without a signature does
+not count as one of a super user.  An unreadable request changes nothing (in RocketMQ an unreadable resource deletes a
+whole acl).
 """
 
 from typing import Any, Final, TypeVar
@@ -36,10 +37,10 @@ NOT_CONFIGURED: Final = "The authenticationMetadataProvider is not configured: s
 
 
 class AuthAdminProcessor:
-    """Serves what operators ask of users and policies.  Lives in the event loop's thread.
+    """Handler of requests about users and policies.  It belongs to the event loop's thread.
 
-    Where nobody is asked for a user `policy` is None, and nobody is told a password; unless `is_served`, nothing is
-    answered: what strangers leave in the tables today would count once users are asked for.
+    If no user is required `policy` is None, and nobody is told a password.  Unless `is_served`, every request is
+    refused: otherwise users that strangers create today would be valid once users are required.
     """
 
     def __init__(self, tables: AuthTables, policy: AuthPolicy | None, *, is_served: bool) -> None:
@@ -48,7 +49,7 @@ class AuthAdminProcessor:
         self._is_served = is_served
 
     def routes(self) -> list[Route]:
-        """The routes of this processor."""
+        """Return the routes of this processor."""
         code, update, get = RequestCode, Action.UPDATE, Action.GET
         return [
             self._route(code.AUTH_CREATE_USER, UserRequestHeader, self.create_user, update),
@@ -69,7 +70,7 @@ class AuthAdminProcessor:
     # Users
 
     def create_user(self, request: Request[UserRequestHeader]) -> Response:
-        """Add a user; a super user only for a super user."""
+        """Add a user.  Only a super user may add a super user."""
         name = _name(request.header)
         info = _body(request, UserInfo)
         user_type = user_type_of(info) or UserType.NORMAL
@@ -80,7 +81,7 @@ class AuthAdminProcessor:
         return Response()
 
     def update_user(self, request: Request[UserRequestHeader]) -> Response:
-        """Change what the body gives of a user; a super user only for a super user."""
+        """Change the fields of a user that the body gives.  Only a super user may change a super user."""
         name = _name(request.header)
         info = _body(request, UserInfo)
         user_type = user_type_of(info)
@@ -91,14 +92,14 @@ class AuthAdminProcessor:
         return Response()
 
     def delete_user(self, request: Request[UserRequestHeader]) -> Response:
-        """Remove a user and its acl; a super user only for a super user."""
+        """Remove a user and its acl.  Only a super user may remove a super user."""
         name = request.header.username or ""
         self._demand_right_over(name, request)
         self._tables.delete_user(name)
         return Response()
 
     def get_user(self, request: Request[UserRequestHeader]) -> Response:
-        """A user; no body if there is none of this name."""
+        """Return a user; no body if it does not exist."""
         name = request.header.username or ""
         if not name.strip():
             raise RequestError(ResponseCode.INVALID_PARAMETER, _BLANK)
@@ -108,7 +109,7 @@ class AuthAdminProcessor:
         return Response(body=dumps(user_info(user, with_password=self._tells_passwords(request))))
 
     def list_users(self, request: Request[ListUsersRequestHeader]) -> Response:
-        """The users whose names contain the filter; no body if there are none."""
+        """Return the users whose names contain the filter; no body if there are none."""
         users = self._tables.list_users(request.header.filter)
         tells = self._tells_passwords(request)
         return Response(body=dumps([user_info(user, with_password=tells) for user in users]) if users else b"")
@@ -119,7 +120,7 @@ class AuthAdminProcessor:
             raise AuthRefused(_UPDATED_BY_SUPER)
 
     def _is_asked_by_super(self, request: Request[UserRequestHeader]) -> bool:
-        """Whether a super user asks; where nobody is asked for a user, who names none counts as one."""
+        """Return whether a super user asks.  If no user is required, a request without a user counts as one."""
         name = request.header.access_key
         if self._policy is None:
             user = self._tables.user(name) if name else None
@@ -132,7 +133,7 @@ class AuthAdminProcessor:
     # Acls
 
     def put_acl(self, request: Request[AclRequestHeader]) -> Response:
-        """Put policies in the place of those for the same resources, and beside all others."""
+        """Replace the policies for the same resources; keep all others."""
         info = _body(request, AclInfo)
         if not info.policies:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "The body of acl is null")
@@ -140,7 +141,7 @@ class AuthAdminProcessor:
         return Response()
 
     def delete_acl(self, request: Request[DeleteAclRequestHeader]) -> Response:
-        """Remove what the policy of a type says of a resource; all of a subject if none is named."""
+        """Remove a resource from a subject's policy of one type; without a resource remove the subject's acl."""
         header = request.header
         named = header.resource is not None and header.resource.strip()
         resource = resource_of(header.resource) if named else None
@@ -148,12 +149,12 @@ class AuthAdminProcessor:
         return Response()
 
     def get_acl(self, request: Request[AclRequestHeader]) -> Response:
-        """The acl of a subject; no body if it has none."""
+        """Return the acl of a subject; no body if it has none."""
         acl = self._tables.acl(_subject(request.header.subject))
         return Response(body=b"" if acl is None else dumps(acl_info(acl)))
 
     def list_acls(self, request: Request[ListAclsRequestHeader]) -> Response:
-        """The acls that the filters leave; no body if they leave none."""
+        """Return the acls that match the filters; no body if none does."""
         acls = self._tables.list_acls(request.header.subject_filter, request.header.resource_filter)
         return Response(body=dumps([acl_info(acl) for acl in acls]) if acls else b"")
 

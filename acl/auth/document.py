@@ -1,4 +1,4 @@
-"""All users and acls as one document: what the file ``auth.json`` holds, and what travels from a master to slaves."""
+"""Document of all users and acls: the content of ``auth.json``, and what a master sends to its slaves."""
 
 from dataclasses import replace
 from typing import Final
@@ -17,7 +17,7 @@ _REPLICATED: Final = "users and acls of a master"
 
 
 class _UserRecord(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A user; of the two passwords it has one."""
+    """A user with one of the two forms of a password."""
 
     username: str
     user_type: str = UserType.NORMAL.value
@@ -33,12 +33,12 @@ class AuthDocument(msgspec.Struct, rename="camel"):
     acls: list[AclInfo] = []
 
     def has_clear_passwords(self) -> bool:
-        """Whether somebody who reads it learns a password."""
+        """Return whether it contains a readable password."""
         return any(user.password is not None for user in self.users)
 
 
 def document_of(content: AuthContent, seal: Seal | None) -> AuthDocument:
-    """The document of `content`, its passwords sealed; without a seal they are in clear."""
+    """Return the document of `content`, with sealed passwords; without a seal they are in clear."""
     users = [
         _UserRecord(
             user.username, user.user_type.value, user.user_status.value,
@@ -51,7 +51,7 @@ def document_of(content: AuthContent, seal: Seal | None) -> AuthDocument:
 
 
 def content_of(document: AuthDocument, seal: Seal | None) -> AuthContent:
-    """What a document says.  Raises SealBroken, or ProtocolError for users and acls that cannot be."""
+    """Return the content of a document.  Raises SealBroken, or ProtocolError for invalid users or acls."""
     try:
         users = [_user(record, seal) for record in document.users]
         acls = [acl_of(info) for info in document.acls]
@@ -71,13 +71,13 @@ def _user(record: _UserRecord, seal: Seal | None) -> User:
     return replace(user, password=password)
 
 
-def replicated(content: AuthContent, seal: Seal) -> bytes:
-    """`content` for a replica that has the same seal: nobody between them can read it."""
+def sealed_for_replica(content: AuthContent, seal: Seal) -> bytes:
+    """Encrypt `content` for a replica with the same seal: nobody between them can read it."""
     return seal.sealed(msgspec.json.encode(document_of(content, None)), _REPLICATED)
 
 
-def taken_over(sealed: bytes, seal: Seal) -> AuthContent:
-    """What `replicated` made.  Raises ProtocolError."""
+def opened_from_master(sealed: bytes, seal: Seal) -> AuthContent:
+    """Decode what `sealed_for_replica` returned.  Raises ProtocolError."""
     try:
         document = msgspec.json.decode(seal.opened(sealed, _REPLICATED), type=AuthDocument)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

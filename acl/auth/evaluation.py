@@ -1,11 +1,11 @@
-"""What the policies of a subject decide about one resource.
+"""Decision of a subject's policies about one resource.
 
-Custom entries that match come first, default ones count only where none does.  Among those that match the most exact
-one decides: one for a type before ``*``, a name before a prefix, a longer prefix before a shorter one, a prefix before
-all of a type; deny before allow between equals.
-Source: RocketMQ, `AclAuthorizationHandler.comparePolicyEntries` as the changes 9540 and 9785 left it.  That of 5.3.3
-is no order: there a shorter prefix comes before a longer one, allow before deny, and of a name and a prefix, or of a
-name and all of a type, the entry that was written last may decide.
+Matching custom entries come first; default ones count only if no custom one matches.  Among matching entries the most
+exact one decides: a type before ``*``, a name before a prefix, a longer prefix before a shorter one, a prefix before
+all of a type, and among equals deny before allow.
+Source: RocketMQ, `AclAuthorizationHandler.comparePolicyEntries` after the changes 9540 and 9785.  That of 5.3.3 is not
+an order: a shorter prefix comes before a longer one, and allow before deny; between a name and a prefix, or a name and
+all of a type, the entry written last may decide.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _NONE: Final[tuple[PolicyEntry, ...]] = ()
 
 
 def precedence(entry: PolicyEntry) -> tuple[bool, int, int, bool]:
-    """The smallest of these decides."""
+    """Return the sort key of an entry; the smallest decides."""
     resource = entry.resource
     return (
         resource.resource_type is ResourceType.ANY,
@@ -30,14 +30,14 @@ def precedence(entry: PolicyEntry) -> tuple[bool, int, int, bool]:
 
 
 class AclIndex:
-    """An acl, arranged so that what decides is found at once: it is asked for every request."""
+    """Acl arranged for fast decisions, because every request needs one."""
 
     def __init__(self, acl: Acl) -> None:
         policies = [acl.policy(PolicyType.CUSTOM), acl.policy(PolicyType.DEFAULT)]
         self._policies = [_PolicyIndex(policy.entries) for policy in policies if policy is not None]
 
     def deciding_entry(self, resource: Resource, actions: Sequence[Action], source: Parts | None) -> PolicyEntry | None:
-        """The entry that decides about any of `actions` with `resource`, asked for from `source`; None if none does."""
+        """Return the entry that decides about any of `actions` on `resource` from `source`; None if none does."""
         for policy in self._policies:
             entry = policy.deciding_entry(resource, actions, source)
             if entry is not None:
@@ -46,7 +46,7 @@ class AclIndex:
 
 
 class _PolicyIndex:
-    """The entries of one policy: those for one name by it, the others in the order in which they decide."""
+    """Entries of one policy: those for one name by that name, the others in the order in which they decide."""
 
     def __init__(self, entries: Sequence[PolicyEntry]) -> None:
         self._exact: dict[tuple[str, str | None], tuple[PolicyEntry, ...]] = {}

@@ -1,7 +1,7 @@
 """Users and acls on the disk: ``config/auth.json``, and the key that seals its passwords.  An edge file.
 
-RocketMQ keeps them in RocksDB (``config/users``, ``config/acls``) with passwords in clear; here they are JSON, written
-as the broker's other tables are, and nobody but the broker's account may read them.
+RocketMQ keeps them in RocksDB (``config/users``, ``config/acls``) with passwords in clear.  Here they are JSON, written
+like the broker's other tables, and only the broker's account may read them.
 """
 
 import errno
@@ -22,21 +22,21 @@ logger = logging.getLogger(__name__)
 
 _DOCUMENT: Final = "auth.json"
 _KEY: Final = "auth.key"
-# Where RocketMQ keeps its users, beside ``acls``.
+# RocketMQ's folder of users, beside ``acls``.
 _ROCKSDB: Final = "users"
-# Nobody but the owner reads or writes.
+# Only the owner may read or write.
 _MODE: Final = 0o600
 
 
 def new_seal(key: bytes) -> Seal:
-    """A seal with the machine's randomness."""
+    """Return a seal that uses the machine's randomness."""
     return Seal(key, secrets.token_bytes)
 
 
 class AuthFiles:
-    """The files in `folder`; `key_file` is where the key is, ``auth.key`` beside the document without one.
+    """Files in `folder`.  `key_file` holds the key; without it ``auth.key`` beside the document does.
 
-    With `in_clear` passwords are written as they are, and a key is only read for what was sealed before.
+    With `in_clear` passwords are written unsealed, and a key is read only for passwords sealed before.
     """
 
     def __init__(self, folder: Path, key_file: Path | None = None, *, in_clear: bool = False) -> None:
@@ -46,9 +46,9 @@ class AuthFiles:
         self._seal: Seal | None = None
 
     def load(self) -> AuthContent:
-        """What was saved; nothing if nothing was.  Raises StoreError, also where the key is missing or another.
+        """Return the saved content; empty without a file.  Raises StoreError, also if the key is missing or wrong.
 
-        Passwords that stand otherwise than they are to be written now are written anew.
+        If the passwords are not in the form in which they must be written, the file is written again.
         """
         document = self._document()
         if document is None:
@@ -69,19 +69,19 @@ class AuthFiles:
         return content
 
     def save(self, content: AuthContent) -> None:
-        """Replace the document durably.  Raises StoreError; the file holds what it held before."""
+        """Replace the document durably.  Raises StoreError; then the file is unchanged."""
         seal = None if self._in_clear else self._own_seal()
         text = msgspec.json.format(msgspec.json.encode(document_of(content, seal)), indent=2)
         self._write(self.path, text)
         if self._in_clear or not content.users:
             return
-        # What was in clear must not stay behind in the copy of what was there before.
+        # Passwords in clear must not remain in the backup.
         backup = self.path.with_name(self.path.name + ".bak")
         if backup.exists() and _may_say_a_password(backup.read_bytes()):
             self._write(self.path, text)
 
     def _document(self) -> AuthDocument | None:
-        """The document, or its backup where it is missing, empty or broken."""
+        """Return the document, or its backup if it is missing, empty or broken."""
         reason = ""
         for path in (self.path, self.path.with_name(self.path.name + ".bak")):
             content = _read(path)
@@ -136,7 +136,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _may_say_a_password(content: bytes) -> bool:
-    """Whether somebody who reads it may learn one: of what is broken nobody knows."""
+    """Return whether the content may reveal a password: assume so if it is broken."""
     try:
         return msgspec.json.decode(content, type=AuthDocument).has_clear_passwords()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

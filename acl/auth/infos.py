@@ -1,8 +1,8 @@
-"""Users and acls as they are written by mqadmin, on the wire and in files, made into what they mean, and back.
+"""Conversion of users and acls between their text form (mqadmin, wire, files) and the model.
 
 Source: RocketMQ 5.3.3, `UserConverter`, `AclConverter`, the checks of `AuthorizationMetadataManagerImpl`.  Stricter
-here: a type, status, action, policy type or resource that there is not is refused, where the reference leaves it out
-and so may do something else than what was written.
+here: an unknown type, status, action, policy type or resource is refused.  RocketMQ leaves it out, and so may do
+something other than what was written.
 """
 
 from collections.abc import Sequence
@@ -32,23 +32,23 @@ E = TypeVar("E", bound=Enum)
 
 
 def user_type_of(info: UserInfo) -> UserType | None:
-    """The type that is said; None if none is.  Raises AuthRefused."""
-    return _said(UserType, info.user_type, "userType")
+    """Return the type in `info`; None if none is given.  Raises AuthRefused."""
+    return _member(UserType, info.user_type, "userType")
 
 
 def user_status_of(info: UserInfo) -> UserStatus | None:
-    """The status that is said; None if none is.  Raises AuthRefused."""
-    return _said(UserStatus, info.user_status, "userStatus")
+    """Return the status in `info`; None if none is given.  Raises AuthRefused."""
+    return _member(UserStatus, info.user_status, "userStatus")
 
 
 def user_info(user: User, *, with_password: bool) -> UserInfo:
-    """A user as others are told of it."""
+    """Return the text form of a user."""
     password = user.password if with_password else None
     return UserInfo(user.username, password, user.user_type.value, user.user_status.value)
 
 
 def acl_of(info: AclInfo, named_in_header: str | None = None) -> Acl:
-    """What `info` says, for the subject that the header names if it names none.  Raises AuthRefused."""
+    """Return the acl in `info`; its subject defaults to the one in the header.  Raises AuthRefused."""
     subject = Subject.parse(info.subject) or Subject.parse(named_in_header)
     if subject is None:
         raise AuthRefused("The subject is null.")
@@ -59,7 +59,7 @@ def acl_of(info: AclInfo, named_in_header: str | None = None) -> Acl:
 
 
 def acl_info(acl: Acl) -> AclInfo:
-    """An acl as others are told of it."""
+    """Return the text form of an acl."""
     policies = [
         PolicyInfo(policy.policy_type.value, [_entry_info(entry) for entry in policy.entries])
         for policy in acl.policies
@@ -68,25 +68,25 @@ def acl_info(acl: Acl) -> AclInfo:
 
 
 def policy_type_of(name: str | None) -> PolicyType:
-    """The type that is said; Custom if none is.  Raises AuthRefused."""
-    return _said(PolicyType, name, "policyType") or PolicyType.CUSTOM
+    """Return the policy type; Custom if none is given.  Raises AuthRefused."""
+    return _member(PolicyType, name, "policyType") or PolicyType.CUSTOM
 
 
 def resource_of(key: str | None) -> Resource:
-    """The resource that is said.  Raises AuthRefused."""
+    """Return the resource.  Raises AuthRefused."""
     resource = Resource.parse(key)
     if resource is None:
         raise AuthRefused("The resource is null.")
     return resource
 
 
-def _said(kind: type[E], name: str | None, what: str) -> E | None:
+def _member(kind: type[E], name: str | None, what: str) -> E | None:
     if name is None or not name.strip():
         return None
     found = named(kind, name.strip())
     if found is None:
         known = ", ".join(str(one.value) for one in kind)
-        raise AuthRefused(f"The {what} {name!r} is none of {known}.")
+        raise AuthRefused(f"The {what} {name!r} is not one of {known}.")
     return found
 
 
@@ -111,7 +111,7 @@ def _entry(info: PolicyEntryInfo) -> PolicyEntry:
 
 
 def _actions(names: Sequence[str]) -> tuple[Action, ...]:
-    actions = tuple(action for name in names if (action := _said(Action, name, "action")) is not None)
+    actions = tuple(action for name in names if (action := _member(Action, name, "action")) is not None)
     if not actions:
         raise AuthRefused("The actions is empty.")
     if Action.ANY in actions:

@@ -1,7 +1,7 @@
-"""Accounts of ACL 1.0 made into users and acls.
+"""Migration of ACL 1.0 accounts to users and acls.
 
-An account that is a user already is left alone.  White lists have no meaning here and are left out; nor has ACL 2.0
-permissions for retry topics: group permissions are for groups.
+An account that is already a user is left unchanged.  White lists have no counterpart and are left out.  So are
+permissions for retry topics, because in ACL 2.0 a group's permissions are those of the group.
 Source: RocketMQ 5.3.3, `AuthMigrator`, `PlainPermissionManager`.
 """
 
@@ -39,9 +39,9 @@ _ACTIONS: Final = {
 
 
 def migrate(accounts: Iterable[WrittenAccount], tables: AuthTables) -> None:
-    """Make a user and an acl of every account; one that cannot be made is logged and left out.
+    """Create a user and an acl for every account.  Log and skip one that cannot be converted.
 
-    Raises StoreError where nothing can be saved.
+    Raises StoreError if nothing can be saved.
     """
     for account in accounts:
         name = account.access_key or ""
@@ -59,7 +59,7 @@ def migrate(accounts: Iterable[WrittenAccount], tables: AuthTables) -> None:
 
 
 def acl_of_account(account: WrittenAccount) -> Acl:
-    """What an account may, as policies: its permissions as custom ones, its defaults as default ones."""
+    """Return an account's rights as policies: its permissions as custom ones, its defaults as default ones."""
     custom = [
         *_entries(account.topic_perms or (), Resource.topic),
         *_entries(account.group_perms or (), Resource.group),
@@ -90,7 +90,7 @@ def _entries(permissions: Iterable[str], resource: Callable[[str], Resource]) ->
 
 
 def _entry(resource: Resource, permission: str) -> PolicyEntry:
-    """What is no permission is none, as ACL 1.0 reads it; the reference makes everything of it."""
+    """Convert an invalid permission to none, as ACL 1.0 reads it; RocketMQ converts it to all."""
     actions = _ACTIONS.get(permission.strip())
     if actions is None:
         return PolicyEntry(resource, (Action.ALL,), _EVERYWHERE, Decision.DENY)

@@ -1,6 +1,6 @@
-"""Users and policies of ACL 2.0: who there is, and what each may do with which resource from where.  Pure.
+"""Users and policies of ACL 2.0: the users, and what each may do on which resource from where.  Pure.
 
-Names and meanings as in the reference; values do not change once made, what changes an acl makes another one.
+Names and meanings are RocketMQ's.  Values are immutable: a change of an acl returns a new one.
 Source: RocketMQ 5.3.3, `auth.authentication.model`, `auth.authorization.model` and their enums; `Action`,
 `ResourceType`, `ResourcePattern`.
 """
@@ -20,41 +20,41 @@ _ASTERISK: Final = "*"
 
 
 class UserType(Enum):
-    """A super user may do everything, a normal one what policies allow."""
+    """Type of a user: a super user may do everything, a normal one what policies allow."""
 
     SUPER = "Super"
     NORMAL = "Normal"
 
 
 class UserStatus(Enum):
-    """Whether a user may sign at all."""
+    """Status of a user: a disabled one cannot sign."""
 
     ENABLE = "enable"
     DISABLE = "disable"
 
 
 class SubjectType(Enum):
-    """What kinds of subjects policies are for."""
+    """Kinds of subjects of policies."""
 
     USER = "User"
 
 
 class PolicyType(Enum):
-    """Default policies count where no custom one matches."""
+    """Type of a policy: default ones count if no custom one matches."""
 
     CUSTOM = "Custom"
     DEFAULT = "Default"
 
 
 class Decision(Enum):
-    """What a matching entry says."""
+    """Decision of a matching entry."""
 
     ALLOW = "Allow"
     DENY = "Deny"
 
 
 class ResourceType(Enum):
-    """What there is to be guarded; `ANY` is all of it."""
+    """Type of a guarded resource; `ANY` is all types."""
 
     ANY = "Any"
     CLUSTER = "Cluster"
@@ -72,7 +72,7 @@ class ResourcePattern(Enum):
 
 
 class Action(Enum):
-    """What is done; `ALL` stands only in policies, `ANY` only in what is asked for."""
+    """Action on a resource.  `ALL` occurs only in policies, `ANY` only in requests."""
 
     ALL = "All"
     ANY = "Any"
@@ -86,26 +86,26 @@ class Action(Enum):
 
 
 def named(kind: type[E], name: str | None) -> E | None:
-    """The member of `kind` with this name, in whatever case; None if there is none."""
+    """Return the member of `kind` with this name, in any case; None without one."""
     wanted = (name or "").lower()
     return next((one for one in kind if str(one.value).lower() == wanted), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a policy is for."""
+    """Subject of a policy."""
 
     name: str
     subject_type: SubjectType = SubjectType.USER
 
     @property
     def key(self) -> str:
-        """As it is written: ``User:name``."""
+        """Return the written form: ``User:name``."""
         return f"{self.subject_type.value}:{self.name}"
 
     @staticmethod
     def parse(key: str | None) -> "Subject | None":
-        """What ``User:name`` means; None for a type that there is not."""
+        """Parse ``User:name``; None for an unknown type."""
         type_name, _, name = (key or "").partition(":")
         subject_type = named(SubjectType, type_name)
         return None if subject_type is None else Subject(name, subject_type)
@@ -113,7 +113,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One user; the password is the key that signs, and nothing shows it."""
+    """One user.  The password is the key that signs; nothing shows it."""
 
     username: str
     password: str = field(repr=False)
@@ -122,18 +122,18 @@ class User:
 
     @property
     def subject(self) -> Subject:
-        """The user as whom policies are for."""
+        """The user as a subject of policies."""
         return Subject(self.username)
 
     @property
     def is_super(self) -> bool:
-        """Whether policies do not count for it."""
+        """Whether it may do everything, whatever its policies."""
         return self.user_type is UserType.SUPER
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A topic, group, cluster or namespace, or a pattern that stands for several; `name` is None for all of a type."""
+    """Topic, group, cluster or namespace, or a pattern for several; `name` is None for all of a type."""
 
     resource_type: ResourceType
     name: str | None
@@ -141,24 +141,24 @@ class Resource:
 
     @staticmethod
     def cluster(name: str) -> "Resource":
-        """The cluster of this name."""
+        """Return the cluster of this name."""
         return Resource(ResourceType.CLUSTER, name)
 
     @staticmethod
     def topic(name: str) -> "Resource":
-        """The topic of this name."""
+        """Return the topic of this name."""
         return Resource(ResourceType.TOPIC, name)
 
     @staticmethod
     def group(name: str) -> "Resource":
-        """The group of this name, or of a retry topic."""
+        """Return the group of this name, or of a retry topic."""
         return Resource(ResourceType.GROUP, name.removeprefix(RETRY_PREFIX))
 
     @staticmethod
     def parse(key: str | None) -> "Resource | None":
-        """What ``Topic:name``, ``Group:prefix*``, ``Cluster:*`` or ``*`` means; None for what means nothing.
+        """Parse ``Topic:name``, ``Group:prefix*``, ``Cluster:*`` or ``*``; None if invalid.
 
-        A prefix ends at the first asterisk of a name that ends with one.
+        In a name that ends with an asterisk the prefix ends at the first asterisk.
         """
         if key is None or not key.strip():
             return None
@@ -176,7 +176,7 @@ class Resource:
 
     @property
     def key(self) -> str:
-        """As it is written."""
+        """Return the written form."""
         if self.resource_type is ResourceType.ANY:
             return _ASTERISK
         if self.pattern is ResourcePattern.ANY:
@@ -185,7 +185,7 @@ class Resource:
         return f"{self.resource_type.value}:{self.name}{end}"
 
     def matches(self, asked: "Resource") -> bool:
-        """Whether `asked`, a single resource, is among what this stands for."""
+        """Return whether this covers `asked`, a single resource."""
         if self.resource_type is ResourceType.ANY:
             return True
         if self.resource_type is not asked.resource_type:
@@ -199,7 +199,7 @@ class Resource:
 
 @dataclass(frozen=True)
 class Environment:
-    """From where: single addresses and subnets; none of them means from everywhere."""
+    """Source addresses and subnets of an entry; none means any source."""
 
     source_ips: tuple[str, ...] = ()
 
@@ -208,13 +208,13 @@ class Environment:
         return SourceAddresses(self.source_ips)
 
     def matches(self, source: Parts | None) -> bool:
-        """Whether a request from `source` is from there; None is an address that nobody knows."""
+        """Return whether it covers `source`; None is an unknown address."""
         return not self.source_ips or (source is not None and self._addresses.match(source))
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyEntry:
-    """What is decided about one resource."""
+    """Decision about one resource."""
 
     resource: Resource
     actions: tuple[Action, ...]
@@ -222,11 +222,11 @@ class PolicyEntry:
     decision: Decision
 
     def matches(self, resource: Resource, actions: Sequence[Action], source: Parts | None) -> bool:
-        """Whether it says something about one of these actions with this resource from there."""
+        """Return whether it applies to one of `actions` on `resource` from `source`."""
         return self.resource.matches(resource) and self.means(actions, source)
 
     def means(self, actions: Sequence[Action], source: Parts | None) -> bool:
-        """Whether it says something about one of these actions from there, with the resource that it is about."""
+        """Return whether it applies to one of `actions` from `source`, on its own resource."""
         own = self.actions
         if not any(one in own for one in actions) and Action.ALL not in own and (Action.ANY not in actions or not own):
             return False
@@ -235,13 +235,13 @@ class PolicyEntry:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The entries of one type: one for each resource."""
+    """Entries of one type, one for each resource."""
 
     policy_type: PolicyType
     entries: tuple[PolicyEntry, ...]
 
     def updated(self, entries: Iterable[PolicyEntry]) -> "Policy":
-        """With `entries` in the place of those for the same resources, and beside all others."""
+        """Return a copy in which `entries` replace those for the same resources."""
         by_resource = {entry.resource: entry for entry in self.entries}
         by_resource.update((entry.resource, entry) for entry in entries)
         return replace(self, entries=tuple(by_resource.values()))
@@ -255,11 +255,11 @@ class Acl:
     policies: tuple[Policy, ...]
 
     def policy(self, policy_type: PolicyType) -> Policy | None:
-        """The policy of a type; None if there is none."""
+        """Return the policy of a type; None without one."""
         return next((one for one in self.policies if one.policy_type is policy_type), None)
 
     def updated(self, policies: Iterable[Policy]) -> "Acl":
-        """With what `policies` say in the place of what was said of the same resources."""
+        """Return a copy in which entries of `policies` replace those for the same resources."""
         by_type = {one.policy_type: one for one in self.policies}
         for one in policies:
             old = by_type.get(one.policy_type, Policy(one.policy_type, ()))
@@ -267,7 +267,7 @@ class Acl:
         return replace(self, policies=tuple(by_type.values()))
 
     def without(self, policy_type: PolicyType, resource: Resource) -> "Acl":
-        """Without what the policy of a type says of `resource`; a policy that says nothing more is gone."""
+        """Return a copy without the entry for `resource` in the policy of a type; an empty policy is removed."""
         left = []
         for one in self.policies:
             if one.policy_type is policy_type:

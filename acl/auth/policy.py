@@ -1,9 +1,9 @@
-"""Decides about requests by users and policies: first who it is, then what it may.
+"""Decision about requests by users and policies: first identity, then permission.
 
 Source of order, codes and texts: RocketMQ 5.3.3, `DefaultAuthenticationHandler`, `UserAuthorizationHandler`,
-`AclAuthorizationHandler` and the strategies.  Stricter here: a name counts only with its signature, also where a white
-list lets the request in without one, and also where authorizationEnabled stands alone; and what a connection has
-proved once is proved again by each request, whatever the strategy.
+`AclAuthorizationHandler` and the strategies.  Stricter here: a name counts only with its signature, also if a white
+list admits the request without one, and also with authorizationEnabled alone.  Whatever the strategy, each request
+proves its identity again; an earlier proof on the connection does not count.
 """
 
 import hmac
@@ -22,24 +22,24 @@ from acl.remote_addresses import Parts
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.credentials import ACCESS_KEY, SIGNATURE, signature
 
-# What an unknown user is checked against, so that its answer takes as long.
+# Checked for an unknown user, so that the response takes as long.
 _NO_KEY: Final = "no user has this password"
 _NOBODY: Final = "Authorization failed. Please verify your access rights and try again."
-# What a request needs, by acl.auth.requests.
+# Returns what a request needs; see acl.auth.requests.
 Required = Callable[[AccessRequest], Sequence[Needed]]
 
 
 class _NotProved(FailedAttempt):
-    """There is no such user, or it has another key."""
+    """The user does not exist, or has another key."""
 
     def __init__(self, why: str) -> None:
         super().__init__(ResponseCode.NO_PERMISSION, why)
 
 
 class AuthPolicy:
-    """What `settings` say of the users and acls in `tables`; `required` says what a request needs.
+    """Decisions of `settings` with the users and acls of `tables`; `required` returns what a request needs.
 
-    Raises ConfigError for settings that cannot be read.
+    The constructor raises ConfigError for invalid settings.
     """
 
     def __init__(self, settings: AuthSettings, tables: AuthTables, required: Required) -> None:
@@ -49,13 +49,13 @@ class AuthPolicy:
         self._unsigned_codes = settings.codes_without_signature()
         self._free_codes = settings.codes_without_permission()
         self._certificate_as_user = settings.certificate_as_user
-        # User -> its acl, and what they have allowed, until anything changes.
+        # Indexes of acls by user, and grants, kept until any table changes.
         self._acls: dict[str, AclIndex] = {}
         self._grants = Grants()
         self._changes = -1
 
     def check(self, asked: AccessRequest) -> Verdict | None:
-        """Who has proved to send it.  Raises AuthRefused for what is refused, FailedAttempt for a wrong signature."""
+        """Return who signed the request.  Raises AuthRefused, or FailedAttempt for a wrong signature."""
         code = asked.code
         user = self._proved(asked) if code not in self._unsigned_codes else self._proved_if_signed(asked)
         if self._authorizes and code not in self._free_codes:
@@ -63,7 +63,7 @@ class AuthPolicy:
         return None if user is None else Verdict(user.username)
 
     def check_right(self, name: str, asked: AccessRequest) -> None:
-        """Raises AuthRefused unless the user, who has signed before, may do what `asked` needs."""
+        """Raise AuthRefused unless the user, who has signed before, may do what `asked` needs."""
         user = self._tables.user(name)
         if user is None or user.user_status is UserStatus.DISABLE:
             raise AuthRefused(f"User:{name} is not found, or disabled.")
@@ -71,11 +71,11 @@ class AuthPolicy:
             self._authorize(user, asked)
 
     def is_signed_by_super(self, code: int, name: str | None) -> bool:
-        """Whether a request of this code that was let in, and names this user, comes from a super user."""
+        """Return whether an admitted request with this code and user name comes from a super user."""
         user = None if name is None or code in self._unsigned_codes else self._tables.user(name)
         return user is not None and user.is_super
 
-    # Who it is
+    # Identity
 
     def _proved_if_signed(self, asked: AccessRequest) -> User | None:
         if not asked.signature and not self._certified(asked):
@@ -83,10 +83,10 @@ class AuthPolicy:
         try:
             return self._proved(asked)
         except (AuthRefused, FailedAttempt):
-            return None  # the white list lets it in, as nobody
+            return None  # the white list admits it, as nobody
 
     def _certified(self, asked: AccessRequest) -> bool:
-        """Whether its connection says who it is."""
+        """Return whether the connection's certificate names the user."""
         return self._certificate_as_user and asked.certificate_name is not None and not asked.access_key
 
     def _proved(self, asked: AccessRequest) -> User:
@@ -112,7 +112,7 @@ class AuthPolicy:
             raise AuthRefused(f"User:{name} is disabled.")
         return user
 
-    # What it may
+    # Permission
 
     def _authorize(self, user: User | None, asked: AccessRequest) -> None:
         if self._changes != self._tables.changes:

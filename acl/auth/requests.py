@@ -1,9 +1,9 @@
-"""What a request needs in ACL 2.0: which resources, and what it does to them.
+"""Permissions that a request needs in ACL 2.0: resources, and actions on them.
 
-What a request is about is read from where its handler reads it: the fields by the names of its header, the body by the
-same decoder.  Stricter than the reference: what its list or its headers do not name (bodies, pulls and offsets of a
-retry topic that is another group's, LITE_PULL_MESSAGE, replies, batches of acks, lists) needs what its route says, and
-what names no resource needs the cluster.
+A request's resources are read from where its handler reads them: fields by the names of its header, the body by the
+same decoder.  Sprocket is stricter than RocketMQ.  What RocketMQ's list or headers do not name needs what its route
+declares: bodies, pulls and offsets of another group's retry topic, LITE_PULL_MESSAGE, replies, batches of acks, lists.
+A request that names no resource needs the cluster.
 Source: RocketMQ 5.3.3, `DefaultAuthorizationContextBuilder`, `RocketMQAction` and `RocketMQResource` of each header.
 """
 
@@ -15,7 +15,6 @@ import msgspec
 
 from acl.access_request import AccessRequest, Needed
 from acl.auth.model import RETRY_PREFIX, Action, Resource, ResourceType
-from acl.internal_topics import is_internal
 from sprocket.common.invariant import invariant
 from sprocket.common.limits import MAX_TOPIC_CHARS
 from sprocket.remoting import routes
@@ -42,7 +41,7 @@ _UPDATE: Final[Actions] = (Action.UPDATE,)
 _SUB_GET: Final[Actions] = (Action.SUB, Action.GET)
 _SUB_UPDATE: Final[Actions] = (Action.SUB, Action.UPDATE)
 _ROUTE: Final[Actions] = (Action.PUB, Action.SUB, Action.GET)
-# What a route's action is in policies; a route that says nothing changes something.
+# A route's action in terms of policies; a route without one changes something.
 _OF_ROUTE: Final[dict[routes.Action, Actions]] = {
     routes.Action.NONE: _UPDATE,
     routes.Action.PUB: _PUB,
@@ -55,16 +54,35 @@ _OF_ROUTE: Final[dict[routes.Action, Actions]] = {
 }
 
 
+# Topics in which brokers keep messages on their way to others: to read or write them bypasses those others' rules.
+# Source of the names: RocketMQ 5.3.3, `TopicValidator`, `TimerMessageStore`, `PopAckConstants`.
+_INTERNAL_PREFIX: Final = "rmq_sys_"
+_INTERNAL_TOPICS: Final = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "CHECKPOINT_TOPIC",
+    }
+)
+
+
 def required(asked: AccessRequest) -> list[Needed]:
-    """Everything that `asked` needs.  Raises ProtocolError for a body that is none."""
+    """Return everything that `asked` needs.  Raises ProtocolError for an invalid body."""
     if asked.found:
         return list(asked.found)
     special = _SPECIAL.get(asked.code)
     return _named(asked) if special is None else list(special(asked))
 
 
+def _is_internal(topic: str) -> bool:
+    """Return whether only those with rights on the cluster may read and write `topic`."""
+    return topic in _INTERNAL_TOPICS or topic.startswith(_INTERNAL_PREFIX)
+
+
 def topic_or_group(name: str | None, actions: Actions) -> Needed:
-    """A topic, or the group whose retry topic it is."""
+    """Return the need for a topic, or for the group whose retry topic it is."""
     if name is not None and name.startswith(RETRY_PREFIX):
         return Needed(Resource.group(name), actions)
     return Needed(Resource(ResourceType.TOPIC, name), actions)
@@ -75,33 +93,33 @@ def _group(name: str | None, actions: Actions) -> Needed:
 
 
 def _cluster(asked: AccessRequest, actions: Actions) -> Needed:
-    # The name None matches what stands for all clusters alone.
+    # The name None matches only entries for all clusters.
     return Needed(Resource(ResourceType.CLUSTER, asked.cluster or None), actions)
 
 
 def _topic_of_group(topic: str | None, group: str | None, actions: Actions) -> Iterator[Needed]:
-    """The topic that a group takes from, and the group: the first that is refused is the one that is told."""
+    """Yield the topic that a group consumes, and the group.  The first one refused is named in the refusal."""
     if topic is None or not topic.startswith(RETRY_PREFIX) or not group:
         yield topic_or_group(topic, actions)
     else:
-        yield from _behind_retry_topic(topic, group, actions)
+        yield from _under_retry_topic(topic, group, actions)
     yield _group(group, actions)
 
 
-def _behind_retry_topic(topic: str, group: str, actions: Actions) -> Iterator[Needed]:
-    """Of a retry topic of the group's own what stands behind it."""
+def _under_retry_topic(topic: str, group: str, actions: Actions) -> Iterator[Needed]:
+    """Yield what a retry topic of the group itself refers to."""
     own = topic.removeprefix(RETRY_PREFIX)
     bare = group.removeprefix(RETRY_PREFIX)
     if own == bare:
         return
-    # Popped messages that come again: of the group and of the topic that follows, after a plus sign or an underscore.
+    # Popped messages that are redelivered: of the group, and of the topic that follows a plus sign or an underscore.
     if own.startswith((bare + "+", bare + "_")) and len(own) > len(bare) + 1:
         yield Needed(Resource.topic(own[len(bare) + 1 :]), actions)
     else:
         yield _group(topic, actions)
 
 
-# Requests that the reference treats by themselves
+# Requests that RocketMQ treats one by one
 
 
 def _route(asked: AccessRequest) -> Iterator[Needed]:
@@ -112,19 +130,19 @@ def _route(asked: AccessRequest) -> Iterator[Needed]:
 
 def _send(asked: AccessRequest) -> Iterator[Needed]:
     topic = asked.sent_to
-    # Into a retry topic a consumer sends back what it could not consume.
+    # A consumer sends back into a retry topic what it could not consume.
     if topic is not None and topic.startswith(RETRY_PREFIX):
         yield _group(topic, _SUB)
     else:
         yield _publishes(topic)
-    if topic is not None and is_internal(topic):
+    if topic is not None and _is_internal(topic):
         yield _cluster(asked, _UPDATE)
     for carried in asked.carried_topics():
         yield topic_or_group(carried, _PUB)
 
 
 def _publishes(topic: str | None) -> Needed:
-    # What is no name of a topic is not worth remembering, however often somebody asks.
+    # Do not cache an invalid topic name, however often it is asked for.
     made = _published if topic is None or len(topic) <= MAX_TOPIC_CHARS else _published.__wrapped__
     return made(topic)
 
@@ -135,38 +153,38 @@ def _published(topic: str | None) -> Needed:
 
 
 def _end_transaction(asked: AccessRequest) -> Iterator[Needed]:
-    """The handler asks again for the topic that the half message has."""
+    """The handler checks again, for the topic of the half message."""
     topic = asked.fields.get("topic")
     if topic and topic.strip():
         yield Needed(Resource.topic(topic), _PUB)
 
 
 def _send_back(asked: AccessRequest) -> Iterator[Needed]:
-    """The handler asks again for the topic of the message."""
+    """The handler checks again, for the topic of the message."""
     yield _group(asked.fields.get("group"), _SUB)
 
 
 def _pull(asked: AccessRequest) -> Iterator[Needed]:
     topic = asked.fields.get("topic")
     yield from _topic_of_group(topic, asked.fields.get("consumerGroup"), _SUB)
-    if topic is not None and is_internal(topic):
+    if topic is not None and _is_internal(topic):
         yield _cluster(asked, _GET)
 
 
 def _query(asked: AccessRequest) -> Iterator[Needed]:
     topic = asked.fields.get("topic")
     yield topic_or_group(topic, _SUB_GET)
-    if topic is not None and is_internal(topic):
+    if topic is not None and _is_internal(topic):
         yield _cluster(asked, _GET)
 
 
 def of_message(topic: str, action: Action, cluster: str, group: str | None = None) -> tuple[Needed, ...]:
-    """What it needs to do something with a message of `topic`; handlers ask so once they have read it."""
+    """Return what an action on a message of `topic` needs.  Handlers ask once they have read the message."""
     if group is None:
         needed = [topic_or_group(topic, (action,))]
     else:
         needed = list(_topic_of_group(topic, group, (action,)))
-    if is_internal(topic):
+    if _is_internal(topic):
         needed.append(Needed(Resource(ResourceType.CLUSTER, cluster or None), _GET))
     return tuple(needed)
 
@@ -210,7 +228,7 @@ def _lock(asked: AccessRequest) -> Iterator[Needed]:
         yield from _topic_of_group(topic, body.consumer_group, _SUB)
 
 
-# Requests whose resources stand in the body, of which the reference asks nothing
+# Requests with resources in the body, which RocketMQ does not check
 
 
 def _batch_ack(asked: AccessRequest) -> Iterator[Needed]:
@@ -285,7 +303,7 @@ _SPECIAL: Final[dict[int, Callable[[AccessRequest], Iterator[Needed]]]] = {
     RequestCode.CLONE_GROUP_OFFSET: _clone,
 }
 
-# Those whose resources stand in the body.
+# Codes with resources in the body.
 BODY_CODES: Final = frozenset(
     {
         RequestCode.HEART_BEAT,
@@ -301,8 +319,8 @@ BODY_CODES: Final = frozenset(
     }
 )
 
-# All others: fields that name a resource, and what stands between several names of one field.  What has none of
-# its fields, or is not listed, needs the cluster.
+# All other codes: fields that name a resource, and the separator between several names in one field.  A request
+# without any of its fields, or with an unlisted code, needs the cluster.
 _Fields = tuple[tuple[str, ResourceType, str], ...]
 _TOPIC: Final[_Fields] = (("topic", ResourceType.TOPIC, ""),)
 _GROUP: Final[_Fields] = (("consumerGroup", ResourceType.GROUP, ""),)
@@ -349,7 +367,7 @@ _FIELDS: Final[dict[int, _Fields]] = {
     RequestCode.GET_TOPICS_BY_CLUSTER: (("cluster", ResourceType.CLUSTER, ""),),
 }
 
-# These name no topic or group, because they answer about all of them: they need the cluster.
+# These name no topic or group, because their responses cover all: they need the cluster.
 _LISTS: Final = frozenset(
     {
         RequestCode.GET_ALL_TOPIC_CONFIG,
@@ -366,9 +384,9 @@ _LISTS: Final = frozenset(
 
 
 def check_rules(served: Iterable[routes.Route]) -> None:
-    """Raise InvariantError unless there is a rule for every route of a server.
+    """Raise InvariantError unless every route of a server has a rule.
 
-    Servers call it when they are made, with or without access control: a route without a rule never gets far.
+    Servers call it when they are built, with or without access control, so a route without a rule is found early.
     """
     for route in served:
         reason = _missing_rule(route)

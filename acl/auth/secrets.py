@@ -1,7 +1,7 @@
-"""Passwords of users as they stand in files and travel between replicas: sealed with AES-256-GCM.
+"""Encryption of users' passwords in files and between replicas: AES-256-GCM.
 
-A signature is an HMAC, so that who checks it needs the password itself: a hash of it would not do.  What is sealed is
-bound to what it belongs to, so that it cannot be moved to another user.
+A signature is an HMAC, so its check needs the password itself; a hash would not do.  Encrypted data is bound to its
+owner, so that it cannot be moved to another user.
 """
 
 import base64
@@ -19,28 +19,28 @@ from sprocket.common.errors import StoreError
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
-# `random_bytes(size)`: of a source that nobody can guess.
+# `random_bytes(size)`, from a source that nobody can guess.
 RandomBytes = Callable[[int], bytes]
 
 
 class SealBroken(StoreError):
-    """What is sealed was sealed with another key, for something else, or was changed."""
+    """Encrypted data was sealed with another key or for another owner, or was changed."""
 
 
 class Seal:
-    """Seals and opens with one key of `KEY_BYTES`."""
+    """Encryption and decryption with one key of `KEY_BYTES`."""
 
     def __init__(self, key: bytes, random_bytes: RandomBytes) -> None:
         self._cipher = AESGCM(key)
         self._random_bytes = random_bytes
 
     def sealed(self, content: bytes, belongs_to: str) -> bytes:
-        """`content` so that only who has the key can read it, and only as what belongs to that."""
+        """Encrypt `content`, bound to `belongs_to`."""
         nonce = self._random_bytes(NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, content, belongs_to.encode())
 
     def opened(self, sealed: bytes, belongs_to: str) -> bytes:
-        """What was sealed.  Raises SealBroken."""
+        """Decrypt what `sealed` returned for the same `belongs_to`.  Raises SealBroken."""
         if len(sealed) < NONCE_BYTES + _TAG_BYTES:
             raise SealBroken(f"{belongs_to}: {len(sealed)} bytes are too few to be sealed")
         try:
@@ -49,11 +49,11 @@ class Seal:
             raise SealBroken(f"{belongs_to}: sealed with another key, or changed since") from None
 
     def sealed_text(self, text: str, belongs_to: str) -> str:
-        """The same of a text, as base64."""
+        """Encrypt a text, as base64."""
         return base64.b64encode(self.sealed(text.encode(), belongs_to)).decode()
 
     def opened_text(self, sealed: str, belongs_to: str) -> str:
-        """What was sealed as a text.  Raises SealBroken."""
+        """Decrypt what `sealed_text` returned.  Raises SealBroken."""
         try:
             return self.opened(base64.b64decode(sealed, validate=True), belongs_to).decode()
         except (binascii.Error, ValueError):
@@ -61,6 +61,6 @@ class Seal:
 
 
 def derived_key(secret: str, purpose: str) -> bytes:
-    """A key for one purpose from a secret that both ends have: HKDF-SHA256 of one block.  Source: RFC 5869."""
+    """Return a key for one purpose, derived from a shared secret: HKDF-SHA256 of one block.  Source: RFC 5869."""
     extracted = hmac.digest(b"\0" * hashlib.sha256().digest_size, secret.encode(), "sha256")
     return hmac.digest(extracted, purpose.encode() + b"\x01", "sha256")

@@ -1,7 +1,7 @@
-"""What a server can be told of users and policies.
+"""Settings of a server about users and policies.
 
-Source of names and defaults: RocketMQ 5.3.3, `AuthConfig`.  Java classes cannot be loaded here: of the keys that name
-one, those of the reference are taken, by their whole names or their last parts, and mean what they mean there.
+Source of names and defaults: RocketMQ 5.3.3, `AuthConfig`.  Java classes cannot be loaded here.  Keys that name a class
+accept RocketMQ's own classes, by full name or last part, with their meaning.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from sprocket.remoting.credentials import Credentials
 _AUTHENTICATION: Final = "org.apache.rocketmq.auth.authentication."
 T = TypeVar("T", bound=msgspec.Struct)
 _AUTHORIZATION: Final = "org.apache.rocketmq.auth.authorization."
-# Key -> the classes that it may name.
+# Key -> the class names that it accepts.
 _CLASSES: Final[dict[str, tuple[str, ...]]] = {}
 
 
@@ -32,10 +32,10 @@ def _secret_setting(key: str, doc: str) -> str:
 
 @dataclass(frozen=True)
 class AuthSettings:
-    """The part of a server's configuration that is about ACL 2.0."""
+    """Part of a server's configuration that is about ACL 2.0."""
 
     authentication_enabled: bool = bool_setting(
-        "authenticationEnabled", False, "Ask every request for a user and its signature (ACL 2.0)."
+        "authenticationEnabled", False, "Require a user and its signature for every request (ACL 2.0)."
     )
     authentication_provider: str = _class_setting(
         "authenticationProvider",
@@ -51,7 +51,7 @@ class AuthSettings:
     )
     authentication_strategy: str = _class_setting(
         "authenticationStrategy",
-        "Both are taken; every signature is checked with either.",
+        "Both are accepted; every signature is checked with either.",
         _AUTHENTICATION + "strategy.",
         "StatelessAuthenticationStrategy",
         "StatefulAuthenticationStrategy",
@@ -61,15 +61,15 @@ class AuthSettings:
     )
     init_authentication_user: str = _secret_setting(
         "initAuthenticationUser",
-        'A super user that is made at the start if there is none of its name: {"username":"..","password":".."}.',
+        'A super user to create at the start if that name does not exist: {"username":"..","password":".."}.',
     )
     inner_client_authentication_credentials: str = _secret_setting(
         "innerClientAuthenticationCredentials",
-        "With which servers sign what they ask of others, and a super user of that name, made at the start if there "
-        'is none: {"accessKey":"..","secretKey":".."}.',
+        "Credentials with which servers sign requests to others.  A super user of that name is created at the start if "
+        'it does not exist: {"accessKey":"..","secretKey":".."}.',
     )
     authorization_enabled: bool = bool_setting(
-        "authorizationEnabled", False, "Ask whether policies allow what a user wants; implies authenticationEnabled."
+        "authorizationEnabled", False, "Check policies for what a user asks for; implies authenticationEnabled."
     )
     authorization_provider: str = _class_setting(
         "authorizationProvider",
@@ -85,7 +85,7 @@ class AuthSettings:
     )
     authorization_strategy: str = _class_setting(
         "authorizationStrategy",
-        "Both are taken, and mean the same: what policies say now decides.",
+        "Both are accepted, and mean the same: the present policies decide.",
         _AUTHORIZATION + "strategy.",
         "StatelessAuthorizationStrategy",
         "StatefulAuthorizationStrategy",
@@ -96,7 +96,7 @@ class AuthSettings:
     migrate_auth_from_v1_enabled: bool = bool_setting(
         "migrateAuthFromV1Enabled",
         False,
-        "At the start make users and policies of the accounts of ACL 1.0 (below rocketmqHome) that are no users yet.",
+        "At the start create users and policies from the accounts of ACL 1.0 (below rocketmqHome) that are not users.",
     )
     certificate_as_user: bool = bool_setting(
         "tls.server.certificate.as.user",
@@ -107,43 +107,45 @@ class AuthSettings:
         "authSecretKeyFile", "", "The key that seals passwords in auth.json; auth.key beside it if empty."
     )
     auth_secrets_in_clear: bool = bool_setting(
-        "authSecretsInClear", False, "Write passwords into auth.json as they are, for what has to read them there."
+        "authSecretsInClear", False, "Write passwords into auth.json in clear, for programs that must read them there."
     )
 
     @property
     def asks_for_users(self) -> bool:
-        """Whether anybody has to be a user."""
+        """Whether requests need a user."""
         return self.authentication_enabled or self.authorization_enabled
 
     def first_users(self) -> list[User]:
-        """Who is made at the start if there is none of that name.  Raises ConfigError."""
+        """Return the users to create at the start if they do not exist.  Raises ConfigError."""
         users = []
         if self.init_authentication_user.strip():
-            said = _said("initAuthenticationUser", self.init_authentication_user, _InitUser, "username and password")
-            users.append(User(said.username, said.password, UserType.SUPER))
+            decoded = _decoded(
+                "initAuthenticationUser", self.init_authentication_user, _InitUser, "username and password"
+            )
+            users.append(User(decoded.username, decoded.password, UserType.SUPER))
         inner = self.inner_credentials()
         if inner is not None:
             users.append(User(inner.access_key, inner.secret_key, UserType.SUPER))
         return users
 
     def inner_credentials(self) -> Credentials | None:
-        """With which servers sign what they ask of others; None if none are given.  Raises ConfigError."""
+        """Return the credentials with which servers sign requests to others; None if not set.  Raises ConfigError."""
         key, text = "innerClientAuthenticationCredentials", self.inner_client_authentication_credentials
         if not text.strip():
             return None
-        said = _said(key, text, _InnerCredentials, "accessKey and secretKey")
-        return Credentials(said.access_key, said.secret_key, said.security_token)
+        decoded = _decoded(key, text, _InnerCredentials, "accessKey and secretKey")
+        return Credentials(decoded.access_key, decoded.secret_key, decoded.security_token)
 
     def codes_without_signature(self) -> frozenset[int]:
-        """The codes of authenticationWhitelist.  Raises ConfigError."""
+        """Return the codes of authenticationWhitelist.  Raises ConfigError."""
         return _codes("authenticationWhitelist", self.authentication_whitelist)
 
     def codes_without_permission(self) -> frozenset[int]:
-        """The codes of authorizationWhitelist.  Raises ConfigError."""
+        """Return the codes of authorizationWhitelist.  Raises ConfigError."""
         return _codes("authorizationWhitelist", self.authorization_whitelist)
 
     def check_auth(self) -> None:
-        """Raises ConfigError for what cannot be read."""
+        """Raise ConfigError for invalid settings."""
         _check_class("authenticationProvider", self.authentication_provider)
         _check_class("authenticationMetadataProvider", self.authentication_metadata_provider)
         _check_class("authenticationStrategy", self.authentication_strategy)
@@ -168,8 +170,8 @@ class _InnerCredentials(msgspec.Struct, rename="camel"):
     security_token: str = ""
 
 
-def _said(key: str, text: str, kind: type[T], names: str) -> T:
-    """What a JSON object says.  Raises ConfigError, which does not repeat it: it holds a secret."""
+def _decoded(key: str, text: str, kind: type[T], names: str) -> T:
+    """Decode a JSON object.  Raises ConfigError, which does not quote the text: it holds a secret."""
     try:
         said = msgspec.json.decode(text, type=kind)
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""What users there are when a server starts: those of its file, those that its configuration names, accounts of old.
+"""Users at the start of a server: from its file, from its configuration, and from accounts of ACL 1.0.
 
 Source: RocketMQ 5.3.3, `AuthenticationMetadataManagerImpl.initUser`, `AuthMigrator`.
 """
@@ -18,9 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 def fill(tables: AuthTables, files: AuthFiles, settings: AuthSettings, rocketmq_home: str) -> None:
-    """Put into `tables` who there is.  Raises StoreError or ConfigError.
+    """Fill `tables` with all users.  Raises StoreError or ConfigError.
 
-    A user that is there already stays as it is, whatever the configuration says of it.
+    An existing user is left unchanged, whatever the configuration says of it.
     """
     tables.take(files.load())
     for user in settings.first_users():
@@ -36,7 +36,7 @@ def fill(tables: AuthTables, files: AuthFiles, settings: AuthSettings, rocketmq_
 
 
 def accounts_of_v1(settings: AuthSettings, rocketmq_home: str) -> list[WrittenAccount]:
-    """The accounts of ACL 1.0 that are to become users: none if nobody asks for it.  Raises ConfigError."""
+    """Return the ACL 1.0 accounts to migrate: none unless migration is enabled.  Raises ConfigError."""
     if not settings.migrate_auth_from_v1_enabled:
         return []
     if not rocketmq_home:

@@ -1,6 +1,6 @@
-"""The users and acls of one broker, and how they are changed.
+"""Users and acls of one broker, and their changes.
 
-A change is saved before it counts.  Texts of refusals and what each change needs are those of the reference.
+A change is saved before it takes effect.  Texts of refusals, and the conditions of each change, are RocketMQ's.
 Source: RocketMQ 5.3.3, `AuthenticationMetadataManagerImpl`, `AuthorizationMetadataManagerImpl`.
 """
 
@@ -31,36 +31,38 @@ def _save_nothing(_: AuthContent) -> None:
 
 
 class AuthTables:
-    """Lives in one thread.  `save` makes a change durable, or raises and nothing is changed.
+    """Tables of users and acls.  They belong to one thread.
 
-    A table that `is_copy` of another's takes a change that it finds made: tools make each change on master and slave,
-    and the master's may have come to the slave before the tool does.
+    `save` makes a change durable.  If it raises, nothing changes.
+
+    If the table `is_copy` of another, a change that is already made is accepted.  Tools make each change on master and
+    slave, and the master's change may reach the slave before the tool does.
     """
 
     def __init__(self, save: Save = _save_nothing, *, is_copy: bool = False) -> None:
         self._save = save
         self._is_copy = is_copy
         self._content = AuthContent()
-        self.changes = 0  # grows with every change
+        self.changes = 0  # increases with every change
 
     @property
     def content(self) -> AuthContent:
-        """All of it; it does not change, changes replace it."""
+        """All content.  It is immutable; a change replaces it."""
         return self._content
 
     def take(self, content: AuthContent) -> None:
-        """Put this in the place of all that there is, saved already or to be saved by the caller."""
+        """Replace all content.  The caller has saved it, or will."""
         self._content = content
         self.changes += 1
 
     # Users
 
     def user(self, name: str) -> User | None:
-        """The user of this name; None if there is none."""
+        """Return the user of this name; None without one."""
         return self._content.users.get(name)
 
     def list_users(self, part: str | None = None) -> list[User]:
-        """Those whose names contain `part`, by name."""
+        """Return the users whose names contain `part`, sorted by name."""
         wanted = _wanted(part)
         return [user for name, user in sorted(self._content.users.items()) if wanted in name]
 
@@ -81,7 +83,7 @@ class AuthTables:
     def update_user(
         self, name: str, password: str | None, user_type: UserType | None, user_status: UserStatus | None
     ) -> None:
-        """Change what is given of a user.  Raises AuthRefused."""
+        """Change the given fields of a user.  Raises AuthRefused."""
         if not name.strip():
             raise AuthRefused("username can not be blank")
         old = self.user(name)
@@ -100,7 +102,7 @@ class AuthTables:
         )  # fmt: skip
 
     def delete_user(self, name: str) -> None:
-        """Remove a user and its acl; nothing if there is none.  Raises AuthRefused."""
+        """Remove a user and its acl, if it exists.  Raises AuthRefused."""
         if not name.strip():
             raise AuthRefused("username can not be blank")
         users, acls = dict(self._content.users), dict(self._content.acls)
@@ -113,29 +115,29 @@ class AuthTables:
     # Acls
 
     def acl(self, subject: Subject) -> Acl | None:
-        """The acl of a subject; None if there is none.  Raises AuthRefused for a user that there is not."""
+        """Return the acl of a subject; None without one.  Raises AuthRefused for an unknown user."""
         self._demand(subject, "The subject is not exist.")
         return self._content.acls.get(subject.key)
 
     def acl_of_user(self, user: User) -> Acl:
-        """The acl of a user; an empty one if there is none."""
+        """Return the acl of a user; empty without one."""
         return self._content.acls.get(user.subject.key) or Acl(user.subject, ())
 
     def list_acls(self, subject_part: str | None = None, resource_part: str | None = None) -> list[Acl]:
-        """The acls of subjects whose keys contain the one, with the entries whose resources contain the other."""
+        """Return the acls whose subject contains `subject_part`, with entries whose resource contains the other."""
         subject, resource = _wanted(subject_part), _wanted(resource_part)
         found = (_about(acl, resource) for key, acl in sorted(self._content.acls.items()) if subject in key)
         return [acl for acl in found if acl.policies]
 
     def update_acl(self, acl: Acl) -> None:
-        """Put what `acl` says in the place of what was said of the same resources.  Raises AuthRefused."""
+        """Replace the entries for the same resources by those of `acl`.  Raises AuthRefused."""
         self._demand(acl.subject, f"The subject of {acl.subject.key} is not exist.")
         old = self._content.acls.get(acl.subject.key)
         self._put_acl(acl if old is None else old.updated(acl.policies))
         logger.info("event=acl_updated subject=%r resources=%r", acl.subject.key, _resources(acl))
 
     def delete_acl(self, subject: Subject, policy_type: PolicyType, resource: Resource | None) -> None:
-        """Remove what is said of `resource`, of all without one.  Raises AuthRefused."""
+        """Remove the entry for `resource`, or all without a resource.  Raises AuthRefused."""
         old = self._content.acls.get(subject.key)
         if self._is_copy and old is None:
             return
@@ -167,7 +169,7 @@ class AuthTables:
 
 
 def _wanted(part: str | None) -> str:
-    """A filter; one of blanks means nothing."""
+    """Return a filter; a blank one matches all."""
     return part if part is not None and part.strip() else ""
 
 

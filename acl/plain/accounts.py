@@ -1,4 +1,4 @@
-"""The accounts of `plain_acl.yml` and of the files in the folder `acl`.
+"""Accounts of `plain_acl.yml` and of the files in the folder `acl`.
 
 Source of format and rules: RocketMQ 5.3.2, `PlainAccessData`, `PlainAccessConfig`, `PlainPermissionManager.load`.
 """
@@ -18,12 +18,12 @@ from sprocket.remoting.credentials import Credentials
 # A key has more characters than this.  Source: `AclConstants`.
 _LONGER_THAN: Final = 6
 _YES: Final = frozenset({"true", "yes", "on", "y"})
-_MOST_BYTES: Final = 16 << 20
+_MAX_BYTES: Final = 16 << 20
 T = TypeVar("T")
 
 
 class WrittenAccount(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """An account as it is written; every scalar is text, as no key is a number."""
+    """Account as written.  Every scalar is text, because no key is a number."""
 
     access_key: str | None = None
     secret_key: str | None = None
@@ -36,12 +36,12 @@ class WrittenAccount(msgspec.Struct, rename="camel", forbid_unknown_fields=True)
 
     @property
     def is_admin(self) -> bool:
-        """Whether it may ask for everything."""
+        """Whether it may do everything."""
         return (self.admin or "").lower() in _YES
 
 
 class WrittenFile(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """A file as it is written."""
+    """File as written."""
 
     global_white_remote_addresses: list[str] | None = None
     accounts: list[WrittenAccount] | None = None
@@ -49,20 +49,20 @@ class WrittenFile(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class _Loader(yaml.BaseLoader):
-    """Makes texts, lists and maps alone: a secret key of digits keeps its zeros, and no tag makes an object.
+    """Loader that makes only texts, lists and maps: a secret key of digits keeps its zeros, and no tag makes an object.
 
-    Aliases are refused: a few lines of them stand for more than fits into memory.
+    Aliases are refused: a few lines of them expand beyond the memory.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*name) are not taken here")
+            raise yaml.YAMLError("aliases (*name) are not allowed here")
         return super().compose_node(parent, index)
 
 
 @dataclass(frozen=True)
 class Account:
-    """One account; `permissions` has topics by name and groups by their retry topics."""
+    """One account.  `permissions` has topics by name and groups by their retry topics."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -75,14 +75,14 @@ class Account:
 
 @dataclass(frozen=True)
 class AccountFile:
-    """What one file says."""
+    """Content of one file."""
 
     white: RemoteAddresses
     accounts: tuple[Account, ...]
 
 
 def parse(name: str, content: bytes) -> AccountFile:
-    """The content of the file `name`.  Raises ConfigError that names the file and what is wrong."""
+    """Parse the file `name`.  Raises ConfigError naming the file and the fault."""
     file = read_written(name, content)
     try:
         white = RemoteAddresses(file.global_white_remote_addresses or [])
@@ -92,12 +92,12 @@ def parse(name: str, content: bytes) -> AccountFile:
 
 
 def read_written(name: str, content: bytes) -> WrittenFile:
-    """The content of the file `name` as it stands there.  Raises ConfigError that names the file and what is wrong."""
+    """Read the file `name` as written.  Raises ConfigError naming the file and the fault."""
     return _converted(name, content, WrittenFile)
 
 
 def parse_credentials(name: str, content: bytes) -> Credentials:
-    """The one account that a file of tools has.  Raises ConfigError that names the file and what is wrong."""
+    """Return the one account of a tools file.  Raises ConfigError naming the file and the fault."""
     try:
         return _credentials(_converted(name, content, WrittenAccount))
     except ConfigError as error:
@@ -105,8 +105,8 @@ def parse_credentials(name: str, content: bytes) -> Credentials:
 
 
 def _converted(name: str, content: bytes, kind: type[T]) -> T:
-    if len(content) > _MOST_BYTES:
-        raise ConfigError(f"{name}: {len(content)} bytes, at most {_MOST_BYTES}")
+    if len(content) > _MAX_BYTES:
+        raise ConfigError(f"{name}: {len(content)} bytes, at most {_MAX_BYTES}")
     try:
         return msgspec.convert(_without_blanks(yaml.load(content, _Loader)), kind)
     except (yaml.YAMLError, RecursionError) as error:
@@ -116,7 +116,7 @@ def _converted(name: str, content: bytes, kind: type[T]) -> T:
 
 
 def _without_blanks(value: object) -> object:
-    """A key without a value is left out, as SnakeYAML's null; an empty document is one without keys."""
+    """Leave out keys without a value, like SnakeYAML's null; an empty document becomes one without keys."""
     if isinstance(value, dict):
         return {key: _without_blanks(one) for key, one in value.items() if one != ""}
     if isinstance(value, list):
@@ -135,9 +135,9 @@ def _credentials(entry: WrittenAccount) -> Credentials:
 def _account(entry: WrittenAccount) -> Account:
     access_key, secret_key = entry.access_key, entry.secret_key
     if access_key is None or len(access_key) <= _LONGER_THAN:
-        raise ConfigError(f"accessKey {access_key!r}: it has to be longer than {_LONGER_THAN} characters")
+        raise ConfigError(f"accessKey {access_key!r}: it must be longer than {_LONGER_THAN} characters")
     if secret_key is None or len(secret_key) <= _LONGER_THAN:
-        raise ConfigError(f"account {access_key}: its secretKey has to be longer than {_LONGER_THAN} characters")
+        raise ConfigError(f"account {access_key}: its secretKey must be longer than {_LONGER_THAN} characters")
     try:
         permissions = resource_permissions(entry.topic_perms or [])
         for group, permission in resource_permissions(entry.group_perms or []).items():

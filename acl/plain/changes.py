@@ -1,9 +1,9 @@
-"""Changes of ACL 1.0's files, as `mqadmin updateAclConfig` and its relatives ask for them: text in, text out.
+"""Changes of ACL 1.0's files for `mqadmin updateAclConfig` and its relatives: text in, text out.
 
-Every change counts the file's dataVersion on.  Comments of the file are lost, as with the reference.
+Every change increments the file's dataVersion.  Comments in the file are lost, as in RocketMQ.
 Source: RocketMQ 5.3.2, `PlainPermissionManager.updateAccessConfig`, `deleteAccessConfig`,
-`updateGlobalWhiteAddrsConfig`, `updateAclConfigFileVersion`.  Different here: what would not be read again is not
-written.
+`updateGlobalWhiteAddrsConfig`, `updateAclConfigFileVersion`.  Different here: a text that could not be read again is
+not written.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from sprocket.common.errors import ConfigError
 
 @dataclass(frozen=True)
 class AccountChange:
-    """An account as it shall be; what is None stays as it is, and is left out of a new one."""
+    """New values of an account.  None leaves a value unchanged, or out of a new account."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -33,14 +33,14 @@ class AccountChange:
 
 @dataclass(frozen=True)
 class FileVersion:
-    """How often a file was changed, and when last; zeros for one that nobody changed from outside."""
+    """How often a file was changed, and when last; zeros if no tool changed it."""
 
     timestamp_ms: int
     counter: int
 
 
 def with_account(name: str, content: bytes, change: AccountChange, now_ms: int) -> bytes:
-    """The file `name` with the account changed, or added.  Raises ConfigError for what would not be read again."""
+    """Return the file `name` with the account changed or added.  Raises ConfigError if the result is unreadable."""
     file = read_written(name, content)
     accounts = list(file.accounts or [])
     for index, account in enumerate(accounts):
@@ -54,7 +54,7 @@ def with_account(name: str, content: bytes, change: AccountChange, now_ms: int) 
 
 
 def without_account(name: str, content: bytes, access_key: str, now_ms: int) -> bytes | None:
-    """The file `name` without the account; None if it does not have it.  Raises ConfigError."""
+    """Return the file `name` without the account; None if it does not have it.  Raises ConfigError."""
     file = read_written(name, content)
     left = [account for account in file.accounts or [] if account.access_key != access_key]
     if len(left) == len(file.accounts or []):
@@ -64,14 +64,14 @@ def without_account(name: str, content: bytes, access_key: str, now_ms: int) -> 
 
 
 def with_white_addresses(name: str, content: bytes, addresses: Sequence[str], now_ms: int) -> bytes:
-    """The file `name` with this global white list.  Raises ConfigError for what is no address."""
+    """Return the file `name` with this global white list.  Raises ConfigError for an invalid address."""
     file = read_written(name, content)
     file.global_white_remote_addresses = list(addresses)
     return _text(name, file, now_ms)
 
 
 def version_of(name: str, content: bytes) -> FileVersion:
-    """The dataVersion of the file `name`.  Raises ConfigError."""
+    """Return the dataVersion of the file `name`.  Raises ConfigError."""
     return _version(name, read_written(name, content))
 
 
@@ -80,7 +80,7 @@ def _version(name: str, file: WrittenFile) -> FileVersion:
     try:
         return FileVersion(int(first.get("timestamp", 0)), int(first.get("counter", 0)))
     except ValueError:
-        raise ConfigError(f"{name}: dataVersion: timestamp and counter have to be whole numbers") from None
+        raise ConfigError(f"{name}: dataVersion: timestamp and counter must be whole numbers") from None
 
 
 def _changed(account: WrittenAccount, change: AccountChange) -> WrittenAccount:
@@ -105,7 +105,7 @@ def _text(name: str, file: WrittenFile, now_ms: int) -> bytes:
         account["admin"] = kept.is_admin
     written["dataVersion"] = [{"timestamp": now_ms, "counter": before.counter + 1}]
     text = yaml.safe_dump(written, sort_keys=False, allow_unicode=True).encode()
-    parse(name, text)  # what is not read again is not written
+    parse(name, text)  # do not write what could not be read again
     return text
 
 

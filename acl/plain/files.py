@@ -1,7 +1,7 @@
-"""The files of ACL 1.0, found, read, and read again when they change.  An edge file.
+"""Files of ACL 1.0: found, read, and read again after a change.  An edge file.
 
-They are ``conf/acl/**/*.yml``, ``*.yaml`` and ``conf/plain_acl.yml`` below rocketmqHome; ``conf/tools.yml`` has the
-account with which tools, and here brokers, sign what they ask of others.
+They are ``conf/acl/**/*.yml``, ``*.yaml`` and ``conf/plain_acl.yml`` below rocketmqHome.  ``conf/tools.yml`` has the
+account with which tools, and here brokers, sign requests to others.
 Source: RocketMQ 5.3.2, `PlainPermissionManager.getAllAclFiles`, `AclFileWatchService`, `AclUtils.getAclRPCHook`.
 """
 
@@ -32,17 +32,17 @@ _State = tuple[tuple[Path, int, int], ...]
 
 
 class PlainFiles:
-    """The files below ``home/conf``.  What a file said last holds until all files are sound again."""
+    """Files below ``home/conf``.  Their last valid content stays in force until all files are valid again."""
 
     def __init__(self, home: Path) -> None:
         self._conf = home / "conf"
         self._seen: _State | None = None
         self._looked: _State | None = None
-        self._filled: set[Path] = set()  # files that said something when they were read
+        self._filled: set[Path] = set()  # files that were not empty when they were read
         self.policy = PlainPolicy({})
 
     def load(self) -> None:
-        """Read all files.  Raises ConfigError that names the file and what is wrong."""
+        """Read all files.  Raises ConfigError naming the file and the fault."""
         state = self._state()
         self._seen = state
         self.policy = PlainPolicy({str(path): parse(str(path), _read(path)) for path, _, _ in state})
@@ -52,16 +52,16 @@ class PlainFiles:
         logger.info("event=accounts_loaded files=%d accounts=%d", len(state), self.policy.account_count)
 
     def watch(self) -> None:
-        """`reload`, once the files are the same at two looks: of one that is being written, a part may be sound."""
+        """Call `reload` once two checks find the same files: a part of a file being written may be valid."""
         state, looked = self._state(), self._looked
         self._looked = state
         if state == looked:
             self.reload()
 
     def reload(self) -> None:
-        """Read them again if one has changed; what is broken is logged once, and changes nothing.
+        """Read the files again if one has changed.  A broken file is logged once and changes nothing.
 
-        Nor does a file that is empty now, which RocketMQ passes over as well; ``accounts: []`` is one without accounts.
+        Neither does a file that is now empty; RocketMQ skips it, too.  Write ``accounts: []`` for no accounts.
         """
         state = self._state()
         if state == self._seen:
@@ -70,7 +70,7 @@ class PlainFiles:
             for path, _, size in state:
                 if not size and path in self._filled:
                     self._seen = state
-                    raise ConfigError(f"{path}: empty; write accounts: [] if there are to be none")
+                    raise ConfigError(f"{path}: empty; write accounts: [] for no accounts")
             self.load()
         except ConfigError as error:
             logger.error("event=accounts_kept reason=%r", str(error))
@@ -78,12 +78,12 @@ class PlainFiles:
     # Changes from outside
 
     def put_account(self, change: AccountChange, now_ms: int) -> None:
-        """Change an account where it stands, or add it to ``plain_acl.yml``.  Raises ConfigError."""
+        """Change an account in its file, or add it to ``plain_acl.yml``.  Raises ConfigError."""
         path = self._path_of(change.access_key) or self.default
         self._write(path, with_account(str(path), self._content(path), change, now_ms))
 
     def drop_account(self, access_key: str, now_ms: int) -> bool:
-        """Take an account out; whether there was one.  Raises ConfigError."""
+        """Remove an account.  Return whether it existed.  Raises ConfigError."""
         path = self._path_of(access_key)
         content = None if path is None else without_account(str(path), self._content(path), access_key, now_ms)
         if path is None or content is None:
@@ -92,30 +92,30 @@ class PlainFiles:
         return True
 
     def put_white_addresses(self, addresses: Sequence[str], path_text: str | None, now_ms: int) -> None:
-        """Change a file's global white list: that of ``plain_acl.yml``, or of another that is read here.
+        """Replace a file's global white list: that of ``plain_acl.yml``, or of another file that is read here.
 
         Raises ConfigError.
         """
         path = Path(path_text) if path_text else self.default
         if path != self.default and path not in [known for known, _, _ in self._state()]:
-            raise ConfigError(f"{path} is none of the files that are read here; leave it out for {self.default.name}")
+            raise ConfigError(f"{path} is not one of the files read here; leave it out for {self.default.name}")
         self._write(path, with_white_addresses(str(path), self._content(path), addresses, now_ms))
 
     def versions(self) -> dict[str, FileVersion]:
-        """The dataVersion of each file by its path.  Raises ConfigError."""
+        """Return the dataVersion of each file by its path.  Raises ConfigError."""
         return {str(path): version_of(str(path), _read(path)) for path, _, _ in self._state()}
 
     def written(self) -> list[WrittenFile]:
-        """What the files say, keys included.  Raises ConfigError."""
+        """Return the files' content as written, keys included.  Raises ConfigError."""
         return [read_written(str(path), _read(path)) for path, _, _ in self._state()]
 
     @property
     def default(self) -> Path:
-        """Where new accounts go."""
+        """File for new accounts."""
         return self._conf / "plain_acl.yml"
 
     def _path_of(self, access_key: str) -> Path | None:
-        """The file whose account of this name counts."""
+        """Return the file whose account of this name is in force; None without one."""
         for path, _, _ in self._state():
             if any(account.access_key == access_key for account in read_written(str(path), _read(path)).accounts or []):
                 return path
@@ -127,7 +127,7 @@ class PlainFiles:
     def _write(self, path: Path, content: bytes) -> None:
         others = {str(other): _read(other) for other, _, _ in self._state() if other != path}
         for name, other in others.items():
-            parse(name, other)  # a broken file beside it would keep the change from taking effect
+            parse(name, other)  # another broken file would keep the change from taking effect
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
         try:
             write_whole(path, content, mode)
@@ -136,7 +136,7 @@ class PlainFiles:
         self.load()
 
     def tool_credentials(self) -> Credentials | None:
-        """What ``tools.yml`` says; None if there is none.  Raises ConfigError."""
+        """Return the account in ``tools.yml``; None without the file.  Raises ConfigError."""
         path = self._conf / _TOOLS
         if not path.is_file():
             return None

@@ -1,4 +1,4 @@
-"""What an account may do with a topic or a group.  Source: RocketMQ 5.3.2, `Permission`."""
+"""Permission of an account on a topic or a group.  Source: RocketMQ 5.3.2, `Permission`."""
 
 from collections.abc import Iterable
 from enum import IntFlag
@@ -9,7 +9,7 @@ from sprocket.remoting.codes import RequestCode
 
 
 class Permission(IntFlag):
-    """`ANY` is only asked for: whoever may publish or subscribe has it."""
+    """Permission flags.  `ANY` is only asked for: an account with PUB or SUB has it."""
 
     DENY = 1
     ANY = 2
@@ -17,8 +17,8 @@ class Permission(IntFlag):
     SUB = 8
 
     def allows(self, needed: "Permission") -> bool:
-        """Whether who owns this may do what needs `needed`."""
-        # On the numbers: the operators of flags make objects, and this is asked for each message.
+        """Return whether the owner of this permission may do what needs `needed`."""
+        # On the numbers: flag operators create objects, and this runs for each message.
         own = self._value_
         return not own & _DENY and bool(own & (_PUB_OR_SUB if needed is Permission.ANY else needed._value_))
 
@@ -32,7 +32,7 @@ _BY_NAME: Final = {
     "PUB|SUB": Permission.PUB | Permission.SUB,
     "SUB|PUB": Permission.PUB | Permission.SUB,
 }
-# What only an account with ``admin: true`` may ask for.
+# Codes only for accounts with ``admin: true``.
 ADMIN_CODES: Final = frozenset(
     {
         RequestCode.UPDATE_AND_CREATE_TOPIC,
@@ -51,12 +51,12 @@ ADMIN_CODES: Final = frozenset(
 
 
 def default_permission(name: str) -> Permission:
-    """The permission of a name; DENY for what is none, as in the reference."""
+    """Return the permission of a name; DENY for an unknown name, as in RocketMQ."""
     return _BY_NAME.get(name.strip(), Permission.DENY)
 
 
 def resource_permissions(entries: Iterable[str]) -> dict[str, Permission]:
-    """By resource, from entries such as ``topicA=PUB|SUB``.  Raises ConfigError for one of another form."""
+    """Return permissions by resource, from entries such as ``topicA=PUB|SUB``.  Raises ConfigError if malformed."""
     found = {}
     for entry in entries:
         resource, is_pair, name = (part.strip() for part in entry.partition("="))

@@ -1,7 +1,8 @@
-"""Decides about requests by the accounts of ACL 1.0.
+"""Decision about requests by the accounts of ACL 1.0.
 
-The order: the global white list, the account's white list, the signature, admin codes, permissions, an explicit one
-before the default.  Source: RocketMQ 5.3.2, `PlainPermissionManager.validate`, `PlainPermissionChecker`.
+The order: the global white list, the account's white list, the signature, admin codes, permissions; an explicit
+permission comes before the default.  Source: RocketMQ 5.3.2, `PlainPermissionManager.validate`,
+`PlainPermissionChecker`.
 """
 
 import hmac
@@ -23,30 +24,30 @@ from sprocket.remoting.credentials import ACCESS_KEY, SIGNATURE, signature
 logger = logging.getLogger(__name__)
 
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-# How the reference's text begins: tools and people look for it.
+# RocketMQ's text begins like this: tools and people search for it.
 _REFUSED: Final = "org.apache.rocketmq.acl.common.AclException: "
-# What an unknown account is checked against, so that its answer takes as long.
+# Checked for an unknown account, so that the response takes as long.
 _NO_KEY: Final = "no account has this key"
 
 
 class AccessDenied(RequestError):
-    """The request is refused; the text says by what rule, never a key."""
+    """Refusal; the text names the rule, never a key."""
 
     def __init__(self, why: str) -> None:
         super().__init__(ResponseCode.SYSTEM_ERROR, _REFUSED + why)
 
 
 class NotProved(AccessDenied, FailedAttempt):
-    """Who asks has not proved to be the account that it names."""
+    """The caller has not proved to be the account that it names."""
 
 
 class PlainPolicy:
-    """The accounts of all files: of an account that several files have, the first one counts."""
+    """Accounts of all files.  If several files have an account, the first one counts."""
 
     def __init__(self, files: Mapping[str, AccountFile]) -> None:
         self._white: list[RemoteAddresses] = [file.white for file in files.values() if file.white]
         self._accounts: dict[str, Account] = {}
-        # None is forgotten: what files say later is another policy.
+        # Grants are never forgotten: changed files make a new policy.
         self._grants = Grants()
         for name, file in files.items():
             for account in file.accounts:
@@ -57,23 +58,23 @@ class PlainPolicy:
 
     @property
     def account_count(self) -> int:
-        """Accounts that there are."""
+        """Number of accounts."""
         return len(self._accounts)
 
     @property
     def secrets(self) -> list[tuple[str, str]]:
-        """Names and secret keys of all accounts."""
+        """Return names and secret keys of all accounts."""
         return [(account.access_key, account.secret_key) for account in self._accounts.values()]
 
     def is_white(self, request: AccessRequest) -> bool:
-        """Whether it comes from a white address, and needs no signature."""
+        """Return whether it comes from a white address, and needs no signature."""
         if self._white and any(white.match(request.peer) for white in self._white):
             return True
         account = self._accounts.get(request.access_key or "")
         return account is not None and account.white.match(request.peer)
 
     def check(self, request: AccessRequest) -> Verdict | None:
-        """What was proved, if anything had to be.  Raises AccessDenied for a request that is refused."""
+        """Return what was proved, if a proof was needed.  Raises AccessDenied for a refused request."""
         if self.is_white(request):
             return None
         fields = request.fields
@@ -96,7 +97,7 @@ class PlainPolicy:
         return Verdict(access_key)
 
     def check_right(self, access_key: str, request: AccessRequest) -> None:
-        """Raises AccessDenied unless the account, which has signed before, may do what `request` needs."""
+        """Raise AccessDenied unless the account, which has signed before, may do what `request` needs."""
         account = self._accounts.get(access_key)
         if account is None:
             raise AccessDenied(f"No acl config for {access_key}")
@@ -113,7 +114,7 @@ def _check_permissions(account: Account, request: AccessRequest) -> None:
         detail = f"Need admin permission for request code={request.code}, but accessKey={account.access_key} is not"
         raise AccessDenied(detail)
     if needed.get(TRACE_TOPIC) is Permission.PUB:
-        del needed[TRACE_TOPIC]  # which everybody may publish to
+        del needed[TRACE_TOPIC]  # everybody may publish to it
     for resource, permission in needed.items():
         is_group = resource.startswith(RETRY_PREFIX)
         owned = account.permissions.get(resource)

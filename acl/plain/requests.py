@@ -1,9 +1,11 @@
-"""What a request needs in ACL 1.0: an admin, or permissions.
+"""Permissions that a request needs in ACL 1.0, or an admin.
 
-The rules are those of ACL 2.0 (`auth_requests`): PUB of a topic for publishing, SUB of topic and group for everything
-else that names them.  What changes topics, groups or the broker, and what names no topic or group, needs an admin; so
-does a code that no route serves.  Stricter than RocketMQ 5.3.2, `PlainAccessResource.parse`: a code that is not listed
-there needs a signature and nothing more.
+The rules follow ACL 2.0 (`acl.auth.requests`): PUB of a topic to publish; SUB of topic and group for all other requests
+that name them.  An admin is needed to change topics, groups or the broker, for a request that names no topic or group,
+and for a code without a route.  Stricter than RocketMQ 5.3.2, `PlainAccessResource.parse`: there an unlisted code needs
+only a signature.
+
+A file of its own, as the counterpart of `acl.auth.requests`.
 """
 
 from typing import Final
@@ -16,19 +18,19 @@ from acl.plain.permission import ADMIN_CODES, Permission
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.routes import Action
 
-# NONE is the action of a code that no route serves.
+# NONE is the action of a code without a route.
 _ADMIN_ACTIONS: Final = frozenset({Action.NONE, Action.CREATE, Action.UPDATE, Action.DELETE})
 
 
 def needs(asked: AccessRequest) -> dict[str, Permission] | None:
     """Return the permissions that a request needs, or None if only an admin may ask for it.
 
-    Topics have their names, groups those of their retry topics.  Raises ProtocolError if the body cannot be decoded.
+    Topics are named by themselves, groups by their retry topics.  Raises ProtocolError if the body cannot be decoded.
     """
     if not asked.found and (asked.action in _ADMIN_ACTIONS or asked.code in ADMIN_CODES):
         return None
     if asked.code == RequestCode.VIEW_MESSAGE_BY_ID and not asked.found and not asked.sent_to:
-        # Clients before 5.0 name no topic.  The handler asks again for the topic that the message has.
+        # Clients before 5.0 name no topic.  The handler checks again, for the topic of the message.
         return {}
     permissions: dict[str, Permission] = {}
     for one in required(asked):
@@ -49,5 +51,5 @@ def _of_topic(actions: tuple[AuthAction, ...]) -> Permission:
 
 
 def retry_topic(group: str) -> str:
-    """The resource that stands for a group."""
+    """Return the resource of a group."""
     return group if group.startswith(RETRY_PREFIX) else RETRY_PREFIX + group

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from acl.auth.admin import AuthAdminProcessor
-from acl.auth.document import replicated, taken_over
+from acl.auth.document import opened_from_master, sealed_for_replica
 from acl.auth.files import AuthFiles, new_seal
 from acl.auth.policy import AuthPolicy
 from acl.auth.requests import required
@@ -103,13 +103,13 @@ class Users(Service):
 
         def prepare(sealed: bytes) -> Callable[[], None]:
             try:
-                return partial(self._take_over, taken_over(sealed, seal))
+                return partial(self._take_over, opened_from_master(sealed, seal))
             except (ProtocolError, StoreError) as error:
                 # The log is to follow all the same.
                 return partial(self._cannot_follow, str(error))
 
         def encode() -> bytes:
-            return replicated(tables.content, seal)
+            return sealed_for_replica(tables.content, seal)
 
         return [ReplicatedTable("auth", None, lambda: tables.changes, encode, prepare)]
 

@@ -52,7 +52,7 @@ class Retention:
 
 def rule_of(config: TopicConfig) -> TopicRule | None:
     """What the attributes of a topic say; None if they bound nothing."""
-    hours, most_bytes = bound(config.attributes, RESERVE_TIME), bound(config.attributes, RETENTION_BYTES)
-    if hours is None and most_bytes is None:
+    hours, max_bytes = bound(config.attributes, RESERVE_TIME), bound(config.attributes, RETENTION_BYTES)
+    if hours is None and max_bytes is None:
         return None
-    return TopicRule(None if hours is None else hours * _HOUR_MS, most_bytes)
+    return TopicRule(None if hours is None else hours * _HOUR_MS, max_bytes)

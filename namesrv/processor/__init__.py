@@ -1,1 +1,1 @@
-"""One file per kind of request: each makes the routes that it serves."""
+"""Request handlers, one file per kind of request; each class returns its routes."""

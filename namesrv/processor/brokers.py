@@ -49,12 +49,12 @@ logger = logging.getLogger(__name__)
 
 # Ordinal of V3_0_11 in `MQVersion`: before it, the body held topics only.
 _VERSION_3_0_11 = 37
-# What the header of a Sprocket broker names, in JSON and in binary: RocketMQ's brokers are written in Java.
+# Language in the header of a Sprocket broker, in JSON and in binary.  RocketMQ's brokers are written in Java.
 _OUR_LANGUAGE = (LANGUAGE, str(LanguageCode[LANGUAGE].value))
 
 
 class BrokerProcessor:
-    """Serves what changes or shows brokers.  `notify` is told when the smallest broker id of a group changes."""
+    """Handler of requests that change or show brokers.  Calls `notify` when a group's smallest broker id changes."""
 
     def __init__(
         self,
@@ -99,12 +99,12 @@ class BrokerProcessor:
         ]
 
     def register(self, request: Request[RegisterBrokerRequestHeader]) -> Answer:
-        """Enter a broker with its topics.  Many topics are read in a thread and entered in slices."""
+        """Register a broker with its topics.  Many topics are read in a thread and entered in slices."""
         key = request.header.cluster_name, request.header.broker_addr
         if _is_large(request) or key in self._registering:
             return self._register_in_turn(key, request)
         steps = self._steps(request, _registration_body(request))
-        return self._registered(registration.last_of(steps))
+        return self._registered(registration.run_all(steps))
 
     async def _register_in_turn(self, key: BrokerKey, request: Request[RegisterBrokerRequestHeader]) -> Response:
         """Enter the registrations of one broker one after the other: a later one has newer topics."""
@@ -113,7 +113,7 @@ class BrokerProcessor:
         try:
             async with turn.lock:
                 body = await asyncio.to_thread(_registration_body, request)
-                return self._registered(await registration.in_slices(self._steps(request, body)))
+                return self._registered(await registration.run_in_slices(self._steps(request, body)))
         finally:
             turn.users -= 1
             if not turn.users:
@@ -159,7 +159,7 @@ class BrokerProcessor:
     def query_version(self, request: Request[QueryDataVersionRequestHeader]) -> Response:
         cluster_name, broker_addr = request.header.cluster_name, request.header.broker_addr
         changed = registration.is_changed(self._table, cluster_name, broker_addr, read_data_version(request.body))
-        registration.heard_of(self._table, cluster_name, broker_addr, request.channel.id, self._now_ms())
+        registration.note_alive(self._table, cluster_name, broker_addr, request.channel.id, self._now_ms())
         live = self._table.live.get((cluster_name, broker_addr))
         return Response(
             header=QueryDataVersionResponseHeader(changed=changed),
@@ -168,7 +168,9 @@ class BrokerProcessor:
 
     def heartbeat(self, request: Request[BrokerHeartbeatRequestHeader]) -> Response:
         header = request.header
-        registration.heard_of(self._table, header.cluster_name, header.broker_addr, request.channel.id, self._now_ms())
+        registration.note_alive(
+            self._table, header.cluster_name, header.broker_addr, request.channel.id, self._now_ms()
+        )
         return Response()
 
     def cluster_info(self, request: Request[Any]) -> Response:
@@ -195,20 +197,20 @@ def _log_write_perm(change: str, request: Request[Any], broker_name: str, count:
 
 @dataclass(slots=True)
 class _Turn:
-    """The registrations of one broker that wait for each other."""
+    """Registrations of one broker that wait for each other."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
 
 
 def _is_large(request: Request[RegisterBrokerRequestHeader]) -> bool:
-    """Whether the body takes long to read: a compressed one may be 200 times as long as it looks."""
+    """Return whether the body takes long to read: a compressed one may grow 200 times."""
     limit = LARGE_COMPRESSED_BYTES if request.header.compressed else LARGE_BYTES
     return len(request.body) > limit
 
 
 def _registration_body(request: Request[RegisterBrokerRequestHeader]) -> RegisterBrokerBody:
-    """Return what a broker says of itself; may run in any thread.  Raises RequestError or ProtocolError."""
+    """Decode a broker's registration, in any thread.  Raises RequestError or ProtocolError."""
     header = request.header
     if header.body_crc32 and zlib.crc32(request.body) & 0x7FFFFFFF != header.body_crc32:
         logger.warning("event=registration_refused broker=%s reason=crc32", header.broker_name)

@@ -1,7 +1,7 @@
-"""Requests about the KV configuration and about the name server's own.
+"""Requests about the KV configuration and about the name server's own configuration.
 
-Source: RocketMQ 5.3.3, `DefaultRequestProcessor`.  Where the reference has a list of keys that may not be
-changed, here is one of those that may.
+Source: RocketMQ 5.3.3, `DefaultRequestProcessor`.  RocketMQ lists the keys that must not be changed; here the mutable
+keys are declared.
 """
 
 import logging
@@ -27,12 +27,12 @@ from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 
 logger = logging.getLogger(__name__)
 
-# Refused keys that an answer names.
+# Refused keys that a response names.
 _MAX_NAMED_KEYS: Final = 10
 
 
 class ConfigurationProcessor:
-    """Serves both configurations."""
+    """Handler of requests for both configurations."""
 
     def __init__(self, kv_config: KVConfig, settings: Settings) -> None:
         self._kv_config = kv_config

@@ -27,13 +27,13 @@ from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
 
 logger = logging.getLogger(__name__)
 
-# Ordinal of V4_9_4 in `MQVersion`: from it on, clients read standard JSON.
+# Ordinal of V4_9_4 in `MQVersion`: since that version clients read standard JSON.
 _VERSION_4_9_4 = 401
 _FAQ_HINT = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
 class TopicProcessor:
-    """Serves routes and lists of topics.  `uptime_ms` is the time since the start."""
+    """Handler of requests for routes and lists of topics.  `uptime_ms` returns the time since the start."""
 
     def __init__(self, table: RouteInfo, kv_config: KVConfig, settings: Settings, uptime_ms: Callable[[], int]) -> None:
         self._table = table
@@ -91,7 +91,7 @@ class TopicProcessor:
             route.order_topic_conf = self._kv_config.get(ORDER_TOPIC_CONFIG, header.topic)
         standard = bool(header.accept_standard_json_only) or request.version >= _VERSION_4_9_4
         if header.zone_name and (header.zone_mode or "").lower() == "true":
-            # The reference reads its own answer back to filter it, and writes it in the old dialect.
+            # RocketMQ decodes its own response to filter it, and encodes it in the old dialect.
             route, standard = route_queries.in_zone(route, header.zone_name), False
         return Response(body=dumps(route, standard=standard))
 
@@ -102,7 +102,7 @@ class TopicProcessor:
         )
 
     def register(self, request: Request[RegisterTopicRequestHeader]) -> Response:
-        """Routes of one topic, from a broker that registers topics one by one."""
+        """Register routes of one topic, for a broker that registers topics one by one."""
         topic = request.header.topic
         queue_datas = read_topic_route(request.body).queue_datas
         if self._table.add_topic(topic, queue_datas):

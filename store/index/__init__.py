@@ -1,1 +1,1 @@
-"""Messages by key: RocketMQ's IndexFiles, what builds them by following the log, and queries over them."""
+"""Messages by key: RocketMQ's IndexFiles, the builder that follows the log, and queries."""

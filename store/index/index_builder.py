@@ -1,11 +1,11 @@
-"""Reads the log and puts the keys of its messages into index files.
+"""Builder of the index: reads the log and puts the keys of its messages into index files.
 
-It remembers up to which physical offset it has read, so a start after a crash, a first start on an old log and live
-operation are one path: the index is merely behind.  It never reads what is not confirmed.  Records are not checked
-against their CRC here: recovery has done that, or this process wrote them.
+It remembers the physical offset up to which it has read.  So a start after a crash, the first start on an old log, and
+live operation are one code path: the index only lags behind.  It reads confirmed records only.  It does not check
+their CRC: recovery did that, or this process wrote them.
 
-Beyond RocketMQ a record that was cut off between two of its keys, because one file was full and the next was lost, is
-continued at the key that is missing.
+Beyond RocketMQ: a record may have only some of its keys indexed, because one file was full and the next one was lost.
+The builder then continues at the first missing key.
 
 Source of the rules: RocketMQ 5.3.3, `IndexService.buildIndex`, `getAndCreateLastIndexFile`.
 """
@@ -31,9 +31,9 @@ _BATCH_RECORDS: Final = 32 * 1024
 
 
 class IndexBuilder:
-    """One walk along the log that never ends.
+    """Endless walk along the log.
 
-    All records before `reached_offset` are indexed; of the one there the first entries may be, too.
+    All records before `reached_offset` are indexed.  Of the record at it, the first keys may be indexed, too.
     `durable_timestamp`, ms, is the end of the newest file that is full and on the disk: the checkpoint's
     index_msg_timestamp.
     """
@@ -46,7 +46,7 @@ class IndexBuilder:
         self._entries_there = 0
 
     def find_position(self) -> None:
-        """Go on at the record that the last unit names, behind those of its keys that are indexed."""
+        """Continue at the record that the last unit names, after those of its keys that are indexed."""
         log, files = self._log, self._files
         while (last := files.last) is not None and last.header.end_physical_offset >= log.min_offset:
             offset = last.header.end_physical_offset
@@ -61,7 +61,7 @@ class IndexBuilder:
         self.reached_offset, self._entries_there = log.min_offset, 0
 
     def _entries_at(self, offset: int) -> int:
-        """How many of the newest entries are of the record at `offset`."""
+        """Return how many of the newest entries belong to the record at `offset`."""
         count = 0
         for file in reversed(self._files.files):
             index = file.header.index_count - 1
@@ -78,7 +78,7 @@ class IndexBuilder:
         return isinstance(record, Record) and record.physical_offset == offset
 
     def step(self, confirm: int) -> bool:
-        """Index some of the log before `confirm`; whether it got ahead.  Raises `DiskFull` or `DiskFailed`."""
+        """Index some of the log before `confirm`.  Return whether it advanced.  Raises `DiskFull` or `DiskFailed`."""
         log = self._log
         base = self.reached_offset
         if base >= confirm:
@@ -106,7 +106,7 @@ class IndexBuilder:
         return self.reached_offset > base
 
     def _has_bad_slots(self) -> bool:
-        """Make the last file ready to write; one whose slots do not fit it is removed, to be made anew."""
+        """Make the last file ready to write.  If its slots do not fit, remove it, to be rebuilt, and return True."""
         last = self._files.last
         if last is not None and not last.is_full:
             try:
@@ -119,16 +119,16 @@ class IndexBuilder:
         return False
 
     def _segment(self, base: int, segment_end: int) -> memoryview | None:
-        """The log from `base` to the end of its segment; None if that is not there."""
+        """Return the log from `base` to the end of its segment; None if the segment is missing."""
         name = file_name(segment_end - self._log.segment_bytes)
         for file in self._log.files_between(base, base + 1):
-            # Retention may have taken a segment away between two looks at the list.
+            # Retention may have removed a segment between two looks at the list.
             if file.path.name == name:
                 return file.view[base - segment_end :]
         return None
 
     def _step_over(self, segment: memoryview, base: int, segment_end: int, confirm: int) -> None:
-        """One record, or the blank, at `base` that is not of the usual kind."""
+        """Step over one unusual record, or the blank at the segment's end, at `base`."""
         remaining = segment_end - base
         if remaining >= BLANK_MIN_BYTES:
             size, magic = (int.from_bytes(segment[at : at + 4], "big", signed=True) for at in (0, 4))
@@ -145,13 +145,13 @@ class IndexBuilder:
             self.reached_offset, self._entries_there = segment_end, 0
 
     def _put(self, entries: IndexEntries, last_offset: int, end_offset: int) -> None:
-        """Put the entries of records the last of which lies at `last_offset`; then all before `end_offset` is done."""
+        """Put `entries`; then all before `end_offset` is indexed.  The last of their records lies at `last_offset`."""
         begin = self.reached_offset
         if self._entries_there:
             there = np.count_nonzero(entries.physical_offsets[: self._entries_there] == begin)
             entries = entries.between(int(there), len(entries))
             if not len(entries):
-                # After a start all was there already: nothing needs another file.
+                # After a start all of it was indexed already: no other file is needed.
                 self.reached_offset, self._entries_there = end_offset, 0
                 return
         done = 0
@@ -159,13 +159,13 @@ class IndexBuilder:
         while done < len(entries):
             done += file.put(entries.between(done, len(entries)))
             if file.is_full and (done < len(entries) or int(entries.physical_offsets[done - 1]) < last_offset):
-                # Here there may be no room for another file: what is done must not be put again.
+                # The disk may have no room for another file: do not put the same entries twice.
                 self._note(entries, done, begin, end_offset)
                 file = self._growing()
         self.reached_offset, self._entries_there = end_offset, 0
 
     def _note(self, entries: IndexEntries, done: int, begin: int, end_offset: int) -> None:
-        """Remember that the first `done` of `entries` are put, which are of records from `begin` on."""
+        """Remember that the first `done` of `entries` are put.  The entries belong to records from `begin` on."""
         if done == len(entries):
             self.reached_offset, self._entries_there = end_offset, 0
             return
@@ -175,7 +175,7 @@ class IndexBuilder:
         self.reached_offset, self._entries_there = offset, before + count
 
     def _growing(self) -> IndexFile:
-        """The file to write to; a full one is on the disk before there is a next one."""
+        """Return the file to write to.  A full file is flushed before the next one is created."""
         last = self._files.last
         if last is not None:
             if not last.is_full:

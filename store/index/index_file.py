@@ -1,14 +1,14 @@
-"""One IndexFile: which records of the log have a key.
+"""One IndexFile: from keys to the records that have them.
 
 Source: RocketMQ 5.3.3, `IndexFile`, `IndexHeader`.  The file is a header of 40 bytes, hash slots of 4 bytes, and units
-of 20 bytes, declared in `store.layout`.  Unit 0 is never used: 0 in a slot or a unit means that nothing older is there.
+of 20 bytes, declared in `store.layout`.  Unit 0 is never used: 0 in a slot or a unit ends the chain.
 A slot holds the newest unit of all keys that hash to it, and each unit names the one before it.
 
-The file is sparse and written with `pwrite`, as those of a ConsumeQueue are.  Units follow one another, so a batch of
-them is one write.  Slots are scattered: those of the file that grows are kept in memory, where searches read them, and
-go to the file by runs of pages, after the units that they name and before the header that counts them.
+The file is sparse and written with `pwrite`, like files of a ConsumeQueue.  Units follow one another, so a batch of
+them is one write.  Slots are scattered.  The slots of the growing file are kept in memory, where searches read them.
+They are written in runs of pages, after the units that they name and before the header that counts them.
 
-One thread writes, others may search: units are there before slots name them.
+One thread writes, others may search: a unit is written before a slot names it.
 """
 
 import logging
@@ -28,7 +28,7 @@ from store.layout import INDEX_HEADER_DTYPE, INDEX_SLOT_BYTES, INDEX_UNIT_DTYPE
 _log = logging.getLogger(__name__)
 HEADER_BYTES: Final = INDEX_HEADER_DTYPE.itemsize
 UNIT_BYTES: Final = INDEX_UNIT_DTYPE.itemsize
-# Units that one search looks at, so that a peer cannot keep us busy with a key whose slot it shares with millions.
+# Units that one search reads at most.  Otherwise a client could keep us busy with a key whose slot has millions.
 MAX_STEPS: Final = 4_000_000
 _HEADER: Final = struct.Struct(">qqqqii")
 _UNIT: Final = struct.Struct(">iqii")
@@ -38,17 +38,17 @@ _MAX_INT: Final = (1 << 31) - 1
 _ORDER_BITS: Final = 32
 _ORDER_MASK: Final = (1 << _ORDER_BITS) - 1
 _PAGE_SLOTS: Final = 4096 // INDEX_SLOT_BYTES
-# Clean pages between dirty ones are written with them: a call costs more than so many pages.
+# Clean pages between dirty ones are written with them: one call costs more than this many pages.
 _PAGE_GAP: Final = 16
 
 
 class IndexDamaged(StoreError):
-    """An index file does not hold what was written to it.  The index is made anew from the log."""
+    """An index file does not hold what was written to it.  The index is rebuilt from the log."""
 
 
 @dataclass(slots=True)
 class IndexHeader:
-    """The header's fields as on disk: times in ms, offsets in the log, `index_count` the number of the next unit."""
+    """Header as on disk: times in ms, offsets in the log, `index_count` the number of the next unit."""
 
     begin_timestamp: int = 0
     end_timestamp: int = 0
@@ -59,7 +59,7 @@ class IndexHeader:
 
     @classmethod
     def decode(cls, content: memoryview) -> Self:
-        """The header at the beginning of a file."""
+        """Return the header at the beginning of a file."""
         header = cls(*_HEADER.unpack_from(content))
         if header.index_count <= 0:
             header.index_count = 1
@@ -70,21 +70,21 @@ class IndexHeader:
 
 
 class IndexFile:
-    """A file of `slot_count` slots and room for ``max_units - 1`` entries."""
+    """File of `slot_count` slots and room for ``max_units - 1`` entries."""
 
     def __init__(self, file: DiskFile, slot_count: int, max_units: int, header: IndexHeader, *, is_new: bool) -> None:
         self._file = file
-        # Taken once: who searches may still hold a file that is closed meanwhile.
+        # Taken once: a search may still hold a file that is closed meanwhile.
         self._view = file.view
         self._slot_count = slot_count
         self._max_units = max_units
         self._units_at = HEADER_BYTES + slot_count * INDEX_SLOT_BYTES
         self.header = header
-        # The slots of a file that grows, and which pages of them the file does not have yet.
+        # Slots of the growing file, and which of their pages are not yet written.
         self._slots: npt.NDArray[np.int32] | None = None
         self._dirty_pages = np.zeros(-(-slot_count // _PAGE_SLOTS), np.bool_)
         self._is_header_dirty = is_new
-        # Whether all of it is on the disk.
+        # Whether the whole file is on the disk.
         self.is_flushed = not is_new
 
     @property
@@ -93,7 +93,7 @@ class IndexFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no more entries."""
+        """Whether it has no room for more entries."""
         return self.header.index_count >= self._max_units
 
     # Writing
@@ -112,7 +112,7 @@ class IndexFile:
         self._checked_slots()
 
     def _checked_slots(self) -> npt.NDArray[np.int32]:
-        # Not through the mapping: most of it was perhaps never written, see `header_fault`.
+        # Not through the mapping: most of it may never have been written, see `header_fault`.
         stored = self._file.read(HEADER_BYTES, self._slot_count * INDEX_SLOT_BYTES)
         slots = np.frombuffer(stored, ">i4").astype(np.int32)
         used = int(np.count_nonzero(slots))
@@ -123,9 +123,9 @@ class IndexFile:
         return slots
 
     def put(self, entries: IndexEntries) -> int:
-        """Put the first of `entries`, as many as there is room for; return how many.
+        """Put the first of `entries`, as many as fit.  Return how many.
 
-        `open_slots` came before.  Raises `DiskFull` or `DiskFailed` with nothing put.
+        Call `open_slots` first.  Raises `DiskFull` or `DiskFailed` with nothing put.
         """
         header, slots = self.header, self._slots
         assert slots is not None
@@ -135,7 +135,7 @@ class IndexFile:
             return 0
         self.is_flushed = False
         entries = entries.between(0, count)
-        # The entries of a slot side by side, each slot's in their order: the numbers make it a stable sort.
+        # Entries of one slot side by side, in their order: the low bits make this a stable sort.
         keys = (entries.key_hashes % self._slot_count).astype(np.int64)
         keys <<= _ORDER_BITS
         keys |= np.arange(count)
@@ -152,7 +152,7 @@ class IndexFile:
         units["previous_index"][numbers] = before
         self._file.write(self._units_at + first * UNIT_BYTES, units.view(np.uint8).data)
         self._count(entries, int(np.count_nonzero(before == _INVALID)))
-        # From here on searches find them.
+        # From here on searches find the entries.
         is_newest = np.ones(count, np.bool_)
         np.logical_not(follows, out=is_newest[:-1])
         touched = keys[is_newest]
@@ -161,7 +161,7 @@ class IndexFile:
         return count
 
     def _time_diffs(self, entries: IndexEntries) -> npt.NDArray[np.int64]:
-        """Seconds after the begin of the file; the file's first entry counts from where the file before it ended."""
+        """Return seconds after the file's begin.  The first entry counts from the end of the file before it."""
         times = entries.store_timestamps
         begin, is_first = self.header.begin_timestamp, self.header.index_count <= 1
         base = int(times[0]) if is_first else begin
@@ -182,7 +182,7 @@ class IndexFile:
         self._is_header_dirty = True
 
     def write_slots(self) -> None:
-        """Write the slots that changed, then the header.  Raises `DiskFull` or `DiskFailed`; call it then again."""
+        """Write the slots that changed, then the header.  Raises `DiskFull` or `DiskFailed`; then call it again."""
         slots, pages = self._slots, np.flatnonzero(self._dirty_pages)
         if slots is not None and pages.size:
             breaks = np.flatnonzero(np.diff(pages) > _PAGE_GAP) + 1
@@ -197,30 +197,30 @@ class IndexFile:
             self._is_header_dirty = False
 
     def flush(self) -> None:
-        """Write what is in memory and return when all of the file is on the disk.  Raises as `write_slots`."""
+        """Write what is in memory and sync the file.  Raises as `write_slots`."""
         self.write_slots()
         self._file.sync()
         self.is_flushed = True
 
     def drop_slots(self) -> None:
-        """Release the memory of a file that is full and flushed: searches read its slots from the file."""
+        """Free the slots' memory of a file that is full and flushed.  Searches then read its slots from the file."""
         self._slots = None
 
     def close(self) -> None:
-        """Release the descriptor."""
+        """Close the file."""
         self._file.close()
 
     # Searching
 
     def is_time_matched(self, begin: int, end: int) -> bool:
-        """Whether the file may hold entries of the times `begin` to `end`, ms."""
+        """Return whether the file may hold entries of the times `begin` to `end`, ms."""
         first, last = self.header.begin_timestamp, self.header.end_timestamp
         return (begin < first and end > last) or first <= begin <= last or first <= end <= last
 
     def select(self, found: list[int], key_hash: int, limit: int, begin: int, end: int) -> None:
-        """Add to `found`, newest first, the records with the key's hash and a time in `begin` to `end`, up to `limit`.
+        """Add to `found`, newest first, up to `limit` records with the hash and a time from `begin` to `end`, ms.
 
-        Raises `IndexDamaged` where the chain of units is none.
+        Raises `IndexDamaged` if the chain of units is broken.
         """
         header = self.header
         slot = key_hash % self._slot_count
@@ -233,7 +233,7 @@ class IndexFile:
                 return
             unit_hash, physical_offset, diff_s, previous = _UNIT.unpack_from(view, units_at + index * UNIT_BYTES)
             if unit_hash < 0 or unit_hash % self._slot_count != slot or previous >= index:
-                raise IndexDamaged(f"{self.path}: unit {index} is none of slot {slot}")
+                raise IndexDamaged(f"{self.path}: unit {index} does not belong to slot {slot}")
             if diff_s < 0:
                 return
             time = file_begin + diff_s * 1000
@@ -254,14 +254,14 @@ class IndexFile:
     # Checking
 
     def units(self, start: int, end: int) -> npt.NDArray[np.void]:
-        """A copy of units `start` to before `end`."""
+        """Return a copy of units ``[start, end)``."""
         content = self._file.read(self._units_at + start * UNIT_BYTES, (end - start) * UNIT_BYTES)
         return np.frombuffer(content, INDEX_UNIT_DTYPE)
 
     def header_fault(self) -> str | None:
-        """Why the header and the last unit cannot be those of an index file; None if they can.
+        """Return why header and last unit cannot be those of an index file; None if they can.
 
-        What may never have been written is not read through the mapping: a full tmpfs answers that with SIGBUS.
+        Pages that may never have been written are not read through the mapping: a full tmpfs raises SIGBUS for them.
         """
         header = self.header
         count = header.index_count
@@ -270,7 +270,7 @@ class IndexFile:
         if not 0 <= header.hash_slot_count <= min(count - 1, self._slot_count):
             return f"hash slot count {header.hash_slot_count} does not fit index count {count}"
         if not 0 <= header.begin_physical_offset <= header.end_physical_offset or header.begin_timestamp < 0:
-            return "its offsets or times are none"
+            return "its offsets or times are invalid"
         if count == 1:
             return None
         first, last = self.units(1, 2)[0], self.units(count - 1, count)[0]
@@ -281,7 +281,7 @@ class IndexFile:
         return None
 
     def fault(self) -> str | None:
-        """Why the whole file is not what writing its units would have made; None if it is.  Reads all of it."""
+        """Return why the file differs from what writing its units would make; None if equal.  Reads all of it."""
         reason = self.header_fault()
         count = self.header.index_count
         if reason is not None or count == 1:
@@ -289,7 +289,7 @@ class IndexFile:
         units = self.units(1, count)
         hashes = units["key_hash"].astype(np.int64)
         if (hashes < 0).any() or (units["time_diff_s"] < 0).any() or (np.diff(units["physical_offset"]) < 0).any():
-            return "a unit has a negative field, or offsets that fall"
+            return "a unit has a negative field, or its offsets decrease"
         order = np.argsort(hashes % self._slot_count, kind="stable")
         slots = (hashes % self._slot_count)[order]
         follows = np.concatenate(([False], slots[1:] == slots[:-1]))

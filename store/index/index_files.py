@@ -1,7 +1,7 @@
-"""The folder of index files: which of them to trust, what to name the next one, which have expired.
+"""Folder of index files: which files to trust, how to name the next one, which have expired.
 
-Source: RocketMQ 5.3.3, `IndexService`.  Files are named by the local time at which they were made, in the
-order in which they follow one another.  All but the last are full.
+Source: RocketMQ 5.3.3, `IndexService`.  A file is named by the local time of its creation, and the names are in order.
+All files but the last are full.
 """
 
 import logging
@@ -21,9 +21,9 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class IndexFiles:
-    """The files that are open.
+    """Open index files.
 
-    `files` is replaced, never changed: who searches in another thread takes it once.
+    `files` is replaced, never changed: a search in another thread reads it once.
     """
 
     def __init__(self, config: StoreConfig, disk: Disk, clock: Clock) -> None:
@@ -46,10 +46,11 @@ class IndexFiles:
         return len(self.files) * self._file_bytes
 
     def load(self, *, durable_timestamp: int | None, log_end: int) -> None:
-        """Open the files that can be trusted and remove the others, which the log makes anew.
+        """Open the files that can be trusted and remove the others, which are rebuilt from the log.
 
         After a crash `durable_timestamp` is the checkpoint's index_msg_timestamp, ms: the end of the newest file that
-        was full and flushed, so what is younger, or not full, is not known to be on the disk.  None after a clean stop.
+        was full and flushed.  Younger files, or files that are not full, may not be on the disk.  None after a clean
+        stop.
         """
         names = [name for name in self._disk.names(self._directory) if self._is_name(name)]
         opened: list[IndexFile] = []
@@ -65,7 +66,7 @@ class IndexFiles:
                 file = opened.pop()
                 file.close()
                 removed.insert(0, file.path.name)
-                # So after every crash, with the file that was growing: no warning.
+                # Normal after a crash for the file that was growing: no warning.
                 _log.info("file=%s action=removed reason=not-known-to-be-durable", file.path)
         for name in removed:
             self._disk.remove(self._directory / name)
@@ -79,13 +80,13 @@ class IndexFiles:
         return False
 
     def _open(self, name: str, before: list[IndexFile], log_end: int) -> IndexFile:
-        """The file, if it can be the next one.  Raises `IndexDamaged` if not."""
+        """Return the file if it can follow `before`.  Raises `IndexDamaged` if not."""
         path = self._directory / name
         size = self._disk.size(path)
         if size != self._file_bytes:
-            raise IndexDamaged(f"{path}: size is {size} bytes, configured are {self._file_bytes}")
+            raise IndexDamaged(f"{path}: size is {size} bytes, the configured size is {self._file_bytes}")
         opened = self._disk.open(path, preallocate=False)
-        # Not through the mapping: on a full tmpfs even a look at a page that was never written ends in SIGBUS.
+        # Not through the mapping: on a full tmpfs even reading a page that was never written raises SIGBUS.
         try:
             header = IndexHeader.decode(memoryview(opened.read(0, HEADER_BYTES)))
         except StoreError:
@@ -103,7 +104,7 @@ class IndexFiles:
         return file
 
     def create(self) -> IndexFile:
-        """Add a file behind the last.  Raises `DiskFull` or `DiskFailed`."""
+        """Add a file after the last.  Raises `DiskFull` or `DiskFailed`."""
         last = self.last
         path = self._directory / self._next_name()
         made = self._disk.create(path, self._file_bytes, preallocate=False)
@@ -118,7 +119,7 @@ class IndexFiles:
         return file
 
     def _next_name(self) -> str:
-        """The time in local time to the millisecond, or one later than the last name: names keep the order."""
+        """Return the local time to the millisecond, or a later name than the last one, so that names stay in order."""
         now = datetime.fromtimestamp(self._clock.wall_ms() / 1000)
         last = self.last
         name = _name_of(now)
@@ -127,11 +128,11 @@ class IndexFiles:
         try:
             return _name_of(datetime.strptime(last.path.name, "%Y%m%d%H%M%S%f") + _MILLISECOND)
         except ValueError:
-            # A name of digits that is no time.
+            # The name's digits are not a time.
             return f"{int(last.path.name) + 1:0{NAME_DIGITS}d}"
 
     def remove(self, files: tuple[IndexFile, ...]) -> None:
-        """Remove `files`.  Searches that read them go on: their views stay."""
+        """Remove `files`.  Running searches continue: their views stay valid."""
         gone = set(map(id, files))
         self.files = tuple(file for file in self.files if id(file) not in gone)
         for file in files:
@@ -140,7 +141,7 @@ class IndexFiles:
             _log.info("file=%s state=removed", file.path)
 
     def expired(self, min_physical_offset: int) -> tuple[IndexFile, ...]:
-        """The first files, never the last, that hold nothing at or behind `min_physical_offset`."""
+        """Return the first files, never the last, whose records all lie before `min_physical_offset`."""
         count = 0
         for file in self.files[:-1]:
             if file.header.end_physical_offset >= min_physical_offset:
@@ -149,7 +150,7 @@ class IndexFiles:
         return self.files[:count]
 
     def close(self) -> None:
-        """Close all files as they are."""
+        """Close all files without flushing them."""
         for file in self.files:
             file.close()
         self.files = ()
@@ -160,9 +161,9 @@ def _name_of(time: datetime) -> str:
 
 
 def _fault_between(before: IndexFile, file: IndexFile) -> str | None:
-    """Why `file` cannot follow `before`; None if it can."""
+    """Return why `file` cannot follow `before`; None if it can."""
     if not before.is_full:
-        return f"{before.path.name} before it is not full"
+        return f"the file before it, {before.path.name}, is not full"
     if file.header.begin_physical_offset < before.header.end_physical_offset:
         return f"it begins before the end of {before.path.name}"
     return None

@@ -1,4 +1,4 @@
-"""The index of the store: a thread that follows the log, and searches.
+"""Index of the store: a thread that follows the log, and searches.
 
 Source: RocketMQ 5.3.3, `IndexService`, `DefaultMessageStore.CommitLogDispatcherBuildIndex`.
 """
@@ -23,14 +23,14 @@ from store.log.commit_log import CommitLog
 from store.worker import ThreadWorker, Workers
 
 _log = logging.getLogger(__name__)
-# How long confirmed messages gather before they are indexed; a query does not wait for it.  Each of some two hundred
-# calls of a batch takes the interpreter's lock from the sends for a moment: few large batches cost them least.
+# How long confirmed messages gather before they are indexed; a query does not wait for it.  A batch makes some two
+# hundred calls, and each briefly takes the interpreter's lock from the sends.  So few large batches cost least.
 GATHER_S: Final = 0.5
-# A thread that is far behind works and rests by turns, so that sends are not held up.
+# A thread with a backlog alternates work and rest, so that sends are not delayed.
 _WORK_S: Final = 0.05
-# Slots and header of the file that grows go to it this often.
+# Interval at which slots and header of the growing file are written.
 _WRITE_S: Final = 5.0
-# A clean stop reads what is not indexed yet for this long; what is left is read after the next start.
+# A clean stop indexes the backlog for at most this long.  The next start indexes the rest.
 _STOP_S: Final = 10.0
 
 
@@ -44,9 +44,9 @@ class FoundOffsets:
 
 
 class IndexService:
-    """The index of one store.
+    """Index of one store.
 
-    `confirm` tells the confirm offset and may be called in any thread.  `failed` is called in the owner thread.
+    `confirm` returns the confirm offset, in any thread.  `failed` is called in the owner thread.
     """
 
     def __init__(
@@ -76,19 +76,19 @@ class IndexService:
         self._is_disk_full = False
         self._failure: DiskFailed | None = None
         self._last_write = clock.monotonic()
-        # (physical offset, what to call when all before it is indexed)
+        # (physical offset, callback to call when all before it is indexed)
         self._waiters: list[tuple[int, Callable[[], None]]] = []
-        # Files that end before it are gone.
+        # The log's first offset when expired files were last removed.
         self._min_offset = 0
-        # Found by a search, removed by the thread.
+        # Found damaged by a search; the thread removes it.
         self._damaged: IndexFile | None = None
-        # Full files whose slots the thread has not looked at since the start.
+        # Full files whose slots were not checked since the start.
         self._unchecked: list[IndexFile] = []
 
     # Life
 
     def load(self, durable_timestamp: int, *, clean: bool) -> None:
-        """After recovery of the log: open what can be trusted and find out where to go on.
+        """Open the files that can be trusted and find where to continue.  Call it after recovery of the log.
 
         `durable_timestamp`: the checkpoint's index_msg_timestamp.  Raises `DiskFull` or `DiskFailed`.
         """
@@ -102,7 +102,7 @@ class IndexService:
         _log.info("state=loaded reached=%d log_max=%d", self.reached_offset, self._log.wrote_offset)
 
     def configure(self, config: StoreConfig) -> None:
-        """Take the bound of a query, also a changed one."""
+        """Take the limit of a query's results from the new `config`."""
         self._max_matches = config.max_msgs_num_batch
 
     def start(self) -> None:
@@ -110,10 +110,10 @@ class IndexService:
         self._worker.start()
 
     def shutdown(self) -> None:
-        """End the thread, index what is confirmed, and bring all files to the disk.  Raises `DiskFailed`."""
+        """End the thread, index what is confirmed, and flush all files.  Raises `DiskFailed`."""
         self._worker.stop()
         if self._failure is not None:
-            # The owner may not have heard of it yet.  What failed is not tried again.
+            # The owner may not know of it yet.  Do not retry what failed.
             raise DiskFailed(str(self._failure))
         try:
             with self._busy:
@@ -122,11 +122,11 @@ class IndexService:
                     if not file.is_flushed:
                         file.flush()
         except (DiskFull, OSError) as error:
-            # The next start sees that slots and header do not fit, and drops the file.
+            # The next start sees that slots and header disagree, and drops the file.
             _log.warning("state=index-not-flushed reason=%r", str(error))
 
     def close(self) -> None:
-        """End the thread and close the files as they are."""
+        """End the thread and close the files without flushing."""
         self._is_stopping = True
         self._worker.stop()
         self._files.close()
@@ -140,13 +140,13 @@ class IndexService:
 
     @property
     def durable_timestamp(self) -> int:
-        """What the checkpoint says as index_msg_timestamp, ms."""
+        """Timestamp, ms, for the checkpoint's index_msg_timestamp."""
         return self._builder.durable_timestamp
 
     def when_indexed(self, physical_offset: int, callback: Callable[[], None]) -> None:
-        """Call `callback` in the owner thread once all before `physical_offset` is indexed; at once if it is.
+        """Call `callback` in the owner thread once all before `physical_offset` is indexed; now if it is.
 
-        It is never called if the index is off, or does not get there.
+        It is never called if the index is off or does not reach that offset.
         """
         if self.reached_offset >= physical_offset:
             callback()
@@ -155,7 +155,7 @@ class IndexService:
             self._worker.wake()
 
     def forget(self, callback: Callable[[], None]) -> None:
-        """Do not call `callback`, which waited too long."""
+        """Drop `callback`, whose caller no longer waits."""
         self._waiters = [waiter for waiter in self._waiters if waiter[1] is not callback]
 
     def _answer_waiters(self) -> None:
@@ -175,7 +175,7 @@ class IndexService:
                 self._write_now_and_then()
             self._is_disk_full = False
         except (DiskFull, OSError) as error:
-            # OSError: a segment cannot be mapped now, for want of a descriptor or of memory.
+            # OSError: a segment cannot be mapped now, because descriptors or memory are short.
             if not self._is_disk_full:
                 _log.warning("state=index-waits reason=%r", str(error))
             self._is_disk_full = True
@@ -188,7 +188,7 @@ class IndexService:
         return True
 
     def _follow(self, deadline: float) -> None:
-        """Index what is confirmed, until nothing is left or the time is up."""
+        """Index confirmed records until none is left or `deadline` has passed."""
         if not self.is_enabled:
             return
         while not self._is_stopping and self._builder.step(self._confirm()):
@@ -202,7 +202,7 @@ class IndexService:
             last.write_slots()
 
     def _check_some(self, deadline: float) -> None:
-        """Look at the slots of full files, as long as there is time."""
+        """Check slots of full files until `deadline`."""
         while self._unchecked and self._clock.monotonic() <= deadline:
             file = self._unchecked.pop()
             if file in self._files.files:
@@ -212,14 +212,14 @@ class IndexService:
                     self._distrust(file, error)
 
     def _distrust(self, file: IndexFile, error: IndexDamaged) -> None:
-        """Have `file` and all that follow it made anew."""
+        """Remove `file` and all later ones, to be rebuilt."""
         _log.warning("action=rebuild-index reason=%r", str(error))
         files, damaged = self._files.files, self._damaged
         if file in files and (damaged not in files or files.index(file) < files.index(damaged)):
             self._damaged = file
 
     def _remove_some(self) -> None:
-        """Remove files whose records are gone; and what is damaged, with all that follows it, to be made anew."""
+        """Remove files whose records have expired, and a damaged file with all later ones, to be rebuilt."""
         files, min_offset = self._files, self._log.min_offset
         if min_offset > self._min_offset:
             # Source: RocketMQ 5.3.3, `IndexService.deleteExpiredFile`.
@@ -233,9 +233,9 @@ class IndexService:
     # Searching
 
     def search(self, topic: str, key: str, max_matches: int, begin: int, end: int) -> FoundOffsets:
-        """Records of `topic` with `key` and a store time of `begin` to `end`, ms; in any thread.
+        """Return records of `topic` with `key` and a store time of `begin` to `end`, ms.  In any thread.
 
-        Keys are compared by their hash, so a record may have another key or topic; times are cut to seconds.
+        Keys are compared by hash, so a record may have another key or topic.  Times have a precision of a second.
         Source: RocketMQ 5.3.3, `IndexService.queryOffset`.
         """
         files = self._files.files

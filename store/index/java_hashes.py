@@ -1,8 +1,8 @@
 """Java's `String.hashCode` of many texts at once.
 
-The hash is a polynomial in 31 modulo 2**32, so zeros in front of a text add nothing: texts of different lengths are
-laid with their ends one below the other, eight characters to a word.  The characters of a word are joined in lanes of
-16, 32 and 64 bits, none of which overflows.  What is no ASCII is left to `sprocket.remoting.codec.java_hash`.
+The hash is a polynomial in 31 modulo 2**32, so zeros before a text add nothing.  Texts of different lengths are
+therefore aligned at their ends, eight characters to a word.  The characters of a word are combined in lanes of 16, 32
+and 64 bits, and no lane overflows.  `sprocket.remoting.codec.java_hash` hashes texts that are not ASCII.
 """
 
 from typing import Final
@@ -15,12 +15,12 @@ from store.record.distinct_names import WORD_BYTES, Integers, Words
 
 Hashes = npt.NDArray[np.uint32]
 
-# Texts are taken together with others that need the same room; longer ones are hashed one by one.
+# Texts are grouped by the room that they need; longer ones are hashed one by one.
 _ROOMS: Final = (32, 64, 128, 512)
 _MODULUS: Final = 1 << 32
 _POWERS: Final = np.array([pow(31, count, _MODULUS) for count in range(_ROOMS[-1] + 1)], np.uint32)
-# Keeps what stands behind the first k bytes of a little-endian word.
-_BEHIND: Final = np.array([~((1 << 8 * count) - 1) & ((1 << 64) - 1) for count in range(WORD_BYTES + 1)], np.uint64)
+# Masks that keep the bytes of a little-endian word after the first k.
+_AFTER: Final = np.array([~((1 << 8 * count) - 1) & ((1 << 64) - 1) for count in range(WORD_BYTES + 1)], np.uint64)
 _NOT_ASCII: Final = np.uint64(0x8080_8080_8080_8080)
 _LANES_8: Final = np.uint64(0x00FF_00FF_00FF_00FF)
 _LANES_16: Final = np.uint64(0x0000_FFFF_0000_FFFF)
@@ -30,9 +30,9 @@ _SHIFT_8, _SHIFT_16, _SHIFT_32 = (np.uint64(bits) for bits in (8, 16, 32))
 
 
 def java_hashes(data: memoryview, ends: Integers, lengths: Integers, prefixes: Hashes) -> Hashes:
-    """The hash of each UTF-8 text ``data[end - length : end]`` behind a text whose hash is in `prefixes`.
+    """Return the hash of each UTF-8 text ``data[end - length : end]`` after a prefix with a hash of `prefixes`.
 
-    Bytes that are no UTF-8 count as Java reads them.
+    Invalid UTF-8 is decoded as Java decodes it.
     """
     hashes = np.empty(ends.size, np.uint32)
     if not ends.size:
@@ -41,7 +41,7 @@ def java_hashes(data: memoryview, ends: Integers, lengths: Integers, prefixes: H
     for room in _ROOMS:
         fits = (lengths <= room) & (ends >= room)
         if fits.all():
-            # Most often all texts are in the first room.
+            # Usually all texts fit the first room.
             hashes[:], is_done[:] = _hashes_in(data, ends, lengths, room)
             break
         fits &= ~is_done
@@ -56,7 +56,7 @@ def java_hashes(data: memoryview, ends: Integers, lengths: Integers, prefixes: H
 
 
 def _hashes_in(data: memoryview, ends: Integers, lengths: Integers, room: int) -> tuple[Words, npt.NDArray[np.bool_]]:
-    """Hashes of texts of at most `room` bytes, and whether each is of a text in ASCII."""
+    """Return hashes of texts of at most `room` bytes, and whether each text is ASCII."""
     longest = max(int(lengths.max()), 1)
     width = -(-longest // WORD_BYTES) * WORD_BYTES
     places: npt.NDArray[np.void] = np.ndarray((len(data) - width + 1,), f"V{width}", data, 0, (1,))
@@ -64,7 +64,7 @@ def _hashes_in(data: memoryview, ends: Integers, lengths: Integers, room: int) -
     if longest < width or int(lengths.min()) < width:
         foreign = width - lengths
         for column in range(width // WORD_BYTES):
-            words[:, column] &= _BEHIND[np.clip(foreign - WORD_BYTES * column, 0, WORD_BYTES)]
+            words[:, column] &= _AFTER[np.clip(foreign - WORD_BYTES * column, 0, WORD_BYTES)]
     parts = _of_words(words)
     hashes = parts[:, 0]
     for column in range(1, parts.shape[1]):
@@ -74,7 +74,7 @@ def _hashes_in(data: memoryview, ends: Integers, lengths: Integers, room: int) -
 
 
 def _of_words(words: Words) -> Words:
-    """The polynomial of the eight characters of each word, the first in its lowest byte; modulo 2**32 only."""
+    """Return the polynomial of the eight characters of each word, the first in its lowest byte, modulo 2**32."""
     pairs = words & _LANES_8
     pairs *= _31_1
     pairs += (words >> _SHIFT_8) & _LANES_8

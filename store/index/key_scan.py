@@ -1,11 +1,10 @@
-"""Finds the keys of a batch of records: what the index holds of each.
+"""Scanner for the keys of a batch of records: the entries that the index holds.
 
-A message is indexed under its unique key, then under each of its KEYS, which blanks separate.  Of two properties with
-one name the last one holds, as in `sprocket.remoting.message.properties.parse`; a rolled back transaction is not
-indexed. Source: RocketMQ 5.3.3, `IndexService.buildIndex`, `CommitLog.checkMessageAndReturnSize`.
+A message is indexed under its unique key, then under each of its KEYS, which blanks separate.  If two properties have
+one name the last one counts, as in `sprocket.remoting.message.properties.parse`.  A rolled back transaction is not
+indexed.  Source: RocketMQ 5.3.3, `IndexService.buildIndex`, `CommitLog.checkMessageAndReturnSize`.
 
-Properties are searched side by side, as `store.record.tags_scan` searches for tags.  What is unusual is asked one by
-one.
+Properties are searched in arrays, as `store.record.tags_scan` searches for tags.  Unusual records are parsed singly.
 """
 
 from dataclasses import dataclass
@@ -16,12 +15,13 @@ import numpy.typing as npt
 
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.properties import KEYS, UNIQ_KEY, parse
-from sprocket.remoting.message.record import HEAD, SysFlag
+from sprocket.remoting.message.record import SysFlag
 from store.index.java_hashes import Hashes, java_hashes
 from store.index.property_pattern import texts_like_first
 from store.record.distinct_names import WORD_BYTES, Integers, words_at
-from store.record.record import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Record
+from store.record.record import Record
 from store.record.record_batch import RecordBatch
+from store.record.record_fields import store_timestamps
 
 Flags = npt.NDArray[np.bool_]
 
@@ -34,14 +34,14 @@ _BLANK: Final = ord(" ")
 _UNIQ_WORD: Final = np.uint64(int.from_bytes(b"UNIQ_KEY", "little"))
 _KEYS_WORD: Final = np.uint64(int.from_bytes(b"KEYS\x01", "little"))
 _KEYS_MASK: Final = np.uint64((1 << 8 * 5) - 1)
-# Both names begin with a letter that has these bits, and few others do.
+# The first letters of both names have these bits; few other letters do.
 _LETTER_MASK: Final = np.uint8(ord("K") & ord("U") | 0xE0)
 _LETTER_BITS: Final = np.uint8(ord("K") & ord("U"))
-# Properties are searched together with others that need the same room; longer ones are asked alone.
+# Properties are grouped by the room that they need; longer ones are parsed one by one.
 _ROOMS: Final = (128, 256, 1024, 4096)
-# Bytes searched at once: what is made of them stays in the processor's cache.
+# Bytes searched at once: their intermediate arrays stay in the processor's cache.
 _BLOCK_BYTES: Final = 64 * 1024
-# Of a record with more keys, or with a longer one, the properties are parsed.
+# A record with more keys, or with a longer one, is parsed.
 _MAX_KEYS: Final = 64
 _MAX_KEY_BYTES: Final = 512
 _TOPS: Final = np.uint64(0x8080_8080_8080_8080)
@@ -53,7 +53,7 @@ _ONE: Final = np.uint64(1)
 
 @dataclass(slots=True)
 class IndexEntries:
-    """Entries in the order in which the index gets them: `key_hashes` as the index holds them, times in ms."""
+    """Entries in the order in which they are indexed: `key_hashes` as in the index, times in ms."""
 
     key_hashes: npt.NDArray[np.int32]
     physical_offsets: Integers
@@ -63,14 +63,14 @@ class IndexEntries:
         return self.key_hashes.size
 
     def between(self, start: int, end: int) -> "IndexEntries":
-        """Entries `start` to before `end`."""
+        """Return entries ``[start, end)``."""
         part = slice(start, end)
         return IndexEntries(self.key_hashes[part], self.physical_offsets[part], self.store_timestamps[part])
 
 
 @dataclass(slots=True)
 class _Texts:
-    """Keys in the log: the record of each, its number among the record's keys, where it ends, and its bytes."""
+    """Keys in the log: the record of each, its number among the record's keys, its end, and its length in bytes."""
 
     records: Integers
     numbers: Integers
@@ -79,7 +79,7 @@ class _Texts:
 
 
 def index_hashes(hashes: Hashes) -> npt.NDArray[np.int32]:
-    """Java's hashes of keys as the index holds them: the absolute value, 0 where there is none.
+    """Return Java's hashes of keys as the index holds them: the absolute value, 0 if it has none.
 
     Source: RocketMQ 5.3.3, `IndexFile.indexKeyHashMethod`.
     """
@@ -87,13 +87,13 @@ def index_hashes(hashes: Hashes) -> npt.NDArray[np.int32]:
 
 
 def index_hash(topic: str, key: str) -> int:
-    """`index_hashes` of one key."""
+    """Return `index_hashes` of one key."""
     value = abs(java_hash_code(topic + KEY_SEPARATOR + key))
     return value if value < 1 << 31 else 0
 
 
 def keys_of(properties: bytes) -> list[str]:
-    """The keys of a message in the order in which they are indexed."""
+    """Return a message's keys in the order in which they are indexed."""
     found = parse(properties.decode("utf-8", "replace"))
     unique = found.get(UNIQ_KEY)
     keys = [key for key in found.get(KEYS, "").split(" ") if key]
@@ -101,7 +101,7 @@ def keys_of(properties: bytes) -> list[str]:
 
 
 def entries_of_record(record: Record) -> IndexEntries:
-    """What the index gets for one record."""
+    """Return the index entries of one record."""
     keys = [] if record.sys_flag & _ROLLBACK == _ROLLBACK else keys_of(bytes(record.properties))
     hashes = np.array([index_hash(record.topic, key) for key in keys], np.int32)
     offsets = np.full(hashes.size, record.physical_offset, np.int64)
@@ -109,7 +109,7 @@ def entries_of_record(record: Record) -> IndexEntries:
 
 
 def entries_of(batch: RecordBatch) -> IndexEntries:
-    """What the index gets for each record of a batch."""
+    """Return the index entries of a batch of records."""
     texts, is_alone = _texts(batch)
     prefixes = np.array([java_hash_code(topic + KEY_SEPARATOR) & 0xFFFF_FFFF for topic in batch.topics], np.uint32)
     hashes = java_hashes(batch.data, texts.ends, texts.lengths, prefixes[batch.topic_index[texts.records]])
@@ -127,21 +127,11 @@ def entries_of(batch: RecordBatch) -> IndexEntries:
     if (places[1:] < places[:-1]).any():
         order = np.argsort(places)
         records, key_hashes = records[order], key_hashes[order]
-    return IndexEntries(key_hashes, (batch.positions + batch.base)[records], _store_timestamps(batch)[records])
-
-
-def _store_timestamps(batch: RecordBatch) -> Integers:
-    """Store timestamp, ms, of each record."""
-    int64 = np.ndarray((len(batch.data) - 7,), ">i8", batch.data, 0, (1,))
-    at = batch.positions + (HEAD.size + IPV4_HOST_BYTES)
-    is_v6 = batch.sys_flags & _BORN_V6 != 0
-    if is_v6.any():
-        at += (IPV6_HOST_BYTES - IPV4_HOST_BYTES) * is_v6
-    return int64[at].astype(np.int64)
+    return IndexEntries(key_hashes, (batch.positions + batch.base)[records], store_timestamps(batch)[records])
 
 
 def _texts(batch: RecordBatch) -> tuple[_Texts, Flags]:
-    """The keys that are found in arrays, and for each record whether it must be asked alone."""
+    """Return the keys found in arrays, and for each record whether it must be parsed."""
     limits = batch.positions + batch.sizes
     wanted = batch.sys_flags & _ROLLBACK != _ROLLBACK
     is_alone = np.zeros(len(batch), np.bool_)
@@ -184,7 +174,7 @@ def _joined(pairs: list[tuple[Integers, Integers]]) -> tuple[Integers, Integers]
 def _values(
     batch: RecordBatch, records: Integers, limits: Integers, room: int
 ) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
-    """Of `records`: those that have a unique key and where it begins, and the same for KEYS."""
+    """Return the `records` with a unique key and where it begins, and the same for KEYS."""
     data, properties_at = batch.data, batch.properties_at[records]
     width = max(WORD_BYTES + 1, min(room, int((limits - properties_at).max())))
     rows, columns = _candidates(data, properties_at, width)
@@ -197,7 +187,7 @@ def _values(
     found = []
     for chosen, name_bytes in ((is_unique, WORD_BYTES + 1), (is_keys, 5)):
         where, starts = rows[chosen], names[chosen] + name_bytes
-        # A value of at least one byte; the last one of a record holds.
+        # A value of at least one byte; the last one of a record counts.
         has_value = starts < limits[where]
         has_value &= octets[np.minimum(starts, octets.size - 1)] != _VALUE_END
         where, starts = where[has_value], starts[has_value]
@@ -208,7 +198,7 @@ def _values(
 
 
 def _candidates(data: memoryview, properties_at: Integers, width: int) -> tuple[Integers, Integers]:
-    """Rows and columns, in order, where a property begins whose name may be one of the two."""
+    """Return rows and columns, in order, where a property begins whose name may be one of the two."""
     windows: npt.NDArray[np.void] = np.ndarray((len(data) - width + 1,), f"V{width}", data, 0, (1,))
     step = max(1, _BLOCK_BYTES // width)
     found = []
@@ -233,7 +223,7 @@ def _split(
     *,
     by_blanks: bool,
 ) -> _Texts:
-    """The keys of the values that begin at `starts`, numbered from `number` on; marks records that must go alone."""
+    """Return the keys of the values that begin at `starts`, numbered from `number`.  Mark records to parse."""
     pieces = [(records[:0], records[:0], starts[:0], starts[:0])]
     octets = np.frombuffer(batch.data, np.uint8)
     for _ in range(_MAX_KEYS):
@@ -247,7 +237,7 @@ def _split(
         some = lengths > 0
         pieces.append((records[some], np.full(int(some.sum()), number), ends[some], lengths[some]))
         number += 1
-        # Behind a blank there is another key.
+        # After a blank there is another key.
         more = ends < limits[records]
         more[more] = octets[ends[more]] == _BLANK
         records, starts = records[more], ends[more] + 1
@@ -256,7 +246,7 @@ def _split(
 
 
 def _ends(data: memoryview, starts: Integers, limits: Integers, *, by_blanks: bool) -> Integers:
-    """Where the text at each of `starts` ends: at a separator or the limit; -1 if that is too far to look here."""
+    """Return where the text at each of `starts` ends: at a separator or the limit; -1 if the text is too long."""
     words = words_at(data)
     ends = np.where(limits - starts > _MAX_KEY_BYTES, -1, limits)
     rest = np.arange(starts.size)
@@ -281,5 +271,5 @@ def _ends(data: memoryview, starts: Integers, limits: Integers, *, by_blanks: bo
 
 
 def _zero_bytes(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The top bit of the lowest byte that is zero, perhaps with others above it; 0 if there is none."""
+    """Return the top bit of the lowest zero byte, perhaps with higher bits set, too; 0 if no byte is zero."""
     return (words - _ONES) & ~words & _TOPS

@@ -1,4 +1,4 @@
-"""A query by key: offsets from the index, then the records there.
+"""Query by key: offsets from the index, then the records at them.
 
 Source: RocketMQ 5.3.3, `DefaultMessageStore.queryMessage`.
 """
@@ -14,9 +14,9 @@ from store.record.record import store_timestamp_of
 
 _log = logging.getLogger(__name__)
 
-# Some of the records found may be gone; then the search goes on before them, so often.
+# Records found may be gone.  Then the search continues before them, at most this many times.
 _ROUNDS: Final = 3
-# What an answer may hold.
+# Bytes of records that one response may hold.
 MAX_BYTES: Final = MAX_FRAME_BYTES - MAX_HEADER_BYTES
 
 
@@ -24,7 +24,7 @@ RecordAt = Callable[[int], memoryview | None]
 
 
 def verified_record(record_at: RecordAt, physical_offset: int) -> memoryview | None:
-    """The record that begins at `physical_offset`; None if none does, or if `record_at` finds it damaged."""
+    """Return the record that begins at `physical_offset`; None if none does or `record_at` finds it damaged."""
     if physical_offset < 0:
         return None
     try:
@@ -35,9 +35,9 @@ def verified_record(record_at: RecordAt, physical_offset: int) -> memoryview | N
 
 
 class MessageQuery:
-    """One query.  As long as `is_open`, `search` in any thread and `take` what it found in the store's owner thread.
+    """One query.  While `is_open`, call `search` in any thread and `take` with its result in the store's owner thread.
 
-    Keys are compared by their hash: a record may have another key, and who asked must look.
+    Keys are compared by hash: a record may have another key, and the client must check.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class MessageQuery:
         self.last_update_physical_offset = 0
 
     def search(self) -> FoundOffsets:
-        """The next offsets to look at."""
+        """Return the next offsets to read."""
         return self._index.search(self._topic, self._key, self._max_messages, self._begin, self._end)
 
     def take(self, found: FoundOffsets) -> None:
-        """Fetch the records at the offsets found."""
+        """Read the records at the offsets found."""
         self._rounds += 1
         if not found.offsets:
             self.is_open = False
@@ -90,7 +90,7 @@ class MessageQuery:
         self.is_open = not self.records and self._end >= self._begin and self._rounds < _ROUNDS
 
     def run(self) -> list[memoryview]:
-        """The records, all at once, in the owner thread."""
+        """Return all records at once, in the owner thread."""
         while self.is_open:
             self.take(self.search())
         return self.records

@@ -1,7 +1,7 @@
-"""Records whose properties look like those of the first of a batch: one producer writes them all alike.
+"""Records whose properties look like those of the first of a batch, because one producer wrote them all.
 
-Alike means: the same names, and each value as long as there.  Then the keys are at the same places, and to find that
-out costs less than half of searching for them.
+They have the same names, and each value has the same length.  Then the keys are at the same places.  This check costs
+less than half of a search for the keys.
 """
 
 from typing import Final
@@ -15,18 +15,18 @@ from store.record.record_batch import RecordBatch
 _NAME_END: Final = 1
 _VALUE_END: Final = 2
 _BLANK: Final = ord(" ")
-# Longer properties are searched for their keys, each by itself.
+# Longer properties are searched for their keys one by one.
 _MAX_BYTES: Final = 512
 _BLOCK_BYTES: Final = 256 * 1024
 _WORD_BYTES: Final = 8
-# Number among the keys of a record, and where the text begins and ends, counted from the first byte of the properties.
+# Number among a record's keys, and begin and end of the text, counted from the first byte of the properties.
 Place = tuple[int, int, int]
 
 
 def texts_like_first(
     batch: RecordBatch, properties_bytes: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.bool_], list[Place]]:
-    """Which records of a batch that is not empty look like its first, and where these have their keys."""
+    """Return which records of a non-empty batch look like its first, and where these have their keys."""
     count = int(properties_bytes[0])
     is_alike = (properties_bytes == count) & (batch.properties_at + count + _WORD_BYTES <= len(batch.data))
     pattern = _pattern(batch.properties(0)) if 0 < count <= _MAX_BYTES else None
@@ -41,7 +41,7 @@ def texts_like_first(
     for at in range(0, rows.size, step):
         part = rows[at : at + step]
         octets = windows[batch.properties_at[part]].view(np.uint8).reshape(part.size, width)
-        # Names as there, and no separator in a value.
+        # The same names, and no separator inside a value.
         wrong = (octets ^ first) & fixed
         wrong |= (octets <= _VALUE_END) & values
         if keys is not None:
@@ -54,7 +54,7 @@ Mask = npt.NDArray[np.uint8]
 
 
 def _pattern(properties: bytes) -> tuple[list[Place], Mask, Mask, Mask | None] | None:
-    """Places of the keys, and which bytes are names and separators, values, and KEYS.  None for what is unusual."""
+    """Return places of the keys, and masks of names with separators, of values, and of KEYS.  None if unusual."""
     width = -(-len(properties) // _WORD_BYTES) * _WORD_BYTES
     fixed, values = np.zeros(width, np.uint8), np.zeros(width, np.uint8)
     fixed[: len(properties)] = 0xFF

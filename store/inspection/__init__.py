@@ -1,1 +1,1 @@
-"""What an operator's tools see of a store directory: every file read as it is, nothing opened for writing."""
+"""Inspection of a store directory for an operator's tools: it reads every file and opens none for writing."""

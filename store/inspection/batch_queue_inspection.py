@@ -1,4 +1,4 @@
-"""Compares the Batch ConsumeQueues of a store with its log: each record of such a queue has one unit.
+"""Comparison of Batch ConsumeQueues with the log: each record of such a queue has one unit.
 
 Source: RocketMQ 5.3.3, `BatchConsumeQueue`.
 """
@@ -23,7 +23,7 @@ UNIT: Final = BATCH_CONSUME_QUEUE_DTYPE.itemsize
 
 @dataclass
 class BatchQueueInspection:
-    """One queue.  `unit` is the next unit to compare; `first_bad` the first one that does not hold, -1 without."""
+    """One queue.  `unit` is the next unit to compare; `first_bad` the first wrong one, -1 without."""
 
     topic: str
     queue_id: int
@@ -35,11 +35,11 @@ class BatchQueueInspection:
     _first_unit: int = 0
 
     def start(self) -> None:
-        """Begin with the first unit for which there is a file."""
+        """Begin with the first unit that lies in a file."""
         self.unit = self._first_unit = self.files.first_offset // UNIT
 
     def unit_at(self, index: int) -> tuple[int, int, int, int]:
-        """(physical offset, size, base offset, batch size) of a unit; zeros where there is none."""
+        """Return (physical offset, size, base offset, batch size) of a unit; zeros without one."""
         content = self.files.bytes_at(index * UNIT, UNIT)
         fields = np.frombuffer(content, BATCH_CONSUME_QUEUE_DTYPE)[0]
         return (
@@ -47,14 +47,14 @@ class BatchQueueInspection:
         )  # fmt: skip
 
     def add(self, record: Record) -> None:
-        """The log's next record of this queue."""
+        """Compare the log's next record of this queue."""
         properties = bytes(record.properties)
         base, number = find(properties, b"INNER_BASE\x01"), find(properties, b"INNER_NUM\x01")
         if base is None or number is None or not (base.isdigit() and number.isdigit()):
             return
         expected = (record.physical_offset, record.size_bytes, int(base), int(number))
         if self._started and int(base) == 0:
-            # The topic was made anew: what the log said of it before no longer counts.
+            # The topic was deleted and created again: its earlier records no longer count.
             self.unit, self.first_bad, self.bad = self._first_unit, -1, 0
         while not self._started and self._is_older(record.physical_offset):
             self.unit += 1
@@ -62,7 +62,7 @@ class BatchQueueInspection:
         actual = self.unit_at(self.unit)
         if actual != expected:
             if actual[0] > record.physical_offset:
-                # The unit belongs to a later record: this one has none.
+                # The unit belongs to a later record: this record has none.
                 self._note(self.unit)
                 return
             self._note(self.unit)
@@ -78,13 +78,13 @@ class BatchQueueInspection:
             self.first_bad = unit
 
     def finish(self) -> None:
-        """The walk is over: there is no unit behind the last record's."""
+        """Check, after the walk, that no unit follows that of the last record."""
         if self.unit_at(self.unit) != (0, 0, 0, 0) and self._started:
             self._note(self.unit)
 
 
 def queue_records(found: RecordBatch | Record, topics: Set[str]) -> Iterator[Record]:
-    """The records of some topics that have a place in a queue."""
+    """Return the records of `topics` that have a place in a queue."""
     if isinstance(found, Record):
         if found.topic in topics and found.in_consume_queue:
             yield found
@@ -100,9 +100,9 @@ def queue_records(found: RecordBatch | Record, topics: Set[str]) -> Iterator[Rec
 
 
 class BatchQueueTableInspection:
-    """The queues under ``batchconsumequeue/``, and those of `topics`, which should have some there.
+    """Queues under ``batchconsumequeue/``, and those of `topics`, which should have some there.
 
-    Records of a topic before the physical offset that `deleted` has for it do not count.
+    Records of a topic before its physical offset in `deleted` do not count.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class BatchQueueTableInspection:
         return queue
 
     def add(self, found: RecordBatch | Record) -> None:
-        """Records of the log, in its order."""
+        """Compare records, which come in the order of the log."""
         for record in queue_records(found, self.topics) if self.topics else ():
             if record.physical_offset < self._deleted.get(record.topic, 0):
                 continue
@@ -146,6 +146,6 @@ class BatchQueueTableInspection:
                 queue.add(record)
 
     def finish(self) -> None:
-        """The walk is over."""
+        """Finish all queues after the walk."""
         for queue in self:
             queue.finish()

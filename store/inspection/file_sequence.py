@@ -1,6 +1,6 @@
-"""A sequence of files of one size, each named by the offset of its first byte, as it lies on the disk.
+"""Sequence of files of one size on the disk, each named by the offset of its first byte.
 
-The reading side of `store.disk.mapped_file_queue`: gaps, wrong sizes and strange names are described, not refused.
+Reading counterpart of `store.disk.mapped_file_queue`: it reports gaps, wrong sizes and strange names, and refuses none.
 """
 
 from bisect import bisect_right
@@ -15,7 +15,7 @@ from typing import Final
 from store.inspection.file_view import FileView, list_directory
 from store.layout import FILE_NAME_DIGITS, file_name
 
-# Mappings that are kept open at a time.
+# Mappings to keep open at a time.
 _OPEN_FILES: Final = 256
 _MAX_OFFSET: Final = (1 << 63) - 1
 
@@ -27,7 +27,7 @@ def _view(path: Path, size_bytes: int, serial: int) -> FileView:
 
 @dataclass(frozen=True, slots=True)
 class PartFile:
-    """One file of the sequence.  `size_bytes` is what it has, whatever it should have."""
+    """One file of the sequence.  `size_bytes` is its real size, right or wrong."""
 
     start: int
     path: Path
@@ -35,7 +35,7 @@ class PartFile:
 
 
 class FileSequence:
-    """The files of `directory`.  Raises `StoreError` if the directory cannot be read."""
+    """Files of `directory`.  Raises `StoreError` if the directory cannot be read."""
 
     _serial = 0
 
@@ -56,24 +56,24 @@ class FileSequence:
 
     @property
     def first_offset(self) -> int:
-        """Offset of the first byte; 0 without a file."""
+        """Offset of the first byte; 0 without files."""
         return self.parts[0].start if self.parts else 0
 
     @property
     def end_offset(self) -> int:
-        """One past the last byte that the files can hold."""
+        """Exclusive end of the offsets that the files can hold."""
         return self.parts[-1].start + self.file_bytes if self.parts else 0
 
     def view(self, part: PartFile) -> FileView:
-        """The content of one of the files.  Raises `StoreError` if it cannot be opened."""
+        """Return the content of one of the files.  Raises `StoreError` if it cannot be opened."""
         return _view(part.path, part.size_bytes, self._number)
 
     def path_at(self, offset: int) -> Path:
-        """Path of the file that holds `offset`, whether or not it is there."""
+        """Return the path of the file for `offset`, whether or not it exists."""
         return self.directory / file_name(offset - offset % self.file_bytes if self.file_bytes else offset)
 
     def missing(self) -> list[int]:
-        """Offsets at which a file between two others is missing."""
+        """Return the offsets at which a file between two others is missing."""
         found = []
         for before, after in pairwise(self.parts):
             if self.file_bytes and after.start - before.start <= self.file_bytes * 1_000_000:
@@ -81,15 +81,15 @@ class FileSequence:
         return found
 
     def misplaced(self) -> list[PartFile]:
-        """Files whose name is no multiple of the size of a file."""
+        """Return the files whose name is not a multiple of the file size."""
         return [part for part in self.parts if self.file_bytes and part.start % self.file_bytes]
 
     def wrong_size(self) -> list[PartFile]:
-        """Files of another size than the others."""
+        """Return the files whose size differs from the others."""
         return [part for part in self.parts if part.size_bytes != self.file_bytes]
 
     def bytes_at(self, offset: int, size_bytes: int) -> bytes:
-        """Up to `size_bytes` bytes from `offset` on, across files; zeros where there is no file."""
+        """Return up to `size_bytes` bytes from `offset` on, across files; zeros for missing files."""
         found = bytearray(size_bytes)
         first = max(0, bisect_right(self._starts, offset) - 1)
         for part in self.parts[first:]:
@@ -102,7 +102,7 @@ class FileSequence:
         return bytes(found)
 
     def extents(self) -> list[tuple[int, int]]:
-        """Offsets (start, end) of the parts that are kept by the file system; between them are zeros."""
+        """Return offsets (start, end) of the parts that the file system stores; between them are zeros."""
         found = []
         for part in self.parts:
             for start, end in self.view(part).extents():
@@ -113,11 +113,11 @@ class FileSequence:
 
 
 def likely_file_bytes(parts: Iterable[PartFile]) -> int:
-    """The size that the files of a sequence were made with, as far as their sizes and names tell; 0 if nothing does."""
+    """Return the size that the files were probably created with, judged by sizes and names; 0 if unknown."""
     parts = list(parts)
     sizes = Counter(part.size_bytes for part in parts if part.size_bytes)
-    most = max(sizes.values(), default=0)
-    size_bytes = max((size for size, count in sizes.items() if count == most), default=0)
+    commonest = max(sizes.values(), default=0)
+    size_bytes = max((size for size, count in sizes.items() if count == commonest), default=0)
     distances = [after.start - before.start for before, after in pairwise(parts)]
     distance = min(distances, default=0)
     if not distance or (size_bytes and distance % size_bytes == 0):

@@ -1,6 +1,6 @@
 """Read-only access to the files of a store that may be damaged, or in use by a broker.
 
-The edge of this package: nothing here creates a file, changes one, or takes a lock.
+This is the edge of the package: nothing here creates or changes a file, or takes a lock.
 """
 
 import fcntl
@@ -15,15 +15,15 @@ from sprocket.common.errors import StoreError
 _EMPTY: Final = memoryview(b"")
 _COMPARE_BYTES: Final = 1 << 20
 _ZEROS: Final = bytes(_COMPARE_BYTES)
-# struct flock of fcntl(2) for the whole file: what a broker holds while it runs.
+# struct flock of fcntl(2) for the whole file: the lock of a running broker.
 _WRITE_LOCK: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 _SMALL_BYTES: Final = 256 * 1024 * 1024
 
 
 class FileView:
-    """The content of one file as it was when it was opened, mapped and not copied.
+    """Content of one file at the time it was opened, mapped and not copied.
 
-    Raises `StoreError` if it cannot be opened.  `data` stays valid as long as any slice of it lives.
+    Raises `StoreError` if it cannot be opened.  `data` stays valid while any slice of it exists.
     """
 
     __slots__ = ("_extents", "data", "path", "size_bytes")
@@ -44,11 +44,11 @@ class FileView:
             raise StoreError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
     def extents(self) -> list[tuple[int, int]]:
-        """(start, end) of the parts that the file system keeps; what lies between them is zeros."""
+        """Return (start, end) of the parts that the file system stores; between them are zeros."""
         return self._extents
 
     def end_of_content(self, start: int = 0) -> int:
-        """One past the last byte from `start` on that is not zero; `start` if all of them are."""
+        """Return the end of the last byte from `start` on that is not zero; `start` if all are."""
         for begin, end in reversed(self._extents):
             begin = max(begin, start)
             while end > begin:
@@ -69,13 +69,13 @@ def _extents(descriptor: int, size_bytes: int) -> list[tuple[int, int]]:
             at = os.lseek(descriptor, begin, os.SEEK_HOLE)
             found.append((begin, min(at, size_bytes)))
     except OSError:
-        # ENXIO: no data behind `at`.  A file system that knows no holes says that all is data.
+        # ENXIO: no data after `at`.  A file system without holes reports everything as data.
         pass
     return found
 
 
 def read_small(path: Path) -> bytes | None:
-    """Content of a small file; None if there is none.  Raises `StoreError` if it cannot be read or is not small."""
+    """Return the content of a small file; None without one.  Raises `StoreError` if it is unreadable or large."""
     try:
         if path.stat().st_size > _SMALL_BYTES:
             raise StoreError(f"{path}: has {path.stat().st_size} bytes, far more than a file of this kind")
@@ -87,7 +87,7 @@ def read_small(path: Path) -> bytes | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process, this one or a Java broker, holds the lock file; nothing is locked by asking."""
+    """Return whether a process, this one or a Java broker, holds the lock file.  Takes no lock."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -103,9 +103,9 @@ def is_locked(path: Path) -> bool:
 
 
 def list_directory(directory: Path) -> list[tuple[str, bool, int]]:
-    """(name, whether it is a directory, bytes) of what is in `directory`, sorted; empty if it does not exist.
+    """Return (name, whether it is a directory, bytes) of the entries of `directory`, sorted; empty if it is missing.
 
-    Raises `StoreError` if it cannot be read.  A link that leads nowhere counts as an empty file.
+    Raises `StoreError` if it cannot be read.  A dangling link counts as an empty file.
     """
     found = []
     try:

@@ -1,19 +1,19 @@
-"""What a check says: one finding is one thing that is wrong, where, how bad, and what repair would do."""
+"""Findings of a check: what is wrong, where, how bad it is, and what repair would do."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-# Findings of one kind beyond this many are counted and not kept.
+# Further findings of one kind are counted but not kept.
 MAX_OF_A_KIND: Final = 200
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     LOSS = "loss"  # messages cannot be read, or a broker would not start
-    WRONG = "wrong"  # files disagree; nothing is lost, because one of them can be made anew from the other
+    WRONG = "wrong"  # files disagree; nothing is lost, because one can be rebuilt from the other
     NOTE = "note"  # worth knowing; nothing is wrong
 
 
@@ -30,7 +30,7 @@ class Finding:
     size_bytes: int | None = None
 
     def document(self) -> dict[str, object]:
-        """The finding as JSON shows it."""
+        """Return the finding as JSON."""
         fields: dict[str, object] = {"kind": self.kind, "severity": str(self.severity), "file": self.path}
         if self.offset is not None:
             fields["offset"] = self.offset
@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass
 class Findings:
-    """Findings in the order in which they were made, bounded for each kind."""
+    """Findings in the order of the check, limited per kind."""
 
     kept: list[Finding] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -57,7 +57,7 @@ class Findings:
         offset: int | None = None,
         size_bytes: int | None = None,
     ) -> None:
-        """Add one; its fields are those of `Finding`."""
+        """Add a finding; the arguments are the fields of `Finding`."""
         self.counts[kind] += 1
         if self.counts[kind] <= MAX_OF_A_KIND:
             self.kept.append(Finding(kind, severity, path, text, repair, offset, size_bytes))
@@ -67,9 +67,9 @@ class Findings:
 
     @property
     def is_fine(self) -> bool:
-        """Whether there is nothing but notes."""
+        """Whether all findings are notes."""
         return self.worst in (None, Severity.NOTE)
 
     def suppressed(self) -> dict[str, int]:
-        """How many of each kind were counted and not kept."""
+        """Number of findings per kind that were counted and not kept."""
         return {kind: count - MAX_OF_A_KIND for kind, count in self.counts.items() if count > MAX_OF_A_KIND}

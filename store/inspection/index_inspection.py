@@ -1,4 +1,4 @@
-"""Checks index files: their headers, slots and chains, and their units against the keys of the log's records.
+"""Check of index files: headers, slots and chains, and units against the keys of the log's records.
 
 Source: RocketMQ 5.3.3, `IndexFile`, `IndexHeader`, `IndexService.buildIndex`.
 """
@@ -21,14 +21,14 @@ from store.record.record_batch import RecordBatch
 
 HEADER_BYTES: Final = INDEX_HEADER_DTYPE.itemsize
 UNIT_BYTES: Final = INDEX_UNIT_DTYPE.itemsize
-# Units that are looked through for the end of a stretch of the log that does not agree.
+# Units to search for the end of a part of the log that disagrees.
 _SLACK_UNITS: Final = 64 * 1024
-_REBUILD: Final = "move the index aside; it is made anew from the log"
+_REBUILD: Final = "move the index aside; it is rebuilt from the log"
 
 
 @dataclass(frozen=True)
 class IndexHeader:
-    """The header of a file, as Java integers."""
+    """Header of a file, as Java integers."""
 
     begin_timestamp: int
     end_timestamp: int
@@ -39,10 +39,10 @@ class IndexHeader:
 
 
 class IndexFileView:
-    """One index file as it lies on the disk.  Raises `StoreError` if it cannot be opened or has no known shape.
+    """Index file on the disk.  Raises `StoreError` if it cannot be opened or has no valid size.
 
-    Without `slot_count` the content tells it; where that is damaged, it is `likely_slots`, or the default.
-    `slots` and `units` (unit 0 is never used) are views of the file; `count` is one past the last unit.
+    Without `slot_count` it is derived from the content.  If the content is damaged it is `likely_slots`, or the
+    default.  `slots` and `units` (unit 0 is never used) are views of the file; `count` is the end of the used units.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class IndexFileView:
         units = (rest - slots * INDEX_SLOT_BYTES) // UNIT_BYTES
         is_whole = capacity in (None, units) and slots * INDEX_SLOT_BYTES + units * UNIT_BYTES == rest
         if slots < 1 or units < 1 or not is_whole:
-            raise StoreError(f"{path}: {size} bytes are no size of an index file")
+            raise StoreError(f"{path}: {size} bytes is not a size of an index file")
         data = self._view.data
         self.slot_count, self.capacity = slots, units
         self.header = IndexHeader(*np.frombuffer(data, INDEX_HEADER_DTYPE, 1)[0].item())
@@ -68,16 +68,16 @@ class IndexFileView:
         self.count = min(max(self.header.index_count, 1), units)
 
     def unit_position(self, index: int) -> int:
-        """Where unit `index` lies in the file."""
+        """Return the position of unit `index` in the file."""
         return HEADER_BYTES + self.slot_count * INDEX_SLOT_BYTES + index * UNIT_BYTES
 
     def used_units(self) -> npt.NDArray[np.void]:
-        """The units that hold an entry, in the order of the log."""
+        """Return the units that hold an entry, in the order of the log."""
         return self.units[1 : self.count]
 
 
 class IndexInspection:
-    """All index files of a store.  Feed it the log's records in order; `findings` gets what is wrong."""
+    """All index files of a store.  Give it the log's records in order; it adds to `findings`."""
 
     def __init__(
         self, root: Path, findings: Findings, slot_count: int | None = None, capacity: int | None = None
@@ -86,16 +86,16 @@ class IndexInspection:
         self._findings = findings
         self.is_damaged = False
         self.files: list[IndexFileView] = []
-        # Units of no key; keys of no unit, before the last unit's record and behind it.
+        # Units without a key; keys without a unit, before the last unit's record and after it.
         self.unmatched = self.missing = self.behind = self.entries = 0
         self._first_bad: tuple[str, int, int] | None = None
-        # By size: the slots of files whose content tells them.
+        # File size -> slots, from files whose content gives the number.
         self._likely: dict[int, int] = {}
         unclear: list[Path] = []
         for name, is_directory, _ in list_directory(root / "index"):
             path = root / "index" / name
             if is_directory or not (name.isascii() and name.isdigit() and len(name) == 17):
-                text = "is no index file: those are named by 17 digits of a date"
+                text = "is not an index file: those are named by 17 digits of a date"
                 findings.add("index-stray", Severity.NOTE, f"index/{name}", text)
                 continue
             if not self._open(path, slot_count, capacity, must_tell=True):
@@ -103,13 +103,13 @@ class IndexInspection:
         for path in unclear:
             self._open(path, slot_count, capacity, must_tell=False)
         self.files.sort(key=lambda file: file.path.name)
-        self._at = 0  # file, and unit of it, that the next key of the log should have
+        self._at = 0  # file, and unit of it, expected for the next key of the log
         self._unit = 1
         self._started = False
         self._first_offset = self._starting_offset()
 
     def _open(self, path: Path, slot_count: int | None, capacity: int | None, *, must_tell: bool) -> bool:
-        """Open a file; False, and it is left for later, if `must_tell` and its content tells no number of slots."""
+        """Open a file.  Return False to retry it later, if `must_tell` and its content gives no number of slots."""
         try:
             size = path.stat().st_size
             file = IndexFileView(path, slot_count, capacity, None if must_tell else self._likely.get(size))
@@ -135,7 +135,7 @@ class IndexInspection:
         self._findings.add(kind, Severity.WRONG, path, text, _REBUILD, offset)
 
     def check_files(self) -> None:
-        """Header, slots and chains of each file by themselves."""
+        """Check header, slots and chains of each file by itself."""
         for file in self.files:
             path = f"index/{file.path.name}"
             header, units = file.header, file.used_units()
@@ -178,7 +178,7 @@ class IndexInspection:
             self._wrong("index-slot", path, f"{wrong.size} slots do not lead to their newest unit", position)
 
     def add(self, found: RecordBatch | Record) -> None:
-        """Records of the log: their keys must be the next units."""
+        """Compare the keys of the log's next records with the next units."""
         if not self.files or self._first_offset < 0:
             return
         is_record = isinstance(found, Record)
@@ -187,7 +187,7 @@ class IndexInspection:
             return
         entries = entries_of_record(found) if isinstance(found, Record) else entries_of(found)
         if not self._started:
-            # Keys of older records: their index files have expired.
+            # Keys of older records, whose index files have expired.
             skipped = int(np.searchsorted(entries.physical_offsets, self._first_offset, "left"))
             entries = entries.between(skipped, len(entries))
             self._started = True
@@ -214,7 +214,7 @@ class IndexInspection:
         self.behind += len(entries) - done
 
     def _resume(self, file: IndexFileView, entries: IndexEntries, end: int) -> None:
-        """Units and keys differ: pass over the units of this stretch of the log, up to offset `end`."""
+        """Skip the units of this part of the log, up to offset `end`, because units and keys differ."""
         window = file.units[self._unit : min(self._unit + len(entries) + _SLACK_UNITS, file.count)]
         is_behind = np.concatenate((window["physical_offset"] >= end, [True]))
         # Two in a row: a single one may be damaged.
@@ -222,7 +222,7 @@ class IndexInspection:
         stop = stop if is_behind[stop] else window.size
         have = set(zip(window["physical_offset"][:stop].tolist(), window["key_hash"][:stop].tolist(), strict=True))
         want = set(zip(entries.physical_offsets.tolist(), entries.key_hashes.tolist(), strict=True))
-        # The same unit twice does no harm: RocketMQ writes some again after a crash.
+        # A repeated unit does no harm: RocketMQ writes some again after a crash.
         extra, missing = have - want, want - have
         if (extra or missing) and self._first_bad is None:
             self._first_bad = (f"index/{file.path.name}", file.unit_position(self._unit), self._unit)
@@ -235,7 +235,7 @@ class IndexInspection:
         self._unit += stop
 
     def finish(self, *, is_behind_fine: bool) -> None:
-        """The walk is over.  With `is_behind_fine` the newest records need not be in the index yet."""
+        """Report what is left after the walk.  With `is_behind_fine` the newest records need not be indexed yet."""
         if self.unmatched:
             path, position, unit = self._first_bad or ("index", 0, 0)
             text = f"{self.unmatched} units belong to no key of the log, near unit {unit}"
@@ -247,4 +247,4 @@ class IndexInspection:
         if self._at < len(self.files):
             rest += max(0, self.files[self._at].count - self._unit)
         if rest and self._started:
-            self._wrong("index-beyond", "index", f"{rest} units point behind the log's last record")
+            self._wrong("index-beyond", "index", f"{rest} units point after the log's last record")

@@ -1,7 +1,7 @@
-"""How many slots an index file has, told from its content: its size alone leaves several possibilities.
+"""Number of slots of an index file, derived from its content, because its size allows several.
 
-The header does not say it, and maxHashSlotNum may be anything.  The units begin behind the slots, the newest unit has
-the last offset of the header, and the slot of its key leads to it: that holds for one number of slots.
+The header does not hold it, and maxHashSlotNum may have any value.  The units begin after the slots, the newest unit
+has the last offset of the header, and the slot of its key leads to it.  Only one number of slots satisfies this.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _DEFAULT_BYTES: Final = INDEX_SLOT_BYTES + UNITS_PER_SLOT * _UNIT_BYTES
 
 
 def default_slots(size_bytes: int) -> int | None:
-    """Return the number of slots if the file has four units for each; None if that is not its size."""
+    """Return the number of slots if the size is that of four units per slot; None otherwise."""
     rest = size_bytes - _HEADER_BYTES
     return rest // _DEFAULT_BYTES if rest > 0 and rest % _DEFAULT_BYTES == 0 else None
 
@@ -28,7 +28,7 @@ def default_slots(size_bytes: int) -> int | None:
 def slot_count_of(data: memoryview) -> int | None:
     """Return the number of slots that fits the units of an index file; None if none does.
 
-    A file without units says nothing, and nothing in it can be wrong: any number of slots fits.
+    For a file without units any number of slots fits.
     """
     size_bytes = len(data)
     rest = size_bytes - _HEADER_BYTES
@@ -51,7 +51,7 @@ def slot_count_of(data: memoryview) -> int | None:
 def _fitting(
     words: npt.NDArray[np.uint32], header: np.void, newest: int, first: int, end: int
 ) -> npt.NDArray[np.int64]:
-    """Those numbers of slots from `first` to `end`, in steps of the words of a unit, that the newest unit fits."""
+    """Return the numbers of slots from `first` to `end`, in steps of a unit's words, that fit the newest unit."""
     at = _UNIT_WORDS * newest
     high, low = divmod(int(header["end_physical_offset"]) & (1 << 64) - 1, 1 << 32)
     fits = words[first + at + 2 : end + at + 2 : _UNIT_WORDS] == low

@@ -1,4 +1,4 @@
-"""A store directory that is being checked: its files as they were found, and what is known of them so far."""
+"""Store directory under inspection: its files as found, and what is known of them so far."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from store.record.record import TagsCodes
 
 @dataclass(frozen=True)
 class StoreShape:
-    """What the files were made with; None: as their sizes and names tell."""
+    """Sizes with which the files were created; None: derive them from sizes and names."""
 
     segment_bytes: int | None = None
     queue_file_bytes: int | None = None
@@ -34,7 +34,7 @@ class StoreShape:
 
 @dataclass
 class LogFigures:
-    """What a walk of the log met."""
+    """Figures of a walk of the log."""
 
     start: int = 0
     end: int = 0
@@ -53,9 +53,9 @@ class LogFigures:
 
 
 class InspectedStore:
-    """The store at `root`; nothing but names and sizes is read yet.
+    """Store at `root`.  Only names and sizes are read yet.
 
-    Raises `StoreError` if `root` is no store, or its directories cannot be read.
+    Raises `StoreError` if `root` is not a store, or its directories cannot be read.
     """
 
     def __init__(self, root: Path, shape: StoreShape | None = None, *, quick: bool = False) -> None:
@@ -88,5 +88,5 @@ class InspectedStore:
         self.index = IndexInspection(root, self.findings, self.shape.index_slots, self.shape.index_units)
 
     def relative(self, path: Path) -> str:
-        """`path` as findings name it."""
+        """Return `path` as findings name it."""
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)

@@ -1,7 +1,7 @@
-"""Walks a log that may be damaged anywhere: its records, and the gaps between them.
+"""Walk over a log that may be damaged anywhere: its records, and the gaps between them.
 
-Where `store.log.chunk_scan` stops at the first byte that is no record, this walk looks for the next one.  A record is
-found again at the place that the damaged record's size names, or by magic number and own physical offset; what is
+`store.log.chunk_scan` stops at the first byte that is no record; this walk searches for the next record.  It looks at
+the end that the damaged record's size gives, then for a magic number with the record's own physical offset.  A record
 found must pass every check, CRC included, so bytes of a body never pass for a record.
 """
 
@@ -37,10 +37,10 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Bytes of one segment, `start` to before `end` in the log, that are no record though records follow.
+    """Bytes ``[start, end)`` of one segment that are no record, although records follow.
 
-    `is_closed`: a record follows in the same segment; otherwise the gap goes to the segment's end.
-    `is_missing`: there is no file for it.
+    `is_closed`: a record follows in the same segment; otherwise the gap reaches the segment's end.
+    `is_missing`: the segment has no file.
     """
 
     start: int
@@ -52,7 +52,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What lies behind the last record: nothing, or `end` - `start` bytes that are not all zero."""
+    """Bytes after the last record: ``[start, end)``, not all zero; empty if nothing follows."""
 
     start: int
     end: int
@@ -62,8 +62,8 @@ class Tail:
 class LogInspection:
     """One walk over a log, from `start` (default: its first byte) to its last record.
 
-    Iterating gives batches, single records, and gaps, each in its place.  After that `end_offset` is the log's
-    end and `tail` says what is behind it.  `stop` ends the walk before a record at or behind that offset.
+    Iteration gives batches, single records, and gaps, in order.  After it `end_offset` is the log's end, and `tail`
+    the bytes after that.  `stop` ends the walk before a record at or after that offset.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class LogInspection:
         self._finish()
 
     def _finish(self) -> None:
-        """Nothing follows the place where the walk broke off: it is the log's end."""
+        """End the log where the walk stopped, because nothing follows."""
         if self._broken_at < 0:
             self.tail = Tail(self.end_offset, self.end_offset, "end of the last segment")
             return
@@ -120,7 +120,7 @@ class LogInspection:
             self._broken_at, self._reason = offset, reason
 
     def _mended(self, offset: int) -> Iterator[Gap]:
-        """A record or blank begins at `offset`: what lies between is damage, one gap for each segment of it."""
+        """Yield the damage before the record or blank at `offset`, one gap per segment."""
         start, size = self._broken_at, self._files.file_bytes
         reason, self._broken_at = self._reason, -1
         starts = {part.start for part in self._files.parts}
@@ -157,7 +157,7 @@ class LogInspection:
                 continue
             yield from self._mended(at)
             if found is None:
-                # What follows the blank begins with the next segment.
+                # After the blank the next segment follows.
                 self.end_offset = segment_end
                 return
             at += found.size_bytes
@@ -174,7 +174,7 @@ class LogInspection:
             return _EMPTY
 
     def _batches(self, rest: memoryview, base: int, walk_bytes: int) -> Iterator[RecordBatch]:
-        """Records from the front of `rest` on, up to the first that is unusual."""
+        """Yield batches of records from the front of `rest`, up to the first unusual one."""
         if len(rest) < MIN_RECORD_BYTES + BLANK_MIN_BYTES:
             return
         positions = walk(rest, base, walk_bytes)
@@ -188,7 +188,7 @@ class LogInspection:
                 return
 
     def _record(self, data: memoryview, base: int, offset: int, segment_end: int) -> Record | str | None:
-        """The record at `offset`; None for the blank that closes the segment; else why it is neither."""
+        """Return the record at `offset`; None for the blank that closes the segment; else why it is neither."""
         position, remaining = offset - base, segment_end - offset
         if position + BLANK_MIN_BYTES > len(data):
             return "no room for a blank"
@@ -207,9 +207,9 @@ class LogInspection:
         return f"record says physical offset {record.physical_offset}"
 
     def _following(self, data: memoryview, base: int, offset: int, segment_end: int, content_end: int) -> int | None:
-        """Where the next record or the closing blank begins behind the damage at `offset`; None if nowhere here.
+        """Return where the next record or closing blank begins after the damage at `offset`; None if not here.
 
-        From position `content_end` on there are zeros only.
+        From position `content_end` on there are only zeros.
         """
         position = offset - base
         if position + BLANK_MIN_BYTES <= len(data):
@@ -232,4 +232,4 @@ class LogInspection:
         return None
 
     def _begins(self, data: memoryview, base: int, offset: int, segment_end: int) -> Record | str | None:
-        return self._record(data, base, offset, segment_end) if offset < segment_end else "behind the segment"
+        return self._record(data, base, offset, segment_end) if offset < segment_end else "after the segment"

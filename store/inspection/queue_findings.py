@@ -1,4 +1,4 @@
-"""What is said of ConsumeQueues."""
+"""Findings about ConsumeQueues."""
 
 from typing import Final
 
@@ -11,9 +11,9 @@ from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
 from store.queue.consume_queue import BLANK_SIZE
 from store.queue.consume_queue_table import is_light
 
-_REBUILD: Final = "make the queue anew from the log"
+_REBUILD: Final = "rebuild the queue from the log"
 _BLANK: Final = "make the entry blank; the queue's offsets stay"
-# Disagreements of one queue that are told one by one.
+# Disagreements of one queue to report one by one.
 _TOLD: Final = 20
 _TEXTS: Final = {
     Kind.MISSING: "{count} records from queue offset {offset} on have no entry; the first is at {place}",
@@ -22,16 +22,16 @@ _TEXTS: Final = {
     Kind.TAGS: "{count} entries from {offset} on have another tags code than their record",
     Kind.LOST: "{count} messages from queue offset {offset} on are in the log's damage at physical offset {place}",
     Kind.ORPHAN: "{count} entries from {offset} on point to {place}, where no record of theirs begins",
-    Kind.BEYOND: "{count} entries from {offset} on point behind the log's end, the first to {place}",
+    Kind.BEYOND: "{count} entries from {offset} on point after the log's end, the first to {place}",
     Kind.HOLE: "{count} entries from {offset} on are zeros between others",
 }
 
 
 def describe(store: InspectedStore, topics: set[str] | None) -> None:
-    """Findings about every queue; `topics` are those that the broker knows, None if nobody says."""
+    """Add findings about every queue.  `topics` are those that the broker knows; None if unknown."""
     findings = store.findings
     for stray in store.queues.strays:
-        findings.add("queue-stray", Severity.NOTE, store.relative(stray), "is no queue; left alone")
+        findings.add("queue-stray", Severity.NOTE, store.relative(stray), "is not a queue; left alone")
     for queue in store.queues:
         _describe_files(store, queue)
         _describe_disagreements(store, queue)
@@ -57,7 +57,7 @@ def describe(store: InspectedStore, topics: set[str] | None) -> None:
 
 
 def needs_new_files(queue: QueueInspection) -> bool:
-    """Whether the files of the queue are no sequence that a broker can open."""
+    """Return whether a broker cannot open the queue's files."""
     files = queue.files
     return bool(files.wrong_size() or files.missing() or files.misplaced())
 
@@ -65,14 +65,14 @@ def needs_new_files(queue: QueueInspection) -> bool:
 def _describe_files(store: InspectedStore, queue: QueueInspection) -> None:
     files, findings = queue.files, store.findings
     for name in files.strays:
-        findings.add("queue-stray", Severity.NOTE, store.relative(files.directory / name), "is no file of a queue")
+        findings.add("queue-stray", Severity.NOTE, store.relative(files.directory / name), "is not a file of a queue")
     for part in files.wrong_size():
         text = f"has {part.size_bytes} bytes of {files.file_bytes}"
         findings.add("queue-size", Severity.WRONG, store.relative(part.path), text, _REBUILD, part.size_bytes)
     for offset in files.missing():
         findings.add("queue-file", Severity.WRONG, store.relative(files.path_at(offset)), "is missing", _REBUILD)
     for part in files.misplaced():
-        text = f"begins at no multiple of the file size {files.file_bytes}"
+        text = f"its start is not a multiple of the file size {files.file_bytes}"
         findings.add("queue-name", Severity.WRONG, store.relative(part.path), text, _REBUILD)
 
 
@@ -84,7 +84,7 @@ def _describe_disagreements(store: InspectedStore, queue: QueueInspection) -> No
             break
         text = _TEXTS[found.kind].format(count=found.count, offset=found.offset, place=found.physical_offset)
         if not store.was_clean and found.kind in (Kind.MISSING, Kind.BEYOND):
-            text += "; the last run did not stop cleanly, and a broker's start mends it"
+            text += "; the last run was not shut down cleanly, and a broker's start repairs it"
         position = found.offset * UNIT % queue.files.file_bytes if queue.files.file_bytes else 0
         store.findings.add(
             f"queue-{found.kind}", Severity.LOSS if is_lost else Severity.WRONG,
@@ -98,7 +98,7 @@ def _describe_disagreements(store: InspectedStore, queue: QueueInspection) -> No
 
 
 def check_ends(store: InspectedStore, bounds: LogBounds) -> None:
-    """Quick: the last entry of each queue points to a record that says the same queue and queue offset."""
+    """Quick check: the last entry of each queue points to a record that names the same queue and queue offset."""
     for queue in store.queues:
         _describe_files(store, queue)
         last = end_entry(queue)

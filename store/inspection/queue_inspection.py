@@ -1,7 +1,7 @@
-"""Compares one ConsumeQueue with the records of the log, both ways: every record has its entry, every entry its record.
+"""Comparison of one ConsumeQueue with the log, both ways: every record has its entry, every entry its record.
 
-The log is walked once, and each queue is told of its records in the order of the log.  Where offsets step back the
-queue was made anew (its topic deleted and created): what the log said of them before no longer counts.
+The log is walked once, and each queue gets its records in the order of the log.  If queue offsets step back, the topic
+was deleted and created again, and its earlier records no longer count.
 """
 
 from bisect import bisect_right
@@ -23,7 +23,7 @@ Entries = npt.NDArray[np.void]
 Flags = npt.NDArray[np.bool_]
 _ENTRIES_AT_ONCE: Final = 64 * 1024
 _MAX_RANGES: Final = 1_000
-# A record that is further ahead of the one before it is not believed unless the queue agrees.
+# A larger jump ahead of the record before is believed only if the queue agrees.
 _MAX_JUMP: Final = 1 << 24
 _MAX_QUEUE_OFFSET: Final = 1 << 58
 # `ConsumeQueueExt.MAX_ADDR`: a tags code at or below it is the address of an entry in consumequeue_ext.
@@ -39,13 +39,13 @@ class Kind(StrEnum):
     TAGS = "tags"  # a record's entry has another tags code
     LOST = "lost"  # an entry points into damage: its message is gone
     ORPHAN = "orphan"  # an entry points to a place where no record of this queue offset begins
-    BEYOND = "beyond"  # an entry points behind the log's end
+    BEYOND = "beyond"  # an entry points after the log's end
     HOLE = "hole"  # zeros between entries
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """`count` entries from `offset` on; the first of them should point, or points, to `physical_offset`."""
+    """`count` entries from `offset` on.  The first should point, or points, to `physical_offset`."""
 
     kind: Kind
     offset: int
@@ -55,21 +55,21 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class LogBounds:
-    """What of the log there is: its first and last byte, and sorted (start, end) of its gaps."""
+    """Bounds of the log: its first offset and end, and sorted (start, end) of its gaps."""
 
     start: int
     end: int
     gaps: Sequence[tuple[int, int]] = ()
 
     def in_gap(self, physical_offset: int) -> bool:
-        """Whether the place is damaged."""
+        """Return whether `physical_offset` is in a gap."""
         at = bisect_right(self.gaps, (physical_offset, 1 << 63)) - 1
         return at >= 0 and self.gaps[at][0] <= physical_offset < self.gaps[at][1]
 
 
 @dataclass
 class QueueInspection:
-    """One queue.  `first` to before `next_offset` are the queue offsets of the log's records; -1 without any."""
+    """One queue.  ``[first, next_offset)`` are the queue offsets of the log's records; -1 without any."""
 
     topic: str
     queue_id: int
@@ -79,24 +79,24 @@ class QueueInspection:
     disagreements: list[Disagreement] = field(default_factory=list)
     unlisted: int = 0
     entries: int = 0
-    # (physical offset, records) of runs whose queue offset cannot be.
+    # (physical offset, records) of runs with an impossible queue offset.
     misplaced: list[tuple[int, int]] = field(default_factory=list)
-    # Queue offsets between records of the log that no record has: (start, end).
+    # (start, end) of queue offsets between records of the log that no record has.
     _between: list[tuple[int, int]] = field(default_factory=list)
-    # On a running store: runs that did not hold, to be looked at once more.
+    # On a running store: runs that disagreed, to be checked again at the end.
     _doubtful: list[tuple[int, Entries]] = field(default_factory=list)
 
     @property
     def first_file_offset(self) -> int:
-        """Queue offset of the first entry for which there is a file."""
+        """Queue offset of the first entry that lies in a file."""
         return self.files.first_offset // UNIT
 
     def entries_at(self, offset: int, count: int) -> Entries:
-        """`count` entries from `offset` on; zeros where there is no file."""
+        """Return `count` entries from `offset` on; zeros for missing files."""
         return np.frombuffer(self.files.bytes_at(offset * UNIT, count * UNIT), CONSUME_QUEUE_DTYPE)
 
     def add(self, offset: int, expected: Entries, *, is_running: bool = False) -> None:
-        """The log has records of this queue, of queue offsets from `offset` on."""
+        """Compare records of this queue, with queue offsets from `offset` on."""
         if not self._fits(offset, expected):
             self.misplaced.append((int(expected[0]["physical_offset"]), len(expected)))
             return
@@ -114,9 +114,9 @@ class QueueInspection:
                 self._compare(offset, expected)
 
     def _fits(self, offset: int, expected: Entries) -> bool:
-        """Whether records at these queue offsets can be: a record without a CRC of its own may say anything.
+        """Return whether these queue offsets are possible: a record without its own CRC may hold any offset.
 
-        Offsets go on behind the last, or from 0 where the topic was made anew; else the queue itself must agree.
+        They must follow the last one, start at 0 because the topic was created again, or agree with the queue.
         """
         if offset < 0 or offset > _MAX_QUEUE_OFFSET:
             return False
@@ -139,7 +139,7 @@ class QueueInspection:
         tags = actual["tags_code"]
         is_other_tag = ~is_elsewhere & (tags != expected["tags_code"]) & (tags > _MAX_EXT_ADDRESS)
         if self.topic == SCHEDULE_TOPIC:
-            # The time of delivery follows from messageDelayLevel as it was when the message came.
+            # The delivery time was derived from messageDelayLevel when the message arrived.
             is_other_tag[:] = False
         self._note(offset, Kind.MISSING, is_missing, expected["physical_offset"])
         self._note(offset, Kind.BLANKED, is_blank, expected["physical_offset"])
@@ -149,7 +149,7 @@ class QueueInspection:
     def _note(
         self, offset: int, kind: Kind, mask: npt.NDArray[np.bool_], physical_offsets: npt.NDArray[np.int64]
     ) -> None:
-        """One disagreement for each run of true values of `mask`."""
+        """Note one disagreement for each run of true values of `mask`."""
         if not mask.any():
             return
         edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
@@ -161,7 +161,7 @@ class QueueInspection:
                 self.disagreements.append(found)
 
     def finish(self, bounds: LogBounds, *, is_running: bool = False) -> None:
-        """The walk is over: look at the doubtful runs again, and at the entries that no record claimed."""
+        """Check the doubtful runs again after the walk, and the entries without a record."""
         for offset, expected in self._doubtful:
             self._compare(offset, expected)
         self._doubtful.clear()
@@ -179,7 +179,7 @@ class QueueInspection:
         self.disagreements.sort(key=lambda found: found.offset)
 
     def _end_of_content(self) -> int:
-        """One past the last entry that is not all zeros."""
+        """Return the end of the entries that are not all zeros."""
         for part in reversed(self.files.parts):
             size = self.files.view(part).end_of_content()
             if size:
@@ -205,12 +205,12 @@ class QueueInspection:
             self._note(at, Kind.ORPHAN, ~(is_settled | is_zero | is_beyond | is_lost), places)
 
     def lost_offsets(self) -> Iterator[int]:
-        """Queue offsets whose messages are in the log's damage."""
+        """Yield queue offsets whose messages are in the log's damage."""
         for found in self.disagreements:
             if found.kind is Kind.LOST:
                 yield from range(found.offset, found.offset + found.count)
 
     @property
     def must_be_rebuilt(self) -> bool:
-        """Whether the queue disagrees with the log in more than what damage of the log explains."""
+        """Return whether the queue disagrees with the log beyond what damage of the log explains."""
         return bool(self.unlisted) or any(found.kind is not Kind.LOST for found in self.disagreements)

@@ -1,4 +1,4 @@
-"""Sorts the log's records by queue: runs of ConsumeQueue entries whose queue offsets follow one another."""
+"""Sorter of the log's records by queue: runs of ConsumeQueue entries with consecutive queue offsets."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -26,16 +26,16 @@ class Run(NamedTuple):
     offset: int
     entries: npt.NDArray[np.void]
 
-    def behind(self, physical_offset: int) -> "Run":
-        """The part of it whose records do not begin before `physical_offset`."""
+    def from_offset(self, physical_offset: int) -> "Run":
+        """Return the part whose records begin at or after `physical_offset`."""
         first = int(np.searchsorted(self.entries["physical_offset"], physical_offset)) if physical_offset else 0
         return Run(self.topic, self.queue_id, self.offset + first, self.entries[first:]) if first else self
 
 
 class QueueRuns:
-    """Takes records in the order of the log and gives back runs; each queue's in the order of the log.
+    """Takes records in the order of the log and returns runs, for each queue in the order of the log.
 
-    With `with_light` also those of light queues, whose entries the properties of records name.
+    `with_light` adds runs of light queues, whose entries the records' properties name.
     """
 
     def __init__(self, tags_codes: TagsCodes, *, with_light: bool = False) -> None:
@@ -46,7 +46,7 @@ class QueueRuns:
         self._held_records = 0
 
     def add(self, found: RecordBatch | Record) -> Iterator[Run]:
-        """Take records, and give what can be given."""
+        """Take records.  Yield the runs that are complete."""
         if isinstance(found, Record):
             yield from self.release()
             if found.in_consume_queue:
@@ -76,7 +76,7 @@ class QueueRuns:
     def _with_light_rows(
         self, batch: RecordBatch, records: Integers, keys: Integers, offsets: Integers
     ) -> tuple[Integers, Integers, Integers]:
-        """The rows of `records`, and those of records in light queues, in the order of the log."""
+        """Return the rows of `records` and those of records in light queues, in the order of the log."""
         rows = [
             (record, self._topics.setdefault(name, len(self._topics)) << _QUEUE_ID_BITS | LIGHT_QUEUE_ID, offset)
             for record in dispatched_records(batch)
@@ -99,14 +99,14 @@ class QueueRuns:
         return codes
 
     def release(self) -> Iterator[Run]:
-        """Everything that is held."""
+        """Yield all runs that are held."""
         held, self._held = self._held, []
         if not self._held_records:
             return
         self._held_records = 0
         key_parts, offset_parts, entry_parts = zip(*held, strict=True)
         all_keys, all_offsets = np.concatenate(key_parts), np.concatenate(offset_parts)
-        # Without the type numpy would turn the entries into the machine's own byte order.
+        # Without the type numpy would convert the entries to the machine's byte order.
         all_entries = np.concatenate(entry_parts, dtype=CONSUME_QUEUE_DTYPE)
         keys, groups = np.unique(all_keys, return_inverse=True)
         if keys.size <= np.iinfo(np.uint16).max:

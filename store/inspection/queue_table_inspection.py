@@ -1,4 +1,4 @@
-"""All ConsumeQueues of a store beside its log: sorts the log's records by queue and hands each queue its own."""
+"""Comparison of all ConsumeQueues of a store with its log: gives each queue its records."""
 
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
@@ -20,12 +20,12 @@ Key = tuple[str, int]
 
 
 class QueueTableInspection:
-    """The queues under ``consumequeue/``, by topic and queue id.
+    """Queues under ``consumequeue/``, by topic and queue id.
 
-    Records of a topic before the physical offset that `deleted` has for it do not count.
+    Records of a topic before its physical offset in `deleted` do not count.
 
-    `strays` are paths below it that are no queue.  `excluded` are topics whose queues are of another kind: their
-    records have no entries here.  `missing` are queues that the log has records of and that have no folder.
+    `strays` are paths under it that are not queues.  `excluded` are topics with queues of another kind, whose records
+    have no entries here.  `missing` are queues without a folder for which the log has records.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class QueueTableInspection:
         return max(sizes, key=lambda size: (sizes[size], size), default=0)
 
     def add(self, found: RecordBatch | Record) -> None:
-        """Records of the log, in its order."""
+        """Compare records, which come in the order of the log."""
         for run in self._runs.add(found):
             self._add_run(run)
 
     def _add_run(self, run: Run) -> None:
-        topic, queue_id, offset, entries = run.behind(self._deleted.get(run.topic, 0))
+        topic, queue_id, offset, entries = run.from_offset(self._deleted.get(run.topic, 0))
         if not len(entries):
             return
         key = (topic, queue_id)
@@ -99,7 +99,7 @@ class QueueTableInspection:
         queue.add(offset, entries, is_running=self._is_running)
 
     def finish(self, bounds: LogBounds) -> None:
-        """The walk is over.  Queues of which an entry is in doubt are looked at again."""
+        """Finish all queues after the walk.  Queues with doubtful entries are checked again."""
         for run in self._runs.release():
             self._add_run(run)
         for queue in self:
@@ -107,7 +107,7 @@ class QueueTableInspection:
 
 
 def end_entry(queue: QueueInspection) -> tuple[int, int, int, int] | None:
-    """(queue offset, physical offset, size, tags code) of the last entry that is not zero; None without one."""
+    """Return (queue offset, physical offset, size, tags code) of the last entry that is not zero; None without."""
     for part in reversed(queue.files.parts):
         content = queue.files.view(part).end_of_content()
         if content:

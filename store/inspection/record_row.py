@@ -1,4 +1,4 @@
-"""A message as a row of JSON or Parquet: what export writes and import reads."""
+"""Message as a row of JSON or Parquet, for export and import."""
 
 import base64
 import ipaddress
@@ -21,7 +21,7 @@ _NAMES_END: Final = ("\x01", "\x02")
 
 
 class Row(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """One message.  `properties` in their order; the body as it is stored, compressed if `sys_flag` says so."""
+    """One message.  `properties` are in order.  The body is as stored, compressed if `sys_flag` says so."""
 
     topic: str
     queue_id: int
@@ -40,7 +40,7 @@ class Row(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=Tr
 
 
 def row_of(record: Record) -> Row:
-    """The row of a record.  The CRC property is left out: it is of the record, not of the message."""
+    """Return the row of a record without its CRC property, which belongs to the record, not to the message."""
     properties = parse(bytes(record.properties).decode("utf-8", "replace"))
     properties.pop(_SEAL, None)
     return Row(
@@ -62,7 +62,7 @@ def row_of(record: Record) -> Row:
 
 
 def message_of(row: Row, tags_codes: TagsCodes) -> PendingMessage:
-    """The message that a row stands for, to be appended.  Raises `StoreError` that says what is wrong with it."""
+    """Return the message of a row, to be appended.  Raises `StoreError` naming what is wrong."""
     for name, value in row.properties.items():
         if not name or any(end in name or end in value for end in _NAMES_END):
             raise StoreError(f"property {name!r}: names and values may not hold the separators 0x01 and 0x02")
@@ -90,7 +90,7 @@ def message_of(row: Row, tags_codes: TagsCodes) -> PendingMessage:
 
 
 def decode_row(line: bytes) -> Row:
-    """A row from one line of JSON.  Raises `StoreError` that says what is wrong."""
+    """Return the row in one line of JSON.  Raises `StoreError` naming what is wrong."""
     try:
         return _DECODER.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -98,7 +98,7 @@ def decode_row(line: bytes) -> Row:
 
 
 def row_of_values(values: dict[str, Any]) -> Row:
-    """A row from values by name, as Parquet gives them.  Raises `StoreError`."""
+    """Return the row of values by name, as Parquet gives them.  Raises `StoreError`."""
     given = {name: value for name, value in values.items() if value is not None}
     if isinstance(given.get("properties"), list):
         given["properties"] = dict(given["properties"])
@@ -109,12 +109,12 @@ def row_of_values(values: dict[str, Any]) -> Row:
 
 
 def line_of(row: Row) -> bytes:
-    """One line of JSON; the body is base64."""
+    """Return the row as one line of JSON; the body is base64."""
     return _ENCODER.encode(row) + b"\n"
 
 
 def dump_of(record: Record, body: str | None, encoding: str) -> dict[str, object]:
-    """Everything that is known of a record, for a person to read."""
+    """Return everything known of a record, for a person to read."""
     row = row_of(record)
     shown: dict[str, object] = {
         "physicalOffset": record.physical_offset,
@@ -159,22 +159,22 @@ def _is_set(sys_flag: int, flag: SysFlag) -> bool:
 
 @lru_cache(maxsize=4096)
 def host_text(host: bytes) -> str:
-    """``10.1.2.3:5432`` or ``[::1]:5432`` of an address and a port in 4 bytes."""
+    """Return ``10.1.2.3:5432`` or ``[::1]:5432`` for an address followed by a port in 4 bytes."""
     address, port = ipaddress.ip_address(host[:-4]), int.from_bytes(host[-4:], "big", signed=True)
     return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
 
 
 def host_bytes(text: str) -> bytes:
-    """The opposite of `host_text`.  Raises `StoreError`."""
+    """Return the bytes of a `host_text`.  Raises `StoreError`."""
     address, _, port = text.rpartition(":")
     try:
         return ipaddress.ip_address(address.strip("[]")).packed + int(port).to_bytes(4, "big", signed=True)
     except (ValueError, OverflowError):
-        raise StoreError(f"host {text!r} is no address:port") from None
+        raise StoreError(f"host {text!r} is not address:port") from None
 
 
 def base64_text(body: bytes) -> str:
-    """`body` as base64."""
+    """Return `body` as base64."""
     return base64.b64encode(body).decode()
 
 

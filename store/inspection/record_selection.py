@@ -1,4 +1,4 @@
-"""Picks records of a log: by offset, topic, queue, key, tag and time, with as little decoding as may be."""
+"""Selection of records from a log by offset, topic, queue, key, tag and time, with little decoding."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from store.record.record_fields import store_timestamps
 
 @dataclass(frozen=True)
 class Selection:
-    """What is wanted; None means anything.  Offsets are physical, from one and to before the other; times are in ms."""
+    """Conditions on records; None matches all.  Ranges are half open; offsets are physical, times in ms."""
 
     from_offset: int | None = None
     to_offset: int | None = None
@@ -37,7 +37,7 @@ class Selection:
     only_visible: bool = False
 
     def wants(self, record: Record) -> bool:
-        """Whether one record is wanted."""
+        """Return whether one record matches."""
         times = (self.from_time or 0) <= record.store_timestamp < (self.to_time or 1 << 63)
         place = (self.from_offset or 0) <= record.physical_offset < (self.to_offset or 1 << 63)
         return (
@@ -55,7 +55,7 @@ class Selection:
 def select(
     log: FileSequence, selection: Selection, stop: int | None = None, progress: Progress = lambda size_bytes: None
 ) -> Iterator[Record | Gap]:
-    """The wanted records in the order of the log, and the damage between them.  CRCs are checked."""
+    """Yield the matching records in the order of the log, and the damage between them.  CRCs are checked."""
     start = max(selection.from_offset or 0, _start_by_time(log, selection.from_time))
     end = min(bound for bound in (stop, selection.to_offset, _end_by_time(log, selection.to_time), 1 << 63) if bound)
     begin = _record_at_or_before(log, start)
@@ -98,14 +98,14 @@ def _mask(batch: RecordBatch, selection: Selection) -> npt.NDArray[np.bool_]:
 
 
 def place_of(queue: FileSequence, queue_offset: int) -> tuple[int, int] | None:
-    """(physical offset, size) that a ConsumeQueue has for a queue offset; None if it has none."""
+    """Return (physical offset, size) in a ConsumeQueue's entry; None without one."""
     entry = np.frombuffer(queue.bytes_at(queue_offset * UNIT, UNIT), CONSUME_QUEUE_DTYPE)[0]
     physical_offset, size, _ = entry.item()
     return (physical_offset, size) if MIN_RECORD_BYTES <= size < BLANK_SIZE else None
 
 
 def _record_at_or_before(log: FileSequence, offset: int) -> int:
-    """Where a walk that shall meet the record at `offset` can begin: there, or at the segment's front."""
+    """Return where a walk that must meet the record at `offset` can begin: there, or at the segment's start."""
     if not log.file_bytes or offset <= log.first_offset:
         return log.first_offset
     walk = LogInspection(log, offset, offset + log.file_bytes - offset % log.file_bytes, check_crc=False)
@@ -123,7 +123,7 @@ def _first_time(log: FileSequence, start: int) -> int:
 
 
 def _start_by_time(log: FileSequence, from_time: int | None) -> int:
-    """The first segment that may hold a record of that time: the next one begins later."""
+    """Return the first segment that may hold a record of that time: the next one begins later."""
     start = log.first_offset
     if from_time is not None:
         for before, after in pairwise(log.parts):
@@ -135,7 +135,7 @@ def _start_by_time(log: FileSequence, from_time: int | None) -> int:
 
 
 def _end_by_time(log: FileSequence, to_time: int | None) -> int:
-    """Where the segments begin that hold later records only, as their first record says; 0 if none does."""
+    """Return where the segments begin that hold only later records, judged by the first record; 0 without any."""
     if to_time is not None:
         for part in log.parts:
             if _first_time(log, part.start) >= to_time:

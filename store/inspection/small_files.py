@@ -1,4 +1,4 @@
-"""The small files of a store: checkpoint, abort, lock, and the broker's JSON under ``config/``."""
+"""Check of a store's small files: checkpoint, abort, lock, and the broker's JSON under ``config/``."""
 
 import struct
 from pathlib import Path
@@ -16,13 +16,13 @@ from store.layout import CHECKPOINT_BYTES, CHECKPOINT_DTYPE
 from store.recovery.flushed_mark import FLUSHED_MARK_KIND, decode_mark
 
 REPAIR_PREFIX: Final = "repair-"
-# A checkpoint may be ahead of the clock by this much: several machines' clocks write into one log.
+# A checkpoint may be this much ahead of the clock: several machines' clocks write into one log.
 _CLOCK_SLACK_MS: Final = 3_000
 _FIELDS: Final = struct.Struct(">" + "q" * (CHECKPOINT_DTYPE.itemsize // 8))
 _OFFSET: Final = struct.Struct(">q")
-# Names at the top of a store that others than this package look after, and what they are.
+# Names at the top of a store, and what they are.
 KNOWN_NAMES: Final = {
-    "abort": "is there while a broker runs",
+    "abort": "exists while a broker runs",
     "lock": "held by a running broker",
     "checkpoint": "up to where log and queues were on the disk",
     "commitlog": "the log",
@@ -39,11 +39,11 @@ KNOWN_NAMES: Final = {
     "brokerIdentity": "the broker's id at its controller",
     "compaction": "compacted topics",
     "metadata": "the broker's metadata",
-    "leases": "who holds segments until when",
+    "leases": "readers that hold segments, and until when",
     "queuelist": "how far each queue is on the disk",
     "flushed": "how far the log was on the disk at its last sync",
-    "confirm": "up to where consumers may see, while a broker runs",
-    "truncate": "a cut of the log that is being made; the next start finishes it",
+    "confirm": "offset up to which consumers may read, while a broker runs",
+    "truncate": "intent to cut the log; the next start finishes the cut",
     "cut": "what a start cut off the log",
     "deletedtopics": "topics whose records in the log do not count",
     "lost+found": "made by the file system",
@@ -51,7 +51,7 @@ KNOWN_NAMES: Final = {
 
 
 def check_top_level(root: Path, findings: Findings) -> None:
-    """Names at the top of the store that nothing here knows."""
+    """Add a note for each unknown name at the top of the store."""
     for name, is_directory, size_bytes in list_directory(root):
         if name.endswith((".tmp", ".bak")) or name in KNOWN_NAMES or name.startswith((REPAIR_PREFIX, "sprocket")):
             continue
@@ -60,7 +60,7 @@ def check_top_level(root: Path, findings: Findings) -> None:
 
 
 def read_checkpoint(root: Path, findings: Findings) -> Checkpoint | None:
-    """The checkpoint; None, and a finding, if there is none that can be read."""
+    """Return the checkpoint; None, with a finding, if it is missing or unreadable."""
     try:
         content = read_small(root / "checkpoint")
     except StoreError as error:
@@ -77,7 +77,7 @@ def read_checkpoint(root: Path, findings: Findings) -> Checkpoint | None:
 
 
 def check_checkpoint(checkpoint: Checkpoint, findings: Findings, log_end: int, last_store_timestamp: int) -> bool:
-    """Compare the checkpoint with the log; False if it promises more than the log holds."""
+    """Compare the checkpoint with the log.  Return False if it promises more than the log holds."""
     wrong = []
     newest = last_store_timestamp + _CLOCK_SLACK_MS
     for at, name in enumerate(("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")):
@@ -92,14 +92,14 @@ def check_checkpoint(checkpoint: Checkpoint, findings: Findings, log_end: int, l
 
 
 def deleted_topics(root: Path, findings: Findings) -> dict[str, int]:
-    """Topic -> physical offset before which its records do not count, as ``deletedtopics`` says."""
+    """Return topic -> physical offset before which its records do not count, from ``deletedtopics``."""
     found = _unsealed(root, "deletedtopics", b"DTOP", findings, "deleted topics may come back when queues are rebuilt")
     decoded = topics_content(found) if found is not None else {}
     return decoded if isinstance(decoded, dict) else {}
 
 
 def check_queue_list(root: Path, findings: Findings, log_end: int) -> bool:
-    """Whether ``queuelist`` can stay as it is: it is whole and promises no more than the log holds."""
+    """Return whether ``queuelist`` can stay: it is whole and promises no more than the log holds."""
     if not (root / "queuelist").exists():
         return True
     found = _unsealed(root, "queuelist", b"QLST", findings, "the next start checks the whole log")
@@ -107,17 +107,17 @@ def check_queue_list(root: Path, findings: Findings, log_end: int) -> bool:
         return False
     listed = list_content(found)
     if isinstance(listed, str):
-        findings.add("queue-list", Severity.WRONG, "queuelist", listed, "move it aside; the broker writes it anew")
+        findings.add("queue-list", Severity.WRONG, "queuelist", listed, "move it aside; the broker writes a new one")
         return False
     if listed.log_offset > log_end:
         text = f"says that the log is on the disk up to {listed.log_offset}; it ends at {log_end}"
-        findings.add("queue-list", Severity.WRONG, "queuelist", text, "move it aside; the broker writes it anew")
+        findings.add("queue-list", Severity.WRONG, "queuelist", text, "move it aside; the broker writes a new one")
         return False
     return True
 
 
 def check_flushed_mark(root: Path, findings: Findings, log_end: int) -> bool:
-    """Whether ``flushed`` can stay as it is: it is whole and promises no more than the log holds."""
+    """Return whether ``flushed`` can stay: it is whole and promises no more than the log holds."""
     if not (root / "flushed").exists():
         return True
     content = _unsealed(root, "flushed", FLUSHED_MARK_KIND, findings, "it says nothing")
@@ -128,25 +128,25 @@ def check_flushed_mark(root: Path, findings: Findings, log_end: int) -> bool:
         return True
     promise = f"says that the log was on the disk up to {offset}; it ends at {log_end}"
     text = offset if isinstance(offset, str) else promise
-    findings.add("flushed-mark", Severity.WRONG, "flushed", text, "move it aside; the broker writes it anew")
+    findings.add("flushed-mark", Severity.WRONG, "flushed", text, "move it aside; the broker writes a new one")
     return False
 
 
 def intended_end(root: Path, findings: Findings) -> int | None:
-    """Where the log is to end, as ``truncate`` says, if a cut of it was begun and not finished."""
+    """Return the offset in ``truncate`` at which an unfinished cut ends the log; None without one."""
     if not (root / "truncate").exists():
         return None
     content = _unsealed(root, "truncate", b"TRNC", findings, "the cut was not begun yet, and is not made")
     if content is None or len(content) != _OFFSET.size:
         return None
     end: int = _OFFSET.unpack(content)[0]
-    text = f"a cut of the log to {end} was begun; the next start finishes it, and what is behind does not count"
+    text = f"a cut of the log to {end} was begun; the next start finishes it, and what follows does not count"
     findings.add("truncate", Severity.NOTE, "truncate", text)
     return end
 
 
 def _unsealed(root: Path, name: str, kind: bytes, findings: Findings, effect: str) -> bytes | None:
-    """Content of one of Sprocket's own files; None, with a finding if it is there and cannot be trusted."""
+    """Return the content of one of Sprocket's own files; None, with a finding if it exists but is not valid."""
     try:
         sealed = read_small(root / name)
         content = None if sealed is None else unseal(kind, sealed)
@@ -159,7 +159,7 @@ def _unsealed(root: Path, name: str, kind: bytes, findings: Findings, effect: st
 
 
 def check_config(root: Path, findings: Findings) -> dict[str, bool]:
-    """Whether each ``config/*.json`` can be read; a finding for one that cannot."""
+    """Return whether each ``config/*.json`` can be read; add a finding for one that cannot."""
     readable: dict[str, bool] = {}
     for name, is_directory, _ in list_directory(root / "config"):
         if is_directory or name.endswith(".tmp"):
@@ -171,22 +171,22 @@ def check_config(root: Path, findings: Findings) -> dict[str, bool]:
         path = f"config/{name}"
         if is_good or name.endswith(".bak"):
             if not is_good:
-                findings.add("config-backup", Severity.NOTE, path, "is no JSON object; the file itself decides")
+                findings.add("config-backup", Severity.NOTE, path, "is not a JSON object; the file itself decides")
         elif readable.get(f"{name}.bak"):
-            text = "is no JSON object; the broker falls back to its .bak"
+            text = "is not a JSON object; the broker falls back to its .bak"
             findings.add("config", Severity.WRONG, path, text, f"restore it from {name}.bak")
         else:
-            text = "is no JSON object, and there is no .bak that is one: the broker does not start"
+            text = "is not a JSON object, and no .bak is one: the broker does not start"
             findings.add("config", Severity.LOSS, path, text, "move it aside; the broker starts without its content")
     for name, is_good in readable.items():
         if name.endswith(".bak") and is_good and name.removesuffix(".bak") not in readable:
-            text = "is there without its file; the broker reads it"
+            text = "exists without its file; the broker reads it"
             findings.add("config-backup", Severity.NOTE, f"config/{name}", text)
     return readable
 
 
 def json_of(path: Path) -> dict[str, object] | None:
-    """The JSON object in a file in RocketMQ's dialect; None if there is none."""
+    """Return the JSON object in a file in RocketMQ's dialect; None without one."""
     try:
         content = read_small(path)
         if not content:
@@ -198,7 +198,7 @@ def json_of(path: Path) -> dict[str, object] | None:
 
 
 def committed_offsets(root: Path) -> dict[tuple[str, str, int], int]:
-    """(topic, group, queue id) -> committed offset, as ``config/consumerOffset.json`` has them."""
+    """Return (topic, group, queue id) -> committed offset, from ``config/consumerOffset.json``."""
     table = (json_of(root / "config" / "consumerOffset.json") or {}).get("offsetTable")
     offsets: dict[tuple[str, str, int], int] = {}
     if isinstance(table, dict):
@@ -212,7 +212,7 @@ def committed_offsets(root: Path) -> dict[tuple[str, str, int], int]:
 
 
 def batch_topics(root: Path) -> set[str]:
-    """The topics whose attribute ``queue.type`` is BatchCQ, as ``config/topics.json`` (or its .bak) has them."""
+    """Return the topics whose attribute ``queue.type`` is BatchCQ, from ``config/topics.json`` (or its .bak)."""
     for name in ("topics.json", "topics.json.bak"):
         table = (json_of(root / "config" / name) or {}).get("topicConfigTable")
         if isinstance(table, dict):
@@ -226,7 +226,7 @@ def batch_topics(root: Path) -> set[str]:
 
 
 def topic_names(root: Path) -> set[str] | None:
-    """The topics that ``config/topics.json`` (or its .bak) knows; None if neither can be read."""
+    """Return the topics in ``config/topics.json`` (or its .bak); None if neither can be read."""
     for name in ("topics.json", "topics.json.bak"):
         table = (json_of(root / "config" / name) or {}).get("topicConfigTable")
         if isinstance(table, dict):

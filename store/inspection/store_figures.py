@@ -1,4 +1,4 @@
-"""Counts what a store holds: topics, queues, bytes, ages, and how many different keys and tags there are."""
+"""Figures of a store: topics, queues, bytes, ages, and numbers of distinct keys and tags."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from store.record.record_fields import store_timestamps
 from store.record.tags_scan import tags_codes_of
 
 _QUEUE_BITS: Final = 32
-# So many different values are counted exactly; beyond, the number is estimated.
+# Up to this many distinct values are counted exactly; above it the number is estimated.
 _EXACT: Final = 1 << 15
 # Values are gathered before they are counted: sorting many at once is cheaper.
 _PENDING: Final = 1 << 14
@@ -27,7 +27,7 @@ _REGISTERS: Final = 1 << _REGISTER_BITS
 
 
 class Cardinality:
-    """How many different 64-bit hashes were seen: exact up to 32,768, then by HyperLogLog within about 2 %."""
+    """Number of distinct 64-bit hashes: exact up to 32,768, then by HyperLogLog within about 2 %."""
 
     def __init__(self) -> None:
         self._seen = np.empty(0, np.uint64)
@@ -37,7 +37,7 @@ class Cardinality:
         self.is_estimated = False
 
     def add(self, hashes: Hashes) -> None:
-        """Hashes of values."""
+        """Add hashes of values."""
         self._pending.append(hashes)
         self._pending_count += hashes.size
         if self._pending_count >= _PENDING:
@@ -57,14 +57,14 @@ class Cardinality:
         if self.is_estimated:
             mixed = _mixed(hashes)
             rest = (mixed << np.uint64(_REGISTER_BITS)) | np.uint64(1 << (_REGISTER_BITS - 1))
-            # The rank is one more than the zeros in front.
+            # The rank is one more than the number of leading zeros.
             zeros = 63 - np.floor(np.log2(rest.astype(np.float64))).astype(np.int64)
             ranks = np.minimum(zeros + 1, 64 - _REGISTER_BITS + 1).astype(np.uint8)
             np.maximum.at(self._registers, (mixed >> np.uint64(64 - _REGISTER_BITS)).astype(np.int64), ranks)
 
     @property
     def count(self) -> int:
-        """How many."""
+        """Return the number of distinct hashes."""
         self._take()
         if not self.is_estimated:
             return int(self._seen.size)
@@ -73,7 +73,7 @@ class Cardinality:
 
 
 def _mixed(values: Hashes) -> Hashes:
-    """splitmix64's finalizer: close values become far ones."""
+    """Apply splitmix64's finalizer: close values become distant ones."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
     return values ^ (values >> np.uint64(31))
@@ -81,7 +81,7 @@ def _mixed(values: Hashes) -> Hashes:
 
 @dataclass
 class QueueFigures:
-    """One queue; times are store timestamps in ms."""
+    """Figures of one queue; times are store timestamps, ms."""
 
     messages: int = 0
     size_bytes: int = 0
@@ -97,7 +97,7 @@ class QueueFigures:
 
 @dataclass
 class TopicFigures:
-    """One topic: its queues, and its different keys and tags."""
+    """Figures of one topic: its queues, and its distinct keys and tags."""
 
     queues: dict[int, QueueFigures] = field(default_factory=dict)
     keys: Cardinality = field(default_factory=Cardinality)
@@ -105,7 +105,7 @@ class TopicFigures:
 
     @property
     def total(self) -> QueueFigures:
-        """All queues together."""
+        """Return the sum over all queues."""
         total = QueueFigures()
         for queue in self.queues.values():
             total.add(queue.messages, queue.size_bytes, queue.first_time, queue.last_time)
@@ -113,7 +113,7 @@ class TopicFigures:
 
 
 class StoreFigures:
-    """The figures of one store; `hidden` are records that no consumer sees (transactions not committed)."""
+    """Figures of one store; `hidden` are records that no consumer sees (transactions not committed)."""
 
     def __init__(self, log: FileSequence, delay_levels: str) -> None:
         self.log = log
@@ -123,7 +123,7 @@ class StoreFigures:
         self._tags_codes = TagsCodes(delay_levels)
 
     def run(self, stop: int | None = None, progress: Progress = lambda size_bytes: None) -> "StoreFigures":
-        """Walk the log."""
+        """Walk the log.  Return self."""
         walk = LogInspection(self.log, None, stop, check_crc=False, progress=progress)
         for found in walk:
             if isinstance(found, Gap):
@@ -174,7 +174,7 @@ class StoreFigures:
 
 
 def _grouped(keys: Integers, records: Integers) -> Iterator[tuple[int, Integers]]:
-    """Each different key, and the records that have it."""
+    """Yield each distinct key, and the records that have it."""
     order = np.argsort(keys, kind="stable")
     values, begins = np.unique(keys[order], return_index=True)
     yield from zip(values.tolist(), np.split(records[order], begins[1:]), strict=True)
@@ -188,5 +188,5 @@ def _keys(batch: RecordBatch, records: Integers) -> Iterator[bytes]:
 
 
 def _hashes(keys: list[bytes]) -> Hashes:
-    """64 bits of each key: Python's own hash, which is good for one run of the program."""
+    """Return 64 bits for each key: Python's own hash, valid within one run of the program."""
     return np.array([hash(key) for key in keys], np.int64).view(np.uint64)

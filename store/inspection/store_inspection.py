@@ -1,7 +1,7 @@
-"""One check of a whole store directory: every file kind by itself, and all of them against the log.
+"""Check of a whole store directory: every kind of file by itself, and all of them against the log.
 
-Nothing is written and no lock is taken.  On a store that a broker uses, the log's end is fixed first, queues may
-run ahead of it, and an unfinished tail is no finding.
+It writes nothing and takes no lock.  On a store in use by a broker the log's end is fixed first.  Queues may then be
+ahead of that end, and an unfinished tail is not a finding.
 """
 
 from typing import Final
@@ -28,25 +28,25 @@ from store.inspection.small_files import (
 from store.record.record import Record
 from store.record.record_fields import store_timestamps
 
-# Newest entries of queues that are tried as a place from which to walk to the log's end.
+# Newest queue entries to try as the start of a walk to the log's end.
 _TRIES: Final = 64
 
 
 class StoreInspection(InspectedStore):
-    """The check of the store at `root`: `run` does it; the attributes then say what there is."""
+    """Check of the store at `root`.  After `run` the attributes hold the result."""
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of log that `run` walks; what `progress` gets adds up to it."""
+        """Bytes of log that `run` walks; the values given to `progress` add up to it."""
         return len(self.log.parts) * self.log.file_bytes
 
     def run(self, progress: Progress = lambda size_bytes: None) -> "StoreInspection":
-        """Check everything; `progress` gets the bytes of log that were walked since the last call."""
+        """Check everything.  `progress` gets the bytes of log walked since its last call.  Return self."""
         check_top_level(self.root, self.findings)
         self.config = check_config(self.root, self.findings)
         self.checkpoint = read_checkpoint(self.root, self.findings)
         if not self.was_clean and not self.is_running:
-            text = "the last run did not stop cleanly; a broker's start checks the log and repairs queues and index"
+            text = "the last run was not shut down cleanly; a broker's start checks the log, queues and index"
             self.findings.add("abort", Severity.NOTE, "abort", text)
         segment_findings.describe_files(self)
         self._walk(progress)
@@ -73,7 +73,7 @@ class StoreInspection(InspectedStore):
     def _walk(self, progress: Progress) -> None:
         figures = self.figures
         figures.start = self.log.first_offset
-        # While a broker runs it makes its cuts itself.
+        # A running broker makes its cuts itself.
         stop = self._stable_end() if self.is_running else intended_end(self.root, self.findings)
         start = self._late_start() if self.quick else figures.start
         figures.walked_from = start
@@ -95,21 +95,21 @@ class StoreInspection(InspectedStore):
         self.tail = walk.tail
 
     def _stable_end(self) -> int:
-        """The log's end as it is now: of what a running broker writes behind it nothing is read."""
+        """Return the log's present end; nothing that a running broker writes after it is read."""
         walk = LogInspection(self.log, self._late_start(), check_crc=False)
         for _ in walk:
             pass
         return walk.end_offset
 
     def _late_start(self) -> int:
-        """Where some record near the log's end begins, as the queues say; else the last segment that is not empty."""
+        """Return where a record near the log's end begins, from the queues; else the last non-empty segment's start."""
         start = self.log.first_offset
         for part in self.log.parts:
             if part.size_bytes >= 8 and any(self.log.view(part).data[:8]):
                 start = part.start
         ends = [last[1] for queue in self.queues if (last := end_entry(queue)) is not None]
         later = sorted({place for place in ends if start < place < self.log.end_offset}, reverse=True)
-        # The newest is a record unless something is damaged.
+        # The newest one is a record unless something is damaged.
         return next((place for place in later[:_TRIES] if self._is_record(place)), start)
 
     def _is_record(self, offset: int) -> bool:
@@ -120,7 +120,7 @@ class StoreInspection(InspectedStore):
         return first is not None and not isinstance(first, Gap) and first.base + int(first.positions[0]) == offset
 
     def _check_committed(self) -> None:
-        """Committed offsets behind the end of their queue: messages that a consumer saw are gone."""
+        """Report committed offsets after the end of their queue: messages that a consumer saw are gone."""
         for (topic, group, queue_id), offset in committed_offsets(self.root).items():
             queue = self.queues.by_key.get((topic, queue_id))
             if queue is None or self.quick or self.is_running:
@@ -131,7 +131,7 @@ class StoreInspection(InspectedStore):
                 self.findings.add("offset", Severity.NOTE, "config/consumerOffset.json", text)
 
     def own_files_to_drop(self, *, is_log_shorter: bool, are_queues_new: bool) -> list[str]:
-        """Sprocket's own files that would be wrong after a repair, or are damaged."""
+        """Return Sprocket's own files that are damaged, or would be wrong after a repair."""
         names = []
         if (self.root / "queuelist").exists() and (is_log_shorter or are_queues_new or not self.queue_list_holds):
             names.append("queuelist")

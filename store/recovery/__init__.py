@@ -1,1 +1,1 @@
-"""What a start does: brings log and ConsumeQueues into agreement, and what it needs to have been written down."""
+"""What a start does: it makes log and ConsumeQueues agree, and reads the notes that the last run left for it."""

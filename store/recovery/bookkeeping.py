@@ -1,7 +1,7 @@
-"""What a run leaves in writing for the next one: how it ended, and how far log and queues are on the disk.
+"""Notes that a run leaves for the next one: how it ended, and how much of log and queues is on the disk.
 
-The files in the store's root: RocketMQ's ``abort`` and ``checkpoint``, and Sprocket's own ``queuelist``, ``flushed``,
-``deletedtopics`` and ``truncate``, which RocketMQ ignores.
+The notes are files in the store's root.  RocketMQ knows ``abort`` and ``checkpoint``.  It ignores Sprocket's own
+``queuelist``, ``flushed``, ``deletedtopics`` and ``truncate``.
 """
 
 import logging
@@ -31,7 +31,7 @@ _LIST_WRITTEN: Final = failpoint("bookkeeping.list_written")
 
 
 class Bookkeeping:
-    """The files of one store."""
+    """Notes of one store."""
 
     def __init__(self, config: StoreConfig, clock: Clock, disk: Disk, log: CommitLog, table: ConsumeQueueTable) -> None:
         root = config.store_path_root_dir
@@ -46,21 +46,22 @@ class Bookkeeping:
         self._mark = FlushedMark(disk, root)
         self._deleted = DeletedTopics(disk, root)
         self._truncation = Truncation(disk, root, log)
-        # Store timestamp, ms, that the last run had reached.
+        # Store timestamp, ms, of the newest message that the last run had stored.
         self.store_timestamp = 0
-        # The same of the newest index file that was full and on the disk.
+        # End timestamp, ms, of the newest index file that was full and on the disk.
         self.index_timestamp = 0
         self.was_clean = False
-        # What the list of queues says now; two threads write it.
+        # The list of queues as it is on the disk.  Two threads write it.
         self._listed: QueueList | None = None
         self._list_lock = threading.Lock()
 
     # Start
 
     def recover(self, tags_codes: TagsCodes, *, check_crc: bool) -> RecoveryReport:
-        """Load log and queues and bring them into agreement.  Raises `StoreError` naming the file and the reason.
+        """Load log and queues and make them agree.
 
-        From here until `stopped` there is an ``abort``.  A start that refuses leaves it as it was.
+        From now until `stopped` there is an ``abort`` file.  A start that fails on a clean store leaves none.
+        Raises `StoreError` naming the file and the reason.
         """
         self.was_clean = self._disk.read(self._abort) is None
         checkpoint = load_checkpoint(self._disk, self._checkpoint, self._clock.wall_ms())
@@ -69,7 +70,7 @@ class Bookkeeping:
         self._deleted.load()
         self._log.load()
         if self._truncation.intended() is not None:
-            # Queues, index and files of the log say what it was before, however well the run ended.
+            # Queues, index and log files describe the log before the cut, even if the run ended cleanly.
             self.was_clean = False
         listed = self._complete_truncation(listed)
         self._check_future(checkpoint, listed)
@@ -107,17 +108,17 @@ class Bookkeeping:
             self._log.detached = []
 
         return Evidence(
-            listed, self._mark.read(), self._deleted, note_rebuild, end_log, self._truncation.has_content_behind
+            listed, self._mark.read(), self._deleted, note_rebuild, end_log, self._truncation.has_content_after
         )
 
     def _complete_truncation(self, listed: QueueList | None) -> QueueList | None:
-        """Finish what a crash broke off; return the list of queues as it is then."""
+        """Finish a truncation that a crash interrupted.  Return the list of queues after it."""
         end = self._truncation.intended()
         if end is None:
             return listed
         _log.warning("action=complete-truncation end=%d", end)
         if listed is not None and listed.log_offset > end:
-            # The queues were not cut yet, or their list not written.
+            # The crash came before the queues were cut, or before their list was written.
             listed = QueueList(end, must_rebuild=True)
             self._list_file.write(listed)
         self._deleted.cut(end)
@@ -128,10 +129,10 @@ class Bookkeeping:
         return listed
 
     def _sync_names(self, listed: QueueList | None) -> None:
-        """What a killed process created has its name in the page cache alone, and nobody would sync it again."""
+        """Sync the directories: names of files that a killed process created may be in the page cache only."""
         directories = {self._root, self._log.directory, *self._table.directories}
         if listed is None:
-            # Nor may RocketMQ have synced any.  With a list all that it names is durable, and the rest is made anew.
+            # RocketMQ may have left names unsynced, too.  A list names only durable queues; others are rebuilt.
             for queue in self._table:
                 directories |= {queue.directory, queue.directory.parent}
         for directory in directories:
@@ -141,53 +142,53 @@ class Bookkeeping:
         confirm, end = checkpoint.confirm_phy_offset, self._log.wrote_offset
         reason = None
         if confirm > end:
-            reason = f"it promises the log up to {confirm}, which ends at {end}"
+            reason = f"it says the log is on the disk up to {confirm}, but the log ends at {end}"
         elif listed is not None and listed.log_offset and confirm > listed.log_offset:
-            reason = f"it promises the log up to {confirm}, the list of queues written before it {listed.log_offset}"
+            reason = f"it says {confirm}, but the list of queues, written before it, says {listed.log_offset}"
         if reason is not None:
             _log.warning("file=%s action=not-trusted reason=%r", self._checkpoint, reason)
             checkpoint.confirm_phy_offset = 0
 
     def _check_detached(self, checkpoint: Checkpoint, listed: QueueList | None) -> None:
-        """Refuse a log that was on the disk beyond the place where its segments do not fit."""
+        """Raise `StoreError` if the log was on the disk beyond the first gap between its segments."""
         detached = self._log.detached
         for path, _, size, reason in detached:
             if size is None:
-                raise StoreError(reason if str(path) in reason else f"{path}: is no file; move it away")
+                raise StoreError(reason if str(path) in reason else f"{path}: is not a file; move it away")
         listed_offset = listed.log_offset if listed is not None else 0
         promised = max(checkpoint.confirm_phy_offset, listed_offset, self._mark.read())
         is_unknown = self.was_clean and listed is None
         if self._log.wrote_offset == self._log.min_offset:
-            # Not even the first segment is there: only a first run that ended before its first sync leaves that.
+            # The first segment is missing.  Only a first run that ended before its first sync leaves that.
             is_unknown = self.was_clean or listed is not None or checkpoint.physic_msg_timestamp > 0
         if not detached or (promised <= self._log.wrote_offset and not is_unknown):
             return
-        how_far = f"the log was on the disk up to {promised}" if promised else "the store was stopped cleanly"
+        how_far = f"the log was on the disk up to {promised}" if promised else "the store was shut down cleanly"
         raise StoreError(
             f"{detached[0].reason}; {how_far}. Restore the file, or see what a repair would lose:"
             " `sprocket store check DIR`, `sprocket store repair DIR`"
         )
 
-    # While it runs
+    # While the store runs
 
     def flushed(self, offset: int) -> None:
-        """The log is on the disk up to `offset`."""
+        """Note that the log is on the disk up to `offset`."""
         self._mark.note(offset)
 
     def write_checkpoint(self, checkpoint: Checkpoint, queue_list: QueueList) -> None:
-        """Log and queues are on the disk for what comes before the checkpoint's confirm offset, and for the list.
+        """Write `queue_list`, then `checkpoint`.  Log and queues are on the disk as far as both say.
 
-        In any thread.  Raises `DiskFull` or `DiskFailed`.
+        May run in any thread.  Raises `DiskFull` or `DiskFailed`.
         """
         with self._list_lock:
-            # Without those that were deleted while they were flushed.
+            # Leave out queues that were deleted while they were being flushed.
             by_key = self._table.by_key
             self._write_list(queue_list, {key for key in queue_list.end_units if key not in by_key})
         _LIST_WRITTEN()
         self._disk.write_small(self._checkpoint, checkpoint.encode())
 
     def queues_deleted(self, keys: set[QueueKey]) -> None:
-        """Note that these queues, all of whose messages expired, go now.  Raises `DiskFull` or `DiskFailed`."""
+        """Note that these expired queues are about to be deleted.  Raises `DiskFull` or `DiskFailed`."""
         with self._list_lock:
             listed = self._listed
             if listed is not None and not keys.isdisjoint(listed.end_units):
@@ -199,20 +200,20 @@ class Bookkeeping:
         self._list_file.write(self._listed)
 
     def topic_deleted(self, topic: str) -> None:
-        """Note that the queues of `topic` go now, for good.  Raises `DiskFull` or `DiskFailed`."""
+        """Note that the topic's queues are about to be deleted.  Raises `DiskFull` or `DiskFailed`."""
         self._deleted.add(topic, self._log.wrote_offset, self._log.min_offset)
 
     def intend_cut(self, end: int, reason: str) -> None:
-        """Let the next start end the log at `end`, for `reason`; what lies behind it is kept aside now.
+        """Note that the next start must end the log at `end`, for `reason`.  Copy aside what lies after `end`.
 
-        Nothing may be appended from here on.  Raises `DiskFull` or `DiskFailed`.
+        Append nothing after this call.  Raises `DiskFull` or `DiskFailed`.
         """
         self._truncation.intend(end, reason, self._clock.wall_ms())
 
     def close(self) -> None:
-        """Release what is open."""
+        """Close the files."""
         self._mark.close()
 
     def stopped(self) -> None:
-        """Everything is on the disk and the checkpoint is written.  Raises `DiskFailed`."""
+        """Note a clean end: everything is on the disk and the checkpoint is written.  Raises `DiskFailed`."""
         self._disk.remove(self._abort)

@@ -1,7 +1,7 @@
-"""Keeps what recovery cuts off the log when whole records are among it.
+"""Copies of what recovery cuts off the log, if it contains whole records.
 
-A folder ``<root>/cut/<offset>-<utc time>/`` holds the bytes, one file for each segment named by the offset of its first
-byte, and ``cut.json``, which says from where to where, and why.
+A folder ``<root>/cut/<offset>-<utc time>/`` holds the bytes, one file per segment, named by the offset of its first
+byte.  Its ``cut.json`` gives the range of offsets and the reason.
 """
 
 import json
@@ -28,7 +28,7 @@ _COPY_BYTES: Final = 1 << 20
 
 
 class Piece(NamedTuple):
-    """Bytes `start` to before `end` of a segment's file, whose first byte has the physical offset `base`."""
+    """Bytes ``[start, end)`` of a segment's file.  The file's first byte has the physical offset `base`."""
 
     file: DiskFile
     base: int
@@ -37,7 +37,7 @@ class Piece(NamedTuple):
 
 
 def first_record(pieces: list[Piece]) -> int | None:
-    """Physical offset of the first whole record that begins in one of `pieces`; None if there is none."""
+    """Return the physical offset of the first whole record that begins in `pieces`; None without one."""
     return next((offset for piece in pieces for offset in _records(piece)), None)
 
 
@@ -56,7 +56,7 @@ def _records(piece: Piece) -> Iterator[int]:
 
 
 def copy_aside(disk: Disk, root: Path, pieces: list[Piece], reason: str, record_offset: int, now_ms: int) -> Path:
-    """Copy `pieces`, durably; return the folder.  Raises `DiskFull` or `DiskFailed`."""
+    """Copy `pieces` durably.  Return the folder.  Raises `DiskFull` or `DiskFailed`."""
     first, last = pieces[0], pieces[-1]
     start, end = first.base + first.start, last.base + last.end
     time = datetime.fromtimestamp(now_ms / 1000, UTC)

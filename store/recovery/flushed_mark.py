@@ -1,12 +1,12 @@
-"""How far the log was on the disk at the last sync of it, noted in ``<root>/flushed``.
+"""Offset up to which the last sync brought the log to the disk, noted in ``<root>/flushed``.
 
-The checkpoint and the list of queues follow the log by up to a minute.  Between them and the log's end a start could
-not tell a record that no sync had covered, which a power cut may tear and recovery cuts off, from one that was
-acknowledged and then damaged, which must be refused by name.  The mark says which it is.
+The checkpoint and the list of queues are up to a minute older than the log's end.  In that part a start must tell two
+cases apart.  A record that no sync covered may be torn by a power cut, and recovery cuts it off.  A record that was
+acknowledged and damaged later must be refused by name.  The mark tells which it is.
 
-It is overwritten in place after each sync of the log and before anybody is answered, and is not synced itself.  It need
-not be: a killed process leaves the newest mark in the page cache, and what a power cut leaves is an older one, of an
-offset that was on the disk as well.  A torn mark does not match its CRC and says nothing.
+The mark is overwritten in place after each sync of the log, before any response is sent.  It is not synced itself.  A
+killed process leaves the newest mark in the page cache.  A power cut leaves an older mark, whose offset was on the disk
+as well.  A torn mark does not match its CRC and is ignored.
 
 Content of the sealed file, big-endian: the offset, i64.  RocketMQ ignores the file.
 """
@@ -26,7 +26,7 @@ _OFFSET: Final = struct.Struct(">q")
 
 
 class FlushedMark:
-    """The mark of one store.  Lives in the owner thread."""
+    """Mark of one store.  It belongs to the owner thread."""
 
     def __init__(self, disk: Disk, root: Path) -> None:
         self._disk = disk
@@ -34,7 +34,7 @@ class FlushedMark:
         self._file: DiskFile | None = None
 
     def read(self) -> int:
-        """The offset before which the log was on the disk; 0 if nothing says so."""
+        """Return the offset before which the log was on the disk; 0 without a valid mark."""
         content = read_sealed(self._disk, self.path, FLUSHED_MARK_KIND)
         offset = decode_mark(content) if isinstance(content, bytes) else content
         if isinstance(offset, str):
@@ -43,9 +43,9 @@ class FlushedMark:
         return offset or 0
 
     def open(self, offset: int) -> None:
-        """Recovery is done: keep the mark from now on, beginning with `offset`.  Raises `DiskFailed`.
+        """Keep the mark from now on, starting at `offset`.  Call it when recovery is done.  Raises `DiskFailed`.
 
-        Without room there is none in this run: what an older one promised was kept by the recovery.
+        On a full disk this run keeps no mark: recovery has already checked what an older mark promised.
         """
         content = _content(offset)
         try:
@@ -59,9 +59,9 @@ class FlushedMark:
             self.close()
 
     def note(self, offset: int) -> None:
-        """The log is on the disk up to `offset`.
+        """Note that the log is on the disk up to `offset`.
 
-        An error ends the notes and nothing else: the last one stays true, and a disk that is broken shows elsewhere.
+        After an error it notes nothing more.  The last mark stays true, and other writes report a broken disk.
         """
         if self._file is None:
             return
@@ -72,19 +72,19 @@ class FlushedMark:
             self.close()
 
     def lower(self, offset: int) -> None:
-        """The log is about to end at `offset`: promise no more, durably.  Raises `DiskFull` or `DiskFailed`."""
+        """Promise no more than `offset`, durably, before the log is cut there.  Raises `DiskFull` or `DiskFailed`."""
         if self.read() > offset:
             self._disk.write_small(self.path, _content(offset))
 
     def close(self) -> None:
-        """Note nothing more."""
+        """Stop noting."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 def decode_mark(content: bytes) -> int | str:
-    """The offset in a mark's content, or in a few words why it is none."""
+    """Return the offset in a mark's content, or why the content is invalid."""
     if len(content) != _OFFSET.size:
         return f"content has {len(content)} bytes, not {_OFFSET.size}"
     offset: int = _OFFSET.unpack(content)[0]

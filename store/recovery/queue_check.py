@@ -1,7 +1,7 @@
-"""Decides which units of the ConsumeQueues recovery keeps: by offset, against the log and the list of queues.
+"""Check of ConsumeQueues against the log and the list of queues: which units does recovery keep?
 
-Only both ends of a queue are looked at here, whatever its length; what lies between is as it was written, or was
-damaged on the disk.  Source of the cases: RocketMQ 5.3.3, `ConsumeQueue.recover`, `correctMinOffset`.
+It looks at both ends of a queue only.  The units between them are as written, unless the disk damaged them.
+Source of the cases: RocketMQ 5.3.3, `ConsumeQueue.recover`, `correctMinOffset`.
 """
 
 from collections.abc import Callable
@@ -20,27 +20,27 @@ from store.record.record import Record, decode
 
 
 class QueueCheck:
-    """One check of all queues of a table."""
+    """Check of all queues of a table."""
 
     def __init__(self, log: CommitLog, table: ConsumeQueueTable) -> None:
         self._log = log
         self._table = table
-        # (physical offset, size) of the newest record before the list's log offset.
+        # (physical offset, size) of the newest record before the log offset of the list.
         self.newest: tuple[int, int] | None = None
-        # One past the last byte of a record that must be there: after a clean stop because an entry names it, with a
-        # list because the entry is one that it says is on the disk.
+        # Exclusive end of a record that must exist: an entry names it, and either the stop was clean or the list says
+        # that the entry is on the disk.
         self.claimed_offset = 0
 
     def keep_listed(self, listed: QueueList, deleted: DeletedTopics | None, *, clean: bool) -> None:
-        """Keep of each queue what `listed` says is on the disk.  Raises `QueueIncomplete` if it is not there."""
+        """Keep the units that `listed` says are on the disk.  Raises `QueueIncomplete` if one is missing."""
         expected = {
             key: end
             for key, end in listed.end_units.items()
-            # A topic deleted since then was written down before its files went.
+            # The deletion of a topic is noted before its files are removed.
             if deleted is None or not deleted.offset_of(key[0]) or deleted.offset_of(key[0]) < listed.log_offset
         }
         for key in expected.keys() - self._table.by_key.keys():
-            raise QueueIncomplete(f"{key[0]} queue {key[1]} is gone, it had {expected[key]} entries")
+            raise QueueIncomplete(f"{key[0]} queue {key[1]} is missing, it had {expected[key]} entries")
         for key, queue in list(self._table.by_key.items()):
             end = expected.get(key, 0)
             if end:
@@ -50,12 +50,12 @@ class QueueCheck:
 
     def _keep(self, queue: LogicQueue, end: int, listed: QueueList, clean: bool) -> None:
         first = queue.first_unit
-        # Files at the front go when the log's oldest segments go, and not without.
+        # Files at the front are removed only together with the log's oldest segments.
         had_first = listed.first_units.get((queue.topic, queue.queue_id), 0)
         is_front_lost = first > had_first and self._log.min_offset == listed.log_min_offset
         if is_front_lost or not first < end <= queue.capacity_unit:
             raise QueueIncomplete(
-                f"{queue.directory} has files for {first} to before {queue.capacity_unit},"
+                f"{queue.directory} has files for entries {first} to {queue.capacity_unit},"
                 f" it had entries from {had_first} to {end}"
             )
         oldest, last = queue.unit(first), queue.unit(end - 1)
@@ -77,12 +77,12 @@ class QueueCheck:
 
     def _expect(self, queue: LogicQueue, unit: int, entry: Entry | None) -> None:
         if not self._holds(queue, unit, entry, None):
-            raise QueueIncomplete(f"{queue.directory} entry {unit} is not what the log says")
+            raise QueueIncomplete(f"{queue.directory} entry {unit} disagrees with the log")
 
     def keep_holding(self, bound: int, *, clean: bool) -> int:
-        """Without a list: keep of each queue the entries that hold and whose records begin before `bound`.
+        """Keep valid entries whose records begin before `bound`.  For stores without a list of queues.
 
-        Return where the newest of these records begins, the log's begin without one.
+        Return the physical offset of the newest of these records; the log's first offset if there is none.
         """
         return max((self._keep_front(queue, bound, clean) for queue in self._table), default=self._log.min_offset)
 
@@ -104,7 +104,7 @@ class QueueCheck:
                 self.claimed_offset = max(self.claimed_offset, end)
 
     def _holds(self, queue: LogicQueue, unit: int, entry: Entry | None, bound: int | None) -> bool:
-        """Whether `entry`, that of `unit`, is one to keep: true for a prefix of the units, false behind it."""
+        """Return whether to keep `entry`, that of `unit`.  True for a prefix of the units, false after it."""
         if entry is None:
             return False
         if self._is_gone(entry):
@@ -117,21 +117,21 @@ class QueueCheck:
         return isinstance(record, Record) and record.physical_offset == physical_offset and _is_at(queue, unit, record)
 
     def _is_gone(self, entry: Entry | None) -> bool:
-        """Whether `entry` stands for a record that the log no longer holds."""
+        """Return whether retention has removed the record of `entry` from the log."""
         if entry is None or entry[1] <= 0 or entry[0] < 0:
             return False
         return entry[1] == BLANK_SIZE or entry[0] < self._log.min_offset
 
 
 def _is_at(queue: LogicQueue, unit: int, record: Record) -> bool:
-    """Whether `record` says that it is at this place of the queue."""
+    """Return whether `record` names this queue and unit as its place."""
     if record.topic == queue.topic and record.queue_id == queue.queue_id:
         return queue.agrees(unit, record)
     return is_light(queue.topic) and (queue.topic, unit) in places(bytes(record.properties))
 
 
 def restore_expired(table: ConsumeQueueTable, listed: QueueList, deleted: DeletedTopics | None) -> None:
-    """After a rebuild: let queues whose messages have all expired go on at the offset that they had reached."""
+    """After a rebuild, let queues whose messages have all expired continue at their old end."""
     for (topic, queue_id), end in listed.end_units.items():
         if deleted is not None and deleted.offset_of(topic) >= max(1, listed.log_offset):
             continue
@@ -147,9 +147,9 @@ def _is_empty(queue: LogicQueue, unit: int) -> bool:
 
 
 def first_false(start: int, end: int, holds: Callable[[int], bool]) -> int:
-    """First number of ``[start, end)`` for which `holds` is false, `end` if none; before it all are true."""
-    # Steps that double first: most queues are nearly empty, and each probe far behind their last entry would make
-    # the system fetch pages of a hole.
+    """Return the first number of ``[start, end)`` for which `holds` is false, else `end`.  True values come first."""
+    # Double the steps first.  Most queues are nearly empty, and a probe far after the last entry makes the system
+    # read pages of a hole.
     origin, probe = start, start
     while probe < end and holds(probe):
         start = probe + 1

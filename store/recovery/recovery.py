@@ -1,17 +1,17 @@
-"""Brings log and ConsumeQueues into agreement when the store starts.
+"""Recovery: makes log and ConsumeQueues agree when the store starts.
 
-Recovery is total: whatever is in the files, the store starts with a log that holds all that was promised and ends
-behind its last valid record with zeros behind it, and with ConsumeQueues that say exactly what the log says; or it
-refuses, naming file, offset and reason.
+Recovery is total: for any content of the files it either succeeds or refuses.  After success the log holds all that was
+promised, ends after its last valid record, and has only zeros after that; the ConsumeQueues say exactly what the log
+says.  A refusal names file, offset and reason.
 
-How far to trust comes from the last run.  The list of queues (`QueueList`) says up to which offset log and
-queues are on the disk, and how long each queue was: what a queue has beyond is dropped, the log is walked from that
-offset, and entries are made anew.  A queue that lacks anything of it means that all queues are made anew from the
-whole log.  A store of RocketMQ has no list: there the checkpoint says how far to trust after a crash, and each entry
-counts whose record is there and says the same topic, queue and queue offset.
+The last run's notes tell how much to trust.  The list of queues (`QueueList`) says up to which offset log and queues
+are on the disk, and how long each queue was.  Recovery drops the units after that, walks the log from that offset, and
+makes the entries again.  If a queue lacks units that the list names, all queues are rebuilt from the whole log.  A
+store of RocketMQ has no list.  After a crash the checkpoint then says how much to trust, and an entry is kept if its
+record exists and names the same topic, queue and queue offset.
 
-Damage before the promised offset is a refusal.  Damage behind it ends the log; what is cut off is kept in a folder if
-whole records are among it (`store.recovery.cut_aside`).
+Recovery refuses damage before the promised offset.  Damage after it ends the log.  What is cut off is copied to a
+folder if it contains whole records (`store.recovery.cut_aside`).
 
 Source of the cases: RocketMQ 5.3.3, `CommitLog.recoverNormally`, `recoverAbnormally`, `ConsumeQueue.recover`.
 """
@@ -36,7 +36,7 @@ from store.record.record import Record, TagsCodes, decode
 from store.recovery.queue_check import QueueCheck, restore_expired
 
 _log = logging.getLogger(__name__)
-# Damaged newest records that are stepped over one by one before everything is walked.
+# Damaged newest records to step over one by one before all queues are rebuilt.
 _TRIES: Final = 8
 _VERIFIED: Final = failpoint("recovery.verified")
 _WALKED: Final = failpoint("recovery.walked")
@@ -48,7 +48,7 @@ _SYNCED: Final = failpoint("recovery.synced")
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What recovery found; `reason` says why the walk stopped at `end_offset`."""
+    """Result of a recovery.  `reason` says why the walk stopped at `end_offset`."""
 
     start_offset: int
     end_offset: int
@@ -56,16 +56,16 @@ class RecoveryReport:
     reason: str
     rebuilt: bool
     last_store_timestamp: int
-    was_clean: bool = True  # the last run ended as it should
+    was_clean: bool = True  # the last run was shut down cleanly
 
 
 @dataclass(slots=True)
 class Evidence:
-    """What the last run left in writing besides log, queues and checkpoint.
+    """Notes of the last run besides log, queues and checkpoint.
 
-    A sync of the log covered everything before `flushed_offset`.  `note_rebuild` is called before the queues are
-    removed to be made anew.  `end_log` cuts the log at an offset, for a reason.  `has_content_behind` says whether
-    anything but zeros lies behind an offset of the log.
+    A sync of the log covered everything before `flushed_offset`.  Recovery calls `note_rebuild` before it removes all
+    queues.  `end_log` cuts the log at an offset, for a reason.  `has_content_after` says whether anything but zeros
+    lies after an offset of the log.
     """
 
     queue_list: QueueList | None
@@ -73,14 +73,14 @@ class Evidence:
     deleted: DeletedTopics | None
     note_rebuild: Callable[[], None]
     end_log: Callable[[int, str], object]
-    has_content_behind: Callable[[int], bool]
+    has_content_after: Callable[[int], bool]
 
 
 class Recovery:
-    """One recovery.
+    """One recovery of a store.
 
-    The log is walked in arrays.  With `by_record` it is walked record by record: slow, simple, and the reference
-    that the fast walk is tested and measured against.  Without `evidence` it is that of a store of RocketMQ.
+    It walks the log in arrays.  With `by_record` it walks record by record: slow and simple, the reference for tests
+    and benchmarks of the fast walk.  Without `evidence` it recovers as for a store that RocketMQ wrote.
     """
 
     def __init__(
@@ -107,17 +107,16 @@ class Recovery:
         self._deleted = self._evidence.deleted
 
     def run(self, *, clean: bool, usable: bool) -> RecoveryReport:
-        """Recover.  `usable` is False when queues were removed because their files could not be used.
+        """Recover.  `usable` is False if queues were removed because their files were not usable.
 
-        Raises `StoreError` naming file and offset if the log lacks what was promised, `DiskFull` or `DiskFailed` if
-        the disk does not let us.
+        Raises `StoreError` naming file and offset if the log lacks what was promised, and `DiskFull` or `DiskFailed`.
         """
         log, listed = self._log, self._listed
         promised = self._promised_offset()
         if promised > log.wrote_offset:
             raise self._refusal(log.wrote_offset, "the segment is missing", promised)
         if log.wrote_offset == log.min_offset:
-            # As RocketMQ: without a log the queues mean nothing.
+            # As in RocketMQ: without a log the queues have no meaning.
             self._table.destroy()
             if log.detached:
                 self._evidence.end_log(log.wrote_offset, "no log")
@@ -137,7 +136,7 @@ class Recovery:
     # How far to trust
 
     def _promised_offset(self) -> int:
-        """Offset before which the log was on the disk, as far as anybody said so."""
+        """Return the offset before which the log was on the disk according to all notes."""
         listed, checkpoint = self._listed, self._checkpoint
         if listed is not None and listed.log_offset:
             promised = listed.log_offset
@@ -146,11 +145,11 @@ class Recovery:
         return max(promised, self._evidence.flushed_offset)
 
     def _trusted_offset(self) -> int:
-        """Without a list: offset before which log and queues are on the disk after a crash."""
+        """Return the offset before which log and queues survive a crash, for a store without a list of queues."""
         log, checkpoint = self._log, self._checkpoint
         if checkpoint.confirm_phy_offset > 0:
             return checkpoint.confirm_phy_offset
-        # A store whose last writer names no offset: its times, as RocketMQ does, by whole segments.
+        # The last writer noted no offset.  Use its times by whole segments, as RocketMQ does.
         trusted = offset = log.min_offset
         while offset < log.wrote_offset:
             timestamp = log.store_time_at(offset, MIN_RECORD_BYTES)
@@ -165,8 +164,8 @@ class Recovery:
             return
         is_listed = self._listed is not None and self._listed.log_offset > 0
         is_written_down = is_listed or self._evidence.flushed_offset > report.end_offset
-        if not is_written_down and not self._evidence.has_content_behind(report.end_offset):
-            # Nothing was lost there: the log never reached so far.
+        if not is_written_down and not self._evidence.has_content_after(report.end_offset):
+            # Nothing was lost: the log never reached that offset.
             _log.warning(
                 "checkpoint=not-trusted confirm=%d log_end=%d reason=from-the-future", promised, report.end_offset
             )
@@ -177,9 +176,9 @@ class Recovery:
         log = self._log
         path = log.directory / file_name(offset - offset % log.segment_bytes)
         return StoreError(
-            f"{path}: physical offset {offset}: {reason}; but the log was on the disk up to {promised}. Nothing of the"
-            " log was changed. `sprocket store check DIR` says what is wrong, `sprocket store repair DIR` what a"
-            " repair would lose; a replica or a backup may still have it"
+            f"{path}: physical offset {offset}: {reason}; but the log was on the disk up to {promised}. The log was not"
+            " changed. `sprocket store check DIR` says what is wrong; `sprocket store repair DIR` says what a repair"
+            " would lose. A replica or a backup may still have the records"
         )
 
     # Walking
@@ -192,12 +191,12 @@ class Recovery:
             self._check_newest(*check.newest, listed.log_offset)
         report = self._walk(max(listed.log_offset, self._log.min_offset))
         if check.claimed_offset > report.end_offset:
-            # Else entries would point behind the log's end, where other records will stand.
+            # Otherwise entries would point after the log's end, where later records will be written.
             raise self._refusal(report.end_offset, report.reason, check.claimed_offset)
         return report
 
     def _check_newest(self, physical_offset: int, size: int, promised: int) -> None:
-        """The newest record is not walked again: see that it is whole."""
+        """Check the newest record: the walk starts after it.  Raises `StoreError`."""
         view = self._log.slice_at(physical_offset, size)
         record = "not in the log" if view is None else decode(view, check_crc=self._check_crc)
         if isinstance(record, str):
@@ -214,7 +213,7 @@ class Recovery:
                 raise self._refusal(report.end_offset, report.reason, check.claimed_offset)
             if report.records or report.start_offset == self._log.min_offset:
                 return report
-            # The newest entry points to a record that is damaged: drop the entry and begin before it.
+            # The newest entry points to a damaged record.  Drop the entry and start before it.
             bound = report.start_offset
         raise QueueIncomplete(f"no valid record near physical offset {bound}")
 
@@ -252,7 +251,7 @@ class Recovery:
         _BEFORE_CUT()
         self._evidence.end_log(report.end_offset, report.reason)
         _CUT()
-        # A killed process leaves records in the page cache that no sync has covered yet.
+        # A killed process leaves unsynced records in the page cache.
         for file in log.files_between(report.start_offset, report.end_offset):
             file.sync()
         _SYNCED()

@@ -1,9 +1,12 @@
-"""Cuts the end off the log so that no crash in the middle lets any of it come back.
+"""Crash-safe truncation of the log: no crash in the middle makes old records reappear.
 
-The intent is written first, durably, to ``<root>/truncate``.  Then later segments are removed, the rest of the last one
-is overwritten with zeros and synced, and the intent is removed.  A start that finds an intent completes it before it
-looks at anything else.  Between intent and its removal nothing may be appended: so a later record that ends exactly
-where an old one begins cannot make the old one part of the log again.
+1. The intent is written durably to ``<root>/truncate``.
+2. Later segments are removed.  The rest of the last one is overwritten with zeros and synced.
+3. The intent is removed.
+
+A start that finds an intent completes it first.  Between steps 1 and 3 nothing may be appended: a new record that ends
+exactly where an old one begins would make the old one part of the log again.
+
 
 Content of the sealed file, big-endian: the offset at which the log is to end, i64.
 """
@@ -29,7 +32,7 @@ _INTENT_REMOVED: Final = failpoint("truncation.intent_removed")
 
 
 class Truncation:
-    """Truncations of one log.  All raise `DiskFull` or `DiskFailed` if the disk does not let us."""
+    """Truncations of one log.  All methods raise `DiskFull` or `DiskFailed`."""
 
     def __init__(self, disk: Disk, root: Path, log: CommitLog) -> None:
         self._disk = disk
@@ -38,41 +41,41 @@ class Truncation:
         self.path = root / "truncate"
 
     def intended(self) -> int | None:
-        """The offset of a truncation that a crash broke off; None without one."""
+        """Return the offset of a truncation that a crash interrupted; None without one."""
         content = read_sealed(self._disk, self.path, _KIND)
         if isinstance(content, bytes) and len(content) == _OFFSET.size:
             return int(_OFFSET.unpack(content)[0])
         if content is not None:
-            # It is synced before anything is cut: so nothing was.
+            # The intent is synced before anything is cut, so nothing was cut.
             _log.warning("file=%s action=removed reason=%r", self.path, content)
             self._disk.remove(self.path)
         return None
 
     def begin(self, end: int) -> None:
-        """Write the intent to let the log end at `end`."""
+        """Write the intent to end the log at `end`."""
         write_sealed(self._disk, self.path, _KIND, _OFFSET.pack(end))
         _INTENT_WRITTEN()
 
     def cut_log(self, end: int) -> None:
-        """Cut the log: durable when this returns.  Needs an intent if there is anything but zeros behind `end`."""
+        """Cut the log durably.  An intent must exist if anything but zeros lies after `end`."""
         self._log.cut(end)
         _LOG_CUT()
 
     def finish(self) -> None:
-        """Queues and positions are cut too: remove the intent."""
+        """Remove the intent.  Call it when queues and positions are cut, too."""
         self._disk.remove(self.path)
         _INTENT_REMOVED()
 
     def end_log(self, end: int, reason: str, detached: list[Detached], now_ms: int) -> bool:
-        """Recovery: the log ends at `end`, for `reason`; keep what is worth it and cut.  Return whether it was cut.
+        """End the log at `end`, for `reason`, during recovery.  Return whether anything but zeros was cut.
 
-        `detached` are the segments' files that were not opened, because they do not fit behind the others.
+        Whole records are copied aside first.  `detached` are files of segments after a gap, which were not opened.
         """
-        content = self._content_behind(end)
+        content = self._content_after(end)
         loose = self._pieces_of(detached)
         pieces = content + loose
         if not pieces:
-            # Zeros at the most, of segments that were made ahead.
+            # At most zeros of segments that were allocated in advance.
             self.cut_log(end)
             self._remove(detached)
             return False
@@ -82,7 +85,7 @@ class Truncation:
         else:
             copy_aside(self._disk, self._root, pieces, reason, record_offset, now_ms)
         for piece in loose:
-            # Nobody else does, and the disk would not get back what it takes.
+            # Nothing else closes it, and an open file keeps its space on the disk.
             piece.file.close()
         self._remove(detached)
         if content:
@@ -93,22 +96,22 @@ class Truncation:
         return True
 
     def intend(self, end: int, reason: str, now_ms: int) -> None:
-        """While the store runs: keep aside what lies behind `end`, durably, and let the next start cut it off.
+        """Copy aside what lies after `end`, durably, and let the next start cut it off.  For a running store.
 
-        Nothing may be appended from here on.
+        Append nothing after this call.
         """
-        pieces = self._content_behind(end)
+        pieces = self._content_after(end)
         record_offset = first_record(pieces)
         if record_offset is not None:
             copy_aside(self._disk, self._root, pieces, reason, record_offset, now_ms)
         self.begin(end)
 
-    def has_content_behind(self, end: int) -> bool:
-        """Whether anything but zeros lies behind `end` in the segments of the log."""
-        return bool(self._content_behind(end))
+    def has_content_after(self, end: int) -> bool:
+        """Return whether anything but zeros lies after `end` in the log's segments."""
+        return bool(self._content_after(end))
 
-    def _content_behind(self, end: int) -> list[Piece]:
-        """What is not zero behind `end` in the segments of the log."""
+    def _content_after(self, end: int) -> list[Piece]:
+        """Return the parts after `end` of the log's segments that are not zero."""
         pieces = []
         for file in self._log.files_between(end, self._log.wrote_offset):
             base = int(file.path.name)
@@ -131,7 +134,7 @@ class Truncation:
         return pieces
 
     def _remove(self, detached: list[Detached]) -> None:
-        # The last first: what a crash leaves is still behind a gap.
+        # The last one first: after a crash the remaining files still lie after a gap.
         for path, _, size, reason in reversed(detached):
             if size is not None:
                 _log.warning("file=%s action=removed reason=%r", path, reason)

@@ -1,4 +1,4 @@
-"""Makes Batch ConsumeQueues anew from the log.
+"""Rebuild of Batch ConsumeQueues from the log.
 
 Source: RocketMQ 5.3.3, `BatchConsumeQueue.putBatchMessagePositionInfo`.
 """
@@ -22,7 +22,7 @@ _UNITS_AT_ONCE: Final = 1024
 
 
 class BatchQueueFiles:
-    """The new files of one queue.  Units are written many at a time."""
+    """New files of one queue.  Units are written many at a time."""
 
     def __init__(self, directory: Path, file_bytes: int) -> None:
         self._directory = directory
@@ -33,7 +33,7 @@ class BatchQueueFiles:
         self.next_offset = 0
 
     def put(self, record: Record, tags_code: int) -> None:
-        """The log's next record of this queue.  One that steps back is left out, unless the queue begins anew at 0."""
+        """Add the log's next record.  Skip it if its offset steps back, unless to 0: then the queue restarts."""
         if record.queue_offset < self.next_offset:
             if record.queue_offset:
                 return
@@ -54,7 +54,7 @@ class BatchQueueFiles:
         self._units.clear()
 
     def finish(self) -> None:
-        """Zero what an earlier life of the topic had, and make all durable."""
+        """Zero the units of an earlier life of the topic, and sync all."""
         self._write()
         for at in range(self._first_held, self._written, _UNITS_AT_ONCE):
             zeros = bytes(UNIT * min(_UNITS_AT_ONCE, self._written - at))
@@ -64,7 +64,7 @@ class BatchQueueFiles:
 
 
 class BatchQueueRebuild:
-    """Rebuilds the queues `wanted`, (topic, queue id), below `directory`."""
+    """Rebuild of the queues `wanted`, (topic, queue id), under `directory`."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class BatchQueueRebuild:
         self._topics = {topic for topic, _ in self._files}
 
     def add(self, found: RecordBatch | Record) -> None:
-        """Records of the log, in its order."""
+        """Add records, which come in the order of the log."""
         for record in queue_records(found, self._topics):
             files = self._files.get((record.topic, record.queue_id))
             if files is not None and record.physical_offset >= self._deleted.get(record.topic, 0):
@@ -88,6 +88,6 @@ class BatchQueueRebuild:
                 files.put(record, code)
 
     def finish(self) -> None:
-        """The walk is over."""
+        """Finish all queues after the walk."""
         for files in self._files.values():
             files.finish()

@@ -1,7 +1,7 @@
-"""Records that stand in the place of damage: readers walk over them, and no queue or index knows them.
+"""Filler records, which replace damage: readers step over them, and no queue or index contains them.
 
 A filler is a message of a rolled back transaction: neither RocketMQ nor Sprocket makes a ConsumeQueue entry or an
-index entry of one, and nothing looks for it.  Its body says what it is.
+index entry for it, and nothing looks for it.  Its body says what it is.
 Source: RocketMQ 5.3.3, `CommitLog.checkMessageAndReturnSize`, `CommitLogDispatcherBuildConsumeQueue`,
 `IndexService.buildIndex`.
 """
@@ -17,19 +17,19 @@ FILLER_TOPIC: Final = b"SPROCKET_REPAIR_FILLER"
 _TEXT: Final = b"This record stands in the place of damaged bytes; sprocket store repair keeps those aside. "
 _ROLLED_BACK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
 _HOST: Final = bytes((127, 0, 0, 1)) + (0).to_bytes(4, "big")
-# The property that ends a record which has a CRC of its own: the lowest digit comes first.
+# Property that ends a record with its own CRC: the lowest digit comes first.
 # Source: RocketMQ 5.3.3, `MessageDecoder.createCrc32`, `CommitLog.CRC32_RESERVED_LEN`.
 _SEAL_NAME: Final = b"__CRC32#\x01"
 _SEAL_DIGITS: Final = 10
 _SEAL_BYTES: Final = len(_SEAL_NAME) + _SEAL_DIGITS + 1
-# No filler is larger: no reader of the log has to take a larger record than the broker takes messages.
+# Size limit of a filler: no reader of the log needs room for more than the largest message of a broker.
 MAX_FILLER_BYTES: Final = 4 * 1024 * 1024
 
 
 def filler_sizes(size_bytes: int) -> list[int]:
-    """Sizes of the records that fill `size_bytes` bytes, which are at least those of the smallest record."""
+    """Return sizes of the records that fill `size_bytes` bytes, at least the size of the smallest record."""
     if size_bytes < MIN_RECORD_BYTES:
-        raise ValueError(f"{size_bytes} bytes are less than a record has")
+        raise ValueError(f"{size_bytes} bytes are too few for a record")
     sizes = []
     while size_bytes > MAX_FILLER_BYTES:
         take = min(MAX_FILLER_BYTES, size_bytes - MIN_RECORD_BYTES)
@@ -39,7 +39,7 @@ def filler_sizes(size_bytes: int) -> list[int]:
 
 
 def filler(physical_offset: int, size_bytes: int, timestamp_ms: int) -> bytes:
-    """One record of exactly `size_bytes` bytes for `physical_offset`, with a CRC of its own where that fits."""
+    """Return one record of exactly `size_bytes` bytes for `physical_offset`, with its own CRC if that fits."""
     is_sealed = size_bytes >= MIN_RECORD_BYTES + _SEAL_BYTES
     room = size_bytes - MIN_RECORD_BYTES - (_SEAL_BYTES if is_sealed else 0)
     topic = FILLER_TOPIC if room >= len(FILLER_TOPIC) else b""
@@ -59,7 +59,7 @@ def _seal(crc: int) -> bytes:
 
 
 def fillers(physical_offset: int, size_bytes: int, timestamp_ms: int) -> list[tuple[int, bytes]]:
-    """(physical offset, record) of the fillers for a gap."""
+    """Return (physical offset, record) of the fillers for a gap."""
     found = []
     for size in filler_sizes(size_bytes):
         found.append((physical_offset, filler(physical_offset, size, timestamp_ms)))
@@ -68,5 +68,5 @@ def fillers(physical_offset: int, size_bytes: int, timestamp_ms: int) -> list[tu
 
 
 def closing_blank(size_bytes: int) -> bytes:
-    """The first bytes of a blank that reaches to the segment's end; nothing if there is no room for one."""
+    """Return the first bytes of a blank up to the segment's end; empty if there is no room for one."""
     return struct.pack(">ii", size_bytes, MAGIC_BLANK) if size_bytes >= BLANK_MIN_BYTES else b""

@@ -1,7 +1,7 @@
-"""Makes ConsumeQueues and index files anew from the log.
+"""Rebuild of ConsumeQueues and index files from the log.
 
-The files are written beside the broker's own code on purpose: a repair depends on the layouts alone, and what the one
-writes the other's tests read.
+It shares no code with the broker's writers on purpose.  A repair depends only on the layouts, and each side's tests
+read what the other side writes.
 """
 
 import os
@@ -36,7 +36,7 @@ _MAX_TIME_DIFF_S: Final = (1 << 31) - 1
 
 
 def write_at(directory: Path, file_bytes: int, at: int, content: bytes) -> None:
-    """Write `content` at byte `at` of a sequence of files; makes those that are not there."""
+    """Write `content` at byte `at` of a sequence of files.  Create missing files."""
     while content:
         position = at % file_bytes
         piece = content[: file_bytes - position]
@@ -51,7 +51,7 @@ def write_at(directory: Path, file_bytes: int, at: int, content: bytes) -> None:
 
 
 def sync_queue(directory: Path) -> None:
-    """Make the files of a queue durable, and their names."""
+    """Sync the files of a queue, and their names."""
     for path in directory.iterdir():
         with path.open("r+b") as file:
             os.fsync(file.fileno())
@@ -60,7 +60,7 @@ def sync_queue(directory: Path) -> None:
 
 
 class QueueFiles:
-    """The new files of one queue."""
+    """New files of one queue."""
 
     def __init__(self, directory: Path, file_bytes: int) -> None:
         self._directory = directory
@@ -70,10 +70,10 @@ class QueueFiles:
         self._first = 0
 
     def put(self, offset: int, entries: bytes) -> None:
-        """Entries from queue offset `offset` on; blanks stand in for those that are missing before it."""
+        """Put entries from queue offset `offset` on; fill missing ones before it with blanks."""
         if self.next_offset < 0:
             self._first = offset
-            # As RocketMQ marks what its first file has before the first message.
+            # RocketMQ also marks the part of the first file before the first message.
             self._blanks(offset - offset % (self._file_bytes // UNIT), offset)
         elif offset > self.next_offset:
             self._blanks(self.next_offset, offset)
@@ -82,7 +82,7 @@ class QueueFiles:
         self._written = max(self._written, self.next_offset)
 
     def finish(self) -> None:
-        """Zero what a queue had that was made anew at a lower offset, and make all durable."""
+        """Zero what remains from before the queue restarted at a lower offset, and sync all."""
         if self.next_offset < 0:
             return
         for at in range(self.next_offset, self._written, _BLANKS_AT_ONCE):
@@ -98,7 +98,7 @@ class QueueFiles:
 
 
 class QueueRebuild:
-    """Rebuilds the queues `wanted`, (topic, queue id), below `directory`."""
+    """Rebuild of the queues `wanted`, (topic, queue id), under `directory`."""
 
     def __init__(
         self,
@@ -117,13 +117,13 @@ class QueueRebuild:
         self._runs = QueueRuns(tags_codes, with_light=any(is_light(topic) for topic, _ in self._files))
 
     def add(self, found: RecordBatch | Record) -> None:
-        """Records of the log, in its order."""
+        """Add records, which come in the order of the log."""
         for run in self._runs.add(found):
             self._put(run)
 
     def _put(self, run: Run) -> None:
         files = self._files.get((run.topic, run.queue_id))
-        run = run.behind(self._deleted.get(run.topic, 0))
+        run = run.from_offset(self._deleted.get(run.topic, 0))
         if (
             files is None
             or not len(run.entries)
@@ -136,7 +136,7 @@ class QueueRebuild:
         files.put(run.offset, run.entries.tobytes())
 
     def finish(self, blanks: Iterable[tuple[str, int, int]]) -> None:
-        """The walk is over; `blanks` are queue offsets, behind the last, of messages that are gone."""
+        """Finish after the walk.  `blanks` are queue offsets of lost messages after each queue's last one."""
         for run in self._runs.release():
             self._put(run)
         for topic, queue_id, offset in sorted(blanks):
@@ -148,9 +148,9 @@ class QueueRebuild:
 
 
 class IndexRebuild:
-    """Writes index files of `slot_count` slots and `capacity` units.
+    """Writer of index files of `slot_count` slots and `capacity` units.
 
-    A file is named by the store time of its first message; RocketMQ names it by the time at which it is made.
+    A file is named by the store time of its first message; RocketMQ names it by the time of its creation.
     """
 
     def __init__(self, directory: Path, slot_count: int, capacity: int) -> None:
@@ -164,7 +164,7 @@ class IndexRebuild:
         self._last_name = 0
 
     def add(self, found: RecordBatch | Record) -> None:
-        """Records of the log, in its order."""
+        """Add records, which come in the order of the log."""
         entries = entries_of_record(found) if isinstance(found, Record) else entries_of(found)
         while len(entries):
             if self._path is None:
@@ -210,7 +210,7 @@ class IndexRebuild:
         self._end = int(entries.physical_offsets[-1]), int(entries.store_timestamps[-1])
 
     def finish(self) -> None:
-        """Write header and slots of the file in hand and make it durable."""
+        """Write header and slots of the open file and sync it."""
         if self._path is None:
             return
         header = np.zeros(1, INDEX_HEADER_DTYPE)
@@ -226,7 +226,7 @@ class IndexRebuild:
 
 
 def _name_of(store_timestamp: int) -> int:
-    """yyyyMMddHHmmssSSS of a time, UTC, as a number."""
+    """Return a time as the number yyyyMMddHHmmssSSS, UTC."""
     seconds = np.datetime64(max(0, min(store_timestamp, 253_402_300_799_999)), "ms")
     text = str(seconds).replace("-", "").replace("T", "").replace(":", "").replace(".", "")
     return int(text)

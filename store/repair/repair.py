@@ -1,4 +1,4 @@
-"""Repairs a stopped store: inspects it, plans, keeps what it will replace, acts, and can take it all back."""
+"""Repair of a stopped store: copies aside what it will replace, acts, and can undo it all."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,6 @@ from store.repair.repair_journal import (
     RebuildQueues,
     describe,
 )
-from store.repair.repair_plan import plan
 
 Told = Callable[[str], None]
 Rebuilding = RebuildQueues | RebuildBatchQueues | RebuildIndex
@@ -38,9 +37,9 @@ def _silent(text: str) -> None:
 
 
 class Repair:
-    """The repair of the store at `root`, which no broker may use meanwhile: the caller holds its lock.
+    """Repair of the store at `root`.  No broker may use it meanwhile: the caller holds its lock.
 
-    `told` hears one line before each action.  All raise `StoreError`.
+    `told` gets one line before each action.  All methods raise `StoreError`.
     """
 
     def __init__(self, root: Path, shape: StoreShape, clock: Clock, told: Told = _silent) -> None:
@@ -50,14 +49,14 @@ class Repair:
         self._told = told
 
     def resume(self) -> Path | None:
-        """Finish a repair that was killed; its side folder, or None if there was none."""
+        """Finish a repair that was killed.  Return its side folder; None without one."""
         folder = repair_files.unfinished(self.root)
         if folder is not None:
             self._act(folder, repair_files.load(folder))
         return folder
 
     def act(self, store: StoreInspection, actions: list[Action]) -> Path:
-        """Do `actions`, which were planned for `store`; return the side folder."""
+        """Perform `actions`, which were planned for `store`.  Return the side folder."""
         folder = self._new_folder()
         files = RepairFiles(self.root, folder)
         log_directory = str(self.shape.commit_log or "commitlog")
@@ -81,7 +80,7 @@ class Repair:
         repair_files.mark(folder, journal)
 
     def _rebuild(self, files: RepairFiles, journal: Journal, action: Rebuilding) -> None:
-        """Walk the log once.  What an earlier try left is removed first."""
+        """Walk the log once.  Remove first what an earlier attempt left."""
         log = FileSequence(self.root / journal.log_directory, journal.segment_bytes)
         made: QueueRebuild | BatchQueueRebuild | IndexRebuild
         tags_codes = TagsCodes(journal.delay_levels)
@@ -112,14 +111,14 @@ class Repair:
             files.remove(self.root / folder / topic / str(queue_id))
 
     def undo(self, name: str) -> list[str]:
-        """Take back the repair whose side folder is `name`; what was done, for people.
+        """Undo the repair whose side folder is `name`.  Return what was done, for people.
 
-        Raises `StoreError`, with nothing done, if that would destroy messages that were stored since.
+        Raises `StoreError`, with nothing done, if that would destroy messages stored since.
         """
         folder = self.root / Path(name).name
         journal = repair_files.load(folder)
         if journal.state == UNDONE:
-            raise StoreError(f"{folder}: this repair was taken back already")
+            raise StoreError(f"{folder}: this repair was undone already")
         files = RepairFiles(self.root, folder)
         files.check_unwritten(journal.actions)
         said = []
@@ -135,7 +134,7 @@ class Repair:
         return said
 
     def _new_folder(self) -> Path:
-        """``repair-20260131T235959Z``; with a number behind if that is taken."""
+        """Return ``repair-20260131T235959Z``, with a number at the end if that exists."""
         seconds = self._clock.wall_ms() // 1000
         stamp = _utc(seconds)
         folder = self.root / f"{REPAIR_PREFIX}{stamp}"
@@ -146,16 +145,8 @@ class Repair:
         return folder
 
 
-def inspect_and_plan(
-    root: Path, shape: StoreShape, *, rebuild_queues: str | None = None, rebuild_index: bool = False
-) -> tuple[StoreInspection, list[Action]]:
-    """A whole check, and what repair would do about it."""
-    store = StoreInspection(root, shape).run()
-    return store, plan(store, rebuild_queues=rebuild_queues, rebuild_index=rebuild_index)
-
-
 def settled_shape(shape: StoreShape, store: StoreInspection) -> StoreShape:
-    """`shape` with the sizes that `store` found, so that a second look at a changed store guesses the same."""
+    """Return `shape` with the sizes that `store` found, so that a second check of a changed store uses the same."""
     return replace(
         shape,
         segment_bytes=store.log.file_bytes or shape.segment_bytes,

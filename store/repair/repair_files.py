@@ -1,6 +1,6 @@
-"""Changes the files of a store as a journal says.  The edge of this package that writes.
+"""Changes of a store's files as a journal says.  The edge of this package that writes.
 
-Everything is on the disk before the next thing is done: what is kept, then the journal, then each action.
+Each step is on the disk before the next one starts: the copies, then the journal, then each action.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ Step = Callable[[str], None]
 
 
 def unfinished(root: Path) -> Path | None:
-    """The side folder of a repair that was begun and not finished; None without one."""
+    """Return the side folder of an unfinished repair; None without one."""
     for folder in sorted(root.glob(f"{REPAIR_PREFIX}*")):
         if (folder / JOURNAL_NAME).is_file() and load(folder).state == OPEN:
             return folder
@@ -46,7 +46,7 @@ def unfinished(root: Path) -> Path | None:
 
 
 def load(folder: Path) -> Journal:
-    """The journal of a side folder.  Raises `StoreError` if there is none."""
+    """Return the journal of a side folder.  Raises `StoreError` without one."""
     path = folder / JOURNAL_NAME
     try:
         return decode(path.read_bytes(), str(path))
@@ -64,18 +64,18 @@ def save(folder: Path, journal: Journal) -> None:
 
 
 class RepairFiles:
-    """The files of one store and one side folder."""
+    """Files of one store and one side folder."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root = root
         self.folder = folder
 
     def path(self, name: str) -> Path:
-        """A file that an action names: below the root, unless the log lies elsewhere."""
+        """Return the file that an action names: under the root, unless the log is elsewhere."""
         return self.root / name
 
     def keep(self, actions: list[Action]) -> list[Action]:
-        """Copy what the actions will replace into the side folder; the actions with the names of the copies."""
+        """Copy what the actions will replace into the side folder.  Return the actions with the copies' names."""
         self.folder.mkdir(parents=True, exist_ok=True)
         kept: list[Action] = []
         for number, action in enumerate(actions, 1):
@@ -115,7 +115,7 @@ class RepairFiles:
             (self.folder / name).write_bytes(b"")
 
     def apply(self, action: Action) -> None:
-        """Do one action; doing it again changes nothing more.  Raises `StoreError`."""
+        """Perform one action; repeating it changes nothing more.  Raises `StoreError`."""
         try:
             match action:
                 case Write(path=path, position=position, content=content):
@@ -140,17 +140,17 @@ class RepairFiles:
             raise DiskFailed(f"repair {getattr(action, 'path', '')}: {error}") from error
 
     def undo(self, action: Action) -> None:
-        """Put back what one action replaced."""
+        """Restore what one action replaced."""
         try:
             match action:
                 case Write(path=path, position=position, kept=name) | Zero(path=path, position=position, kept=name):
-                    self._put_back(path, position, name)
+                    self._restore_bytes(path, position, name)
                 case Fill(path=path, position=position, kept=name):
-                    self._put_back(path, position, name)
+                    self._restore_bytes(path, position, name)
                 case Resize(path=path, size_before=before, size_bytes=size, kept=name):
                     self._resize(path, before)
                     if name:
-                        self._put_back(path, size, name)
+                        self._restore_bytes(path, size, name)
                 case Create(path=path):
                     self.path(path).unlink(missing_ok=True)
                 case Restore(path=path):
@@ -163,7 +163,7 @@ class RepairFiles:
             raise DiskFailed(f"undo {getattr(action, 'path', '')}: {error}") from error
 
     def check_unwritten(self, actions: list[Action]) -> None:
-        """Raise `StoreError` if a broker has put messages since where undoing would put back, or cut off, bytes."""
+        """Raise `StoreError` if a broker stored messages since where undo would overwrite or cut off bytes."""
         for action in actions:
             match action:
                 case Zero(path=path, position=position, size_bytes=size, kept=name):
@@ -174,7 +174,7 @@ class RepairFiles:
                     self._check_unwritten(path, start, size - start, "")
 
     def _check_unwritten(self, path: str, position: int, size_bytes: int, name: str) -> None:
-        """There are zeros, as the repair left them, or what it kept: undoing may have been killed before."""
+        """Check for zeros, as the repair left them, or for the copy, which a killed undo restored."""
         if not self.path(path).is_file():
             return
         with self.path(path).open("rb") as file, (self.folder / name if name else Path(os.devnull)).open("rb") as kept:
@@ -183,11 +183,11 @@ class RepairFiles:
                 now, before = (one.read(min(_COPY_BYTES, size_bytes - at)) for one in (file, kept))
                 before = before[: len(now)].ljust(len(now), b"\0")
                 if now not in (before, bytes(len(now))) and any(map(_is_new, now, before)):
-                    remark = "messages were stored since the repair, and taking it back would destroy them"
-                    raise StoreError(f"{self.path(path)}, byte {position + at} or behind it: {remark}")
+                    remark = "messages were stored since the repair, and undoing it would destroy them"
+                    raise StoreError(f"{self.path(path)}, at or after byte {position + at}: {remark}")
 
     def remove(self, path: Path) -> None:
-        """Remove a file or folder that a repair made."""
+        """Remove a file or folder that a repair created."""
         if path.is_dir():
             shutil.rmtree(path)
         else:
@@ -200,7 +200,7 @@ class RepairFiles:
             file.flush()
             os.fsync(file.fileno())
 
-    def _put_back(self, path: str, position: int, name: str) -> None:
+    def _restore_bytes(self, path: str, position: int, name: str) -> None:
         with (self.folder / name).open("rb") as source:
             while piece := source.read(_COPY_BYTES):
                 self._write(path, position, piece)
@@ -210,14 +210,14 @@ class RepairFiles:
         with self.path(path).open("r+b") as file:
             file.truncate(size_bytes)
             if size_bytes:
-                # A broker writes into the file through a mapping, or counts on its blocks being there.
+                # A broker writes into the file through a mapping, or needs its blocks allocated.
                 with contextlib.suppress(OSError):
                     os.posix_fallocate(file.fileno(), 0, size_bytes)
             os.fsync(file.fileno())
         sync_directory(self.path(path).parent)
 
     def _move(self, source: Path, target: Path) -> None:
-        # A target that is there: this was done before, and what is at the source was made since.
+        # If the target exists this was done before, and the source was created since.
         if source.exists() and not target.exists():
             source.rename(target)
             sync_directory(target.parent)

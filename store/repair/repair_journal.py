@@ -1,7 +1,7 @@
-"""What a repair does, as data: written to the side folder before anything is changed.
+"""Actions of a repair as data, written to the side folder before anything is changed.
 
-A repair that is killed is finished by doing all of its actions again: each gives the same result however often it is
-done.  Undoing goes through them backwards and puts back what was kept.
+A killed repair is finished by performing all its actions again: each may be repeated with the same result.  Undo goes
+through them in reverse order and restores the copies.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ _HOW_TO_UNDO: Final = "sprocket store repair DIR --undo THIS_FOLDER --yes"
 
 
 class Write(msgspec.Struct, tag="write", tag_field="action", rename="camel", frozen=True):
-    """Put `content` at `position` of a file; what was there is kept."""
+    """Write `content` at `position` of a file; the old bytes are kept."""
 
     path: str
     position: int
@@ -28,7 +28,7 @@ class Write(msgspec.Struct, tag="write", tag_field="action", rename="camel", fro
 
 
 class Fill(msgspec.Struct, tag="fill", tag_field="action", rename="camel", frozen=True):
-    """Put filler records at `position`, `size_bytes` bytes of them; what was there is kept."""
+    """Write filler records at `position`, `size_bytes` bytes of them; the old bytes are kept."""
 
     path: str
     position: int
@@ -40,7 +40,7 @@ class Fill(msgspec.Struct, tag="fill", tag_field="action", rename="camel", froze
 
 
 class Zero(msgspec.Struct, tag="zero", tag_field="action", rename="camel", frozen=True):
-    """Put zeros at `position`, `size_bytes` of them; what was there is kept."""
+    """Write zeros at `position`, `size_bytes` of them; the old bytes are kept."""
 
     path: str
     position: int
@@ -50,7 +50,7 @@ class Zero(msgspec.Struct, tag="zero", tag_field="action", rename="camel", froze
 
 
 class Resize(msgspec.Struct, tag="resize", tag_field="action", rename="camel", frozen=True):
-    """Give a file `size_bytes` bytes: with zeros at its end, or without what is behind, which is kept."""
+    """Resize a file to `size_bytes` bytes: append zeros, or cut off the end, which is kept."""
 
     path: str
     size_bytes: int
@@ -60,7 +60,7 @@ class Resize(msgspec.Struct, tag="resize", tag_field="action", rename="camel", f
 
 
 class Create(msgspec.Struct, tag="create", tag_field="action", rename="camel", frozen=True):
-    """Make a file of `size_bytes` bytes that begins with `content`."""
+    """Create a file of `size_bytes` bytes that begins with `content`."""
 
     path: str
     size_bytes: int
@@ -77,7 +77,7 @@ class Move(msgspec.Struct, tag="move", tag_field="action", rename="camel", froze
 
 
 class Restore(msgspec.Struct, tag="restore", tag_field="action", rename="camel", frozen=True):
-    """Copy `source` to `path`; what was there was moved before."""
+    """Copy `source` to `path`, whose old file was moved before."""
 
     path: str
     source: str
@@ -85,10 +85,10 @@ class Restore(msgspec.Struct, tag="restore", tag_field="action", rename="camel",
 
 
 class RebuildQueues(msgspec.Struct, tag="rebuildQueues", tag_field="action", rename="camel", frozen=True):
-    """Make these queues, (topic, queue id), anew from the log.
+    """Rebuild these queues, (topic, queue id), from the log.
 
-    `blanks` are (topic, queue id, queue offset) of messages that are gone: their entries are blank.  Records at
-    `skipped`, (physical offset, count) of runs, have no place in any queue.
+    `blanks` are (topic, queue id, queue offset) of lost messages: their entries become blank.  Records at `skipped`,
+    (physical offset, count) of runs, have no place in any queue.
     """
 
     queues: list[tuple[str, int]]
@@ -99,7 +99,7 @@ class RebuildQueues(msgspec.Struct, tag="rebuildQueues", tag_field="action", ren
 
 
 class RebuildBatchQueues(msgspec.Struct, tag="rebuildBatchQueues", tag_field="action", rename="camel", frozen=True):
-    """Make these Batch ConsumeQueues, (topic, queue id), anew from the log."""
+    """Rebuild these Batch ConsumeQueues, (topic, queue id), from the log."""
 
     queues: list[tuple[str, int]]
     file_bytes: int
@@ -107,7 +107,7 @@ class RebuildBatchQueues(msgspec.Struct, tag="rebuildBatchQueues", tag_field="ac
 
 
 class RebuildIndex(msgspec.Struct, tag="rebuildIndex", tag_field="action", rename="camel", frozen=True):
-    """Make all index files anew from the log."""
+    """Rebuild all index files from the log."""
 
     slot_count: int
     capacity: int
@@ -119,7 +119,7 @@ Action = Write | Fill | Zero | Resize | Create | Move | Restore | RebuildQueues 
 
 
 class Journal(msgspec.Struct, rename="camel"):
-    """One repair."""
+    """Journal of one repair."""
 
     started: str
     state: str
@@ -131,20 +131,20 @@ class Journal(msgspec.Struct, rename="camel"):
 
 
 def encode(journal: Journal) -> bytes:
-    """The journal as indented JSON."""
+    """Return the journal as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(journal), indent=2)
 
 
 def decode(content: bytes, source: str) -> Journal:
-    """Read a journal.  Raises `StoreError` if it is none."""
+    """Return the journal in `content`.  Raises `StoreError` if it is invalid."""
     try:
         return msgspec.json.decode(content, type=Journal)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(f"{source}: is no journal of a repair: {error}") from None
+        raise StoreError(f"{source}: is not a journal of a repair: {error}") from None
 
 
 def describe(action: Action) -> str:
-    """One line for people."""
+    """Return one line for people."""
     match action:
         case Write():
             what = f"write {len(action.content)} bytes at {action.position}"

@@ -1,4 +1,4 @@
-"""Decides what a repair does about what an inspection found.  Pure: it reads findings and gives actions."""
+"""Plan of a repair: from the findings of an inspection to actions.  Pure: it changes nothing."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,9 +33,9 @@ _DEFAULT_SLOTS: Final = 5_000_000
 
 
 def plan(store: StoreInspection, *, rebuild_queues: str | None = None, rebuild_index: bool = False) -> list[Action]:
-    """The actions, in the order in which they are done.
+    """Return the actions in the order in which to perform them.
 
-    `rebuild_queues` names a topic whose queues are made anew whatever their state, or ``*`` for all.
+    `rebuild_queues` names a topic whose queues are rebuilt whatever their state, or ``*`` for all.
     """
     actions = [*_segments(store), *_gaps(store), *_tail(store)]
     rebuilt = list(_queues(store, rebuild_queues))
@@ -46,7 +46,7 @@ def plan(store: StoreInspection, *, rebuild_queues: str | None = None, rebuild_i
     actions += batches
     rebuilt += batches
     for name in store.own_files_to_drop(is_log_shorter=store.tail.end > store.tail.start, are_queues_new=bool(rebuilt)):
-        actions.append(Move(name, "the broker writes it anew"))
+        actions.append(Move(name, "the broker writes a new one"))
     return [*actions, *_checkpoint(store), *_config(store.root, store.config)]
 
 
@@ -83,7 +83,7 @@ def _gaps(store: StoreInspection) -> Iterator[Action]:
 
 
 def _tail(store: StoreInspection) -> Iterator[Action]:
-    """Zeros behind the last record, segment by segment."""
+    """Zero what follows the last record, segment by segment."""
     log, tail = store.log, store.tail
     removed = {part.start for part in log.wrong_size() if not part.size_bytes}
     for part in log.parts:
@@ -108,7 +108,7 @@ def _queues(store: StoreInspection, wanted: str | None) -> Iterator[Action]:
             rebuilt.append(queue)
     for queue in rebuilt:
         if queue.files.parts or queue.files.strays:
-            yield Move(store.relative(queue.files.directory), "the queue is made anew")
+            yield Move(store.relative(queue.files.directory), "the queue is rebuilt")
     if rebuilt:
         blanks = [(queue.topic, queue.queue_id, offset) for queue in rebuilt for offset in queue.lost_offsets()]
         skipped = [place for queue in rebuilt for place in queue.misplaced]
@@ -121,7 +121,7 @@ def _batch_queues(store: StoreInspection, wanted: str | None) -> Iterator[Action
     rebuilt = [queue for queue in store.batch_queues if queue.bad or wanted in ("*", queue.topic)]
     for queue in rebuilt:
         if queue.files.parts or queue.files.strays:
-            yield Move(store.relative(queue.files.directory), "the queue is made anew")
+            yield Move(store.relative(queue.files.directory), "the queue is rebuilt")
     if rebuilt:
         names = [(queue.topic, queue.queue_id) for queue in rebuilt]
         size = store.batch_queues.file_bytes or BATCH_CONSUME_QUEUE_UNITS_PER_FILE * BATCH_CONSUME_QUEUE_UNIT_BYTES
@@ -129,15 +129,15 @@ def _batch_queues(store: StoreInspection, wanted: str | None) -> Iterator[Action
 
 
 def _entries_in_place(store: StoreInspection, queue: QueueInspection) -> Iterator[Action]:
-    """Entries that can be set right without the log: those of lost messages, and what lies behind the end."""
+    """Correct entries that need no walk of the log: those of lost messages, and those after the end."""
     files = queue.files
-    # Where there is an older segment, its start: RocketMQ then passes over nothing else of the damaged segment.
+    # The start of an older segment, if one exists: RocketMQ then skips only the damaged segment.
     for found in queue.disagreements:
         for offset in range(found.offset, found.offset + found.count):
             position = offset * UNIT
             path, at = store.relative(files.path_at(position)), position % files.file_bytes
             if found.kind is Kind.BEYOND:
-                yield Write(path, at, bytes(UNIT), "the entry points behind the log's end")
+                yield Write(path, at, bytes(UNIT), "the entry points after the log's end")
             elif found.kind in (Kind.LOST, Kind.ORPHAN, Kind.HOLE):
                 place = _blank_place(store, found.physical_offset)
                 entry = ENTRY.pack(place, BLANK_SIZE, 0)
@@ -145,10 +145,10 @@ def _entries_in_place(store: StoreInspection, queue: QueueInspection) -> Iterato
 
 
 def _blank_place(store: StoreInspection, physical_offset: int) -> int:
-    """What a blank entry says as physical offset.
+    """Return the physical offset to write into a blank entry.
 
-    RocketMQ, when it meets an entry that it cannot read, passes over the rest of the segment that the entry names
-    (`DefaultMessageStore.getMessage`, `rollNextFile`): the segment before the damaged one is behind it already.
+    For an entry that it cannot read, RocketMQ skips the rest of the segment that the entry names
+    (`DefaultMessageStore.getMessage`, `rollNextFile`).  The segment before the damaged one is already passed.
     """
     size = store.log.file_bytes
     return max(0, physical_offset - physical_offset % size - size) if size else 0
@@ -160,7 +160,7 @@ def _index(store: StoreInspection) -> Iterator[Action]:
     for file in store.index.files:
         slots, capacity = file.slot_count, file.capacity
     if (store.root / "index").is_dir():
-        yield Move("index", "the index is made anew")
+        yield Move("index", "the index is rebuilt")
     yield RebuildIndex(slots, capacity, store.figures.start, "index and log disagree")
 
 
@@ -170,8 +170,8 @@ def _checkpoint(store: StoreInspection) -> Iterator[Action]:
         return
     newest, end = store.figures.newest_store_timestamp, store.figures.end
 
-    def clamped(value: int, most: int) -> int:
-        return value if 0 <= value <= most else most
+    def clamped(value: int, limit: int) -> int:
+        return value if 0 <= value <= limit else limit
 
     sane = Checkpoint(
         clamped(checkpoint.physic_msg_timestamp, newest),
@@ -188,7 +188,7 @@ def _config(root: Path, readable: dict[str, bool]) -> Iterator[Action]:
         if is_good or name.endswith(".bak"):
             continue
         path = f"config/{name}"
-        yield Move(path, "is no JSON object")
+        yield Move(path, "is not a JSON object")
         if readable.get(f"{name}.bak") and json_of(root / f"{path}.bak") is not None:
             yield Restore(path, f"{path}.bak", "the last good version")
 

@@ -1,14 +1,18 @@
-"""When appends are refused, for which cause, and when to try again.
+"""Back-pressure: when appends are refused, for which cause, and when to retry.
 
-Six causes.  `disk_full`: the disk is above diskSpaceWarningLevelRatio; the store does not break when it fills up, but
-an operator needs room to act in.  `flush_behind`: too much is written and not on the disk yet.  `slow_flush`: one flush
-takes too long, so the disk is in trouble.  `waiting`: too much memory is held by messages that wait for their flush or
-for slaves.  `page_cache_busy`: a write took so long that what came meanwhile is better sent elsewhere.
-`replicas_not_enough`: with SYNC_MASTER fewer replicas are in sync than minInSyncReplicas.
+There are six causes:
 
-The first is answered SERVICE_NOT_AVAILABLE, the last SYSTEM_ERROR, the others SYSTEM_BUSY; producers try another broker
-on both.  All heal by themselves.  Source: RocketMQ 5.3.3, `HookUtils.checkBeforePutMessage`, `RunningFlags`,
-`isOSPageCacheBusy`, `BrokerFastFailure`.
+- `disk_full`: the disk is above diskSpaceWarningLevelRatio.  A full disk does not break the store, but an operator
+  needs room to act.
+- `flush_behind`: too many bytes are written but not yet on the disk.
+- `slow_flush`: one flush takes too long, so the disk is in trouble.
+- `waiting`: messages that wait for their flush or for slaves hold too much memory.
+- `page_cache_busy`: a write took so long that new messages should go to another broker.
+- `replicas_not_enough`: with SYNC_MASTER fewer replicas are in sync than minInSyncReplicas.
+
+The first is answered SERVICE_NOT_AVAILABLE, the last SYSTEM_ERROR, the others SYSTEM_BUSY.  Producers then try another
+broker.  All causes end without an operator.  Source: RocketMQ 5.3.3,
+`HookUtils.checkBeforePutMessage`, `RunningFlags`, `isOSPageCacheBusy`, `BrokerFastFailure`.
 """
 
 import logging
@@ -23,15 +27,15 @@ from store.config.store_config import FlushDiskType, StoreConfig
 from store.retention.rules import DiskUse, Watermarks
 
 _log = logging.getLogger(__name__)
-# How long sends are refused after a write that was too slow: waitTimeMillsInSendQueue of RocketMQ.
+# Refuse sends for this long after a write that was too slow: waitTimeMillsInSendQueue of RocketMQ.
 _BUSY_S: Final = 0.2
-_LEAST_RETRY_MS: Final = 50
-_MOST_RETRY_MS: Final = 5_000
+_MIN_RETRY_MS: Final = 50
+_MAX_RETRY_MS: Final = 5_000
 _REFUSE_ALL: Final = -1
 
 
 class Cause(StrEnum):
-    """Why an append is refused."""
+    """Cause of a refused append."""
 
     DISK_FULL = "disk_full"
     FLUSH_BEHIND = "flush_behind"
@@ -42,17 +46,17 @@ class Cause(StrEnum):
 
 
 class BackPressure:
-    """Lives in the owner thread.
+    """Back-pressure of one store.  It belongs to the owner thread.
 
-    Whoever appends compares what is unflushed with `most_unflushed_bytes`, and what waits with
-    `most_waiting_bytes`; only at or above one of them it asks for the `refusal`.
+    The caller of an append compares the unflushed bytes with `max_unflushed_bytes` and the waiting bytes with
+    `max_waiting_bytes`.  Only at or above one of them it calls `refusal`.
     """
 
     def __init__(
         self, config: StoreConfig, clock: Clock, flushing_s: Callable[[], float], on_no_space: Callable[[], None]
     ) -> None:
         self._clock = clock
-        # How long the flush that runs now takes so far; 0 without one.
+        # Returns the seconds that the running flush has taken so far; 0 without one.
         self._flushing_s = flushing_s
         self._use = DiskUse(0.0, 0.0)
         self._disk_full = False
@@ -60,71 +64,71 @@ class BackPressure:
         self._busy_until_s = 0.0
         self._slowest_s = 0.0
         self._lacks_replicas = False
-        # Causes that refused an append and whose end was not logged yet.
+        # Causes that refused an append and whose end is not logged yet.
         self._logged: set[Cause] = set()
         # Messages refused, by cause.
         self.refused: Counter[Cause] = Counter()
-        # Called when the file system has no room: whoever looks at the disk should do so now.
+        # Called when the file system has no room: the disk should be checked now.
         self._on_no_space = on_no_space
-        # brokerFastFailureEnable: without it a slow disk makes sends wait instead.
+        # brokerFastFailureEnable: if False, a slow disk makes sends wait instead.
         self.is_fast_failing = True
         self.configure(config)
 
     def configure(self, config: StoreConfig) -> None:
-        """Take a changed configuration; it holds from now on."""
+        """Apply a changed configuration."""
         self._config = config
-        self.most_waiting_bytes = config.max_waiting_bytes
-        # With SYNC_FLUSH a send that waits longer is told FLUSH_DISK_TIMEOUT: then rather do not take it.
+        self.max_waiting_bytes = config.max_waiting_bytes
+        # With SYNC_FLUSH a send that waits longer gets FLUSH_DISK_TIMEOUT.  It is better to refuse it.
         is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        most_ms = min(config.max_flush_time, config.sync_flush_timeout) if is_sync else config.max_flush_time
-        self._most_flush_s = most_ms / 1000
-        self._settle()
+        max_ms = min(config.max_flush_time, config.sync_flush_timeout) if is_sync else config.max_flush_time
+        self._max_flush_s = max_ms / 1000
+        self._set_limit()
 
-    def _settle(self) -> None:
-        """One number says it all to whoever appends."""
+    def _set_limit(self) -> None:
+        """Set the limit that callers compare with: the configured one, or one that refuses all appends."""
         refuses = self._disk_full or self._lacks_replicas or self._is_flush_slow() or self._busy_until_s > 0
-        self.most_unflushed_bytes = _REFUSE_ALL if refuses else self._config.max_unflushed_bytes
+        self.max_unflushed_bytes = _REFUSE_ALL if refuses else self._config.max_unflushed_bytes
 
     def _is_flush_slow(self) -> bool:
-        return self.is_fast_failing and self._flush_s > self._most_flush_s
+        return self.is_fast_failing and self._flush_s > self._max_flush_s
 
-    # What is seen
+    # Observations
 
-    def looked(self, use: DiskUse, last_flush_s: float, unflushed_bytes: int, waiting_bytes: int) -> None:
-        """About once a second: how full the disk is, how long the last flush took, what waits."""
+    def observe(self, use: DiskUse, last_flush_s: float, unflushed_bytes: int, waiting_bytes: int) -> None:
+        """Take the figures of the last second: use of the disk, time of the last flush, bytes that wait."""
         self._use, self._flush_s, self._last_flush_s = use, self._flushing_s(), last_flush_s
         self._disk_full = Watermarks.of(self._config).refuses(use, self._disk_full)
         if self._busy_until_s and self._clock.monotonic() >= self._busy_until_s:
             self._busy_until_s = 0.0
-        self._settle()
+        self._set_limit()
         for cause in self._logged - {self._cause(unflushed_bytes, waiting_bytes)}:
             self._logged.discard(cause)
             _log.warning("state=accepting cause=%s refused=%d", cause.value, self.refused[cause])
 
     def append_was_slow(self, seconds: float) -> None:
-        """An append took `seconds`; called only for those that took a millisecond or more."""
+        """Note that an append took `seconds`.  Called only for a millisecond or more."""
         if self.is_fast_failing and seconds * 1000 > self._config.os_page_cache_busy_time_out_mills:
             self._slowest_s = seconds
             self._busy_until_s = self._clock.monotonic() + _BUSY_S
-            self._settle()
+            self._set_limit()
 
     def replicas_changed(self, *, is_refusing: bool) -> None:
-        """Too few replicas are in sync to take anything, or no longer too few."""
+        """Note whether too few replicas are in sync to accept messages."""
         if is_refusing != self._lacks_replicas:
             self._lacks_replicas = is_refusing
-            self._settle()
+            self._set_limit()
 
-    # What is refused
+    # Refusals
 
     def refusal(self, messages: int, unflushed_bytes: int, waiting_bytes: int) -> StoreError | None:
-        """The error for an append of `messages`; None if all is well again."""
+        """Return the error for an append of `messages`; None if no cause holds any more."""
         if self._busy_until_s and self._clock.monotonic() >= self._busy_until_s:
             self._busy_until_s = 0.0
-            self._settle()
+            self._set_limit()
         if self._is_flush_slow():
-            # It may have ended since the last look.
+            # The slow flush may have ended since the last check.
             self._flush_s = self._flushing_s()
-            self._settle()
+            self._set_limit()
         cause = self._cause(unflushed_bytes, waiting_bytes)
         if cause is None:
             return None
@@ -139,14 +143,14 @@ class BackPressure:
         return DiskFull(remark) if cause is Cause.DISK_FULL else StoreBusy(remark)
 
     def no_space(self, error: DiskFull, messages: int) -> DiskFull:
-        """What to raise when the file system itself has no room left: nothing was written."""
+        """Return the error to raise when the file system has no room left.  Nothing was written."""
         self.refused[Cause.DISK_FULL] += messages
         self._on_no_space()
         if Cause.DISK_FULL not in self._logged:
             self._logged.add(Cause.DISK_FULL)
             _log.warning("state=refusing cause=no_space reason=%r", str(error))
-        # The figures are those of the last look, up to a second ago.
-        used = f"CL {self._use.log:.1%}, CQ {self._use.queues:.1%} were used at the last look"
+        # The figures are up to a second old.
+        used = f"CL {self._use.log:.1%}, CQ {self._use.queues:.1%} were used at the last check"
         return DiskFull(
             f"the broker's disk is full: no space left ({used}); retry after {self._config.clean_resource_interval} ms"
         )
@@ -165,9 +169,9 @@ class BackPressure:
         return Cause.WAITING if waiting_bytes >= self._config.max_waiting_bytes else None
 
     def _reason(self, cause: Cause, unflushed_bytes: int, waiting_bytes: int) -> tuple[str, int]:
-        """In words with figures, and ms after which to try again."""
+        """Return the reason with its figures, and after how many ms to retry."""
         config = self._config
-        flush_ms = min(max(round(self._last_flush_s * 1000), _LEAST_RETRY_MS), _MOST_RETRY_MS)
+        flush_ms = min(max(round(self._last_flush_s * 1000), _MIN_RETRY_MS), _MAX_RETRY_MS)
         if cause is Cause.DISK_FULL:
             limit = Watermarks.of(config).warning
             text = (
@@ -184,7 +188,7 @@ class BackPressure:
             return f"the broker's page cache is busy: {took}", left_ms
         if cause is Cause.SLOW_FLUSH:
             text = f"the broker's disk is slow: a flush has taken {self._flush_s:.1f} s, allowed are"
-            return f"{text} {self._most_flush_s:.1f} (maxFlushTime, syncFlushTimeout)", 1_000
+            return f"{text} {self._max_flush_s:.1f} (maxFlushTime, syncFlushTimeout)", 1_000
         if cause is Cause.FLUSH_BEHIND:
             text = f"the broker's flush is behind: {unflushed_bytes} bytes are unflushed, allowed are"
             return f"{text} {config.max_unflushed_bytes} (maxUnflushedBytes)", flush_ms
@@ -192,7 +196,7 @@ class BackPressure:
         return f"{text} {config.max_waiting_bytes} (maxWaitingBytes)", flush_ms
 
     def runtime_info(self) -> dict[str, str]:
-        """Figures of GET_BROKER_RUNTIME_INFO: of RocketMQ's names one, and messages refused by cause."""
+        """Figures of GET_BROKER_RUNTIME_INFO: one of RocketMQ's, and the messages refused by cause."""
         info = {"pageCacheLockTimeMills": str(round(self._flush_s * 1000))}
         for cause in Cause:
             info[f"putMessageRefused_{cause.value}"] = str(self.refused[cause])

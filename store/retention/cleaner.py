@@ -1,14 +1,14 @@
-"""Removes what retention gives up, and watches disk and flush for back-pressure.
+"""Removal of expired segments, and the watch over disk and flush for back-pressure.
 
-A thread looks once a second how full the disk is and what leases hold.  The owner thread then decides: it lets go of at
-most one segment, so the log's minimum moves first, and hands the file to the thread, which unlinks it and syncs the
-directory.  Then the thread looks again.  So disk and leases are seen anew before each file, no send waits for a disk,
-and a crash at any point leaves segments without a gap: the oldest go first, one after the other.
+Once a second a thread reads how full the disk is and which leases hold.  Then the owner thread decides.  It detaches at
+most one segment from the log, so the log's minimum offset moves first.  The thread unlinks that file, syncs the
+directory, and checks again.  So disk and leases are checked before each file, and no send waits for a disk.  After a
+crash at any point the segments have no gap, because the oldest are removed first, one by one.
 
-The same thread tells who reads the files up to where consumers may see, see `store.flush.confirm_mark`.
+The same thread publishes the offset that readers of the files may read up to, see `store.flush.confirm_mark`.
 
-Readers are never broken: slices of a removed segment stay valid until the last of them is dropped, and only then the
-file system gives its space back.
+Readers are never broken: slices of a removed segment stay valid until the last of them is dropped.  Only then does the
+file system free the space.
 
 Source: RocketMQ 5.3.3, `DefaultMessageStore.CleanCommitLogService`, `CleanConsumeQueueService`.
 """
@@ -51,28 +51,28 @@ from store.retention.topic_retention import TopicRetention, TopicRule
 from store.worker import Workers
 
 _log = logging.getLogger(__name__)
-# The thread looks at least so often, and then waits for the owner's decision; it asks again if none came.
+# The thread checks at least this often, and then waits for the owner's decision.  It asks again if none came.
 _LOOK_S: Final = 1.0
 _ASK_AGAIN_S: Final = 10.0
 _SWEEP_S: Final = 600.0
-_LEAST_TURN_S: Final = 0.05
-# Rounds that a request to clean now holds for (`MAX_MANUAL_DELETE_FILE_TIMES`).
+_MIN_TURN_S: Final = 0.05
+# Rounds for which a request to clean now stays valid (`MAX_MANUAL_DELETE_FILE_TIMES`).
 _MANUAL_ROUNDS: Final = 20
-_SEGMENT_LET_GO: Final = failpoint("cleaner.segment_let_go")
+_SEGMENT_DETACHED: Final = failpoint("cleaner.segment_detached")
 _BEFORE_UNLINK: Final = failpoint("cleaner.before_unlink")
 _UNLINKED: Final = failpoint("cleaner.unlinked")
 _QUEUE_FILE_UNLINKED: Final = failpoint("cleaner.queue_file_unlinked")
 
 
 class Look(NamedTuple):
-    """What the thread saw."""
+    """What the thread read: use of the disk and leases."""
 
     use: DiskUse
     leases: list[Lease]
 
 
 class Cleaner:
-    """One store's cleaning.  All in the owner thread but `_turn` and what it calls."""
+    """Cleaner of one store.  `_turn` and what it calls run in its thread, the rest in the owner thread."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Cleaner:
         self._group_commit = group_commit
         self._notify = notify
         self.pressure = BackPressure(config, clock, group_commit.flushing_s, self._look_soon)
-        # Called with the log's minimum offset after it moved.
+        # Callbacks for the log's minimum offset, called after it moved.
         self.on_trim: list[Callable[[int], None]] = []
         self.topics = TopicRetention(table, log)
         self._trim = QueueTrim(table, log, notify, self._queue_files_dropped)
@@ -115,9 +115,9 @@ class Cleaner:
         self._segment: DiskFile | None = None
         self._queue_files: deque[tuple[str, int, Path]] = deque()
         self._queue_files_lock = threading.Lock()
-        # When, monotonic, the thread may do what.
+        # Monotonic times, s, from which the thread may do each job.
         self._next_look_s = self._next_sweep_s = self._segment_due_s = self._queue_file_due_s = 0.0
-        turn_s = max(_LEAST_TURN_S, min(_LOOK_S, config.delete_commit_log_files_interval / 1000))
+        turn_s = max(_MIN_TURN_S, min(_LOOK_S, config.delete_commit_log_files_interval / 1000))
         self._worker = workers("store-clean", self._turn, turn_s)
 
     def _leases_of(self, config: StoreConfig) -> Leases:
@@ -126,25 +126,25 @@ class Cleaner:
         )  # fmt: skip
 
     def configure(self, config: StoreConfig) -> None:
-        """Take a changed configuration."""
+        """Apply a changed configuration."""
         if config.max_lease_time != self._config.max_lease_time:
             self._leases = self._leases_of(config)
         self._config = config
         self.pressure.configure(config)
 
     def start(self) -> None:
-        """Look once, so that a full disk is known before the first send, and start the thread."""
+        """Check the disk once, so that a full one is known before the first send.  Then start the thread."""
         self._is_running = True
         now_s = self._clock.monotonic()
         self._next_round_s = now_s + self._config.clean_resource_interval / 1000
         self._next_look_s, self._next_sweep_s = now_s, now_s + _SWEEP_S
-        self._see(self._disk_use())
+        self._note_figures(self._disk_use())
         self._mark.write()
         self._trim.start()
         self._worker.start()
 
     def stop(self) -> None:
-        """End the thread.  A segment that was let go is removed still; queue files come back with the next start."""
+        """End the thread.  It still removes a detached segment.  The next start drops queue files again."""
         if not self._is_running:
             return
         self._is_running = False
@@ -157,23 +157,23 @@ class Cleaner:
         if self._segment is not None:
             self._remove_segment(self._segment)
 
-    # Asked from outside
+    # Requests
 
     def clean_now(self) -> None:
-        """Remove expired segments at any hour, from the next round on."""
+        """Remove expired segments from the next round on, whatever the hour."""
         self._manual_rounds = _MANUAL_ROUNDS
         self._next_round_s = self._clock.monotonic()
         _log.info("action=clean-now reserved_hours=%d", self._config.file_reserved_time)
 
     def retain(self, rules: Mapping[str, TopicRule]) -> None:
-        """Replace the rules of topics and apply them at once."""
+        """Replace the topics' rules and apply them now."""
         self.topics.set_rules(rules)
         self.topics.apply(self._retention_clock.now_ms())
 
     def forget(self, topic: str, queue_id: int | None = None) -> None:
-        """A queue's directory, or all of the topic's, are about to go.
+        """Cancel the removal of a queue's files, or of all the topic's, because the directory is about to be deleted.
 
-        Files of that name may be new ones later and must not be removed then.
+        Later files may have the same names and must not be removed.
         """
         with self._queue_files_lock:
             waiting = list(self._queue_files)
@@ -183,7 +183,7 @@ class Cleaner:
             )  # fmt: skip
 
     def expired_queues(self, is_kept: Callable[[str], bool]) -> list[LogicQueue]:
-        """Queues whose last message the log no longer holds, but for topics of which `is_kept` is true."""
+        """Return queues whose last message has left the log, except those of topics for which `is_kept` is true."""
         found = []
         for queue in self._table:
             last = queue.unit(queue.visible_units()[1] - 1) if queue.visible_units()[1] > queue.first_unit else None
@@ -202,9 +202,9 @@ class Cleaner:
 
     # Decisions
 
-    def _see(self, use: DiskUse) -> None:
+    def _note_figures(self, use: DiskUse) -> None:
         confirmation = self._confirmation
-        self.pressure.looked(
+        self.pressure.observe(
             use,
             self._group_commit.last_flush_s,
             self._commit_log.wrote_offset - confirmation.flushed_offset,
@@ -212,15 +212,15 @@ class Cleaner:
         )
 
     def _decide(self, look: Look) -> None:
-        """In the owner thread, after each look."""
+        """Decide, in the owner thread, after each check."""
         self._asked_s = None
         if not self._is_running or self._confirmation.failure is not None:
             return
-        self._see(look.use)
+        self._note_figures(look.use)
         try:
             self._clean_what_is_due(look)
         except StoreError as error:
-            # A file that cannot be read; it is tried again with the next look.
+            # A file cannot be read.  It is retried after the next check.
             _log.error("action=not-cleaned reason=%r", str(error))
 
     def _clean_what_is_due(self, look: Look) -> None:
@@ -239,11 +239,11 @@ class Cleaner:
 
     def _clean(self, reason: Reason, look: Look, now_ms: int) -> None:
         is_short = reason in (Reason.SPACE, Reason.FORCED)
-        if is_short and self._pinned.hold(self._config.destroy_maped_file_interval_forcibly):
+        if is_short and self._pinned.must_wait(self._config.destroy_maped_file_interval_forcibly):
             return
         if may_go(self._oldest_segment(look.leases, now_ms), reason):
             self._is_stuck = False
-            self._let_go(reason, look)
+            self._detach_oldest(reason, look)
         elif is_short and not self._is_stuck:
             self._is_stuck = True
             _log.warning(
@@ -259,15 +259,15 @@ class Cleaner:
         flushed = self._confirmation.flushed_offset
         return Segment(start, start + size, expired, held_from(leases), flushed, log.wrote_offset)
 
-    def _let_go(self, reason: Reason, look: Look) -> None:
+    def _detach_oldest(self, reason: Reason, look: Look) -> None:
         file = self._commit_log.drop_oldest()
         self._left -= 1
         self._pinned.add(file)
         self._segment = file
-        _SEGMENT_LET_GO()
+        _SEGMENT_DETACHED()
         held = held_from(look.leases)
         _log.info(
-            "action=segment-let-go file=%s reason=%s disk_used=%.3f leased_from=%s log_min=%d",
+            "action=segment-detached file=%s reason=%s disk_used=%.3f leased_from=%s log_min=%d",
             file.path.name, reason.value, look.use.highest, held, self._commit_log.min_offset,
         )  # fmt: skip
         self._worker.wake()
@@ -277,7 +277,7 @@ class Cleaner:
 
     def _queue_files_dropped(self, queue: LogicQueue, files: list[DiskFile]) -> None:
         for file in files:
-            # No flush works on it: all of it was flushed before.
+            # No flush uses the file: all of it was flushed before.
             file.close()
         with self._queue_files_lock:
             self._queue_files.extend((queue.topic, queue.queue_id, file.path) for file in files)
@@ -317,7 +317,7 @@ class Cleaner:
                 self._leases.sweep()
             self._held = list(self._leases.list().values())
         except StoreError as error:
-            # Those that were seen last hold on: what is removed does not come back.
+            # The leases read last stay valid: a removed segment cannot be restored.
             _log.warning("action=leases-not-read held=%d reason=%r", len(self._held), str(error))
         return Look(self._disk_use(), self._held)
 
@@ -325,12 +325,12 @@ class Cleaner:
         root = self._config.store_path_root_dir
         queues = self._disk.used_ratio(root)
         log = self._disk.used_ratio(self._config.commit_log_path)
-        # Before the first message there is no directory of the log.
+        # Before the first message the log has no directory.
         return DiskUse(queues if log < 0 and not self._commit_log.wrote_offset else log, queues)
 
     def _remove_segment(self, file: DiskFile) -> bool:
         _BEFORE_UNLINK()
-        # A flush that began before the segment was let go may have it in hand.
+        # A flush that began before the segment was detached may still use it.
         with self._group_commit.busy:
             file.close()
         return self._remove(file.path, _UNLINKED)
@@ -354,7 +354,7 @@ class Cleaner:
 
 
 class PinnedFiles:
-    """Removed files whose space readers still hold: the file system gives it back when the last slice is dropped."""
+    """Removed files whose space readers still hold.  The file system frees it when the last slice is dropped."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -362,21 +362,21 @@ class PinnedFiles:
         self._files: list[tuple[weakref.ref[object], str, float]] = []
 
     def add(self, file: DiskFile) -> None:
-        """`file` is about to be closed and removed."""
+        """Note that `file` is about to be closed and removed."""
         content: object = file.view.obj
         try:
             mapping = weakref.ref(content)
         except TypeError:
-            return  # A disk without mappings: nothing is held.
+            return  # A disk without mappings: no reader can hold the space.
         self._files.append((mapping, file.path.name, self._clock.monotonic()))
 
-    def hold(self, most_ms: int) -> bool:
-        """Whether to wait for readers before more is removed for want of space: `most_ms` per file at most."""
+    def must_wait(self, max_ms: int) -> bool:
+        """Return whether to wait for readers before removing more to gain space: at most `max_ms` per file."""
         now_s = self._clock.monotonic()
         waiting = []
         for mapping, name, since_s in self._files:
             if mapping() is not None:
-                if now_s - since_s < most_ms / 1000:
+                if now_s - since_s < max_ms / 1000:
                     waiting.append((mapping, name, since_s))
                 else:
                     _log.warning("file=%s state=space-still-held seconds=%.0f", name, now_s - since_s)

@@ -1,16 +1,16 @@
-"""Leases: an external reader of the segment files, Spark or a backup, holds them from an offset on for a while.
+"""Leases: an external reader of the segment files, such as Spark or a backup, keeps segments for a limited time.
 
 A lease is a file ``<store>/leases/<name>.json``::
 
     {"owner": "nightly-backup", "from_offset": 1073741824, "deadline_ms": 1700000000000}
 
-Who may write to the directory may take one; no broker is asked.  Segments with any byte at or behind `from_offset`
-are kept until the deadline, wall clock, ms since the epoch.  The broker looks at the leases before it removes a
-segment, once a second.  A reader takes its lease first and opens the files after it; if the first file is gone by
-then, the lease came too late.
+Any process that may write to the directory can take a lease, without asking a broker.  Segments with a byte at or after
+`from_offset` are kept until the deadline, wall clock, ms since the epoch.  The broker checks the leases once a second,
+and before it removes a segment.  A reader takes its lease first and opens the files after it.  If the first file is
+missing then, the lease came too late.
 
-The disk wins over a lease: above diskSpaceCleanForciblyRatio segments are removed whoever holds them, because the
-alternative is a broker that takes no message from anybody.
+The disk wins over a lease.  Above diskSpaceCleanForciblyRatio leased segments are removed, too.  Otherwise the broker
+would refuse all messages.
 """
 
 import logging
@@ -31,15 +31,15 @@ DIRECTORY: Final = "leases"
 DEFAULT_LONGEST_MS: Final = 24 * 3_600_000
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 _SUFFIX: Final = ".json"
-# More files than this are not read: a directory gone wild must not stop the broker.
+# Further files are not read: a directory full of files must not stop the broker.
 MAX_LEASES: Final = 1024
-_MOST_BYTES: Final = 64 * 1024
+_MAX_BYTES: Final = 64 * 1024
 _END_OF_OFFSETS: Final = 1 << 63
 _SWEEP_AFTER_MS: Final = 3_600_000
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """What one reader holds."""
+    """Lease of one reader."""
 
     owner: str
     from_offset: int
@@ -47,11 +47,11 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class LeaseRefused(StoreError):
-    """The lease cannot be had; the message says why."""
+    """A lease was refused; the message says why."""
 
 
 class Leases:
-    """The leases of one store, from any process.  `longest_ms` should be that of the broker (maxLeaseTime)."""
+    """Leases of one store, from any process.  `longest_ms` should equal that of the broker (maxLeaseTime)."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class Leases:
         self._complained: set[tuple[str, str]] = set()
 
     def acquire(self, name: str, owner: str, from_offset: int, duration_ms: int) -> Lease:
-        """Hold everything from physical offset `from_offset` on for `duration_ms`; replaces an own or an expired lease.
+        """Keep all from physical offset `from_offset` on for `duration_ms`.  Replaces an own or an expired lease.
 
-        Raises `LeaseRefused` for a bad name, offset or duration, or if another owner holds `name`; OSError if the
+        Raises `LeaseRefused` for an invalid name, offset or duration, or if another owner holds `name`; OSError if the
         file cannot be written.
         """
         self._check(name, from_offset, duration_ms)
@@ -82,17 +82,17 @@ class Leases:
         return lease
 
     def renew(self, name: str, owner: str, duration_ms: int, from_offset: int | None = None) -> Lease:
-        """Hold on for `duration_ms` from now, from `from_offset` on if given.
+        """Extend a lease to `duration_ms` from now, and move it to `from_offset` if given.
 
-        Raises `LeaseRefused` if the lease has ended, for then the segments may be gone; otherwise as `acquire`.
+        Raises `LeaseRefused` if the lease has ended, because segments may be gone; otherwise as `acquire`.
         """
         held = self.list().get(name)
         if held is None or held.owner != owner:
-            raise LeaseRefused(f"{owner!r} holds no lease {name}: it has ended, or another holds it")
+            raise LeaseRefused(f"{owner!r} holds no lease {name}: it has ended, or another owner holds it")
         return self.acquire(name, owner, held.from_offset if from_offset is None else from_offset, duration_ms)
 
     def release(self, name: str, owner: str) -> bool:
-        """Give a lease up; whether `owner` held it."""
+        """Release a lease.  Return whether `owner` held it."""
         held = self.list().get(name)
         if held is None or held.owner != owner:
             return False
@@ -103,7 +103,7 @@ class Leases:
         return True
 
     def list(self) -> dict[str, Lease]:
-        """The leases that hold now, by name.  One that is unreadable, ended or absurd is left out, with a warning."""
+        """Return the valid leases by name.  Skip unreadable, ended or absurd ones with a warning."""
         leases = {}
         now_ms = self._clock.wall_ms()
         files = self._files()
@@ -115,7 +115,7 @@ class Leases:
             elif isinstance(held, Lease):
                 leases[name.removesuffix(_SUFFIX)] = held
         if len(files) > MAX_LEASES:
-            self._complain("", f"there are {len(files)} leases, {MAX_LEASES} are read")
+            self._complain("", f"there are {len(files)} leases, only {MAX_LEASES} are read")
         return leases
 
     def sweep(self) -> None:
@@ -128,17 +128,17 @@ class Leases:
                 self._disk.remove(self.directory / name)
 
     def _files(self) -> Sequence[tuple[str, int | None]]:
-        """Names and sizes of what may be leases; the size of what is no file is None."""
+        """Return names and sizes of possible leases.  The size is None for what is not a regular file."""
         return [(name, size) for name, size in self._disk.entries(self.directory) if name.endswith(_SUFFIX)]
 
     def _read(self, name: str, size_bytes: int | None) -> Lease | str:
-        # A pipe would never be read to its end, and what is huge would fill the memory.
-        if size_bytes is None or size_bytes > _MOST_BYTES:
+        # Reading a pipe would never end, and a huge file would fill the memory.
+        if size_bytes is None or size_bytes > _MAX_BYTES:
             return "it is no lease"
         try:
             content = self._disk.read(self.directory / name)
         except StoreError as error:
-            # One that cannot be read must not take the others with it.
+            # An unreadable lease must not hide the others.
             return str(error)
         if content is None:
             return "it is gone"
@@ -151,8 +151,8 @@ class Leases:
         if lease.deadline_ms <= now_ms:
             return "it has ended"
         if lease.deadline_ms > now_ms + self._longest_ms:
-            return f"it ends later than {self._longest_ms} ms from now, the longest that is allowed"
-        return None if 0 <= lease.from_offset < _END_OF_OFFSETS else "its offset is none of a log"
+            return f"it ends later than {self._longest_ms} ms from now, the longest time allowed"
+        return None if 0 <= lease.from_offset < _END_OF_OFFSETS else "its offset is out of range"
 
     def _complain(self, name: str, reason: str) -> None:
         if (name, reason) not in self._complained:
@@ -165,7 +165,7 @@ class Leases:
         if not _NAME.fullmatch(name):
             raise LeaseRefused(f"lease {name!r}: a name has 1 to 64 letters, digits, _, - and . inside")
         if not 0 <= from_offset < _END_OF_OFFSETS:
-            raise LeaseRefused(f"lease {name}: offset {from_offset} is none of a log")
+            raise LeaseRefused(f"lease {name}: offset {from_offset} is out of range")
         if not 0 < duration_ms <= self._longest_ms:
             raise LeaseRefused(f"lease {name}: {duration_ms} ms; allowed are 1 to {self._longest_ms}")
 
@@ -174,5 +174,5 @@ class Leases:
 
 
 def held_from(leases: Iterable[Lease]) -> int | None:
-    """The lowest offset that any of `leases` holds."""
+    """Return the lowest offset that any of `leases` holds; None without leases."""
     return min((lease.from_offset for lease in leases), default=None)

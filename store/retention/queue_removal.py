@@ -1,4 +1,7 @@
-"""Takes queues away while the store runs: those of a deleted topic, and those whose messages have all expired."""
+"""Removal of queues from a running store: those of a deleted topic, and those whose messages have all expired.
+
+Its own class because it joins table, notes, cleaner and confirmation, which do not know each other.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +18,7 @@ _TOPIC_DELETED: Final = failpoint("message_store.topic_deleted")
 
 
 class QueueRemoval:
-    """Lives in the owner thread of its store.  That queues go is written down first, durably."""
+    """Removal of queues of one store.  It belongs to the owner thread.  Each removal is noted durably first."""
 
     def __init__(
         self, table: ConsumeQueueTable, books: Bookkeeping, cleaner: Cleaner, confirmation: Confirmation
@@ -36,7 +39,7 @@ class QueueRemoval:
         return removed
 
     def delete_expired_queues(self, is_kept: Callable[[str], bool]) -> int:
-        """Remove queues whose messages have all expired, but for topics of which `is_kept` is true; how many."""
+        """Remove queues whose messages have expired, except topics for which `is_kept` is true.  Return how many."""
         expired = self._cleaner.expired_queues(is_kept)
         with self._latched():
             if expired and self._confirmation.failure is None:
@@ -48,7 +51,7 @@ class QueueRemoval:
 
     @contextmanager
     def _latched(self) -> Iterator[None]:
-        """Latch a failure of the disk that what is inside meets, and let it through."""
+        """Latch a disk failure that the body raises, and let it through."""
         try:
             yield
         except DiskFailed as error:

@@ -1,7 +1,7 @@
-"""Makes ConsumeQueues follow the log when its oldest segments are gone: minimum offsets, then files.
+"""Trim of ConsumeQueues after the log's oldest segments were removed: minimum offsets first, then files.
 
 Source: RocketMQ 5.3.3, `ConsumeQueue.correctMinOffset`, `deleteExpiredFile`, `CleanConsumeQueueService`.  A queue whose
-messages are all gone keeps its last file, and with it the offset at which it goes on.
+messages have all expired keeps its last file, which holds the offset at which it continues.
 """
 
 import logging
@@ -17,15 +17,15 @@ from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.logic_queue import LogicQueue
 
 _log = logging.getLogger(__name__)
-# Queues that one turn of the owner thread looks at: a send waits for no more than these.
+# Queues to trim in one turn of the owner thread: a send waits for no more than these.
 _QUEUES_PER_TURN: Final = 64
 
-# What takes the dropped files of a queue.
+# Callback that takes the dropped files of a queue.
 Dropped = Callable[[LogicQueue, list[DiskFile]], None]
 
 
 class QueueTrim:
-    """Trims all queues after the log's minimum moved, some per turn.  Lives in the owner thread."""
+    """Trim of all queues after the log's minimum offset moved, some per turn.  It belongs to the owner thread."""
 
     def __init__(self, table: ConsumeQueueTable, log: CommitLog, notify: Notify, dropped: Dropped) -> None:
         self._table = table
@@ -35,15 +35,15 @@ class QueueTrim:
         self._todo: list[tuple[str, int]] = []
         self._is_running = False
         self._trimmed_for = 0
-        # Where the oldest message of a queue lies in the log: queues are not touched before the log has passed it.
+        # Physical offset of each queue's oldest message.  A queue is trimmed only after the log has passed it.
         self._oldest: dict[tuple[str, int], tuple[LogicQueue, int]] = {}
 
     def start(self) -> None:
-        """The queues agree with the log as it is now: recovery saw to it."""
+        """Start from the log's present minimum offset: recovery has already trimmed the queues to it."""
         self._trimmed_for = self._log.min_offset
 
     def begin(self) -> None:
-        """Trim what the log has passed; goes on in later turns."""
+        """Start to trim what the log has passed.  Later turns continue."""
         if self._log.min_offset == self._trimmed_for:
             return
         self._trimmed_for = self._log.min_offset
@@ -54,7 +54,7 @@ class QueueTrim:
             self._turn()
 
     def stop(self) -> None:
-        """Trim nothing more."""
+        """Stop trimming."""
         self._todo.clear()
 
     def _turn(self) -> None:
@@ -72,14 +72,14 @@ class QueueTrim:
         try:
             self._trim(key, queue)
         except StoreError as error:
-            # It is tried again when the log's minimum moves next.
+            # The queue is tried again when the log's minimum offset moves next.
             _log.error("topic=%s queue=%d action=not-trimmed reason=%r", queue.topic, queue.queue_id, str(error))
 
     def _trim(self, key: tuple[str, int], queue: LogicQueue) -> None:
         unit = first_kept(queue, self._log.min_offset)
         raise_min(queue, queue.offset_of(unit))
         files = queue.drop_before(unit)
-        # This may be one that is not confirmed yet.  The next message of an empty queue lies behind all there is.
+        # This record may not be confirmed yet.  The next message of an empty queue lies after all others.
         is_there = unit < queue.visible_units()[1] or queue.written_offset > queue.max_offset
         entry = queue.unit(unit) if is_there else None
         self._oldest[key] = (queue, self._log.wrote_offset if entry is None else entry[0])
@@ -88,12 +88,12 @@ class QueueTrim:
 
 
 def first_kept(queue: LogicQueue, min_physical_offset: int) -> int:
-    """The first visible unit whose record the log still holds; the end of the visible ones if it holds none."""
+    """Return the first visible unit whose record is still in the log; the end of the visible ones if none is."""
     return first_unit(queue, queue.first_unit, queue.visible_units()[1], lambda entry: entry[0] >= min_physical_offset)
 
 
 def raise_min(queue: LogicQueue, offset: int) -> bool:
-    """Let `queue` begin at `offset`, never before where it begins now; whether that moved it."""
+    """Raise the minimum offset of `queue` to `offset`, never lower it.  Return whether it moved."""
     offset = min(offset, queue.max_offset)
     if offset <= queue.min_offset:
         return False

@@ -1,9 +1,8 @@
-"""What retention decides: when to clean, how full is too full, which segment may go.  Pure: no disk, no thread.
+"""Rules of retention: when to clean, how full is too full, which segment may be removed.  No disk, no thread.
 
-Source of the rules: RocketMQ 5.3.3, `CleanCommitLogService`, `MappedFileQueue.deleteExpiredFileByTime`,
-`UtilAll.isItTimeToDo`.  One rule differs: the age of a segment is not the modification time of its file, which a copy
-or a restored backup changes, but the store timestamp of its last record, for which the first record of the next
-segment stands.
+Source: RocketMQ 5.3.3, `CleanCommitLogService`, `MappedFileQueue.deleteExpiredFileByTime`, `UtilAll.isItTimeToDo`.
+One rule differs.  The age of a segment is not the modification time of its file, which a copy or a restored backup
+changes.  It is the store timestamp of its last record, approximated by the first record of the next segment.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,26 +14,26 @@ from sprocket.common.clock import Clock
 from store.config.store_config import StoreConfig, delete_hours
 
 _HOUR_MS: Final = 3_600_000
-# Below these RocketMQ takes no ratio, whatever is configured.  Its upper bounds, 90 and 85, do not hold here.
-_LEAST_WARNING: Final = 0.35
-_LEAST_FORCED: Final = 0.30
-_LEAST_MAX_USED: Final = 0.10
-# Sends are taken again when the disk is this much below the ratio at which they were refused.
+# Lower configured ratios are raised to these, as in RocketMQ.  Its upper bounds, 90 and 85, do not apply here.
+_MIN_WARNING: Final = 0.35
+_MIN_FORCED: Final = 0.30
+_MIN_MAX_USED: Final = 0.10
+# Sends are accepted again when the disk is this much below the ratio at which they were refused.
 HYSTERESIS: Final = 0.02
-# Segments behind the oldest that may begin with a time of the future before it is given up.
+# Segments after the oldest to ask for a time, while each begins with a time in the future.
 LOOK_AHEAD: Final = 16
-# A step of the clock forward is believed after this time.
+# A step of the clock forward is accepted after this time, s.
 _STEP_HOLDS_S: Final = 3600.0
 _STEP_MS: Final = 60_000
 
 
 class Reason(StrEnum):
-    """Why segments are removed."""
+    """Reason to remove segments."""
 
     MANUAL = "manual"
     TIME = "time"
     SPACE = "space"
-    # Of any age: the disk is nearly full.
+    # The disk is nearly full: segments of any age.
     FORCED = "forced"
 
 
@@ -50,7 +49,7 @@ class DiskUse(NamedTuple):
 
 
 class Watermarks(NamedTuple):
-    """Used shares of the disk at which something happens, 0 to 1."""
+    """Used shares of the disk, 0 to 1, at which something happens."""
 
     max_used: float
     forced: float
@@ -59,18 +58,18 @@ class Watermarks(NamedTuple):
     @classmethod
     def of(cls, config: StoreConfig) -> "Watermarks":
         return cls(
-            max(_LEAST_MAX_USED, config.disk_max_used_space_ratio / 100),
-            max(_LEAST_FORCED, config.disk_space_clean_forcibly_ratio / 100),
-            max(_LEAST_WARNING, config.disk_space_warning_level_ratio / 100),
+            max(_MIN_MAX_USED, config.disk_max_used_space_ratio / 100),
+            max(_MIN_FORCED, config.disk_space_clean_forcibly_ratio / 100),
+            max(_MIN_WARNING, config.disk_space_warning_level_ratio / 100),
         )
 
     def refuses(self, use: DiskUse, refused: bool) -> bool:
-        """Whether sends are refused, given whether they are refused already."""
+        """Return whether sends are refused, given whether they were refused so far."""
         return use.highest > self.warning - (HYSTERESIS if refused else 0.0)
 
 
 class Segment(NamedTuple):
-    """The oldest segment: its bounds in the log, and what must hold for it to go."""
+    """Oldest segment: its bounds in the log, and the facts that decide whether it may be removed."""
 
     start: int
     end: int
@@ -82,7 +81,7 @@ class Segment(NamedTuple):
 
 
 def reason_to_clean(config: StoreConfig, use: DiskUse, now_ms: int, manual: bool) -> Reason | None:
-    """Why to clean now, the strongest reason first; None if there is none.  Hours are of the machine's time zone."""
+    """Return why to clean now, the strongest reason first; None without one.  Hours are in the machine's time zone."""
     marks = Watermarks.of(config)
     if use.highest > min(marks.forced, marks.warning) and config.clean_file_forcibly_enable:
         return Reason.FORCED
@@ -90,16 +89,16 @@ def reason_to_clean(config: StoreConfig, use: DiskUse, now_ms: int, manual: bool
         return Reason.MANUAL
     if datetime.fromtimestamp(now_ms / 1000).hour in delete_hours(config.delete_when):
         return Reason.TIME
-    # A disk that does not say how full it is counts as full, as in RocketMQ.
+    # A disk whose use is unknown counts as full, as in RocketMQ.
     if min(use) < 0 or use.highest > marks.max_used:
         return Reason.SPACE
     return None
 
 
 def may_go(segment: Segment, reason: Reason) -> bool:
-    """Whether the oldest segment is removed.
+    """Return whether the oldest segment may be removed.
 
-    Never the last one, nor one whose bytes or whose successor are not on the disk.  A lease holds it unless the
+    Never the last one, and never one that is not on the disk or whose successor is not.  A lease keeps it unless the
     disk is nearly full.
     """
     if segment.end >= segment.wrote_offset or segment.end >= segment.flushed_offset:
@@ -111,15 +110,15 @@ def may_go(segment: Segment, reason: Reason) -> bool:
 
 
 def is_expired(now_ms: int, reserved_hours: int, times: Sequence[Callable[[], int]]) -> bool:
-    """Whether the oldest segment's last record is older than `reserved_hours`.
+    """Return whether the oldest segment's last record is older than `reserved_hours`.
 
-    `times` give the store timestamps, ms, with which that segment and the next ones begin, -1 where there is none.  The
-    second stands for the last record.  One from the future was written by a clock that was ahead, so the one after it
-    is asked.  The first must be as old: a clock that was behind for a while makes nothing expire.
+    `times` return the store timestamps, ms, with which that segment and the next ones begin; -1 without one.  The
+    second approximates the last record.  If it lies in the future, a clock was ahead, and the next one is asked.  The
+    first must be as old, so a clock that was behind for a while expires nothing.
     """
     limit = now_ms - reserved_hours * _HOUR_MS
-    own, *behind = times
-    for time in behind[:LOOK_AHEAD]:
+    own, *later = times
+    for time in later[:LOOK_AHEAD]:
         time_ms = time()
         if time_ms <= now_ms:
             return 0 <= time_ms <= limit and (own() <= limit or own() > now_ms)
@@ -127,10 +126,10 @@ def is_expired(now_ms: int, reserved_hours: int, times: Sequence[Callable[[], in
 
 
 class RetentionClock:
-    """The time that ages are measured against.
+    """Clock against which ages are measured.
 
-    A wall clock that jumps forward must not delete what is young: a step of more than a minute counts only after an
-    hour, which gives people and NTP time to put it right.  A step back counts at once, and keeps messages longer.
+    A wall clock that jumps forward must not delete young messages.  A step of more than a minute counts only after an
+    hour, so that people or NTP can correct it.  A step back counts at once and keeps messages longer.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -140,7 +139,7 @@ class RetentionClock:
         self._stepped_s: float | None = None
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, as far as they are believed."""
+        """Return the accepted time, ms since the epoch."""
         now_s, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
         expected_ms = self._last_ms + round((now_s - self._last_s) * 1000)
         if wall_ms <= expected_ms + _STEP_MS:

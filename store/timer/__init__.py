@@ -1,1 +1,1 @@
-"""The timer wheel: messages by the second in which they are due, in RocketMQ's files."""
+"""Timer wheel: messages by the second in which they are due, in RocketMQ's files."""

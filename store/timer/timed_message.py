@@ -1,4 +1,4 @@
-"""A record of rmq_sys_wheel_timer and what becomes of it: its real message, or itself once more further on.
+"""Record of rmq_sys_wheel_timer, and the message made from it: for its real topic, or for another roll of the wheel.
 
 Source: RocketMQ 5.3.3, `TimerMessageStore.convert`, `convertMessage`, `buildDeleteKey`.
 """
@@ -35,20 +35,20 @@ _DEQUEUE_MS: Final = f"{names.TIMER_DEQUEUE_MS}\x01".encode()
 _ROLL_TIMES: Final = f"{names.TIMER_ROLL_TIMES}\x01".encode()
 _DELETE_KEY: Final = f"{names.TIMER_DEL_UNIQKEY}\x01".encode()
 _UNIQUE_KEY: Final = f"{names.UNIQ_KEY}\x01".encode()
-_MOST_DIGITS: Final = 19
+_MAX_DIGITS: Final = 19
 _SYS_FLAG: Final = struct.Struct(">i")
 _SYS_FLAG_AT: Final = 36
 _ANY_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _TOPIC_FIELD: Final = topic_field(TIMER_TOPIC)[1]
-# As a broker of Sprocket writes them, one behind the other; the first of a name counts, so each is looked for first.
+# The order in which a broker of Sprocket writes them.  The first property of a name counts, so search for each first.
 _PLACE: Final = re.compile(rb"\x02TIMER_OUT_MS\x01([0-9]{1,19})\x02REAL_TOPIC\x01([^\x02]+)\x02REAL_QID\x01")
-_MOST_TOPICS: Final = 1024
-# TIMER_ENQUEUE_MS of a message that was late already when the wheel met it: `Long.MAX_VALUE`.
+_MAX_TOPICS: Final = 1024
+# TIMER_ENQUEUE_MS of a message that was already late when it reached the wheel: `Long.MAX_VALUE`.
 NEVER_ENQUEUED: Final = (1 << 63) - 1
 
 
 class TimedMessage:
-    """A record of the wheel's topic with the properties that the wheel lives by."""
+    """Record of the wheel's topic, with the properties that the wheel uses."""
 
     __slots__ = ("_record", "due_ms", "properties", "real_topic")
 
@@ -60,7 +60,7 @@ class TimedMessage:
 
     @property
     def record(self) -> Record:
-        """The record, decoded when it is first asked for: what enters the wheel needs its properties alone."""
+        """The record, decoded on first use: entering the wheel needs only its properties."""
         record = self._record
         if not isinstance(record, Record):
             decoded = decode(record, check_crc=False)
@@ -70,19 +70,19 @@ class TimedMessage:
 
     @property
     def deleted_key(self) -> bytes | None:
-        """Topic and unique key of the message that this one takes back; None if it takes none back."""
+        """Topic and unique key of the message that this one deletes; None if it deletes none."""
         return find(self.properties, _DELETE_KEY) if _DELETE_KEY in self.properties else None
 
     @property
     def key(self) -> bytes | None:
-        """Topic and unique key, as one who takes it back names it; None without unique key."""
+        """Topic and unique key, as a deleting message names it; None without a unique key."""
         unique_key = find(self.properties, _UNIQUE_KEY)
         return None if unique_key is None else b"%s+%s" % (self.real_topic.encode(), unique_key)
 
     def real(self, enqueue_ms: int, now_ms: int, tags_codes: TagsCodes) -> PendingMessage | None:
-        """The message as it goes to its real topic; None if it names no queue.
+        """Return the message for its real topic; None if it names no queue.
 
-        As in the reference it keeps REAL_TOPIC and REAL_QID.
+        It keeps REAL_TOPIC and REAL_QID, as in RocketMQ.
         """
         queue_id = find(self.properties, _REAL_QUEUE_ID)
         if queue_id is None or not queue_id.isdigit() or int(queue_id) >= 1 << 31:
@@ -92,9 +92,9 @@ class TimedMessage:
         return self._pending(self.real_topic, int(queue_id), properties, code)
 
     def rolled(self, enqueue_ms: int, now_ms: int, tags_codes: TagsCodes) -> PendingMessage:
-        """The message as it goes to the wheel's topic once more."""
+        """Return the message to append to the wheel's topic again."""
         times = find(self.properties, _ROLL_TIMES)
-        number = int(times) + 1 if times is not None and times.isdigit() and len(times) < _MOST_DIGITS else 1
+        number = int(times) + 1 if times is not None and times.isdigit() and len(times) < _MAX_DIGITS else 1
         properties = _traced(without(self.properties, _ROLL_TIMES), enqueue_ms, now_ms)
         properties = _added(properties, b"%s%d\x02" % (_ROLL_TIMES, number))
         return self._pending(TIMER_TOPIC, self.record.queue_id, properties, tags_codes.of("", properties, 0))
@@ -106,7 +106,7 @@ class TimedMessage:
                 topic, queue_id, record.body, properties, tags_code, record.flag, record.sys_flag,
                 record.born_timestamp, record.born_host, record.reconsume_times,
             )  # fmt: skip
-        # As usual, or it would be decoded: only what is needed is read.
+        # A usual record, else it would be decoded: read only the fields needed.
         fields = FIXED_IPV4_RAW.unpack_from(record)
         body = record[FIXED_IPV4_BYTES : FIXED_IPV4_BYTES + fields[14]]
         return PendingMessage(
@@ -115,7 +115,7 @@ class TimedMessage:
 
 
 def read_timed(store: MessageStore, physical_offset: int, size_bytes: int) -> TimedMessage | str:
-    """The message of the wheel's topic whose record lies there, or a few words why there is none."""
+    """Return the message of the wheel's topic whose record lies there, or why there is none."""
     try:
         view = store.record_at(physical_offset, size_bytes)
     except CorruptRecord as damage:
@@ -140,20 +140,20 @@ def read_timed(store: MessageStore, physical_offset: int, size_bytes: int) -> Ti
         due, name = place.groups()
     else:
         found_due, found_name = find(properties, _OUT_MS), find(properties, _REAL_TOPIC)
-        if found_due is None or not found_due.isdigit() or len(found_due) > _MOST_DIGITS:
-            return "TIMER_OUT_MS is no time"
+        if found_due is None or not found_due.isdigit() or len(found_due) > _MAX_DIGITS:
+            return "TIMER_OUT_MS is not a time"
         due, name = found_due, found_name or b""
     topic = _topic(name) if name else None
-    return "REAL_TOPIC is no topic" if topic is None else TimedMessage(record, properties, int(due), topic)
+    return "REAL_TOPIC is not a topic" if topic is None else TimedMessage(record, properties, int(due), topic)
 
 
-@lru_cache(_MOST_TOPICS)
+@lru_cache(_MAX_TOPICS)
 def _topic(name: bytes) -> str | None:
     return topic_name(name)
 
 
 def _properties(view: memoryview) -> bytes | None:
-    """The properties of a record of the wheel's topic that is as usual; None for any other."""
+    """Return the properties of a usual record of the wheel's topic; None for any other record."""
     if len(view) < MIN_RECORD_BYTES or _SYS_FLAG.unpack_from(view, _SYS_FLAG_AT)[0] & _ANY_V6:
         return None
     body_bytes: int = _SYS_FLAG.unpack_from(view, FIXED_IPV4_BYTES - 4)[0]
@@ -166,7 +166,7 @@ def _properties(view: memoryview) -> bytes | None:
 
 
 def without(properties: bytes, name: bytes) -> bytes:
-    """`properties` without the first property `name`, which ends with 0x01."""
+    """Return `properties` without the first property `name`, which ends with 0x01."""
     value = find(properties, name) if name in properties else None
     if value is None:
         return properties
@@ -183,7 +183,7 @@ def _traced(properties: bytes, enqueue_ms: int, now_ms: int) -> bytes:
 
 
 def _added(properties: bytes, more: bytes) -> bytes:
-    """`properties` with `more`, if there is room; what would be added only tells of the way that a message took."""
+    """Return `properties` with `more`, if there is room: `more` only describes the message's way."""
     if properties and not properties.endswith(b"\x02"):
         properties += b"\x02"
     return properties + more if len(properties) + len(more) + SEAL_BYTES <= MAX_PROPERTIES_BYTES else properties

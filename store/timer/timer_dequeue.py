@@ -1,4 +1,4 @@
-"""From the wheel to the real topics: slot by slot as they are over, in batches.
+"""Delivery from the wheel to the real topics, in batches, slot by slot after each slot's end.
 
 Source: RocketMQ 5.3.3, `TimerMessageStore.dequeue`, `TimerDequeueGetMessageService`, `TimerDequeuePutMessageService`.
 """
@@ -16,41 +16,41 @@ from store.timer.timer_wheel import Slot
 
 _log = logging.getLogger(__name__)
 
-# Units of a slot that are looked at in one turn before the first of them is delivered.
+# Units of a slot to read in one turn before the first of them is delivered.
 _WALK_UNITS: Final = 2048
-_MOST_BYTES: Final = 1 << 20
+_MAX_BYTES: Final = 1 << 20
 _BEFORE_DELIVERY: Final = failpoint("timer_dequeue.before_delivery")
 _DELIVERED: Final = failpoint("timer_dequeue.delivered")
 
 
 class SlotDelivery:
-    """The units of a slot that is over.  They are a chain from new to old, and are delivered from old to new."""
+    """Units of a slot that is over.  They are chained from new to old, and delivered from old to new."""
 
     def __init__(self, time_ms: int, slot: Slot, delivered_before: int) -> None:
         self.time_ms = time_ms
         self.slot = slot
         self._walk_at = slot.last
         self._delivered_before = delivered_before
-        # Positions in the timer log, newest first: of messages, and of those that take one back.
+        # Positions in the timer log, newest first: of messages, and of delete requests.
         self.positions = array("q")
         self._deletes = array("q")
         self.deleted: dict[bytes, str] = {}  # key -> real topic
-        self.used: set[bytes] = set()  # keys that took a message back
-        # As the slot counts them: one that takes another back is one less.
+        self.used: set[bytes] = set()  # keys that deleted a message
+        # Count as the slot counts: a delete request counts -1.
         self.messages = 0
 
-    def prepare(self, state: TimerState, most: int) -> bool:
-        """Walk on through the slot, `most` units at the most; whether it is known whole."""
+    def prepare(self, state: TimerState, max_units: int) -> bool:
+        """Read up to `max_units` more units of the slot.  Return whether all are read."""
         log = state.log
         while self._walk_at >= self._delivered_before and self._walk_at >= 0:
-            if not most:
+            if not max_units:
                 return False
-            most -= 1
+            max_units -= 1
             self._walk(log)
         while self._deletes:
-            if not most:
+            if not max_units:
                 return False
-            most -= 1
+            max_units -= 1
             self._read_delete(state, self._deletes.pop())
         return True
 
@@ -58,7 +58,7 @@ class SlotDelivery:
         position = self._walk_at
         unit = log.unit(position)
         if unit is None or unit.previous >= position:
-            # A file that has expired, whose messages have too; or damage.
+            # The file has expired, and its messages, too; or it is damaged.
             _log.warning("event=timer_slot_ends_early slot=%d position=%d", self.time_ms, position)
             self._walk_at = -1
             return
@@ -75,14 +75,14 @@ class SlotDelivery:
 
 
 class _Delivery:
-    """What one turn delivers."""
+    """Deliveries of one turn."""
 
     def __init__(self) -> None:
         self.messages: list[PendingMessage] = []
         self.counts: dict[str, int] = {}  # by real topic
-        self.taken_back: list[tuple[SlotDelivery, bytes]] = []
+        self.deleted: list[tuple[SlotDelivery, bytes]] = []
         self.bytes = 0
-        # Slots that are delivered whole with this, and the one that is not; how many of its units are.
+        # Slots that this delivery completes; the slot that it does not, with the number of its delivered units.
         self.whole: list[SlotDelivery] = []
         self.partial: tuple[SlotDelivery, int] | None = None
 
@@ -91,34 +91,34 @@ class _Delivery:
 
 
 class TimerDequeue:
-    """Delivers what is due, in the order of the slots and in each in the order of arrival."""
+    """Delivery of due messages: by slot, and within a slot in the order of arrival."""
 
     def __init__(self, state: TimerState) -> None:
         self._state = state
         self._slot: SlotDelivery | None = None
 
     @property
-    def is_amidst(self) -> bool:
+    def is_mid_slot(self) -> bool:
         """Whether a slot is delivered in part."""
         return self._slot is not None
 
-    def dequeue(self, most: int) -> bool:
-        """Deliver up to `most` messages that are due; whether there may be more.
+    def dequeue(self, max_messages: int) -> bool:
+        """Deliver up to `max_messages` due messages.  Return whether there may be more.
 
-        Raises `StoreError` if the store takes nothing now; it is then delivered next time.
+        Raises `StoreError` if the store accepts nothing now; then the next call delivers them.
         """
         state = self._state
         if state.config.timer_stop_dequeue or not state.wheel.is_open:
             return False
         delivery = _Delivery()
-        read_ms, more = self._gather(delivery, most)
+        read_ms, more = self._gather(delivery, max_messages)
         if delivery.messages:
             _BEFORE_DELIVERY()
         state.deliver(delivery.messages, lambda: self._delivered(delivery, read_ms))
         return more
 
-    def _gather(self, delivery: _Delivery, most: int) -> tuple[int, bool]:
-        """Fill `delivery`; where to go on, and whether there may be more that is due."""
+    def _gather(self, delivery: _Delivery, max_messages: int) -> tuple[int, bool]:
+        """Fill `delivery`.  Return where to continue, and whether more may be due."""
         state = self._state
         read_ms, end_ms = state.progress.read_ms, state.now_slot_ms()
         slot = self._slot
@@ -136,13 +136,13 @@ class TimerDequeue:
                     self._slot = slot
                 return read_ms, True
             walk -= min(walk, len(slot.positions) - before)
-            taken = self._take(slot, delivery, most)
+            taken = self._take(slot, delivery, max_messages)
             if taken < len(slot.positions):
                 delivery.partial = slot, taken
                 return read_ms, True
             delivery.whole.append(slot)
             slot, read_ms = None, read_ms + state.slot_ms
-            if len(delivery.messages) >= most or not walk:
+            if len(delivery.messages) >= max_messages or not walk:
                 return read_ms, True
 
     def _begin(self, time_ms: int) -> SlotDelivery:
@@ -150,12 +150,12 @@ class TimerDequeue:
         assert slot is not None
         return SlotDelivery(time_ms, slot, self._state.progress.delivered_before(time_ms))
 
-    def _take(self, slot: SlotDelivery, delivery: _Delivery, most: int) -> int:
-        """Add the slot's messages, as many as fit; how many of its units are dealt with."""
+    def _take(self, slot: SlotDelivery, delivery: _Delivery, max_messages: int) -> int:
+        """Add as many of the slot's messages as fit.  Return how many of its units are done."""
         state, positions = self._state, slot.positions
         now_ms = state.clock.wall_ms()
         taken = 0
-        while taken < len(positions) and len(delivery.messages) < most and delivery.bytes < _MOST_BYTES:
+        while taken < len(positions) and len(delivery.messages) < max_messages and delivery.bytes < _MAX_BYTES:
             taken += 1
             unit = state.log.unit(positions[-taken])
             if unit is not None:
@@ -172,10 +172,10 @@ class TimerDequeue:
             self._put(message.rolled(unit.write_ms, now_ms, state.tags_codes), delivery)
             return
         elif message.due_ms // state.slot_ms * state.slot_ms != slot.time_ms:
-            reason = "the record is one of another time"
+            reason = "the record has another time"
         else:
             if slot.deleted and message.key in slot.deleted:
-                delivery.taken_back.append((slot, message.key))
+                delivery.deleted.append((slot, message.key))
                 return
             real = message.real(unit.write_ms, now_ms, state.tags_codes)
             if real is not None and real.topic not in state.barred_topics:
@@ -196,14 +196,14 @@ class TimerDequeue:
         state.dequeued += len(delivery.messages)
         for topic, change in delivery.counts.items():
             state.on_count(topic, change)
-        for slot, key in delivery.taken_back:
+        for slot, key in delivery.deleted:
             slot.used.add(key)
         for slot in delivery.whole:
             self._slot = None
             state.waiting -= slot.messages
             for key, topic in slot.deleted.items():
                 if key not in slot.used:
-                    # It took nothing back and was counted as if it had.
+                    # It deleted nothing, but was counted as if it had.
                     state.on_count(topic, 1)
         if delivery.partial is not None:
             self._slot, taken = delivery.partial

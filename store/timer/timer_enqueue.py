@@ -1,4 +1,4 @@
-"""From the queue of rmq_sys_wheel_timer into the wheel.
+"""Entry of messages from the queue of rmq_sys_wheel_timer into the wheel.
 
 Source: RocketMQ 5.3.3, `TimerMessageStore.enqueue`, `doEnqueue`, `TimerEnqueuePutService`.
 """
@@ -19,19 +19,19 @@ from store.timer.timer_state import TimerState
 
 _log = logging.getLogger(__name__)
 
-_MOST_CACHED_HASHES: Final = 4096
+_MAX_CACHED_HASHES: Final = 4096
 _BEFORE_UNITS: Final = failpoint("timer_enqueue.before_units")
 _UNITS_WRITTEN: Final = failpoint("timer_enqueue.units_written")
 _SLOTS_WRITTEN: Final = failpoint("timer_enqueue.slots_written")
 
 
 class _Entries:
-    """Units of one batch, and what they make of their slots."""
+    """Units of one batch, and the resulting slots."""
 
     def __init__(self, batch: UnitBatch, now_slot: int, window_ms: int) -> None:
         self.batch = batch
         self.now_slot = now_slot
-        self.window_ms = window_ms  # how far ahead a message is put into the wheel at the most
+        self.window_ms = window_ms  # a message enters the wheel at most this far ahead
         # time -> first, last, messages
         self.slots: dict[int, tuple[int, int, int]] = {}
         # By real topic.
@@ -39,7 +39,7 @@ class _Entries:
 
 
 class TimerEnqueue:
-    """Enters messages in the order of their queue."""
+    """Entry of messages in the order of their queue."""
 
     def __init__(self, state: TimerState) -> None:
         self._state = state
@@ -47,11 +47,11 @@ class TimerEnqueue:
         self._known: Recovered | None = None
 
     def begin(self, recovered: Recovered | None) -> None:
-        """Go on where `state.progress` says; what is known to have entered is passed over."""
+        """Continue at `state.progress`.  Skip messages that are known to have entered."""
         self._known = recovered
 
-    def enqueue(self, most: int) -> None:
-        """Enter up to `most` messages.  Raises `StoreError`; what has not entered then enters next time."""
+    def enqueue(self, max_messages: int) -> None:
+        """Enter up to `max_messages` messages.  Raises `StoreError`; the next call enters the rest."""
         state = self._state
         store, now_slot = state.store, state.now_slot_ms()
         if state.config.timer_stop_enqueue or state.progress.read_ms > now_slot:
@@ -69,7 +69,7 @@ class TimerEnqueue:
         entries = _Entries(state.log.begin(), now_slot, state.roll_window_ms)
         late: list[tuple[PendingMessage, str]] = []
         reached = start
-        places = store.entries(TIMER_TOPIC, 0, start, min(end, start + most))
+        places = store.entries(TIMER_TOPIC, 0, start, min(end, start + max_messages))
         for physical_offset, size_bytes, _ in places.tolist():
             if not self._enter(reached, physical_offset, size_bytes, entries, late):
                 break
@@ -86,7 +86,7 @@ class TimerEnqueue:
             self._known = None
 
     def _has_room(self, now_slot: int) -> bool:
-        """Whether the slots from the one that is delivered next to the latest that may be needed are different ones."""
+        """Return whether all slots, from the next to deliver to the latest possible one, fit the ring."""
         state = self._state
         if state.latest_ms < max(1, state.progress.read_ms):
             return True
@@ -101,7 +101,7 @@ class TimerEnqueue:
         entries: _Entries,
         late: list[tuple[PendingMessage, str]],
     ) -> bool:
-        """Decide about one message; False if it has to wait for the next batch: late ones go alone."""
+        """Handle one message.  Return False if it must wait for the next batch: late messages go alone."""
         state = self._state
         known = self._known
         if known is not None and offset < known.known_until and physical_offset in known.known_offsets:
@@ -114,26 +114,29 @@ class TimerEnqueue:
             )  # fmt: skip
             return True
         slot_ms = message.due_ms // state.slot_ms * state.slot_ms
-        # Not by its slot: `read_ms` may lie within one if the slots were narrower then.
+        # Do not compare slots: `read_ms` may lie within a slot if slots were narrower before.
         if message.due_ms < state.progress.read_ms and offset < state.progress.rebuild_until:
-            return True  # delivered before the wheel was made anew
+            return True  # delivered before the wheel was rebuilt
         if slot_ms < entries.now_slot:
-            return bool(not entries.slots and self._is_late(message, late))
+            if entries.slots:
+                return False
+            self._deliver_late(message, late)
+            return True
         if late:
             return False
         self._add(message, physical_offset, size_bytes, entries)
         return True
 
-    def _is_late(self, message: TimedMessage, late: list[tuple[PendingMessage, str]]) -> bool:
-        """Let a message go straight to its real topic; one that would take another back comes too late."""
+    def _deliver_late(self, message: TimedMessage, late: list[tuple[PendingMessage, str]]) -> None:
+        """Add a late message to `late`, for its real topic.  A late delete request has no effect."""
+        if message.deleted_key is not None:
+            return
         state = self._state
-        if message.deleted_key is None:
-            real = message.real(NEVER_ENQUEUED, state.clock.wall_ms(), state.tags_codes)
-            if real is None or real.topic in state.barred_topics:
-                _log.error("event=timed_message_dropped topic=%s reason=no-such-place", message.real_topic)
-            else:
-                late.append((real, message.real_topic))
-        return True
+        real = message.real(NEVER_ENQUEUED, state.clock.wall_ms(), state.tags_codes)
+        if real is None or real.topic in state.barred_topics:
+            _log.error("event=timed_message_dropped topic=%s reason=no-such-place", message.real_topic)
+        else:
+            late.append((real, message.real_topic))
 
     def _add(self, message: TimedMessage, physical_offset: int, size_bytes: int, entries: _Entries) -> None:
         state, now_slot = self._state, entries.now_slot
@@ -155,7 +158,7 @@ class TimerEnqueue:
         entries.counts[message.real_topic] = entries.counts.get(message.real_topic, 0) + weight
 
     def _roll(self, due_ms: int, entries: _Entries) -> tuple[int, int]:
-        """When the message leaves the wheel, and its magic number: too far ahead, it is put in again on its way."""
+        """Return when the message leaves the wheel, and its magic number.  One too far ahead enters again later."""
         now_slot, window_ms = entries.now_slot, entries.window_ms
         beyond_ms = due_ms - now_slot - window_ms
         if beyond_ms < 0:
@@ -163,12 +166,12 @@ class TimerEnqueue:
         slot_ms = self._state.slot_ms
         slots = window_ms // slot_ms
         if beyond_ms < slots // 3 * slot_ms:
-            # Else the next step would be a very short one.
+            # Otherwise the last roll would be very short.
             return now_slot + slots // 2 * slot_ms, DEFAULT | ROLL
         return now_slot + window_ms, DEFAULT | ROLL
 
     def _is_taken(self, slot_ms: int) -> bool:
-        """Whether the place holds messages of another time that are still to come: a clock went back by weeks."""
+        """Return whether another time still uses the place: the clock went back by weeks."""
         occupant = self._state.wheel.occupant_ms(slot_ms)
         return occupant != slot_ms and occupant >= max(1, self._state.progress.read_ms)
 
@@ -183,12 +186,12 @@ class TimerEnqueue:
         value = self._hashes.get(topic)
         if value is None:
             value = java_hash_code(topic)
-            if len(self._hashes) < _MOST_CACHED_HASHES:
+            if len(self._hashes) < _MAX_CACHED_HASHES:
                 self._hashes[topic] = value
         return value
 
     def _write(self, entries: _Entries) -> None:
-        """The units first: a slot never points at what is not there.  All or nothing, as far as the slots say."""
+        """Write the units, then the slots: a slot never points at a missing unit.  If a slot fails, restore all."""
         state = self._state
         if not entries.slots:
             return

@@ -1,6 +1,6 @@
-"""The timer log: one unit for each message that entered the wheel; the units of a slot are a chain from new to old.
+"""Timer log: one unit for each message that entered the wheel.  The units of a slot are chained from new to old.
 
-A unit of 52 bytes lies whole in a file; what is left of a file, less than a unit and 16 bytes, is a blank.
+A unit of 52 bytes never spans two files.  Where a unit and 16 bytes no longer fit, the rest of the file is a blank.
 Source: RocketMQ 5.3.3, `TimerLog`, `MappedFileQueue.deleteExpiredFileByOffsetForTimerLog`.
 """
 
@@ -31,7 +31,7 @@ _BLANK: Final = struct.Struct(">iqi")
 
 
 class Unit(NamedTuple):
-    """A unit: where its message's record lies and when it is due."""
+    """Unit: where its message's record lies, and when the message is due."""
 
     previous: int
     magic: int
@@ -43,12 +43,12 @@ class Unit(NamedTuple):
 
     @property
     def time_ms(self) -> int:
-        """When it is due."""
+        """Due time, ms."""
         return self.write_ms + self.delay_ms
 
 
 class UnitBatch:
-    """Units that are written together."""
+    """Units to write together."""
 
     def __init__(self, start: int, file_bytes: int) -> None:
         self.start = start
@@ -56,7 +56,7 @@ class UnitBatch:
         self.content = bytearray()
 
     def add(self, unit: Unit) -> int:
-        """Add a unit, behind a blank if the file has no room for it; its position."""
+        """Add a unit, after a blank if the file has no room for it.  Return its position."""
         position = self.start + len(self.content)
         room = self._file_bytes - position % self._file_bytes
         if room < UNIT_BYTES + BLANK_BYTES:
@@ -67,37 +67,37 @@ class UnitBatch:
 
 
 class TimerLog:
-    """The files; `end` is where the next unit goes."""
+    """Files of the timer log; `end` is the position of the next unit."""
 
     def __init__(self, disk: Disk, directory: Path, file_bytes: int) -> None:
         self._disk = disk
         self._files = MappedFileQueue(disk, directory, file_bytes, preallocate=False)
-        # Units that a file holds; the reference leaves room for a blank behind them.
+        # Units per file.  RocketMQ leaves room for a blank after them.
         self._units_per_file = (file_bytes - BLANK_BYTES) // UNIT_BYTES
         self.end = 0
 
     @property
     def first(self) -> int:
-        """Where the oldest file begins."""
+        """Position at which the oldest file begins."""
         return self._files.first_offset
 
     def load(self) -> bool:
-        """Open the files; False if one of them does not fit behind the one before it.  Raises `DiskFailed`."""
+        """Open the files.  Return False if one does not follow the file before it.  Raises `DiskFailed`."""
         fits = not self._files.load_front()
         self.end = self._files.end_offset
         return fits
 
     def begin(self) -> UnitBatch:
-        """A batch behind the last unit."""
+        """Return an empty batch that starts after the last unit."""
         return UnitBatch(self.end, self._files.file_bytes)
 
     def write(self, batch: UnitBatch) -> None:
-        """Write a batch.  Raises `DiskFull` or `DiskFailed`; the end is then where it was."""
+        """Write a batch.  Raises `DiskFull` or `DiskFailed`; then `end` is unchanged."""
         self._files.write(batch.start, batch.content)
         self.end = batch.start + len(batch.content)
 
     def unit(self, position: int) -> Unit | None:
-        """The unit at `position`; None if there is none."""
+        """Return the unit at `position`; None without one."""
         located = self._files.locate(position)
         if located is None or position + UNIT_BYTES > self.end:
             return None
@@ -108,13 +108,13 @@ class TimerLog:
         return Unit._make(fields[1:8]) if fields[0] == UNIT_BYTES and is_magic(fields[2]) else None
 
     def files_between(self, start: int, end: int) -> list[DiskFile]:
-        """The files that hold any of the bytes `start` to `end`, for a sync in another thread."""
+        """Return the files with bytes of ``[start, end)``, for a sync in another thread."""
         return self._files.between(start, end)
 
     def units(self, start: int, end: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
-        """What could be units from `start` to before `end`: a position, and those from it on to the end of its file.
+        """Iterate over possible units of ``[start, end)``: a position, and the units from there to its file's end.
 
-        Blanks, and what was never written, are not left out.
+        Blanks and parts that were never written are included.
         """
         file_bytes = self._files.file_bytes
         position = max(start, self.first)
@@ -132,7 +132,7 @@ class TimerLog:
             position += file_bytes - at
 
     def valid_end(self, start: int) -> int:
-        """One past the last of the units that follow each other without a gap from `start` on."""
+        """Return the end of the units that follow each other without a gap from `start` on."""
         position = max(start, self.first)
         for begin, units in self.units(position, self._files.end_offset):
             magic = units["magic"]
@@ -148,7 +148,7 @@ class TimerLog:
         return min(position, self._files.end_offset)
 
     def position_before(self, position: int) -> int | None:
-        """Position of the unit before the one at `position`; None if that is the oldest."""
+        """Return the position of the unit before the one at `position`; None if that is the oldest."""
         at = position % self._files.file_bytes
         if position <= self.first:
             return None
@@ -157,7 +157,7 @@ class TimerLog:
         return position - at + (min(at // UNIT_BYTES, self._units_per_file) - 1) * UNIT_BYTES
 
     def cut(self, end: int) -> None:
-        """Forget what lies behind `end`.  Raises `DiskFull` or `DiskFailed`."""
+        """Cut off what lies after `end`.  Raises `DiskFull` or `DiskFailed`."""
         if end < self._files.end_offset:
             self._files.cut(end)
         self.end = end
@@ -168,7 +168,7 @@ class TimerLog:
         self.end = 0
 
     def remove_expired(self, log_min_offset: int) -> int:
-        """Remove the oldest files whose messages are no longer in the CommitLog; how many.  Raises `DiskFailed`."""
+        """Remove the oldest files whose messages have left the CommitLog.  Return how many.  Raises `DiskFailed`."""
         count = 0
         last_at = (self._units_per_file - 1) * UNIT_BYTES
         for file in self._files.files[:-1]:
@@ -188,5 +188,5 @@ class TimerLog:
 
 
 def is_magic(magic: int) -> bool:
-    """Whether `magic` is that of a unit (`TimerMessageStore.isMagicOK`)."""
+    """Return whether `magic` is that of a unit (`TimerMessageStore.isMagicOK`)."""
     return magic | 0xF == 0xF

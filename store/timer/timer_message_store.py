@@ -1,19 +1,20 @@
-"""The timer wheel: takes messages from rmq_sys_wheel_timer and brings them to their real topics when they are due.
+"""Timer: moves messages from rmq_sys_wheel_timer to their real topics when they are due.
 
-A message whose time lies in slot S, from S to before S + timerPrecisionMs, comes when the slot is over by the wall
-clock: never early, and late by the width of a slot at the most.
+A message due in slot S, from S to before S + timerPrecisionMs, is delivered when the slot is over by the wall clock:
+never early, and late by at most the width of a slot.
 
 Steps of the wall clock
 -----------------------
-Times are those of the wall clock, as producers name them.  When it jumps ahead, all slots that are over are delivered.
-When it steps back, the wheel goes back with it: a message that is sent now is not due because the clock was ahead once.
-What was delivered already does not come again, see `store.timer.timer_progress.Barrier`.
+Times are those of the wall clock, as producers give them.  When it jumps ahead, all slots that are over are delivered.
+When it steps back, the wheel steps back, too: a message sent now is not due because the clock was once ahead.
+Delivered messages are not delivered again, see `store.timer.timer_progress.Barrier`.
 
 Crashes
 -------
-The checkpoint follows the CommitLog's flush.  A crash brings the wheel back to it; what was delivered since and is not
-yet on the disk, or on the disk and not yet in the checkpoint, is delivered again.  Messages that had entered the wheel
-since are known by their units and do not enter twice.
+The checkpoint follows the CommitLog's flush, and a crash takes the wheel back to it.  Messages delivered since, whose
+delivery is not yet flushed or not yet in the checkpoint, are delivered again.  Messages that entered the wheel since
+are known by their units and do not enter twice.
+
 Source: RocketMQ 5.3.3, `TimerMessageStore`.
 """
 
@@ -41,7 +42,7 @@ from store.timer.timer_wheel import TimerWheel
 
 _log = logging.getLogger(__name__)
 
-# Messages that enter, and that are delivered, in one turn of the loop.
+# Messages that enter, and messages delivered, in one turn of the loop.
 _ENQUEUE_MESSAGES: Final = 256
 _DEQUEUE_MESSAGES: Final = 256
 _BEFORE_SYNC: Final = failpoint("timer_message_store.before_sync")
@@ -73,7 +74,7 @@ class TimerFlush:
 
 
 class TimerMessageStore:
-    """Wheel, timer log and checkpoint of one store.  Lives in the store's owner thread."""
+    """Wheel, timer log and checkpoint of one store.  It belongs to the store's owner thread."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class TimerMessageStore:
     # Life
 
     def load(self) -> None:
-        """Bring the files in order and go on where they say.  Raises `StoreError`."""
+        """Recover the files and continue from them.  Raises `StoreError`."""
         state, store = self._state, self._store
         found = load_checkpoint(store.disk, self._path)
         checkpoint = TimerCheckpoint() if found is None else found
@@ -121,7 +122,7 @@ class TimerMessageStore:
         state.unflushed = ProgressLog(progress)
         if state.wheel.is_open:
             if not progress.read_ms:
-                # A crash before the first checkpoint.
+                # A crash came before the first checkpoint.
                 now_slot = state.now_slot_ms()
                 earliest = state.wheel.earliest_ms()
                 progress = replace(progress, read_ms=now_slot if earliest is None else min(earliest, now_slot))
@@ -132,19 +133,19 @@ class TimerMessageStore:
     # A replica
 
     def follow(self, master: TimerCheckpoint) -> None:
-        """Another store delivers, and this is how far it has come; the log of this one holds what it delivered.
+        """Follow another store, which delivers.  `master` is its progress; this store's log holds its deliveries.
 
-        No turn until `take_over`.  Raises `StoreError`.
+        Take no turn until `take_over`.  Raises `StoreError`.
         """
         state = self._state
         if not self._is_following:
             self._is_following = True
             self._enqueue, self._dequeue = TimerEnqueue(state), TimerDequeue(state)
-        # Delivered is what the queue has before the master's offset and was due before its time.
+        # Units before the master's offset that were due before its time are delivered.
         until = max(master.progress.queue_offset, master.progress.rebuild_until)
         progress = Progress(master.progress.read_ms, rebuild_until=until)
         if state.wheel.is_open or state.log.end:
-            # Of the time when this store delivered: it does not say what was delivered since.
+            # The progress dates from when this store delivered: it lacks later deliveries.
             self._rebuild(progress)
             state.wheel.remove()
             state.latest_ms = state.waiting = 0
@@ -158,9 +159,9 @@ class TimerMessageStore:
         return self._is_following
 
     def take_over(self) -> None:
-        """This store delivers from now on, and goes on where the one that it followed was.  Raises `StoreError`.
+        """Deliver from now on, and continue where the followed store was.  Raises `StoreError`.
 
-        The wheel is made from the topic's queue.
+        The wheel is rebuilt from the topic's queue.
         """
         if self._is_following:
             self._is_following = False
@@ -168,46 +169,46 @@ class TimerMessageStore:
             self._begin(replace(self._state.progress, queue_offset=start))
 
     def _rebuild(self, progress: Progress) -> Progress:
-        """Begin to make wheel and timer log anew from the topic's queue."""
+        """Start to rebuild wheel and timer log from the topic's queue."""
         state, store = self._state, self._store
         start = store.min_offset(TIMER_TOPIC, 0)
-        anew = Progress(progress.read_ms, 0, start, max(progress.queue_offset, progress.rebuild_until))
-        _log.warning("event=timer_rebuild from=%d until=%d read_ms=%d", start, anew.rebuild_until, anew.read_ms)
-        # Written down first: files that are half made anew must not pass for whole ones.
-        store.disk.write_small(self._path, TimerCheckpoint(anew, self._version).page())
+        started = Progress(progress.read_ms, 0, start, max(progress.queue_offset, progress.rebuild_until))
+        _log.warning("event=timer_rebuild from=%d until=%d read_ms=%d", start, started.rebuild_until, started.read_ms)
+        # Written first: half rebuilt files must not pass for complete ones.
+        store.disk.write_small(self._path, TimerCheckpoint(started, self._version).page())
         _REBUILD_NOTED()
         state.log.destroy()
         state.wheel.create()
-        self._saved = anew
-        return anew
+        self._saved = started
+        return started
 
     def close(self) -> None:
-        """Release the files."""
+        """Close the files."""
         self._state.wheel.close()
         self._state.log.close()
 
     # Work
 
     def turn(self) -> float | None:
-        """Let messages enter the wheel and deliver what is due, a batch of each.
+        """Let messages enter the wheel and deliver due ones, a batch of each.
 
-        Return the seconds until the next turn has work: 0 if there is more, None if nothing waits, or if something is
-        on its way: `on_delivered` tells when it is not.  Raises `StoreError` if nothing is taken now.
+        Return the seconds until the next turn has work: 0 if there is more now; None if nothing waits, or while a
+        delivery is in flight, whose end `on_delivered` reports.  Raises `StoreError` if the store accepts nothing now.
         """
         state = self._state
         if state.outstanding is not None:
             return None
         now_slot = state.now_slot_ms()
-        if state.progress.read_ms > now_slot and not self._dequeue.is_amidst:
+        if state.progress.read_ms > now_slot and not self._dequeue.is_mid_slot:
             self._step_back(now_slot)
         before = state.enqueued + state.dequeued
         # While a slot is delivered that is not over any more, nothing may enter it.
-        if not self._dequeue.is_amidst or state.progress.read_ms < now_slot:
+        if not self._dequeue.is_mid_slot or state.progress.read_ms < now_slot:
             self._enqueue.enqueue(_ENQUEUE_MESSAGES)
         more = state.outstanding is None and self._dequeue.dequeue(_DEQUEUE_MESSAGES)
         if state.outstanding is not None:
             return None
-        # What rolls has just come to the end of the queue.
+        # A rolled message was just appended to the queue.
         if more or (self.enqueue_behind and state.enqueued + state.dequeued > before):
             return 0.0
         config = state.config
@@ -218,7 +219,7 @@ class TimerMessageStore:
         return max(0, state.now_slot_ms() + state.slot_ms - self._clock.wall_ms()) / 1000
 
     def _step_back(self, now_slot: int) -> None:
-        """The wall clock is before the slot that would be delivered next."""
+        """Follow the wall clock back: it is before the slot that would be delivered next."""
         state = self._state
         _log.warning("event=clock_stepped_back from=%d to=%d", state.progress.read_ms, now_slot)
         if state.latest_ms < now_slot:
@@ -226,7 +227,7 @@ class TimerMessageStore:
             return
         read_ms = state.progress.read_ms
         state.advance(state.progress.stepped_back(state.log.end, now_slot))
-        # What these hold is delivered, and does not wait.
+        # Messages of these slots are delivered and do not wait.
         time_ms = state.wheel.next_used(now_slot, read_ms)
         while time_ms < read_ms:
             slot = state.wheel.get(time_ms)
@@ -235,15 +236,15 @@ class TimerMessageStore:
             time_ms = state.wheel.next_used(time_ms + state.slot_ms, read_ms)
 
     def on_delivered(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when what was on its way has arrived."""
+        """Call `listener` after each delivery that was in flight."""
         self._state.on_delivered = listener
 
     def pause(self) -> None:
-        """Give up what is on its way: it is delivered when turns go on, perhaps for the second time."""
+        """Abandon the delivery in flight.  Later turns repeat it, so messages may arrive twice."""
         self._state.cancel()
 
     def remove_expired(self) -> None:
-        """Remove files of the timer log whose messages are gone.  Raises `DiskFailed`."""
+        """Remove files of the timer log whose messages have expired.  Raises `DiskFailed`."""
         store = self._store
         oldest = store.entry(TIMER_TOPIC, 0, store.min_offset(TIMER_TOPIC, 0))
         self._state.log.remove_expired(self._store.wrote_offset if oldest is None else oldest[0])
@@ -251,7 +252,7 @@ class TimerMessageStore:
     # The checkpoint
 
     def prepare_flush(self) -> TimerFlush | None:
-        """What a flush would write now; None if it is what was written last.  Call `flushed` when it is written."""
+        """Return what a flush would write; None if nothing changed.  Call `flushed` when it is written."""
         state = self._state
         settled = state.unflushed.settle(self._store.flushed_offset)
         if settled == self._saved:
@@ -265,15 +266,15 @@ class TimerMessageStore:
         return TimerFlush(self._store.disk, self._path, state.wheel, files, checkpoint)
 
     def flushed(self, flush: TimerFlush) -> None:
-        """`flush` is on the disk."""
+        """Note that `flush` is on the disk."""
         self._saved = flush.checkpoint.progress
 
     @property
     def checkpoint(self) -> TimerCheckpoint:
-        """What the file holds, or will hold first: never what the disk is not sure of.
+        """Return the checkpoint in the file, or the first one to write: never more than is on the disk.
 
-        While the wheel is made anew, or another store is followed, what was delivered before counts, not what has
-        entered since.
+        During a rebuild, or while another store is followed, it counts what was delivered before, not what has entered
+        since.
         """
         progress = self._saved or self._state.unflushed.saveable
         told = replace(progress, queue_offset=max(progress.queue_offset, progress.rebuild_until))
@@ -282,45 +283,45 @@ class TimerMessageStore:
     # Figures
 
     def count_at(self, slot_ms: int) -> int:
-        """How many messages wait in the slot of a time."""
+        """Return the number of messages that wait in the slot of a time."""
         slot = self._state.wheel.get(slot_ms)
         return 0 if slot is None else slot.messages
 
     @property
     def waiting(self) -> int:
-        """How many messages are in the wheel."""
+        """Number of messages in the wheel."""
         return max(0, self._state.waiting)
 
     @property
     def enqueued(self) -> int:
-        """How many messages were taken from the topic since the start."""
+        """Number of messages taken from the topic since the start."""
         return self._state.enqueued
 
     @property
     def dequeued(self) -> int:
-        """How many were delivered, or put in again, since the start."""
+        """Number of messages delivered or rolled since the start."""
         return self._state.dequeued
 
     @property
     def queue_offset(self) -> int:
-        """What enters the wheel next."""
+        """Queue offset of the next message to enter the wheel."""
         return self._state.progress.queue_offset
 
     @property
     def enqueue_behind(self) -> int:
-        """How many messages have not entered the wheel."""
+        """Number of messages that have not yet entered the wheel."""
         return max(0, self._store.max_offset(TIMER_TOPIC, 0) - self.queue_offset)
 
     @property
     def dequeue_behind_ms(self) -> int:
-        """How old the slot is that is delivered next; 0 if nothing waits."""
+        """Age, ms, of the slot to deliver next; 0 if nothing waits."""
         state = self._state
         if not state.wheel.is_open or state.latest_ms < state.progress.read_ms:
             return 0
         return max(0, self._clock.wall_ms() - state.progress.read_ms)
 
     def count_by_topic_hash(self) -> dict[int, int]:
-        """How many messages wait, by the hash of their real topic, counted in the timer log."""
+        """Return the number of waiting messages by the hash of their real topic, counted in the timer log."""
         state = self._state
         read_ms = state.progress.read_ms
         oldest = state.wheel.oldest_position(read_ms)

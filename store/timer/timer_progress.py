@@ -1,18 +1,18 @@
-"""How far the wheel has come, and what of that the disk is sure of.
+"""Progress of the wheel, and the part of it that is safe on the disk.
 
-Three numbers say it: the slot that is delivered next, the queue offset that enters the wheel next, and the end of the
-timer log.  They may only be written down once what was delivered is flushed in the CommitLog, and as they were at one
-moment: a crash would else lose messages, or let a unit point at a record that is not there.
+Progress is three numbers: the slot to deliver next, the queue offset to enter next, and the end of the timer log.
+They may be written only after the deliveries are flushed in the CommitLog, and must be of one moment.  Otherwise a
+crash would lose messages, or leave a unit that points at a missing record.
 Source of the file: RocketMQ 5.3.3, `TimerCheckpoint`; of its fields, `TimerMessageStore.prepareTimerCheckPoint`.
 
 What Sprocket adds
 ------------------
-RocketMQ ignores what lies behind the first fields of the page.  There Sprocket keeps, sealed by a CRC:
+RocketMQ ignores the page after its first fields.  Sprocket keeps there, sealed by a CRC:
 
-- `rebuild_until`: while wheel and timer log are made anew from the topic's queue, the queue offset up to which a
-  message whose slot is past was delivered already.
-- `barriers`, what a wall clock that stepped back leaves: units before a position of the timer log were delivered if
-  their slot is before a time, although that time is to come again.
+- `rebuild_until`: during a rebuild of wheel and timer log, the queue offset before which messages of past slots were
+  already delivered.
+- `barriers`, left by a wall clock that stepped back: units before a position of the timer log were delivered if their
+  slot is before a time, although that time will come again.
 """
 
 import struct
@@ -32,14 +32,14 @@ EXTENSION_AT: Final = 512
 _EXTENSION_HEAD: Final = struct.Struct(">8sIIIq")
 _BARRIER: Final = struct.Struct(">qq")
 _MAGIC: Final = b"SPRTIMER"
-# Of a clock that steps back again and again; of the oldest one messages may come twice.
-_MOST_BARRIERS: Final = 16
-_MOST_UNFLUSHED: Final = 4096
+# A clock may step back repeatedly.  Messages before the oldest barrier may then be delivered twice.
+_MAX_BARRIERS: Final = 16
+_MAX_UNFLUSHED: Final = 4096
 
 
 @dataclass(frozen=True)
 class Barrier:
-    """Units before `position` whose slot is before `before_ms` were delivered."""
+    """Units before `position` were delivered if their slot is before `before_ms`."""
 
     position: int
     before_ms: int
@@ -47,7 +47,7 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Progress:
-    """The state at one moment."""
+    """Progress at one moment."""
 
     read_ms: int = 0
     log_position: int = 0
@@ -56,20 +56,20 @@ class Progress:
     barriers: tuple[Barrier, ...] = ()
 
     def stepped_back(self, log_end: int, to_ms: int) -> "Progress":
-        """The same after the wall clock went back to the slot `to_ms`, before `read_ms`."""
+        """Return the progress after the wall clock went back to the slot `to_ms`, before `read_ms`."""
         kept = [barrier for barrier in self.barriers if barrier.before_ms > self.read_ms]
-        barriers = (*kept, Barrier(log_end, self.read_ms))[-_MOST_BARRIERS:]
+        barriers = (*kept, Barrier(log_end, self.read_ms))[-_MAX_BARRIERS:]
         return replace(self, read_ms=to_ms, barriers=barriers)
 
     def read_until(self, read_ms: int) -> "Progress":
-        """The same with all slots before `read_ms` delivered."""
+        """Return the progress with all slots before `read_ms` delivered."""
         barriers = self.barriers
         if barriers:
             barriers = tuple(barrier for barrier in barriers if barrier.before_ms > read_ms)
         return replace(self, read_ms=read_ms, barriers=barriers)
 
     def delivered_before(self, slot_ms: int) -> int:
-        """The position in the timer log before which the units of a slot were delivered; 0 for none."""
+        """Return the position in the timer log before which the slot's units were delivered; 0 for none."""
         return max((barrier.position for barrier in self.barriers if barrier.before_ms > slot_ms), default=0)
 
 
@@ -84,15 +84,15 @@ class DataVersion:
 
 @dataclass
 class TimerCheckpoint:
-    """The content of ``config/timercheck``."""
+    """Content of ``config/timercheck``."""
 
     progress: Progress = field(default_factory=Progress)
     version: DataVersion = field(default_factory=DataVersion)
-    # Whether Sprocket wrote it; RocketMQ's three numbers are not of one moment.
+    # Whether Sprocket wrote it.  RocketMQ's three numbers may be of different moments.
     is_own: bool = True
 
     def encode(self) -> bytes:
-        """The 56 bytes that are also the answer to GET_TIMER_CHECK_POINT."""
+        """Return the 56 bytes of the file, which are also the response to GET_TIMER_CHECK_POINT."""
         progress, version = self.progress, self.version
         return _FIELDS.pack(
             progress.read_ms, progress.log_position, progress.queue_offset, progress.queue_offset,
@@ -100,7 +100,7 @@ class TimerCheckpoint:
         )  # fmt: skip
 
     def page(self) -> bytes:
-        """The file's content."""
+        """Return the file's content."""
         barriers, head = self.progress.barriers, self.encode()
         body = struct.pack(">IIq", zlib.crc32(head), len(barriers), self.progress.rebuild_until)
         body += b"".join(_BARRIER.pack(barrier.position, barrier.before_ms) for barrier in barriers)
@@ -109,7 +109,7 @@ class TimerCheckpoint:
 
     @classmethod
     def decode(cls, content: bytes) -> "TimerCheckpoint":
-        """What a file holds; zeros for one that is too short."""
+        """Decode a file's content; zeros if it is too short."""
         if len(content) < CHECKPOINT_BYTES:
             return cls()
         read_ms, log_position, queue_offset, master_offset, *version = _FIELDS.unpack_from(content)
@@ -127,35 +127,35 @@ def _extension(content: bytes) -> tuple[bool, int, tuple[Barrier, ...]]:
     begin = EXTENSION_AT + _EXTENSION_HEAD.size
     end = begin + count * _BARRIER.size
     body_at = EXTENSION_AT + len(_MAGIC) + 4
-    if magic != _MAGIC or count > _MOST_BARRIERS or zlib.crc32(content[body_at:end]) != crc:
+    if magic != _MAGIC or count > _MAX_BARRIERS or zlib.crc32(content[body_at:end]) != crc:
         return False, 0, ()
     barriers = tuple(Barrier(*fields) for fields in _BARRIER.iter_unpack(content[begin:end]))
-    # RocketMQ writes its fields anew and leaves ours.
+    # RocketMQ rewrites its own fields and leaves ours.
     return zlib.crc32(content[:CHECKPOINT_BYTES]) == head_crc, rebuild_until, barriers
 
 
 def load_checkpoint(disk: Disk, path: Path) -> TimerCheckpoint | None:
-    """What the file holds; None if there is none.  Raises `DiskFailed`."""
+    """Return the checkpoint in the file; None without a file.  Raises `DiskFailed`."""
     content = disk.read(path)
     return None if content is None else TimerCheckpoint.decode(content)
 
 
 class ProgressLog:
-    """The states that wait for the CommitLog's flush, oldest first."""
+    """States that wait for the CommitLog's flush, oldest first."""
 
     def __init__(self, saved: Progress) -> None:
         self.saveable = saved
         self._unflushed: deque[tuple[int, Progress]] = deque()
 
     def note(self, log_end: int, progress: Progress) -> None:
-        """`progress` holds once the CommitLog is flushed up to `log_end`."""
+        """Note that `progress` is safe once the CommitLog is flushed up to `log_end`."""
         waiting = self._unflushed
-        if waiting and (waiting[-1][0] == log_end or len(waiting) >= _MOST_UNFLUSHED):
+        if waiting and (waiting[-1][0] == log_end or len(waiting) >= _MAX_UNFLUSHED):
             waiting.pop()
         waiting.append((log_end, progress))
 
     def settle(self, flushed_offset: int) -> Progress:
-        """The newest state that may be written down, given how far the CommitLog is flushed."""
+        """Return the newest state that may be written, given the flushed offset of the CommitLog."""
         while self._unflushed and self._unflushed[0][0] <= flushed_offset:
             self.saveable = self._unflushed.popleft()[1]
         return self.saveable

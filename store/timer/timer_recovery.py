@@ -1,10 +1,10 @@
-"""Bringing wheel and timer log together after a stop or a crash.
+"""Recovery of wheel and timer log: makes them agree after a stop or a crash.
 
-The checkpoint names a position of the timer log before which wheel, log and the records that its units point at were on
-the disk.  From there on the log is believed as far as its units follow each other and their records are there; the
+The checkpoint names a position of the timer log.  Before it the wheel, the timer log, and the records that its units
+point at were on the disk.  After it the log is trusted while units follow each other and their records exist, and the
 wheel is corrected by those units.  Slots that reach further than the log are corrected by walking it from their first
-unit.  If the log ends before the checkpoint's position, or the wheel is not that of this log, both are made anew from
-the queue of rmq_sys_wheel_timer: they hold nothing that it does not say.
+unit.  If the log ends before the checkpoint's position, or the wheel belongs to another log, both are rebuilt from the
+queue of rmq_sys_wheel_timer, which holds all that they hold.
 Source: RocketMQ 5.3.3, `TimerMessageStore.recover`, `recoverAndRevise`, `reviseQueueOffset`, `TimerWheel.checkPhyPos`.
 """
 
@@ -26,13 +26,13 @@ from store.timer.timer_wheel import TimerWheel
 
 _log = logging.getLogger(__name__)
 
-# A wheel that reaches so far from now was written with another precision.
+# A wheel that reaches this far from now was written with another precision.
 _FAR_MS: Final = 60 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """What is known of units behind the checkpoint: messages that entered the wheel and need not enter it again."""
+    """Facts about units after the checkpoint: their messages entered the wheel and need not enter again."""
 
     progress: Progress
     known_offsets: frozenset[int] = frozenset()
@@ -43,14 +43,14 @@ class Recovered:
 def recover(
     store: MessageStore, wheel: TimerWheel, log: TimerLog, checkpoint: TimerCheckpoint, now_ms: int
 ) -> Recovered:
-    """Correct wheel and log; say where to go on.  Raises `StoreError`.
+    """Correct wheel and log.  Return where to continue.  Raises `StoreError`.
 
-    With `needs_rebuild` nothing was changed, and both have to be made anew.
+    If the result says `needs_rebuild`, nothing was changed and both must be rebuilt.
     """
     progress = checkpoint.progress
     fits = log.load()
     if not wheel.open():
-        # Neither is there before the first message of the topic.
+        # Before the topic's first message neither exists.
         is_new = fits and log.end == 0 and progress.log_position == 0
         return Recovered(progress, needs_rebuild=not is_new)
     start = max(progress.log_position, log.first)
@@ -66,7 +66,7 @@ def recover(
     if checkpoint.is_own:
         progress = _stepped_back(log, progress, start, end, wheel.slot_ms)
     _revise_wheel(wheel, log, progress.read_ms, start, end)
-    # A second crash must not bring back what was just corrected, below units that are new then.
+    # Otherwise a second crash could restore what was just corrected, under units written after it.
     for file in log.files_between(start, end + 1):
         file.sync()
     wheel.sync()
@@ -74,7 +74,7 @@ def recover(
 
 
 def _belongs(wheel: TimerWheel, log: TimerLog, progress: Progress, now_ms: int) -> bool:
-    """Whether the wheel is that of the log before the checkpoint, and of this precision."""
+    """Return whether the wheel belongs to the log before the checkpoint and has this precision."""
     latest = wheel.latest_ms()
     if latest and abs(latest - now_ms) > _FAR_MS:
         return False
@@ -89,13 +89,13 @@ def _belongs(wheel: TimerWheel, log: TimerLog, progress: Progress, now_ms: int) 
 
 
 def _with_records(store: MessageStore, log: TimerLog, start: int, end: int) -> int:
-    """The end of the units whose records are in the CommitLog."""
+    """Return the end of the units whose records are in the CommitLog."""
     for begin, units in log.units(start, end):
         beyond = np.flatnonzero(units["physical_offset"] + units["record_size"] > store.wrote_offset)
         if len(beyond):
             end = begin + int(beyond[0]) * UNIT_BYTES
             break
-    # The last one may be torn in the middle.
+        # A crash may have torn the last unit.
     while end - UNIT_BYTES >= start:
         unit = log.unit(end - UNIT_BYTES)
         if unit is None or _timer_record(store, unit.physical_offset, unit.record_bytes) is not None:
@@ -114,7 +114,7 @@ def _timer_record(store: MessageStore, physical_offset: int, record_bytes: int) 
 
 
 def _stepped_back(log: TimerLog, progress: Progress, start: int, end: int, slot_ms: int) -> Progress:
-    """The progress, if units since the checkpoint are of slots before it: the clock went back since."""
+    """Return the progress after a step back of the clock, which units of earlier slots after the checkpoint prove."""
     earliest = progress.read_ms
     for _, units in log.units(start, end):
         number = (units["write_time"].astype(np.int64) + units["delay"]) // slot_ms
@@ -123,9 +123,9 @@ def _stepped_back(log: TimerLog, progress: Progress, start: int, end: int, slot_
 
 
 def _revise_wheel(wheel: TimerWheel, log: TimerLog, from_ms: int, start: int, end: int) -> None:
-    """Let the slots from `from_ms` on say what the log says, whose units from `start` to `end` are new to the wheel.
+    """Make the slots from `from_ms` on agree with the log, whose units ``[start, end)`` are new to the wheel.
 
-    A slot's page may hold less than that, or more: units that are lost.
+    A slot on the disk may lack new units, or name units that are lost.
     """
     seen: set[int] = set()
     for _, units in log.units(start, end):
@@ -133,9 +133,9 @@ def _revise_wheel(wheel: TimerWheel, log: TimerLog, from_ms: int, start: int, en
         seen.update(np.unique(number).tolist())
     for time_ms in wheel.reaching(0, end):
         if time_ms < from_ms:
-            # Of a clock that was behind when they were lost; it may be again.
+            # The clock was behind when these units were lost, and may be again.
             wheel.free(time_ms)
-    # Slots whose newest units are lost, and that have no other new ones.
+    # Slots whose newest units are lost and that have no other new ones.
     lost = {
         time_ms: slot
         for time_ms, slot in wheel.reaching(from_ms, start).items()
@@ -159,9 +159,9 @@ def revise(
     trusted: int,
     only: frozenset[int] | None = None,
 ) -> None:
-    """Let the slots from `from_ms` on, or `only` some, say what the units from `begin` to `end` say.
+    """Make the slots from `from_ms` on, or the slots `only`, agree with the units ``[begin, end)``.
 
-    What a slot says of positions from `trusted` on counts for nothing.
+    Positions from `trusted` on that a slot holds are ignored.
     """
     for chunk_at, units in log.units(begin, end):
         number = (units["write_time"].astype(np.int64) + units["delay"]) // wheel.slot_ms
@@ -183,7 +183,7 @@ def _merge(
     weights: npt.NDArray[np.int64],
     trusted: int,
 ) -> None:
-    """Let a slot hold the units at `positions`, which rise, beside those before `trusted`."""
+    """Set a slot to the units at `positions`, which increase, and its older ones before `trusted`."""
     slot = wheel.get(time_ms)
     first, last = int(positions[0]), int(positions[-1])
     if slot is None or slot.first >= trusted:
@@ -191,13 +191,13 @@ def _merge(
     elif slot.last < trusted:
         wheel.put(time_ms, slot.first, last, slot.messages + int(weights.sum()))
     else:
-        # How many of them it counts is not known where units are lost; the count is for people.
+        # Where units are lost the count is approximate; only people read it.
         added = int(weights[np.searchsorted(positions, slot.last, side="right") :].sum())
         wheel.put(time_ms, slot.first, last, slot.messages + added)
 
 
 def _known(store: MessageStore, log: TimerLog, progress: Progress, start: int, end: int) -> Recovered:
-    """What the units from `start` to `end` say of queue offsets behind that of the checkpoint."""
+    """Return what the units ``[start, end)`` prove about queue offsets after that of the checkpoint."""
     offsets: set[int] = set()
     last: tuple[int, int] | None = None
     for _, units in log.units(start, end):

@@ -1,4 +1,4 @@
-"""What the two halves of the timer share: the files, how far they have come, and what is counted."""
+"""State that entry and delivery of the timer share: files, progress, and counts."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -17,12 +17,12 @@ from store.timer.timer_wheel import TimerWheel
 
 _log = logging.getLogger(__name__)
 
-# Hears that so many messages more, or fewer, wait for a topic.
+# Called with a topic and the change in its number of waiting messages.
 OnCount = Callable[[str, int], None]
 
 
 class TimerState:
-    """Lives in the owner thread of the store."""
+    """State of one timer.  It belongs to the store's owner thread."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class TimerState:
         self.store = store
         self.clock = clock
         self.on_count = on_count
-        # Topics that no message may be delivered to.
+        # Topics to which nothing may be delivered.
         self.barred_topics = frozenset({*barred_topics, TIMER_TOPIC})
         self.slot_ms = config.slot_ms
         self.wheel = TimerWheel(store.disk, root / "timerwheel", self.slot_ms, slots_total)
@@ -46,42 +46,42 @@ class TimerState:
         self.tags_codes = TagsCodes(config.message_delay_level)
         self.progress = Progress()
         self.unflushed = ProgressLog(self.progress)
-        # The latest slot in use.
+        # Time of the latest slot in use.
         self.latest_ms = 0
         # Messages in the wheel.
         self.waiting = 0
         self.enqueued = 0
         self.dequeued = 0
         self._delivery = delivery
-        # What is on its way, if it is not delivered at once; nothing goes on before.
+        # Delivery in flight, if it does not finish at once; nothing continues before its end.
         self.outstanding: Outstanding | None = None
         self.on_delivered: Callable[[], None] = lambda: None
 
     @property
     def config(self) -> StoreConfig:
-        """The configuration as it is now."""
+        """The present configuration."""
         return self.store.config
 
     @property
     def roll_window_ms(self) -> int:
-        """How far ahead a message is put into this wheel at the most."""
+        """How far ahead, ms, a message may enter this wheel."""
         return min(self.config.roll_window_ms, (self.wheel.ring_slots // 2 - BLANK_SLOTS) * self.slot_ms)
 
     def now_slot_ms(self) -> int:
-        """The slot of now; slots before it are over, and due."""
+        """Return the slot of now; slots before it are over and due."""
         return self.clock.wall_ms() // self.slot_ms * self.slot_ms
 
     def advance(self, progress: Progress) -> None:
-        """Go on from `progress`, which may be written down once what is in the CommitLog now is flushed."""
+        """Set `progress`.  It may be written once what is in the CommitLog now is flushed."""
         if progress.rebuild_until and progress.queue_offset >= progress.rebuild_until:
             progress = replace(progress, rebuild_until=0)
         self.progress = progress
         self.unflushed.note(self.store.wrote_offset, replace(progress, log_position=self.log.end))
 
     def deliver(self, messages: list[PendingMessage], done: Callable[[], None]) -> None:
-        """Deliver what is due, then call `done`.  Raises `StoreError` if nothing is taken now.
+        """Deliver due messages, then call `done`.  Raises `StoreError` if the store accepts nothing now.
 
-        A message that will never be taken is dropped, as in the reference.
+        A message that can never be accepted is dropped, as in RocketMQ.
         """
 
         def delivered() -> None:
@@ -101,7 +101,7 @@ class TimerState:
             done()
 
     def cancel(self) -> None:
-        """Give up what is on its way; it is still to be delivered."""
+        """Abandon the delivery in flight; its messages stay due."""
         if self.outstanding is not None:
             self.outstanding.cancel()
             self.outstanding = None

@@ -1,7 +1,7 @@
-"""The wheel: for each slot of time where its messages begin and end in the timer log.
+"""Wheel: for each slot of time, where its messages begin and end in the timer log.
 
-The file is a ring of ``2 * slots_total`` slots of 32 bytes.  A slot tells by its own time whether it is in use: slots
-of times that are past are never cleared, they are taken over.
+The file is a ring of ``2 * slots_total`` slots of 32 bytes.  A slot's own time says whether it is in use.  Past slots
+are never cleared, they are overwritten.
 Source: RocketMQ 5.3.3, `TimerWheel`, `Slot`.
 """
 
@@ -19,12 +19,12 @@ from store.layout import TIMER_SLOT_DTYPE
 SLOT_BYTES: Final = TIMER_SLOT_DTYPE.itemsize
 _SLOT: Final = struct.Struct(">qqqii")
 _TIME: Final = struct.Struct(">q")
-# Slots that are looked through at once.
+# Slots to scan at once.
 _SCAN: Final = 4096
 
 
 class Slot(NamedTuple):
-    """A slot in use: positions in the timer log of its oldest and newest unit, and how many messages it holds."""
+    """Slot in use: positions in the timer log of its oldest and newest unit, and its number of messages."""
 
     first: int
     last: int
@@ -32,7 +32,7 @@ class Slot(NamedTuple):
 
 
 class TimerWheel:
-    """The slots.  A time of the methods is that at which a slot begins, in ms, a multiple of `slot_ms`."""
+    """Slots of the wheel.  Methods take the time at which a slot begins, ms, a multiple of `slot_ms`."""
 
     def __init__(self, disk: Disk, path: Path, slot_ms: int, slots_total: int = SLOTS_TOTAL) -> None:
         self._disk = disk
@@ -49,14 +49,14 @@ class TimerWheel:
         return self._file is not None
 
     def open(self) -> bool:
-        """Open the file; False if there is none of the right size.  Raises `DiskFailed`."""
+        """Open the file.  Return False if there is none of the right size.  Raises `DiskFailed`."""
         if self._disk.size(self.path) != self.size_bytes:
             return False
         self._hold(self._disk.open(self.path, preallocate=False))
         return True
 
     def create(self) -> None:
-        """Make the file, all slots free, in place of one that is there.  Raises `DiskFull` or `DiskFailed`."""
+        """Create the file with all slots free, replacing an old one.  Raises `DiskFull` or `DiskFailed`."""
         self.close()
         self._hold(self._disk.create(self.path, self.size_bytes, preallocate=False))
 
@@ -70,12 +70,12 @@ class TimerWheel:
         self._view = file.view
 
     def sync(self) -> None:
-        """Return when every slot is on the disk.  Raises `DiskFailed`.  May run in any thread."""
+        """Sync every slot to the disk.  May run in any thread.  Raises `DiskFailed`."""
         if self._file is not None:
             self._file.sync()
 
     def close(self) -> None:
-        """Release the file; a wheel without one has no slots."""
+        """Close the file.  A wheel without a file has no slots."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -86,7 +86,7 @@ class TimerWheel:
         return number % self.ring_slots * SLOT_BYTES
 
     def get(self, time_ms: int) -> Slot | None:
-        """The slot of a time; None if nothing was ever put there."""
+        """Return the slot of a time; None if it was never set."""
         if self._file is None:
             return None
         number = time_ms // self.slot_ms
@@ -94,7 +94,7 @@ class TimerWheel:
         return Slot(first, last, count) if time == number else None
 
     def occupant_ms(self, time_ms: int) -> int:
-        """The time whose slot lies where that of `time_ms` does; it may be that one, or past; 0 for none."""
+        """Return the time, this or a past one, whose slot occupies the place of `time_ms`; 0 for none."""
         if self._file is None:
             return 0
         time: int = _TIME.unpack_from(self._view, self._position(time_ms // self.slot_ms))[0]
@@ -107,12 +107,12 @@ class TimerWheel:
         self._file.write(self._position(number), _SLOT.pack(number, first, last, count, 0))
 
     def read_raw(self, time_ms: int) -> bytes:
-        """The bytes where the slot of a time lies."""
+        """Return the bytes at the place of a time's slot."""
         position = self._position(time_ms // self.slot_ms)
         return bytes(self._view[position : position + SLOT_BYTES])
 
     def write_raw(self, time_ms: int, content: bytes) -> None:
-        """Put back what `read_raw` gave.  Raises `DiskFull` or `DiskFailed`."""
+        """Write back what `read_raw` returned.  Raises `DiskFull` or `DiskFailed`."""
         assert self._file is not None
         self._file.write(self._position(time_ms // self.slot_ms), content)
 
@@ -122,7 +122,7 @@ class TimerWheel:
         return np.frombuffer(self._view, TIMER_SLOT_DTYPE)
 
     def next_used(self, from_ms: int, to_ms: int) -> int:
-        """Time of the first slot in use from `from_ms` to before `to_ms`; `to_ms` if there is none."""
+        """Return the time of the first slot in use in ``[from_ms, to_ms)``; `to_ms` without one."""
         if self._file is None:
             return to_ms
         number, end = from_ms // self.slot_ms, to_ms // self.slot_ms
@@ -140,38 +140,38 @@ class TimerWheel:
         return to_ms
 
     def _pending(self, from_ms: int) -> npt.NDArray[np.void]:
-        """The slots of times from `from_ms` on."""
+        """Return the slots of times from `from_ms` on."""
         slots = self._slots()
         return slots[slots["time"] >= max(1, from_ms // self.slot_ms)]
 
     def count_from(self, from_ms: int) -> int:
-        """How many messages the slots from `from_ms` on hold (`getAllNum`)."""
+        """Return the number of messages in the slots from `from_ms` on (`getAllNum`)."""
         if self._file is None:
             return 0
         return int(self._pending(from_ms)["count"].sum())
 
     def latest_ms(self) -> int:
-        """The latest time of any slot that was ever put; 0 for none."""
+        """Return the latest time of any slot ever set; 0 for none."""
         if self._file is None:
             return 0
         return int(self._slots()["time"].max()) * self.slot_ms
 
     def earliest_ms(self) -> int | None:
-        """The earliest time of a slot in use, delivered or not; None if there is none."""
+        """Return the earliest time of a slot in use, delivered or not; None without one."""
         if self._file is None:
             return None
         times = self._pending(0)["time"]
         return int(times.min()) * self.slot_ms if len(times) else None
 
     def oldest_position(self, from_ms: int) -> int | None:
-        """Position of the oldest unit of the slots from `from_ms` on; None if they are all free."""
+        """Return the position of the oldest unit of the slots from `from_ms` on; None if all are free."""
         if self._file is None:
             return None
         pending = self._pending(from_ms)
         return int(pending["first_position"].min()) if len(pending) else None
 
     def reaching(self, from_ms: int, position: int) -> dict[int, Slot]:
-        """The slots from `from_ms` on whose newest unit is at `position` or behind it, by time (`checkPhyPos`)."""
+        """Return, by time, the slots from `from_ms` on whose newest unit is at or after `position` (`checkPhyPos`)."""
         if self._file is None:
             return {}
         pending = self._pending(from_ms)
@@ -184,5 +184,5 @@ class TimerWheel:
         }
 
     def free(self, time_ms: int) -> None:
-        """Let a slot hold nothing.  Raises `DiskFull` or `DiskFailed`."""
+        """Free a slot.  Raises `DiskFull` or `DiskFailed`."""
         self.write_raw(time_ms, bytes(SLOT_BYTES))

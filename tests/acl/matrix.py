@@ -1,4 +1,4 @@
-"""Every door of a server, made from its routes: what a request of each code looks like, and all the ways to forge it.
+"""Every request of a server, made from its routes: the valid form for each code, and all ways to forge it.
 
 Handlers are taken out and put down what they would have served: what is refused must not reach them.
 """
@@ -69,7 +69,7 @@ _BODIES: Mapping[int, object] = {
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """A request of one code as a client of good will sends it, not yet signed."""
+    """A request of one code as an honest client sends it, not yet signed."""
 
     code: int
     fields: Mapping[str, str]
@@ -77,14 +77,14 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def shape(route: Route) -> Shape:
-    """What a request of `route` looks like: all fields of its header, and a body where one is read."""
+    """Return a request for `route`: all fields of its header, and a body where one is read."""
     fields = {field.encode_name: _value(field) for field in msgspec.structs.fields(route.header)}
     body = _BODIES.get(route.code)
     return Shape(int(route.code), fields, b"body" if body is None else dumps(body))
 
 
 def unknown_shapes(served: Iterable[Route]) -> list[Shape]:
-    """Requests of the codes that nobody serves, some that are no codes of RocketMQ, and some beyond 16 bits."""
+    """Return requests with codes that no route serves, codes unknown to RocketMQ, and codes beyond 16 bits."""
     known = {int(route.code) for route in served}
     codes = [*(int(code) for code in RequestCode), 0, -1, 7777, 65536 + 310, 2**31 - 1]
     return [Shape(code, {"topic": TOPIC, "group": GROUP}, b"") for code in codes if code not in known]
@@ -100,7 +100,7 @@ def _value(field: msgspec.structs.FieldInfo) -> str:
     return "0" if int in types else "text"
 
 
-# Ways to forge what `account` could have signed.  Each takes fields and body, and gives those that are sent.
+# Ways to forge what `account` could have signed.  Each takes fields and body, and returns those to send.
 Forged = tuple[dict[str, str], bytes]
 Forgery = Callable[[Shape, Credentials], Forged]
 
@@ -122,7 +122,7 @@ def _cut(of: Shape, account: Credentials) -> Forged:
 
 
 def _half_an_account(of: Shape, account: Credentials) -> Forged:
-    """Signed without naming the account, which is then put in."""
+    """Sign without naming the account, and add the account afterwards."""
     return {**of.fields, SIGNATURE: signature(account.secret_key, of.fields, of.body), ACCESS_KEY: "x"}, of.body
 
 
@@ -145,7 +145,7 @@ FORGERIES: Mapping[str, Forgery] = {
 
 
 class Outcome(msgspec.Struct):
-    """What became of one request."""
+    """Outcome of one request."""
 
     served: bool
     answers: list[ReceivedResponse]
@@ -160,7 +160,7 @@ class Outcome(msgspec.Struct):
 
 
 class _Transport(asyncio.Transport):
-    """Keeps what is written."""
+    """Records what is written."""
 
     def __init__(self) -> None:
         super().__init__({"peername": PEER, "sockname": ("127.0.0.1", 10911)})
@@ -183,7 +183,7 @@ class _Transport(asyncio.Transport):
 
 
 class Doors:
-    """The routes of a server behind its gate; what would have been served is put down."""
+    """Routes of a server behind its gate; requests that would have been served are recorded."""
 
     def __init__(self, routes: Iterable[Route], stand_before: Callable[[RouteTable], RouteTable]) -> None:
         self.served: list[Request[Any]] = []
@@ -198,11 +198,11 @@ class Doors:
         return Response(remark="served")
 
     def ask(self, code: int, fields: Mapping[str, str], body: bytes, serialization: int, **how: bool) -> Outcome:
-        """Send one request; what became of it."""
+        """Send one request.  Return its outcome."""
         return self.send(encode_request(code, 7, fields, len(body), serialization=serialization, **how) + body)
 
     def send(self, content: bytes) -> Outcome:
-        """Send bytes; what became of them."""
+        """Send bytes.  Return their outcome."""
         self.served.clear()
         self._transport.written.clear()
         self.channel.data_received(content)
@@ -216,5 +216,5 @@ class Doors:
 
 
 def header_fields(header: type[Header]) -> set[str]:
-    """The names of a header's fields as they travel."""
+    """Return the names of a header's fields as on the wire."""
     return {field.encode_name for field in msgspec.structs.fields(header)}

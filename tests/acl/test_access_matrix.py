@@ -54,7 +54,7 @@ UNKNOWN = Credentials("UnknownUser", "secret-of-unknown")
 EVERYBODY = (SUPER, RIGHT, NO_RIGHT, DISABLED, UNKNOWN)
 BOTH = (JSON, ROCKETMQ)
 
-# In ACL 1.0 the right to publish to and consume the one topic, in the one group, and nothing else.
+# In ACL 1.0 the right to publish to and consume one topic, in one group, and nothing else.
 ACCOUNTS = b"""
 accounts:
   - {accessKey: SuperUser, secretKey: secret-of-super, admin: true}
@@ -67,7 +67,7 @@ accounts:
     topicPerms: [Other=PUB|SUB]
     groupPerms: [Other=SUB]
 """
-# What a name server is asked about one topic or cluster.
+# Requests to a name server about one topic or cluster.
 _OF_ONE_CLUSTER = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC,
     RequestCode.REGISTER_BROKER,
@@ -78,7 +78,7 @@ _OF_ONE_CLUSTER = {
     RequestCode.DELETE_TOPIC_IN_NAMESRV,
     RequestCode.GET_TOPICS_BY_CLUSTER,
 }
-# Without names these concern nobody, or the topic of a message, which the handler checks once it has read it.
+# Without names these requests concern nothing, or the topic of a message, which the handler checks after reading it.
 _FREE_WITHOUT_A_NAME = {
     RequestCode.BATCH_ACK_MESSAGE,
     RequestCode.UNREGISTER_CLIENT,
@@ -112,7 +112,7 @@ def accounts() -> GatePolicy:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Route]]:
-    """The routes of a broker with everything that it can serve, and those of a name server."""
+    """Return the routes of a broker that serves everything, and those of a name server."""
     root: Path = tmp_path_factory.mktemp("matrix")
     config = broker_config(authentication_enabled=True)
     return {
@@ -209,7 +209,7 @@ async def test_policies_for_what_a_request_names_are_enough(doors: Doors) -> Non
     is_broker = RequestCode.SEND_MESSAGE in doors.table.entries
     for one in map(shape, doors.routes):
         outcome = doors.ask(one.code, RIGHT.signed(one.fields, one.body), one.body, JSON)
-        # A name server belongs to no cluster: what names none needs all of them.
+        # A name server belongs to no cluster: a request that names none needs all of them.
         assert outcome.served is (is_broker or one.code in _OF_ONE_CLUSTER), (one.code, outcome)
 
 
@@ -238,7 +238,7 @@ def test_a_server_with_a_route_without_a_rule_does_not_start(
     changed = {
         "resource": replace(_route(served, RequestCode.GET_BROKER_CONFIG), resource=routes.Resource.NONE),
         "action": replace(_route(served, RequestCode.GET_BROKER_CONFIG), action=routes.Action.NONE),
-        # A group and a topic, of which no rule says where the request names them.
+        # A group and a topic for which no rule says in which field the request names them.
         "fields": replace(_route(served, RequestCode.GET_CONSUME_STATS), code=RequestCode.SUSPEND_CONSUMER),
         "body": replace(_route(served, RequestCode.GET_TOPIC_CONFIG), header=routes.NoHeader),
     }[missing]

@@ -1,4 +1,4 @@
-"""The gate by itself: tricks with headers, messages that carry further, failures, the audit log."""
+"""The gate by itself: header tricks, messages that reach further topics, failures, the audit log."""
 
 import json
 import logging
@@ -65,7 +65,7 @@ def framed(fields: str, head: str = '"code":310', body: bytes = b"") -> bytes:
     return json_frame("{" + head + ',"extFields":{' + fields + "}}", body)
 
 
-# What is authorised is what is served
+# What is served is what was authorised
 
 
 async def test_of_a_field_given_twice_the_one_that_is_judged_is_served() -> None:
@@ -144,7 +144,7 @@ async def test_a_code_is_the_same_beyond_16_bits_or_none() -> None:
     signed = WRITER.signed({**FIELDS, "b": "Mine"}, b"")
     for code in (65536 + 310, -(65536 - 310)):
         assert not door.ask(code, signed, b"", JSON).served
-        # Of a ROCKETMQ header the low 16 bits are all that there is.
+        # A ROCKETMQ header has only the low 16 bits.
         assert door.ask(code, signed, b"", ROCKETMQ).served
         assert door.served[0].code == 310
 
@@ -160,7 +160,7 @@ async def test_an_answer_is_no_request() -> None:
     assert oneway.served and not oneway.answers
 
 
-# Messages that carry further than to their topic
+# Messages that reach further topics than their own
 
 
 def sent(properties: str, body: bytes = b"x", account: Credentials = WRITER, **fields: str) -> bool:
@@ -181,7 +181,7 @@ def sent(properties: str, body: bytes = b"x", account: Credentials = WRITER, **f
         ("INNER_MULTI_DISPATCH\x01%LMQ%mine\x02INNER_MULTI_DISPATCH\x01%LMQ%theirs", False),
         ("TIMER_DEL_UNIQKEY\x01Mine+0A00\x02", True),
         ("TIMER_DEL_UNIQKEY\x01Theirs+0A00\x02", False),
-        ("REAL_TOPIC\x01Theirs\x02", True),  # which the broker writes over, wherever it means something
+        ("REAL_TOPIC\x01Theirs\x02", True),  # which the broker overwrites wherever it has a meaning
     ],
 )
 async def test_properties_carry_no_message_where_its_sender_has_no_right(properties: str, is_served: bool) -> None:
@@ -192,7 +192,7 @@ async def test_nor_do_those_of_the_messages_in_a_batch() -> None:
     inner = b"\0" * 20 + b"INNER_MULTI_DISPATCH\x01%LMQ%theirs\x02"
     assert not sent("TAGS\x01a\x02", inner, m="true")
     assert not sent("TAGS\x01a\x02", inner, m="1")
-    assert sent("TAGS\x01a\x02", inner, m="false")  # then it is a body
+    assert sent("TAGS\x01a\x02", inner, m="false")  # then it is an ordinary body
 
 
 async def test_topics_in_which_brokers_keep_messages_are_for_admins() -> None:
@@ -203,7 +203,7 @@ async def test_topics_in_which_brokers_keep_messages_are_for_admins() -> None:
         assert not sent("", account=anybody, b=topic)
 
 
-async def test_whoever_may_trace_may_not_dispatch() -> None:
+async def test_a_user_that_may_trace_may_not_dispatch() -> None:
     assert sent("", b="RMQ_SYS_TRACE_TOPIC")
     assert not sent("INNER_MULTI_DISPATCH\x01%LMQ%theirs\x02", b="RMQ_SYS_TRACE_TOPIC")
 
@@ -230,7 +230,7 @@ async def test_a_handler_asks_again_for_what_it_has_read() -> None:
 
 
 class OneUser:
-    """Takes the signature `good` of whoever names itself."""
+    """Accepts the signature `good` of any account."""
 
     def check(self, asked: AccessRequest) -> Verdict | None:
         if asked.signature != "good":
@@ -250,7 +250,7 @@ async def test_an_address_that_guesses_has_to_wait() -> None:
     answers = [door.ask(310, by("u", "bad"), b"", JSON) for _ in range(8)]
     assert [one.remark.split()[0] for one in answers] == ["check"] * 5 + ["too"] * 3
     assert {one.code for one in answers} == {ResponseCode.NO_PERMISSION}
-    assert not door.ask(310, by("u", "good"), b"", JSON).served  # it is not even looked at
+    assert not door.ask(310, by("u", "good"), b"", JSON).served  # it is not even checked
     clock.advance(0.5)
     assert door.ask(310, by("u", "good"), b"", JSON).served
 
@@ -286,7 +286,7 @@ async def test_a_white_address_counts_while_it_is_on_the_list() -> None:
     white: set[str] = set()
 
     class Open:
-        """Lets everybody in."""
+        """Admit everybody."""
 
         def check(self, asked: AccessRequest) -> Verdict | None:
             return None
@@ -305,7 +305,7 @@ async def test_a_white_address_counts_while_it_is_on_the_list() -> None:
         white.clear()
         white.update(names)
         assert may_publish() is is_allowed
-    # What counts is the account that the last request names.
+    # The account that the last request names counts.
     assert door.ask(310, {**FIELDS, "AccessKey": "u"}, b"", JSON).served
     assert may_publish()
     white.clear()

@@ -1,4 +1,4 @@
-"""Decisions that are remembered are those that would be made anew, after whatever has changed."""
+"""Remembered decisions equal those that a new check would make, after any change."""
 
 from itertools import product
 from typing import Any
@@ -13,7 +13,7 @@ from acl.auth.policy import AuthPolicy
 from acl.auth.requests import required
 from acl.auth.settings import AuthSettings
 from acl.auth.tables import AuthTables
-from acl.grants import _MOST, Grants, grant
+from acl.grants import MAX_GRANTS, Grants, grant
 from acl.plain.accounts import parse
 from acl.plain.policy import PlainPolicy
 from acl.remote_addresses import parts_of
@@ -132,8 +132,8 @@ def test_names_of_any_length_and_number_take_no_more_than_so_much() -> None:
     pull = (RequestCode.PULL_MESSAGE, Action.SUB)
     assert grant("a", asked("alice1", pull, "x", "g" * 256, "", "10.0.0.1")) is None
     known = Grants()
-    for number in range(_MOST + 5):
+    for number in range(MAX_GRANTS + 5):
         known.remember((number,))
-    assert (_MOST + 4,) in known and (0,) not in known
+    assert (MAX_GRANTS + 4,) in known and (0,) not in known
     known.remember(None)
     assert None not in known

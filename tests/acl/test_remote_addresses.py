@@ -1,4 +1,4 @@
-"""White lists: what each form means, and which are refused.  Cases of RocketMQ 5.3.2's `RemoteAddressStrategyTest`."""
+"""White lists: meaning of each form, and refused ones.  Cases of RocketMQ 5.3.2's `RemoteAddressStrategyTest`."""
 
 import contextlib
 import ipaddress

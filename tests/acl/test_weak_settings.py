@@ -1,4 +1,4 @@
-"""What a server says of its settings when it starts."""
+"""What a server logs about its settings when it starts."""
 
 import logging
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the tests of the name server share."""
+"""Fixtures of the name server's tests."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

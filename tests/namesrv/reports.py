@@ -1,4 +1,4 @@
-"""What brokers report, in a few words, for the tests of this folder."""
+"""Short forms of brokers' reports, for the tests of this folder."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from sprocket.remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueM
 from sprocket.remoting.headers.namesrv import RegisterBrokerRequestHeader
 
 CLUSTER = "c"
-# What every broker's list of topics names.
+# Topics in every broker's list.
 FIXED = ("SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", CLUSTER, "broker-a")
 
 

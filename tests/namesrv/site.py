@@ -23,7 +23,7 @@ WAIT_S = 60.0
 
 
 class Site:
-    """A name server, a clock in the hand of the test, and the connections to it."""
+    """A name server, a clock that the test turns, and the connections to it."""
 
     def __init__(self, tmp_path: Path, changes: dict[str, Any]) -> None:
         self.clock = ManualClock()

@@ -1,4 +1,4 @@
-"""A name server with authenticationEnabled and authorizationEnabled: who signs is served, others are refused."""
+"""A name server with authenticationEnabled and authorizationEnabled serves signed requests and refuses others."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -96,7 +96,7 @@ async def test_a_broker_signs_its_registration(server: NameServer, tmp_path: Pat
     assert await broker.registration.wait_registered(10)
     assert "broker-a" in server.table.brokers
     await broker.stop()
-    assert "broker-a" not in server.table.brokers  # its farewell was signed, too
+    assert "broker-a" not in server.table.brokers  # its unregistration was signed, too
 
 
 async def test_users_outlive_the_name_server(server: NameServer, tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv.registration import heard_of
+from namesrv.registration import note_alive
 from namesrv.route_table import RouteInfo
 from namesrv.unregistration import close_channel, expire, unregister
 from tests.namesrv.reports import CLUSTER, Reports, body, header
 
-# Address -> name and id: places are not shared, so that the model needs no rule for that.
+# Address -> name and id.  Places are not shared, so that the model needs no rule for that.
 PLACES = {f"10.0.0.{i}:1": (f"broker-{'ab'[i // 3]}", i % 3) for i in range(6)}
 TIMEOUT_MS = 10
 
@@ -68,7 +68,7 @@ def apply(reports: Reports, action: str, addr: str, channel_id: int) -> None:
     elif action == "unregister":
         unregister(reports.table, CLUSTER, name, addr, channel_id)
     elif action == "heard":
-        heard_of(reports.table, CLUSTER, addr, channel_id, reports.now_ms)
+        note_alive(reports.table, CLUSTER, addr, channel_id, reports.now_ms)
     elif action == "close":
         close_channel(reports.table, channel_id)
     elif action == "scan":

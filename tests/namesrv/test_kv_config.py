@@ -66,7 +66,7 @@ def test_what_is_beyond_a_limit_is_refused_by_name_and_changes_nothing(
     kv_config.put("n", "b", "v" * 9)
     with pytest.raises(RequestError, match="the namespace would have 30 bytes, the limit is 25"):
         kv_config.put("n", "c", "v" * 9)
-    kv_config.put("n", "b", "w" * 9)  # takes the place of the one before
+    kv_config.put("n", "b", "w" * 9)  # replaces the value before
     kv_config.put("m", "a", "v" * 9)
     with pytest.raises(RequestError, match="the KV configuration would have 41 bytes, the limit is 40"):
         kv_config.put("o", "a", "v" * 9)

@@ -1,4 +1,4 @@
-"""deleteTopicWithBrokerRegistration removes what a broker no longer has, and never what it has."""
+"""deleteTopicWithBrokerRegistration removes topics that a broker no longer has, and never one that it has."""
 
 import random
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ ADDRESS = "10.0.0.1:10911"
 
 
 class Broker:
-    """What a broker registers, one version after the other."""
+    """Registrations of one broker, one version after the other."""
 
     def __init__(self, config: NamesrvConfig = DELETES, *, marks_parts: bool = False) -> None:
         self.reports = Reports(config, marks_parts=marks_parts)
@@ -107,7 +107,7 @@ def test_a_broker_that_left_leaves_no_record() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_parts_in_whatever_order_remove_nothing_and_a_deleted_topic_goes(seed: int) -> None:
-    """As RocketMQ's broker with enableSplitRegistration: each pass has the same topics, its order may change."""
+    """As RocketMQ's broker with enableSplitRegistration: each pass has the same topics, perhaps in another order."""
     chance = random.Random(seed)
     topics = [*FIXED, *(f"t{number}" for number in range(chance.randrange(2, 12)))]
     size = chance.randrange(4, 14)
@@ -128,6 +128,6 @@ def test_parts_in_whatever_order_remove_nothing_and_a_deleted_topic_goes(seed: i
     topics.remove(gone)
     for _ in range(3):
         register_parts()
-    # Parts that never name the fixed topics together remove nothing.
+    # Parts that never name all fixed topics together remove nothing.
     if len(topics) <= size:
         assert gone not in broker.routed

@@ -95,7 +95,7 @@ def test_the_prime_slave_of_an_acting_group_brings_topics_that_are_read_only() -
     reports = Reports()
     reports.register(header(addr=OTHER, broker_id=2, acting=True))
     assert reports.table.topics["t"]["broker-a"].perm == PERM_READ
-    # Not the prime slave: what it says of topics does not count.
+    # Not the prime slave: its topics do not count.
     reports.register(header(addr=SLAVE, broker_id=3, acting=True), body(["of-3", "t"]), 2)
     assert "of-3" not in reports.table.topics
     # The master is back.
@@ -168,9 +168,9 @@ def test_a_sign_of_life_counts_and_a_newer_connection_takes_over() -> None:
     reports = Reports()
     reports.register(channel_id=5)
     live = reports.table.live[CLUSTER, MASTER]
-    registration.heard_of(reports.table, CLUSTER, MASTER, 4, 70)
+    registration.note_alive(reports.table, CLUSTER, MASTER, 4, 70)
     assert (live.last_update_ms, live.channel_id) == (70, 5)
-    registration.heard_of(reports.table, CLUSTER, MASTER, 6, 80)
+    registration.note_alive(reports.table, CLUSTER, MASTER, 6, 80)
     assert (live.last_update_ms, live.channel_id) == (80, 6)
-    registration.heard_of(reports.table, CLUSTER, "unknown:1", 6, 80)
+    registration.note_alive(reports.table, CLUSTER, "unknown:1", 6, 80)
     assert list(reports.table.live) == [(CLUSTER, MASTER)]

@@ -1,4 +1,4 @@
-"""The name server over real connections: its routes, who leaves and when, and what it tells brokers."""
+"""The name server over real connections: its routes, the removal of brokers, and its notices to brokers."""
 
 import socket
 import subprocess
@@ -94,7 +94,7 @@ async def test_a_step_of_the_wall_clock_expires_nobody(site: Site) -> None:
 
 @asynccontextmanager
 async def listening_broker() -> AsyncIterator[tuple[str, list[NotifyMinBrokerIdChangeRequestHeader]]]:
-    """A broker's port that takes down what the name server tells it."""
+    """A broker's port that records the name server's notices."""
     heard: list[NotifyMinBrokerIdChangeRequestHeader] = []
 
     def take_down(request: Request[NotifyMinBrokerIdChangeRequestHeader]) -> None:

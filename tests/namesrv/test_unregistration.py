@@ -1,6 +1,6 @@
-"""How brokers leave, and that an older incarnation never takes the live one with it."""
+"""Removal of brokers; an older incarnation never removes the live one."""
 
-from namesrv.registration import heard_of
+from namesrv.registration import note_alive
 from namesrv.unregistration import close_channel, expire, unregister
 from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
 from tests.namesrv.reports import CLUSTER, Reports, body, header
@@ -48,7 +48,7 @@ def test_an_acting_group_without_its_master_is_read_only_and_its_members_are_tol
     assert (change.min_broker_id, change.min_broker_addr) == (1, SLAVE)
     assert (change.offline_broker_addr, change.notify_addrs) == (MASTER, [SLAVE, OTHER])
     assert reports.table.topics["t"]["broker-a"].perm == PERM_READ
-    assert close_channel(reports.table, 3) == []  # the smallest id is as it was
+    assert close_channel(reports.table, 3) == []  # the smallest id is unchanged
 
 
 def test_a_closed_connection_removes_all_brokers_that_shared_it() -> None:
@@ -69,13 +69,13 @@ def test_silence_beyond_the_timeout_removes_a_broker() -> None:
     silent, _ = expire(reports.table, 1002)
     assert [live.broker_addr for live in silent] == [MASTER]
     assert list(reports.table.brokers) == ["broker-b"]
-    heard_of(reports.table, CLUSTER, OTHER, 2, 60_000)
+    note_alive(reports.table, CLUSTER, OTHER, 2, 60_000)
     assert expire(reports.table, 120_003) == ([], [])
     assert [live.broker_addr for live in expire(reports.table, 180_001)[0]] == [OTHER]
     assert is_empty(reports)
 
 
-def test_the_close_of_an_older_connection_leaves_the_broker_that_registered_anew() -> None:
+def test_the_close_of_an_older_connection_leaves_the_broker_that_registered_again() -> None:
     reports = Reports()
     reports.register(channel_id=1)
     reports.register(channel_id=2)
@@ -88,7 +88,7 @@ def test_the_close_of_an_older_connection_leaves_the_broker_that_registered_anew
 def test_the_close_of_an_older_connection_leaves_the_broker_that_only_gave_a_sign_of_life_since() -> None:
     reports = Reports()
     reports.register(channel_id=1)
-    heard_of(reports.table, CLUSTER, MASTER, 2, 50)
+    note_alive(reports.table, CLUSTER, MASTER, 2, 50)
     close_channel(reports.table, 1)
     assert (CLUSTER, MASTER) in reports.table.live
 
@@ -99,7 +99,7 @@ def test_an_unregistration_over_an_older_connection_is_ignored() -> None:
     reports.register(channel_id=2)
     unregister(reports.table, CLUSTER, "broker-a", MASTER, 1)
     assert (CLUSTER, MASTER) in reports.table.live
-    unregister(reports.table, CLUSTER, "broker-a", MASTER, 3)  # newer: the broker itself, connected again to say so
+    unregister(reports.table, CLUSTER, "broker-a", MASTER, 3)  # newer: the broker itself, over a new connection
     assert is_empty(reports)
 
 

@@ -1,4 +1,4 @@
-"""Which entry decides, against a second statement of it that compares entries two by two."""
+"""The deciding entry, checked against a second formulation that compares entries in pairs."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +38,7 @@ def decided(acl: Acl, asked: Resource, action: Action = Action.PUB, source: Part
     return None if found is None else found.decision
 
 
-# What the tests of the reference hold: AuthorizationEvaluatorTest
+# Cases of RocketMQ's own tests: AuthorizationEvaluatorTest
 
 
 def test_what_does_not_match_says_nothing() -> None:
@@ -80,7 +80,7 @@ def test_the_longer_prefix_decides() -> None:
         assert decided(acl, Resource.topic("abd")) is Decision.ALLOW
 
 
-# A second statement
+# A second formulation
 
 _RESOURCES = st.sampled_from([
     "*", "Topic:*", "Group:*", "Topic:a", "Topic:ab", "Topic:a*", "Topic:ab*", "Topic:abc*", "Topic:b*", "Group:a",
@@ -126,7 +126,7 @@ def _says_nothing(one: PolicyEntry, asked: Resource, actions: list[Action], sour
 
 
 def _goes_before(one: PolicyEntry, other: PolicyEntry) -> bool:
-    """Whether `one` decides where both match and neither is the other."""
+    """Return whether `one` decides if both entries match."""
     mine, theirs = one.resource, other.resource
     if mine.resource_type is not theirs.resource_type:
         return theirs.resource_type is ResourceType.ANY

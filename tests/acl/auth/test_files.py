@@ -1,10 +1,10 @@
-"""What stands in files, and what nobody can read there."""
+"""Content of the files, and what nobody can read in them."""
 
 from pathlib import Path
 
 import pytest
 
-from acl.auth.document import replicated, taken_over
+from acl.auth.document import opened_from_master, sealed_for_replica
 from acl.auth.files import AuthFiles
 from acl.auth.model import User, UserStatus, UserType
 from acl.auth.secrets import KEY_BYTES, Seal, SealBroken, derived_key
@@ -114,19 +114,19 @@ def test_a_broken_file_gives_way_to_its_backup(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="repair the file or restore it"):
         AuthFiles(tmp_path).load()
     (tmp_path / "auth.json").write_bytes(b'{"users":[{"username":"u","userType":"Emperor","password":"x"}]}')
-    with pytest.raises(StoreError, match="userType 'Emperor' is none of Super, Normal"):
+    with pytest.raises(StoreError, match="userType 'Emperor' is not one of Super, Normal"):
         AuthFiles(tmp_path).load()
 
 
 def test_what_travels_can_be_read_by_replicas_alone() -> None:
     seal = Seal(derived_key("inner secret", "test"), counted)
-    sealed = replicated(CONTENT, seal)
+    sealed = sealed_for_replica(CONTENT, seal)
     assert b"once upon" not in sealed and b"admin" not in sealed
-    assert taken_over(sealed, seal) == CONTENT
+    assert opened_from_master(sealed, seal) == CONTENT
     with pytest.raises(SealBroken):
-        taken_over(sealed, Seal(derived_key("other secret", "test"), counted))
+        opened_from_master(sealed, Seal(derived_key("other secret", "test"), counted))
     with pytest.raises(ProtocolError):
-        taken_over(seal.sealed(b"[]", "users and acls of a master"), seal)
+        opened_from_master(seal.sealed(b"[]", "users and acls of a master"), seal)
 
 
 def test_a_broken_file_leaves_no_password_behind(tmp_path: Path) -> None:
@@ -137,6 +137,6 @@ def test_a_broken_file_leaves_no_password_behind(tmp_path: Path) -> None:
     for broken in (clear[:-2], clear.replace(b'"admin"', b'"\xff"'), clear[:-1] + b',"x":' + b"[" * 9000):
         path.write_bytes(broken)
         files = AuthFiles(tmp_path)
-        assert files.load() == CONTENT  # from the copy before
+        assert files.load() == CONTENT  # from the backup
         files.save(CONTENT)
         assert not any(b"once upon" in one.read_bytes() for one in tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Names as operators write them, and what they stand for."""
+"""Names as operators write them, and their meaning."""
 
 import pytest
 

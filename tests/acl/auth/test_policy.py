@@ -1,4 +1,4 @@
-"""Who a request comes from, and whether it may: with the codes and texts of the reference."""
+"""Identity and permission of requests, with RocketMQ's codes and texts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,7 +23,7 @@ NOBODY = "Authorization failed. Please verify your access rights and try again."
 
 
 def topic_of(asked: AccessRequest) -> Sequence[Needed]:
-    """A stand-in for what requests need: Pub of the topic, if there is one."""
+    """A stand-in for the needs of requests: Pub of the topic, if there is one."""
     return [Needed(Resource.topic(asked.fields["b"]), (Action.PUB,))] if "b" in asked.fields else []
 
 
@@ -172,7 +172,7 @@ def test_white_lists_of_codes(tables: AuthTables) -> None:
     assert unsigned.check(asked()) is None
     assert unsigned.check(asked(ALICE)) == Verdict("alice")
     assert refusal(unsigned, asked(code=RequestCode.PULL_MESSAGE)) == "username cannot be null."
-    # A name that is not proved counts as none, also for who may administer.
+    # An unproved name counts as none, also for the right to administer.
     assert unsigned.check(changed(asked(), AccessKey="admin", Signature="x")) is None
     assert unsigned.check(changed(asked(), AccessKey="admin")) is None
     assert unsigned.is_signed_by_super(CODE, "admin") is False
@@ -191,7 +191,7 @@ def test_a_certificate_names_a_user_where_the_operator_says_so(tables: AuthTable
     assert trusting.check(asked(certificate_name="alice")) == Verdict("alice")
     assert refusal(trusting, asked(topic="other", certificate_name="alice")).startswith("User:alice has no permission")
     assert refusal(trusting, asked(certificate_name="bob")) == "User:bob is not found."
-    # Who signs is who it signs as.
+    # The signer's name is the one that counts.
     assert trusting.check(asked(ADMIN, certificate_name="alice")) == Verdict("admin")
     wrong = Credentials("admin", "secret of alice")
     assert refusal(trusting, asked(wrong, certificate_name="alice")) == "check signature failed."

@@ -1,4 +1,4 @@
-"""Who there is when a server starts: its file, its configuration, the accounts of ACL 1.0."""
+"""Users at the start of a server: from its file, its configuration, and the accounts of ACL 1.0."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What operators change, with the refusals of the reference.
+"""Changes by operators, with RocketMQ's refusals.
 
 The cases are those of its AuthenticationMetadataManagerTest and AuthorizationMetadataManagerTest.
 """
@@ -166,7 +166,7 @@ def test_a_copy_takes_changes_that_came_before_the_tool_did() -> None:
         (AclInfo("User:test", [PolicyInfo(None, [])]), "The policy entries is empty."),
         (info("User:test", "Tpic:t"), "The resource is null."),
         (info("User:test", "Topic:t", "Perhaps"), "The decision is null or illegal."),
-        (info("User:test", "Topic:t", "Allow", "Other"), "The policyType 'Other' is none of Custom, Default."),
+        (info("User:test", "Topic:t", "Allow", "Other"), "The policyType 'Other' is not one of Custom, Default."),
     ],
 )
 def test_acls_that_cannot_be(written: AclInfo, text: str) -> None:
@@ -180,7 +180,7 @@ def test_acls_that_cannot_be(written: AclInfo, text: str) -> None:
     [
         ([], None, "The actions is empty."),
         (["Any"], None, "The actions can not be Any."),
-        (["Pub", "Publish"], None, "The action 'Publish' is none of "),
+        (["Pub", "Publish"], None, "The action 'Publish' is not one of "),
         (["Pub"], [" "], "The source ip is empty."),
         (["Pub"], ["10.0.0.x"], "The source ip is invalid."),
         (["Pub"], ["10.0.0.0/33"], "The source ip is invalid."),
@@ -209,6 +209,6 @@ def test_infos_of_users() -> None:
     assert user_type_of(UserInfo()) is None
     assert user_status_of(UserInfo(user_status="")) is None
     assert user_type_of(UserInfo(user_type="SUPER")) is UserType.SUPER
-    with pytest.raises(AuthRefused, match="userStatus 'disabled' is none of enable, disable"):
+    with pytest.raises(AuthRefused, match="userStatus 'disabled' is not one of enable, disable"):
         user_status_of(UserInfo(user_status="disabled"))
     assert policy_type_of(None) is PolicyType.CUSTOM

@@ -70,7 +70,7 @@ ACCOUNT = b"accounts:\n  - {accessKey: Somebody, secretKey: 12345678, %s}\n"
     ("content", "reason"),
     [
         (b"accounts: [", "no YAML"),
-        (b"accounts:\n  - {accessKey: short, secretKey: 12345678}", "accessKey 'short': it has to be longer than 6"),
+        (b"accounts:\n  - {accessKey: short, secretKey: 12345678}", "accessKey 'short': it must be longer than 6"),
         (b"accounts:\n  - {accessKey: LongEnough, secretKey: short}", "LongEnough: its secretKey"),
         (b"accounts:\n  - {accessKey: LongEnough}", "LongEnough: its secretKey"),
         (b"accounts:\n  - text", "Expected `object`"),

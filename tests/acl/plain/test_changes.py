@@ -1,4 +1,4 @@
-"""Changes of the files of accounts: what is written is read again, and nothing else is written."""
+"""Changes of the account files: what is written can be read again, and nothing else is written."""
 
 import dataclasses
 

@@ -44,7 +44,7 @@ def test_a_file_that_is_empty_now_takes_no_account_away(
         files.watch()
     assert files.policy.account_count == 1
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
-        f"event=accounts_kept reason='{path}: empty; write accounts: [] if there are to be none'"
+        f"event=accounts_kept reason='{path}: empty; write accounts: [] for no accounts'"
     ]
     other = path.parent / "acl" / "more.yml"
     other.parent.mkdir()

@@ -1,4 +1,4 @@
-"""Who is let in: the order of the rules, and each by itself."""
+"""Admission of requests: the order of the rules, and each rule by itself."""
 
 from collections.abc import Mapping
 
@@ -135,7 +135,7 @@ def test_the_signature_is_that_of_the_reference() -> None:
             "Need admin permission for request code=21, but accessKey=RocketMQ is not",
         ),
         (
-            (CODE.CONTROLLER_GET_METADATA_INFO, Action.NONE, {}),  # served by nobody
+            (CODE.CONTROLLER_GET_METADATA_INFO, Action.NONE, {}),  # served by no route
             "Need admin permission for request code=1005, but accessKey=RocketMQ is not",
         ),
         (

@@ -102,7 +102,7 @@ async def test_a_full_disk_is_told_with_its_figures_and_heals(tmp_path: Path) ->
         await one.fill(1)
         one.disk.log_used = 0.93
         pressure = one.broker.store.cleaner.pressure
-        await one.after(1.0, lambda: pressure.most_unflushed_bytes < 0)
+        await one.after(1.0, lambda: pressure.max_unflushed_bytes < 0)
         code, remark = await one.send()
         assert code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert remark == (
@@ -113,7 +113,7 @@ async def test_a_full_disk_is_told_with_its_figures_and_heals(tmp_path: Path) ->
         assert (await one.client.pull()).code == ResponseCode.SUCCESS
         assert (await one.info())["putMessageRefused_disk_full"] == "1"
         one.disk.log_used = 0.5
-        await one.after(1.0, lambda: pressure.most_unflushed_bytes > 0)
+        await one.after(1.0, lambda: pressure.max_unflushed_bytes > 0)
         await one.fill(1)
         assert one.range() == (0, 2)
 

@@ -24,7 +24,7 @@ MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 
 
 def as_client(version: int, fields: dict[str, str]) -> bytes:
-    """A route request of a client of any version."""
+    """Return a route request of a client of any version."""
     encoded = encode_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, 1, fields)
     size = int.from_bytes(encoded[5:8], "big")
     changed = json.dumps({**json.loads(encoded[8 : 8 + size]), "version": version}).encode()

@@ -1,4 +1,4 @@
-"""How far the index has read: what is there already needs nothing new."""
+"""Position of the index: what is already indexed needs no new file."""
 
 from tests.store.rig import Stores, message
 

@@ -1,4 +1,4 @@
-"""The index follows the log, survives what may happen to its files, and says what the log says."""
+"""The index follows the log, survives damage of its files, and agrees with the log."""
 
 import time
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def stores(tmp_path: Path) -> Iterator[Stores]:
 
 
 def send(store: MessageStore, start: int, end: int) -> None:
-    """Messages with a unique key, and a key that ten of them share."""
+    """Append messages with a unique key, and a key that ten of them share."""
     for number in range(start, end):
         properties = f"UNIQ_KEY\x01U{number}\x02KEYS\x01group-{number // 10} n{number}\x02"
         store.append([message(body=b"%d" % number, properties=properties.encode())])
@@ -46,7 +46,7 @@ def catch_up(stores: Stores, store: MessageStore) -> None:
 
 
 def give_a_turn(store: MessageStore) -> None:
-    """Wake the index and leave it the time to do what it can."""
+    """Wake the index and give it time for its work."""
     store.index.when_indexed(FOREVER, lambda: None)
     time.sleep(0.2)
 
@@ -151,7 +151,7 @@ def test_after_a_crash_only_full_files_that_the_checkpoint_names_are_kept(stores
     names = [path.name for path in index_files(stores)]
     assert len(names) == 2
     stores.crash(store)
-    # What a power cut makes of a file that was not synced.
+    # A power cut leaves this of a file that was not synced.
     index_files(stores)[1].write_bytes(bytes(index_file_bytes(50, 100)))
     store = stores.open()
     assert [path.name for path in index_files(stores)][:1] == names[:1]
@@ -171,7 +171,7 @@ def test_after_a_crash_only_full_files_that_the_checkpoint_names_are_kept(stores
         (40 + 4 * 50 + 20 + 4, b"\x11" * 8),  # the first unit's offset
     ],
 )
-def test_a_damaged_file_is_made_anew(stores: Stores, position: int, damage: bytes) -> None:
+def test_a_damaged_file_is_rebuilt(stores: Stores, position: int, damage: bytes) -> None:
     store = stores.open()
     send(store, 0, 100)
     stores.close(store)
@@ -188,7 +188,7 @@ def test_a_damaged_file_is_made_anew(stores: Stores, position: int, damage: byte
             assert index_files(stores)[number].read_bytes() == good, "the same bytes"
 
 
-def test_a_chain_that_is_none_is_found_by_the_search_and_made_anew(stores: Stores) -> None:
+def test_a_broken_chain_is_found_by_the_search_and_rebuilt(stores: Stores) -> None:
     store = stores.open()
     send(store, 0, 100)
     stores.close(store)
@@ -212,7 +212,7 @@ def test_a_chain_that_is_none_is_found_by_the_search_and_made_anew(stores: Store
     assert index_files(stores)[1].read_bytes() == good
 
 
-def test_files_of_another_size_are_made_anew_and_strangers_left_alone(stores: Stores) -> None:
+def test_files_of_another_size_are_rebuilt_and_strangers_left_alone(stores: Stores) -> None:
     store = stores.open()
     send(store, 0, 60)
     stores.close(store)
@@ -255,7 +255,7 @@ def test_what_is_not_confirmed_is_not_indexed(stores: Stores) -> None:
     stores.fields["flush_disk_type"] = FlushDiskType.SYNC_FLUSH
     store = stores.open()
     send(store, 0, 10)
-    give_a_turn(store)  # the flush waits for the owner to hear of it
+    give_a_turn(store)  # the flush waits until the owner is notified
     assert store.confirm_offset == 0
     assert store.index.reached_offset == 0
     assert bodies(store, "U3") == []

@@ -13,7 +13,7 @@ UNUSUAL = [text.encode() for text in ("schlüssel", "键😀", "seven__é", "e" 
 
 
 def hashes_of(texts: list[bytes], prefix: str = "") -> list[int]:
-    """By way of one block of memory in which the texts lie one behind the other."""
+    """Hash texts that lie one after the other in one block of memory."""
     data = b"".join(texts) + bytes(8)
     lengths = np.array([len(text) for text in texts], np.int64)
     prefixes = np.full(len(texts), java_hash_code(prefix) & 0xFFFFFFFF, np.uint32)

@@ -1,4 +1,4 @@
-"""The keys of a batch are those of its records one by one; the rules of those are RocketMQ's."""
+"""Keys of a batch equal those of its records parsed one by one, which follow RocketMQ's rules."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_hash_is_positive_and_zero_for_the_number_that_has_no_opposite() -> None
 
 
 def key_with_the_smallest_hash() -> str:
-    """A key k such that ``#k`` has the hash -2**31: digits of it to the base of 31, each as a character."""
+    """Return a key k whose ``#k`` has the hash -2**31: its digits to the base of 31, each as a character."""
     rest = (2**31 - java_hash_code("#") * 31**7) % 2**32
     digits = []
     for power in range(6, -1, -1):
@@ -53,7 +53,7 @@ def key_with_the_smallest_hash() -> str:
 
 
 def unusual(number: int) -> PendingMessage:
-    """Messages of every kind that has its own way through the scan."""
+    """Return messages of every kind that the scan treats in its own way."""
     unique = UNIQUE % number
     texts = [
         unique,
@@ -110,7 +110,7 @@ def test_batch_equals_record_by_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keys", ["", "KEYS\x01order-%06d\x02"])
 def test_properties_that_look_alike_but_for_some(tmp_path: Path, keys: str) -> None:
-    """Records of one producer, and among them such as differ from its pattern in one byte that matters."""
+    """Records of one producer, some of which differ from its pattern in one byte that matters."""
     stores = Stores(tmp_path)
     stores.fields["mapped_file_size_commit_log"] = 1 << 20
     store = stores.open()

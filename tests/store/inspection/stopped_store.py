@@ -10,6 +10,8 @@ from store.inspection.log_inspection import Gap, LogInspection
 from store.inspection.store_inspection import StoreInspection
 from store.message_store import MessageStore
 from store.record.record import Record, decode
+from store.repair.repair_journal import Action
+from store.repair.repair_plan import plan
 from tests.store.reading import records_of
 from tests.store.rig import Stores, message
 
@@ -17,7 +19,7 @@ SHAPE = StoreShape(segment_bytes=16 * 1024, queue_file_bytes=20 * 50, index_slot
 MESSAGES = 240
 
 
-# What `fill` wrote the first time: writing files is quicker than running a store.
+# Files that `fill` wrote the first time: copying files is faster than running a store.
 _filled: dict[str, bytes] = {}
 
 
@@ -48,17 +50,25 @@ def fill(stores: Stores) -> Path:
 
 
 def check(root: Path, *, quick: bool = False) -> StoreInspection:
-    """A whole check."""
+    """Return the result of a check."""
     return StoreInspection(root, SHAPE, quick=quick).run()
 
 
+def check_and_plan(
+    root: Path, *, rebuild_queues: str | None = None, rebuild_index: bool = False
+) -> tuple[StoreInspection, list[Action]]:
+    """Return a whole check, and the plan of its repair."""
+    store = check(root)
+    return store, plan(store, rebuild_queues=rebuild_queues, rebuild_index=rebuild_index)
+
+
 def kinds(store: StoreInspection) -> set[str]:
-    """The kinds of its findings that are more than notes."""
+    """Return the kinds of its findings that are more than notes."""
     return {finding.kind for finding in store.findings.kept if finding.severity != "note"}
 
 
 def content_of(root: Path) -> dict[str, bytes]:
-    """Every file below `root` but those of repairs."""
+    """Return every file below `root` except those of repairs."""
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
         for path in sorted(root.rglob("*"))
@@ -74,7 +84,7 @@ def change(path: Path, alter: Callable[[bytearray], object]) -> None:
 
 
 def messages_of(store: MessageStore) -> dict[tuple[str, int, int], bytes]:
-    """Every message that a consumer can read, by topic, queue and queue offset."""
+    """Return every message that a consumer can read, by topic, queue and queue offset."""
     found = {}
     for topic, queue_id in store.queues():
         offset, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
@@ -87,7 +97,7 @@ def messages_of(store: MessageStore) -> dict[tuple[str, int, int], bytes]:
 
 
 def record_in(root: Path, segment: int, number: int) -> tuple[Path, Record]:
-    """The `number`-th record of the `segment`-th segment, and that segment's file."""
+    """Return the `number`-th record of the `segment`-th segment, and that segment's file."""
     files = FileSequence(root / "commitlog")
     part = files.parts[segment]
     for found in LogInspection(files, part.start, part.start + files.file_bytes):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.clock import ManualClock
-from store.repair.repair import Repair, inspect_and_plan
-from tests.store.inspection.stopped_store import SHAPE, check, content_of, fill, kinds
+from store.repair.repair import Repair
+from tests.store.inspection.stopped_store import SHAPE, check, check_and_plan, content_of, fill, kinds
 from tests.store.rig import Stores
 
 SEEDS = 300
@@ -24,7 +24,7 @@ def damage(path: Path, choose: random.Random) -> str:
         path.unlink()
         return kind
     if kind == "flip" and content:
-        # Most of a file is zeros behind its end.
+        # Most of a file is zeros after its content.
         at = choose.randrange(max(1, len(content.rstrip(b"\0"))))
         content[at] ^= 1 << choose.randrange(8)
     elif kind == "cut":
@@ -51,7 +51,7 @@ def test_random_damage_of_any_file_is_repaired(stores: Stores, tmp_path: Path) -
         name = choose.choice(names)
         what = f"seed {seed}: {name}: {damage(work / name, choose)}"
         check(work, quick=True)
-        store, actions = inspect_and_plan(work, SHAPE)
+        store, actions = check_and_plan(work)
         assert bool(actions) == bool(kinds(store)), what
         if actions:
             Repair(work, SHAPE, ManualClock()).act(store, actions)

@@ -1,4 +1,4 @@
-"""Batch ConsumeQueues are compared with the log and made anew from it."""
+"""Batch ConsumeQueues are compared with the log and rebuilt from it."""
 
 import shutil
 from pathlib import Path
@@ -10,15 +10,15 @@ from sprocket.remoting.message.record import SysFlag
 from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES as UNIT
 from store.layout import file_name
 from store.queue.logic_queue import QueueType
-from store.repair.repair import Repair, inspect_and_plan
-from tests.store.inspection.stopped_store import SHAPE, change, check, content_of, kinds
+from store.repair.repair import Repair
+from tests.store.inspection.stopped_store import SHAPE, change, check, check_and_plan, content_of, kinds
 from tests.store.rig import Stores, message
 
 TOPIC = "Batches"
 
 
 def fill(stores: Stores) -> Path:
-    """Forty records of one to five messages in two queues, four units to a file."""
+    """Append forty records of one to five messages in two queues, four units to a file."""
     stores.queue_types[TOPIC] = QueueType.BATCH
     stores.fields["mapped_file_size_batch_consume_queue"] = 4 * UNIT
     store = stores.open()
@@ -53,7 +53,7 @@ def test_a_damaged_queue_is_found_and_comes_back_byte_for_byte(stores: Stores, d
         (root / "config" / "topics.json").write_text(
             '{"topicConfigTable":{"Batches":{"topicName":"Batches","attributes":{"queue.type":"BatchCQ"}}}}'
         )
-    store, actions = inspect_and_plan(root, SHAPE)
+    store, actions = check_and_plan(root)
     assert kinds(store) == {"batch-queue"}
     Repair(root, SHAPE, ManualClock()).act(store, actions)
     assert kinds(check(root)) == set()

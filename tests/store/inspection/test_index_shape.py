@@ -1,4 +1,4 @@
-"""The number of slots of an index file, told from the file: a check needs no configuration."""
+"""The number of slots of an index file is derived from the file: a check needs no configuration."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ from tests.store.inspection.stopped_store import kinds
 from tests.store.rig import Stores, message
 
 HEADER = INDEX_HEADER_DTYPE.itemsize
-# (maxHashSlotNum, maxIndexNum); of the last three the size alone says something else, or nothing.
+# (maxHashSlotNum, maxIndexNum).  For the last three the size alone suggests another number, or none.
 SHAPES = [(500, 2_000), (1000, 4_000), (777, 100), (1, 50), (3, 17), (500, 2_000 + 84), (521, 200), (40, 428)]
 
 
 def filled(stores: Stores, slots: int, units: int, count: int = 120) -> Path:
-    """A stopped store whose index files have the shape."""
+    """Return a stopped store whose index files have the shape."""
     stores.fields |= {"max_hash_slot_num": slots, "max_index_num": units}
     store = stores.open()
     for number in range(count):
@@ -55,7 +55,7 @@ def test_damage_is_still_found_where_no_size_is_the_default(stores: Stores) -> N
     for at, kind in (
         (HEADER + 4 * used, "index-slot"),
         (unit_at - 20 + 16, "index-chain"),
-        (unit_at + 7, "index-header"),  # the newest unit, by which the shape is told: a sibling tells it then
+        (unit_at + 7, "index-header"),  # the newest unit, from which the shape is derived: another file gives it then
     ):
         damaged = bytearray(whole)
         damaged[at + 3 if kind != "index-header" else at + 4] ^= 0x11

@@ -1,4 +1,4 @@
-"""Light queues are compared with what the log's records say, and made anew from them."""
+"""Light queues are compared with the properties of the log's records, and rebuilt from them."""
 
 import random
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 
 from sprocket.common.clock import ManualClock
 from store.message_store import MessageStore
-from store.repair.repair import Repair, inspect_and_plan
-from tests.store.inspection.stopped_store import SHAPE, change, check, kinds
+from store.repair.repair import Repair
+from tests.store.inspection.stopped_store import SHAPE, change, check, check_and_plan, kinds
 from tests.store.rig import Stores, message
 
 NAMES = ("%LMQ%a", "%LMQ%b", "%LMQ%c")
@@ -34,10 +34,10 @@ def contents(store: MessageStore) -> dict[str, list[tuple[int, int, int] | None]
 def test_a_sound_store_has_nothing_wrong(filled: tuple[Path, Stores]) -> None:
     root, _ = filled
     assert kinds(check(root)) == set()
-    assert inspect_and_plan(root, SHAPE)[1] == []
+    assert check_and_plan(root)[1] == []
 
 
-def test_a_damaged_light_queue_is_found_and_made_anew(filled: tuple[Path, Stores]) -> None:
+def test_a_damaged_light_queue_is_found_and_rebuilt(filled: tuple[Path, Stores]) -> None:
     root, stores = filled
     store = stores.open()
     before = contents(store)
@@ -45,7 +45,7 @@ def test_a_damaged_light_queue_is_found_and_made_anew(filled: tuple[Path, Stores
     path = min((root / "consumequeue" / "%LMQ%b" / "0").iterdir())
     change(path, lambda content: content.__setitem__(slice(40, 80), b"\x55" * 40))
     assert kinds(check(root)) == {"queue-wrong"}
-    inspection, actions = inspect_and_plan(root, SHAPE)
+    inspection, actions = check_and_plan(root)
     Repair(root, SHAPE, ManualClock()).act(inspection, actions)
     assert kinds(check(root)) == set()
     assert contents(stores.open()) == before

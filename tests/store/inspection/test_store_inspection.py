@@ -1,4 +1,4 @@
-"""A check finds what is wrong, says where, and writes nothing."""
+"""A check finds what is wrong, names the place, and writes nothing."""
 
 import random
 import shutil
@@ -32,7 +32,7 @@ def flip(at: int) -> object:
 
 
 def used_slot(content: bytearray) -> None:
-    """Change the first slot that leads to a unit."""
+    """Change the first slot in use."""
     at = next(at for at in range(40, 2040, 4) if any(content[at : at + 4]))
     content[at + 2] ^= 1
 
@@ -81,7 +81,7 @@ def test_bytes_of_a_body_that_imitate_a_record_are_no_record(stores: Stores) -> 
     store = stores.open()
     store.append([message(body=b"first")])
     inner = bytes(store.record_at(0))
-    # A whole record, with a right CRC, but for another place: behind damage it must not be taken for the next one.
+    # A whole record with a correct CRC, but for another place: after damage it must not count as the next record.
     store.append([message(body=inner * 3)])
     store.append([message(body=b"last")])
     stores.close(store)
@@ -149,10 +149,10 @@ def test_an_unfinished_tail_is_wrong_on_a_stopped_store_and_nothing_on_a_running
     stopped = check(root)
     assert not stopped.is_running
     assert "tail" in kinds(stopped)
-    assert any("did not stop cleanly" in finding.text for finding in stopped.findings.kept)
+    assert any("was not shut down cleanly" in finding.text for finding in stopped.findings.kept)
 
 
-def test_a_topic_that_was_made_anew_is_compared_with_its_last_life(stores: Stores) -> None:
+def test_a_topic_created_again_is_compared_with_its_last_life(stores: Stores) -> None:
     store = stores.open()
     store.append([message() for _ in range(70)])
     store.delete_topic("Orders")

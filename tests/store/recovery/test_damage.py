@@ -1,4 +1,4 @@
-"""Whatever is in the files of a store: it runs with all that was flushed, or refuses with file, offset and reason."""
+"""Any damage of a store's files: it runs with all that was flushed, or refuses with file, offset and reason."""
 
 import json
 import logging
@@ -31,7 +31,7 @@ def contents(store: MessageStore) -> dict[tuple[str, int], list[bytes]]:
 
 
 def filled(stores: Stores, *, clean: bool = True, count: int = 150) -> dict[tuple[str, int], list[bytes]]:
-    """A stopped store of several segments; what it held."""
+    """Stop a store of several segments.  Return its messages by queue."""
     store = stores.open()
     fill(store, count)
     held = contents(store)
@@ -98,7 +98,7 @@ def test_a_promised_segment_that_is_missing_is_refused(stores: Stores, which: in
     path.unlink()
     with pytest.raises(StoreError, match=path.name):
         stores.open()
-    # Nothing else went, and the store is still one that was stopped cleanly.
+    # Nothing else was removed, and the store still counts as stopped cleanly.
     assert not (stores.root / "abort").exists()
 
 
@@ -147,7 +147,7 @@ def test_whole_records_behind_damage_are_kept_in_a_folder(stores: Stores, caplog
     assert str(folder) in caplog.text
     assert not (stores.root / "truncate").exists()
     assert {key: found[: len(contents(store)[key])] for key, found in held.items()} == contents(store)
-    # What was cut does not come back, wherever the next records end.
+    # What was cut off does not reappear, wherever the next records end.
     fill(store, 1, start=900)
     assert sum(map(len, contents(stores.reopen(store, crash=True)).values())) == 31
 
@@ -198,7 +198,7 @@ def test_what_is_not_the_stores_is_ignored_with_one_warning_and_left(
     assert all(path.read_text() == "mine" for path in files)
     assert all(path.is_dir() for path in directories)
     assert caplog.text.count("not-of-the-store") == 4
-    # A deletion leaves them too.
+    # A deletion leaves them, too.
     store.delete_topic("Orders")
     assert (queues / "Orders" / "note").exists()
     assert (queues / "Orders" / "0" / "note").exists()
@@ -238,7 +238,7 @@ def test_a_directory_with_the_name_of_a_segment_is_refused(stores: Stores) -> No
 
 
 class Forbidden(RealDisk):
-    """A disk that lets nobody open one file."""
+    """A disk that refuses to open one file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -328,7 +328,7 @@ def test_a_rebuild_that_a_crash_breaks_off_begins_again(stores: Stores) -> None:
     assert store.recovery is not None
     assert store.recovery.rebuilt
     stores.crash(store)
-    # Nothing of what was made anew had reached the disk.
+    # Nothing of the rebuilt queues had reached the disk.
     for path in (stores.root / "consumequeue" / "Orders").rglob("0*0"):
         if path.is_file():
             path.write_bytes(bytes(path.stat().st_size))
@@ -418,14 +418,14 @@ DAMAGES = [
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_a_damaged_queue_is_noticed_and_made_anew(
+def test_a_damaged_queue_is_noticed_and_rebuilt(
     stores: Stores, damage: Callable[[Stores, tuple[int, int]], None], clean: bool
 ) -> None:
     store = stores.open()
     fill(store, 400, size=0)
     store = stores.reopen(store)
     if not clean:
-        # Records of other queues alone behind the checkpoint.
+        # After the checkpoint only records of other queues.
         store.append([message("Other", 0, b"later")])
     held = contents(store)
     entry = store.entry("Orders", 1, store.max_offset("Orders", 1) - 1)
@@ -457,13 +457,13 @@ def test_a_rebuild_does_not_bring_deleted_topics_back(stores: Stores, lost: str 
     store = stores.open()
     fill(store, 30)
     fill(store, 30, topic="Gone")
-    fill(store, 9, topic="Anew")
+    fill(store, 9, topic="Again")
     store = stores.reopen(store)
-    assert store.delete_topic("Gone") == store.delete_topic("Anew") == 3
-    fill(store, 6, start=500, topic="Anew")
+    assert store.delete_topic("Gone") == store.delete_topic("Again") == 3
+    fill(store, 6, start=500, topic="Again")
     held = contents(store)
     assert ("Gone", 0) not in held
-    assert len(held["Anew", 0]) == 2
+    assert len(held["Again", 0]) == 2
     stores.crash(store)
     if lost == "consumequeue":
         shutil.rmtree(stores.root / lost)
@@ -495,7 +495,7 @@ def test_records_behind_a_cut_are_of_no_deleted_topic(stores: Stores) -> None:
     fill(store, 30, topic="Again")
     store.delete_topic("Again")
     stores.crash(store)
-    # The power went, and with it all that was not flushed.
+    # A power cut, which loses all that was not flushed.
     for path in stores.segments():
         content = path.read_bytes()
         path.write_bytes(content[: max(0, end - int(path.name))].ljust(len(content), b"\0"))
@@ -508,7 +508,7 @@ def test_records_behind_a_cut_are_of_no_deleted_topic(stores: Stores) -> None:
 
 
 def first_run_without_a_sync(stores: Stores) -> None:
-    """A store whose power went before its first sync: of three segments the first has no length."""
+    """A store after a power cut before its first sync: the first of three segments is empty."""
     store = stores.open()
     for _ in range(8):
         store.append([message(body=b"x" * 5000)])
@@ -523,7 +523,7 @@ def test_a_first_segment_that_no_sync_covered_ends_the_log_and_refuses_nothing(s
     first_run_without_a_sync(stores)
     store = stores.open()
     assert (store.wrote_offset, store.queues()) == (0, [])
-    # Whole records of the second are kept, and none of them comes back behind new ones.
+    # Whole records of the second are kept aside, and none reappears after new ones.
     assert list((stores.root / "cut").glob("*/cut.json"))
     store.append([message(body=b"new")])
     store = stores.reopen(store, crash=True)

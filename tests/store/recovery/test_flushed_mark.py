@@ -1,4 +1,4 @@
-"""What a sync covered is refused when it is damaged, however young it is; what none covered is cut off."""
+"""Damage of synced records is refused, even of the newest; damage of unsynced records is cut off."""
 
 import struct
 
@@ -13,7 +13,7 @@ from tests.store.rig import FaultyDisk, Stores, message
 
 
 def marked(stores: Stores) -> int:
-    """What the file says now."""
+    """Return the offset in the file."""
     return FlushedMark(stores.disk, stores.root).read()
 
 

@@ -1,4 +1,4 @@
-"""Whatever a crash leaves, the store starts with a prefix of the log and queues that agree with it."""
+"""After any crash the store starts with a prefix of the log and queues that agree with it."""
 
 import os
 import random
@@ -34,7 +34,7 @@ def snapshot(store: MessageStore) -> dict[tuple[str, int], list[bytes]]:
 
 
 def last_record(store: MessageStore) -> tuple[int, int]:
-    """Offset and size of the last record."""
+    """Return offset and size of the last record."""
     found = [entry for key in store.queues() if (entry := store.entry(*key, store.max_offset(*key) - 1))]
     physical_offset, size, _ = max(found)
     return physical_offset, size
@@ -214,7 +214,7 @@ def test_entries_that_disagree_with_the_log_are_replaced(stores: Stores) -> None
     for queue in range(3):
         path = stores.queue_files("Orders", queue)[-1]
         content = bytearray(path.read_bytes())
-        # A torn page of the queue: from somewhere on it holds what was never written there.
+        # A torn page of the queue: its second part was never written.
         at = rng.randrange(0, len(content) // 2)
         content[at:] = bytes(rng.randrange(256) for _ in range(len(content) - at))
         path.write_bytes(content)
@@ -229,7 +229,7 @@ def test_a_queue_ahead_of_the_log_is_cut_back(stores: Stores) -> None:
     before, end = snapshot(store), store.wrote_offset
     fill(store, 100, start=100)
     stores.crash(store)
-    # The queues reached the disk and the log did not.
+    # The queues reached the disk, the log did not.
     for path in stores.segments():
         path.write_bytes(log.get(path, bytes(SEGMENT)))
     store = stores.open()
@@ -313,7 +313,7 @@ def test_files_that_are_no_log_are_refused_by_name(
     with pytest.raises(StoreError, match=words) as raised:
         stores.open()
     assert "commitlog" in str(raised.value)
-    # The refusal holds nothing: the lock is free again.
+    # The refused start released the lock.
     with pytest.raises(StoreError, match=words):
         stores.open()
 
@@ -419,7 +419,7 @@ def test_a_queue_begins_at_its_first_message_when_more_expired_than_was_written_
     flush_queues(store)
     fill(store, 400)
     stores.crash(store)
-    # Retention went on after the last checkpoint: beyond all that the list of queues names.
+    # Retention continued after the last checkpoint, beyond all that the list of queues names.
     for path in stores.segments()[:3]:
         path.unlink()
     store = stores.open()

@@ -1,4 +1,4 @@
-"""A cut of the log is written down before it begins, and completed by the next start."""
+"""A cut of the log is noted before it begins, and completed by the next start."""
 
 import struct
 from pathlib import Path
@@ -96,7 +96,7 @@ def test_a_cut_that_a_crash_breaks_off_is_completed(
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("kept", [0, 1, 20, 99])
 def test_an_intent_below_the_checkpoint_is_completed(stores: Stores, kept: int, clean: bool) -> None:
-    """As of a replica that took back what its master never had, and died in the middle."""
+    """As in a replica that truncated what its master never had, and crashed in the middle."""
     store = stores.open()
     appended = store.append([message("Orders", k % 3, b"%06d" % k + b"." * 200) for k in range(100)])
     end = appended[kept][1]
@@ -120,7 +120,7 @@ def test_old_records_do_not_follow_a_new_one_that_ends_where_they_begin(stores: 
     stores.crash(store)
     intent(stores, entry[0])
     store = stores.open()
-    # The same size as what stood there: it ends where the next old record began.
+    # The size of the old record: the new one ends where the next old record began.
     store.append([message("Orders", 1, b"NEW___" + b"." * 200)])
     held = contents(store)
     assert sum(map(len, held.values())) == 5

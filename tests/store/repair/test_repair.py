@@ -1,4 +1,4 @@
-"""A repaired store opens, holds all messages outside the damage at their offsets, and can be taken back."""
+"""A repaired store opens, holds all messages outside the damage at their offsets, and the repair can be undone."""
 
 import random
 import shutil
@@ -14,12 +14,13 @@ from store.layout import file_name
 from store.log.commit_log import LogScan
 from store.record.record import Record, decode
 from store.repair.filler import MAX_FILLER_BYTES, filler, filler_sizes
-from store.repair.repair import Repair, inspect_and_plan
+from store.repair.repair import Repair
 from store.repair.repair_plan import plan
 from tests.store.inspection.stopped_store import (
     SHAPE,
     change,
     check,
+    check_and_plan,
     content_of,
     fill,
     kinds,
@@ -36,7 +37,7 @@ class Killed(Exception):
 
 
 def repair(root: Path) -> Path:
-    store, actions = inspect_and_plan(root, SHAPE)
+    store, actions = check_and_plan(root)
     assert actions
     folder = Repair(root, SHAPE, ManualClock()).act(store, actions)
     after = check(root)
@@ -50,7 +51,7 @@ def flip(path: Path, at: int) -> None:
 
 
 def damaged_body(root: Path) -> tuple[str, int, int]:
-    """Flip a bit of one message's body in the middle of the log; say which message."""
+    """Flip a bit of one message's body in the middle of the log; return which message."""
     path, record = record_in(root, 1, 12)
     assert record.in_consume_queue
     flip(path, record.physical_offset % SHAPE.segment_bytes + 89)
@@ -74,7 +75,7 @@ def test_a_damaged_record_is_lost_alone_and_no_offset_shifts(stores: Stores) -> 
         stores.close(store)
 
 
-def test_queues_made_anew_after_a_repair_have_the_same_offsets(stores: Stores) -> None:
+def test_queues_rebuilt_after_a_repair_have_the_same_offsets(stores: Stores) -> None:
     root = fill(stores)
     damaged_body(root)
     repair(root)
@@ -134,7 +135,7 @@ def test_a_repair_that_is_killed_anywhere_is_finished_by_the_next(stores: Stores
     for stop in range(100):
         shutil.rmtree(work, ignore_errors=True)
         shutil.copytree(root, work)
-        store, actions = inspect_and_plan(work, SHAPE)
+        store, actions = check_and_plan(work)
         if not killed_at(work, store, actions, stop):
             break
         stops += 1
@@ -158,7 +159,7 @@ def killed_at(root: Path, store: object, actions: list[object], stop: int) -> bo
     return False
 
 
-def test_undoing_gives_every_byte_back(stores: Stores) -> None:
+def test_undo_restores_every_byte(stores: Stores) -> None:
     root = fill(stores)
     damaged_body(root)
     change(root / "commitlog" / file_name(32768), lambda content: content.__delitem__(slice(5000, None)))
@@ -235,7 +236,7 @@ def test_damage_at_random_places_costs_only_what_it_touched(stores: Stores, tmp_
         at, size = choose.randrange(SHAPE.segment_bytes), choose.randrange(1, 700)
         content = path.read_bytes()
         path.write_bytes((content[:at] + choose.randbytes(size) + content[at + size :])[: len(content)])
-        store, actions = inspect_and_plan(work, SHAPE)
+        store, actions = check_and_plan(work)
         if actions:
             Repair(work, SHAPE, ManualClock()).act(store, actions)
         assert kinds(check(work)) == set(), seed

@@ -46,7 +46,7 @@ class HandWorker:
 
 
 class FilledDisk(RealDisk):
-    """The real disk, as full as `log_used` and `queues_used` say; removals are noted, and fail if told so."""
+    """Real disk, as full as `log_used` and `queues_used` say.  It notes removals, and fails them on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class FilledDisk(RealDisk):
 
 
 class CleanedStore:
-    """Opens stores on one directory and turns their threads by hand."""
+    """Stores on one directory, whose threads are turned by hand."""
 
     def __init__(self, root: Path, queue_types: dict[str, QueueType] | None = None, **fields: Any) -> None:
         self.root = root
@@ -78,7 +78,7 @@ class CleanedStore:
             "flush_commit_log_least_pages": 0,
             "delete_commit_log_files_interval": 0,
             "delete_consume_queue_files_interval": 0,
-            # No hour of the day: tests set it when they want it.
+            # Not the present hour: tests set it when they want it.
             "delete_when": f"{(self.hour() + 12) % 24:02}",
         } | fields
         self.notified: list[Callable[[], None]] = []
@@ -126,20 +126,20 @@ class CleanedStore:
             self.notified.pop(0)()
 
     def flush(self) -> None:
-        """Have everything on the disk."""
+        """Flush everything."""
         self.workers["store-flush"].take_turn()
         self.run_notified()
         flush_queues(self.store)
 
     def fill(self, segments: int, topic: str = "Orders", queue_id: int = 0, *, hours_each: float = 0.0) -> None:
-        """Append so many segments' worth of messages, each segment `hours_each` after the one before; flushed."""
+        """Append and flush messages for this many segments, each `hours_each` after the one before."""
         for _ in range(segments * PER_SEGMENT):
             self.store.append([message(topic=topic, queue_id=queue_id, body=BODY)])
             self.clock.advance(hours_each * HOUR_S / PER_SEGMENT)
         self.flush()
 
     def clean(self, rounds: int = 1, turns: int = 12) -> None:
-        """Let so many rounds of cleaning pass, each with time for many removals."""
+        """Let `rounds` of cleaning pass, each with time for many removals."""
         for _ in range(rounds):
             self.clock.advance(10.0)
             for _ in range(turns):
@@ -148,11 +148,11 @@ class CleanedStore:
                 self.run_notified()
 
     def segments(self) -> list[int]:
-        """Numbers of the segment files that are there."""
+        """Return the numbers of the existing segment files."""
         return [int(path.name) // SEGMENT_BYTES for path in sorted((self.root / "commitlog").iterdir())]
 
     def queue_files(self, topic: str = "Orders", queue_id: int = 0) -> list[int]:
-        """First offsets of the queue's files that are there."""
+        """Return the first offsets of the queue's existing files."""
         directory = self.root / "consumequeue" / topic / str(queue_id)
         return [int(path.name) // 20 for path in sorted(directory.iterdir())]
 
@@ -161,6 +161,6 @@ class CleanedStore:
 
 
 def first_size(piece: memoryview) -> int:
-    """The size that the first record of a slice says it has."""
+    """Return the size in the first record of a slice."""
     (size,) = struct.unpack_from(">i", piece)
     return int(size)

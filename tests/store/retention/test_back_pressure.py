@@ -1,4 +1,4 @@
-"""Refusals before anything is written: each cause, its figures, and that it heals by itself."""
+"""Refusals before anything is written: each cause, its figures, and its end."""
 
 import logging
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def cleaned(tmp_path: Path) -> Iterator[CleanedStore]:
 
 
 def look(cleaned: CleanedStore) -> None:
-    """A second passes, and the thread looks."""
+    """Let a second pass, and the thread check."""
     cleaned.clock.advance(1.0)
     cleaned.workers["store-clean"].take_turn()
     cleaned.run_notified()
@@ -51,7 +51,7 @@ def test_a_full_disk_refuses_and_heals(cleaned: CleanedStore, caplog: pytest.Log
     assert cleaned.store.wrote_offset > end
     info = cleaned.store.runtime_info()
     assert (info["putMessageRefused_disk_full"], info["putMessageFailedTimes"]) == ("3", "3")
-    # Not at once below the ratio: it would be refused again a moment later.
+    # Not accepted just below the ratio: it would be refused again a moment later.
     cleaned.disk.log_used = 0.895
     look(cleaned)
     with pytest.raises(DiskFull):
@@ -107,7 +107,7 @@ def test_too_much_memory_in_waiting_messages_refuses_until_they_are_answered(tmp
         tmp_path / "store", flush_disk_type=FlushDiskType.SYNC_FLUSH, max_waiting_bytes=MIB,
         mapped_file_size_commit_log=4 * MIB,
     )  # fmt: skip
-    # Small messages cost what holds them: a thousand of them a MiB.
+    # A small message costs its overhead: a thousand of them a MiB.
     put(cleaned, b"x", 950)
     with pytest.raises(StoreBusy, match=r"they hold \d+ bytes, allowed are 1048576 \(maxWaitingBytes\); retry after"):
         put(cleaned)
@@ -127,7 +127,7 @@ def test_a_flush_that_hangs_refuses_while_it_hangs(cleaned: CleanedStore, fast_f
     during: list[str] = []
 
     class HangingFile:
-        """What the flush thread syncs; while it hangs, others look and send."""
+        """A file that the flush thread syncs; while it hangs, others check and send."""
 
         def __init__(self, file: DiskFile) -> None:
             self._file = file
@@ -154,7 +154,7 @@ def test_a_flush_that_hangs_refuses_while_it_hangs(cleaned: CleanedStore, fast_f
         " retry after 1000 ms"
     )
     assert during == ([expected] if fast_failure else [])
-    # At once, not with the next look.
+    # At once, not after the next check.
     put(cleaned, b"healed")
     assert bodies(cleaned.store) == [b"first", b"still taken"] + [b"late"] * (not fast_failure) + [b"healed"]
 

@@ -24,7 +24,7 @@ def cleaned(tmp_path: Path) -> Iterator[CleanedStore]:
     opened.close()
 
 
-# When, and how much
+# When and how much
 
 
 def test_nothing_goes_at_another_hour(cleaned: CleanedStore) -> None:
@@ -37,7 +37,7 @@ def test_nothing_goes_at_another_hour(cleaned: CleanedStore) -> None:
 def test_expired_segments_go_at_the_hour(cleaned: CleanedStore) -> None:
     cleaned.fill(8, hours_each=20)
     cleaned.configure(delete_when=str(cleaned.hour()))
-    # 160 hours have passed: segment k ends when segment k + 1 begins, at 20 * (k + 1).
+    # 160 hours have passed: segment k ends where segment k + 1 begins, at 20 * (k + 1).
     cleaned.clean()
     assert cleaned.segments() == [4, 5, 6, 7]
     assert cleaned.store.runtime_info()["commitLogMinOffset"] == str(4 * SEGMENT_BYTES)
@@ -73,7 +73,7 @@ def test_files_go_one_by_one_with_the_configured_time_between(cleaned: CleanedSt
         cleaned.clean(rounds=0)
         cleaned.workers["store-clean"].take_turn()
         cleaned.run_notified()
-    # Let go of at once, removed after half a second.
+    # Detached at once, removed after half a second.
     assert cleaned.segments() == [2, 3, 4, 5]
     assert cleaned.store.runtime_info()["commitLogMinOffset"] == str(3 * SEGMENT_BYTES)
 
@@ -109,7 +109,7 @@ def test_asked_to_clean_now(cleaned: CleanedStore) -> None:
 
 
 def test_the_file_s_own_time_means_nothing(cleaned: CleanedStore) -> None:
-    # A restored directory: all files are of today, what is in them is old.
+    # A restored directory: all files are of today, but their content is old.
     cleaned.fill(4, hours_each=100)
     cleaned.reopen()
     for path in (cleaned.root / "commitlog").iterdir():
@@ -134,7 +134,7 @@ def test_what_no_sync_covers_stays(cleaned: CleanedStore) -> None:
         cleaned.store.append([message(body=BODY)])
     cleaned.disk.log_used = 0.86
     cleaned.clean()
-    # The last message that is on the disk is the last of segment 1, so segment 1 has nothing behind it.
+    # The last message on the disk is the last of segment 1, so segment 1 has no successor on the disk.
     assert cleaned.segments() == [1, 2, 3]
     cleaned.flush()
     cleaned.clean()
@@ -216,10 +216,10 @@ def test_an_empty_queue_still_knows_its_end_after_a_restart(cleaned: CleanedStor
     cleaned.disk.log_used = 0.86
     cleaned.clean(turns=30)
     assert (cleaned.range("Old"), cleaned.range("Full")) == ((3, 3), (4, 4))
-    # RocketMQ would know it by the last file alone.
+    # RocketMQ would know it from the last file alone.
     assert (cleaned.queue_files("Old"), cleaned.queue_files("Full")) == ([0], [0])
     cleaned.reopen(crash=crash)
-    # One with room in its last file, one whose last file is full.
+    # One queue with room in its last file, and one whose last file is full.
     assert (cleaned.range("Old"), cleaned.range("Full")) == ((3, 3), (4, 4))
     assert cleaned.store.append([message(topic="Old", body=b"next")])[0][0] == 3
     assert bodies(cleaned.store, "Old") == [b"next"]
@@ -236,7 +236,7 @@ def test_many_queues_are_trimmed_over_several_turns(cleaned: CleanedStore) -> No
     while cleaned.segments()[0] < segments:
         cleaned.clock.advance(1)
         clean()
-        # One turn of the owner at a time: never more than 64 queues between two sends.
+        # One turn of the owner at a time: at most 64 queues between two sends.
         while cleaned.notified:
             moved = sum(cleaned.range("Wide", queue_id)[0] for queue_id in range(150))
             cleaned.notified.pop(0)()
@@ -244,7 +244,7 @@ def test_many_queues_are_trimmed_over_several_turns(cleaned: CleanedStore) -> No
     assert {cleaned.range("Wide", queue_id) for queue_id in range(150)} == {(1, 1)}
 
 
-def test_who_wants_to_know_hears_where_the_log_begins(cleaned: CleanedStore) -> None:
+def test_listeners_are_told_where_the_log_begins(cleaned: CleanedStore) -> None:
     heard: list[int] = []
     cleaned.store.cleaner.on_trim.append(heard.append)
     cleaned.fill(4)
@@ -265,12 +265,12 @@ def test_queues_whose_messages_are_all_gone_can_be_removed(cleaned: CleanedStore
     assert not (cleaned.root / "consumequeue" / "Old").exists()
 
 
-def test_a_topic_made_anew_does_not_lose_its_new_files_to_an_old_removal(cleaned: CleanedStore) -> None:
+def test_a_topic_created_again_does_not_lose_its_new_files_to_an_old_removal(cleaned: CleanedStore) -> None:
     cleaned.configure(delete_consume_queue_files_interval=3_600_000)
     cleaned.fill(5)
     cleaned.disk.log_used = 0.86
     cleaned.clean()
-    # The second and the third wait for their hour.
+    # The second and the third removal wait for their time.
     assert (cleaned.range(), cleaned.queue_files()) == ((12, 15), [4, 8, 12])
     cleaned.disk.log_used = 0.5
     cleaned.store.delete_topic("Orders")
@@ -308,7 +308,7 @@ def test_a_file_that_cannot_be_removed_is_tried_again_before_the_next(cleaned: C
     cleaned.disk.log_used = 0.86
     cleaned.disk.remove_fails = True
     cleaned.clean(rounds=5)
-    # The log begins behind it, but the next one waits: a gap would stop the next start.
+    # The log begins after it, but the next one waits: a gap would prevent the next start.
     assert cleaned.segments() == [0, 1, 2, 3, 4]
     assert cleaned.store.runtime_info()["commitLogMinOffset"] == str(SEGMENT_BYTES)
     cleaned.disk.remove_fails = False
@@ -334,13 +334,13 @@ def test_what_cannot_be_read_is_tried_again(cleaned: CleanedStore, monkeypatch: 
         cleaned.configure(delete_file_batch_max=1)
         cleaned.clean()
     assert (cleaned.segments(), cleaned.range()) == ([1, 2, 3], (0, 12))
-    # Readers step over what is gone.
+    # Readers step over what was removed.
     assert cleaned.store.get("Orders", 0, 0, 32, 1 << 20).next_offset == 4
     cleaned.clean(rounds=2)
     assert (cleaned.segments(), cleaned.range()) == ([3], (9, 12))
 
 
-def test_a_segment_let_go_is_removed_before_a_clean_stop(cleaned: CleanedStore) -> None:
+def test_a_detached_segment_is_removed_before_a_clean_stop(cleaned: CleanedStore) -> None:
     cleaned.fill(3)
     cleaned.disk.log_used = 0.86
     cleaned.clock.advance(10)

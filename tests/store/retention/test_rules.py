@@ -1,4 +1,4 @@
-"""The decisions of retention, without disk or thread."""
+"""Decisions of retention, without disk or thread."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -120,12 +120,12 @@ OLD_MS, YOUNG_MS, FUTURE_MS = LIMIT_MS - HOUR_MS, LIMIT_MS + HOUR_MS, NOW_MS + 1
         ([OLD_MS, -1], False),  # nothing behind it
         ([OLD_MS], False),
         ([OLD_MS, YOUNG_MS, OLD_MS], False),
-        # A clock that was ahead for a while keeps nothing for ever, and makes nothing expire.
+        # A clock that was ahead for a while keeps nothing for ever, and expires nothing.
         ([OLD_MS, FUTURE_MS, FUTURE_MS, OLD_MS], True),
         ([FUTURE_MS, OLD_MS], True),
         ([OLD_MS, FUTURE_MS, YOUNG_MS], False),
         ([OLD_MS, FUTURE_MS, -1], False),
-        # A clock that was behind for a while makes nothing expire.
+        # A clock that was behind for a while expires nothing.
         ([YOUNG_MS, OLD_MS], False),
         ([YOUNG_MS, 0], False),
     ],

@@ -1,4 +1,4 @@
-"""The bytes of wheel, timer log and checkpoint, and what is done when one of them is lost."""
+"""Bytes of wheel, timer log and checkpoint, and recovery from the loss of one of them."""
 
 import struct
 from collections.abc import Callable
@@ -23,7 +23,7 @@ BEGIN = 1_700_000_000_000
 
 
 class Rig:
-    """A store and its timer; `work` lets the timer do all that it has to do."""
+    """A store and its timer; `work` runs the timer until it has nothing to do."""
 
     def __init__(self, root: Path, **fields: object) -> None:
         self.stores = Stores(root)
@@ -81,7 +81,7 @@ def test_units_and_slots_lie_as_rocketmq_lays_them(tmp_path: Path) -> None:
     wheel = (tmp_path / "timerwheel").read_bytes()
     assert len(wheel) == SLOTS * 2 * 32
     number = BEGIN // 1000 + 5
-    # Two messages, less the one that is taken back.
+    # Two messages, minus the one that is deleted.
     assert struct.unpack_from(">qqqii", wheel, number % (SLOTS * 2) * 32) == (number, 0, 104, 1, 0)
     rig.stop()
 
@@ -92,7 +92,7 @@ def test_file_of_the_timer_log_ends_with_a_blank(tmp_path: Path) -> None:
     batch = log.begin()
     positions = [batch.add(Unit(-1, 1, BEGIN, number, number, 100, 0)) for number in range(7)]
     log.write(batch)
-    # Five units and 16 bytes do not leave room for a sixth and its blank.
+    # After five units, 16 bytes leave no room for a sixth unit and its blank.
     assert positions == [0, 52, 104, 156, 208, 300, 352]
     first = (tmp_path / "timerlog" / ("0" * 20)).read_bytes()
     assert struct.unpack_from(">iqi", first, 260) == (40, 0, BLANK_MAGIC)
@@ -138,7 +138,7 @@ def test_checkpoint_is_that_of_rocketmq_and_more(tmp_path: Path) -> None:
     assert TimerCheckpoint.decode(page) == checkpoint
     theirs = TimerCheckpoint.decode(struct.pack(">7q", BEGIN, 104, 7, 5, 0, 0, 0).ljust(4096, b"\0"))
     assert (theirs.progress, theirs.is_own) == (Progress(BEGIN, 104, 5), False)
-    # RocketMQ has written its fields over ours: what ours say of slots still holds.
+    # RocketMQ has written its fields over ours: our barriers stay valid.
     mixed = TimerCheckpoint.decode(struct.pack(">7q", BEGIN + 1, 104, 8, 8, 0, 0, 0) + page[56:])
     assert (mixed.is_own, mixed.progress.barriers) == (False, progress.barriers)
     damaged = TimerCheckpoint.decode(page[:520] + b"\xff" + page[521:])
@@ -161,7 +161,7 @@ def test_a_long_delay_rolls_and_comes_at_its_time(tmp_path: Path) -> None:
     put(rig.store, 1, due_ms=BEGIN + 100_000)
     put(rig.store, 2, due_ms=BEGIN + 35_000)
     rig.work()
-    # The second is near: it goes half a window, so that the last step is no short one.
+    # The second step goes half a window, so that the last one is not short.
     magics = [unit.magic for unit in (rig.timer._state.log.unit(0), rig.timer._state.log.unit(52)) if unit]
     assert magics == [1 | ROLL, 1 | ROLL]
     assert [rig.timer.count_at(BEGIN + 30_000), rig.timer.count_at(BEGIN + 15_000)] == [1, 1]
@@ -228,7 +228,7 @@ def _other_precision(root: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [_wheel_gone, _log_gone, _log_damaged, _other_precision])
-def test_lost_files_are_made_anew_from_the_queue(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+def test_lost_files_are_rebuilt_from_the_queue(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     rig = Rig(tmp_path)
     for number in range(10):
         put(rig.store, number, due_ms=BEGIN + 1000 * number)
@@ -264,7 +264,7 @@ def test_full_disk_postpones(tmp_path: Path) -> None:
     put(rig.store, 1, 2, due_ms=BEGIN + 2000)
     for name in ("timerlog", "timerwheel"):
         disk.write_fault = partial(_is_within, name)
-        # The slots are put back as they were, which takes space that they have.
+        # Restoring the slots needs no new space.
         with pytest.raises(DiskFull):
             rig.timer.turn()
         assert (rig.timer.queue_offset, rig.timer.waiting) == (0, 0)

@@ -1,4 +1,4 @@
-"""A wheel that is started with another precision than it was written with."""
+"""A wheel that is started with a precision other than the one it was written with."""
 
 from pathlib import Path
 

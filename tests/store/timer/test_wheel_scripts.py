@@ -1,4 +1,4 @@
-"""Small scripts of sends, recalls, time, jumps of the clock, restarts and crashes, each from a seed."""
+"""Short seeded scripts of sends, recalls, time, jumps of the clock, restarts and crashes."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_nothing_comes_early_or_twice_or_never_however_the_clock_jumps(
         run.close()
 
 
-# Of the first: slots of which the newest units are lost, and slots of before a step of the clock that is lost.
+# The first seeds: slots that lost their newest units, and slots before a step of the clock that was lost.
 @pytest.mark.parametrize("seed", [17, 25, 30, 34, 170, 254, *range(1000, 1014)])
 def test_nothing_is_lost_or_early_over_crashes(seed: int) -> None:
     run = WheelRun(seed).play(40).finish()

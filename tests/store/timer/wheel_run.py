@@ -1,4 +1,4 @@
-"""A timer on a simulated disk under a script made from a seed, and the model of what it should deliver and when."""
+"""A timer on a simulated disk under a seeded script, and a model of what it should deliver and when."""
 
 import random
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ from tests.sim.sim_image import Subset, Survivors
 from tests.sim.sim_store import SimStore, small_config
 
 HOST: Final = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
-# Two hours of seconds, so that steps of an hour stay within the ring.
+# Two hours of seconds, so that steps of an hour fit the ring.
 SLOTS: Final = 7200
 REAL_TOPIC: Final = "Orders"
-_MOST_TURNS: Final = 10_000
+_MAX_TURNS: Final = 10_000
 STEPS: Final = {
     "send": 40,
     "recall": 6,
@@ -32,7 +32,7 @@ STEPS: Final = {
 
 
 def timed(number: int, due_ms: int, **properties: str) -> PendingMessage:
-    """A message of the wheel's topic, as the broker makes it; `due_ms` is its slot."""
+    """Return a message of the wheel's topic, as the broker makes it; `due_ms` is its slot."""
     values = {
         "UNIQ_KEY": f"K{number}", "TIMER_OUT_MS": str(due_ms), "REAL_TOPIC": REAL_TOPIC, "REAL_QID": "0",
     } | properties  # fmt: skip
@@ -67,7 +67,7 @@ class Sent:
 
 @dataclass
 class WheelRun:
-    """One run.  `problems` are what is wrong."""
+    """One run; `problems` lists what is wrong."""
 
     seed: int
     fields: dict[str, Any] = field(default_factory=dict)
@@ -117,8 +117,8 @@ class WheelRun:
         return self
 
     def turns(self) -> None:
-        """Let the timer work until nothing is due, and look at what came."""
-        for _ in range(_MOST_TURNS):
+        """Let the timer work until nothing is due, and check the deliveries."""
+        for _ in range(_MAX_TURNS):
             if self.timer.turn() != 0.0:
                 break
             self._look()
@@ -142,7 +142,7 @@ class WheelRun:
             self.send(self.rng.randint(1, delay_ms))
 
     def send(self, delay_ms: int) -> int:
-        """Send a message that is due after a delay; its number."""
+        """Send a message that is due after a delay.  Return its number."""
         due_ms = (self.clock.wall_ms() + delay_ms - 1) // self.slot_ms * self.slot_ms
         number = self._next
         self._next += 1
@@ -182,7 +182,7 @@ class WheelRun:
             self.timer.flushed(flush)
 
     def do_restart(self) -> None:
-        """An orderly stop: all is flushed, nothing comes twice."""
+        """Stop cleanly: all is flushed, and nothing is delivered twice."""
         self.store.flush()
         self.do_checkpoint()
         self.timer.close()
@@ -201,7 +201,7 @@ class WheelRun:
         flushed = self.store.flushed_offset
         self.disk = self.disk.crash(Subset(survivors, self.rng.randrange(1 << 30)))
         self._open()
-        # What was not flushed may be gone, and its place taken by another message.
+        # Unflushed messages may be gone, and others stored in their place.
         self.sent = {
             number: sent
             for number, sent in self.sent.items()
@@ -228,7 +228,7 @@ class WheelRun:
     # The end
 
     def finish(self) -> "WheelRun":
-        """Let everything come due, and compare."""
+        """Let everything become due, and compare."""
         latest = max([sent.due_ms for sent in self.sent.values()], default=0)
         while self.clock.wall_ms() <= latest + self.slot_ms:
             self.clock.advance(self.rng.choice((7.0, 300.0)))
@@ -240,7 +240,7 @@ class WheelRun:
         for number, sent in self.sent.items():
             count = came.get(number, 0)
             if sent.is_recalled:
-                # What rolls meets what takes it back only in its last slot: not if the clock jumps past all of them.
+                # A rolled message meets its delete request only in its last slot: not if the clock jumps past all.
                 if count and not self.crashes and self.config.timer_roll_window_slot == 3000:
                     self.problems.append(f"recalled and delivered: {number} {sent}")
             elif not count:
