@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from acl.access_request import AccessRequest, Needed
-from acl.auth.model import RETRY_PREFIX, Action, Resource, ResourceType
+from acl.auth.model import Action, Resource, ResourceType
 from acl.internal_topics import is_internal
 from sprocket.common.invariant import invariant
 from sprocket.common.limits import MAX_TOPIC_CHARS
@@ -31,6 +31,7 @@ from sprocket.remoting.bodies.requests import (
     read_topic_list,
 )
 from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 Actions = tuple[Action, ...]
 _GET: Final[Actions] = (Action.GET,)

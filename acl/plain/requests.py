@@ -9,11 +9,12 @@ there needs a signature and nothing more.
 from typing import Final
 
 from acl.access_request import AccessRequest
-from acl.auth.model import RETRY_PREFIX, ResourceType
 from acl.auth.model import Action as AuthAction
+from acl.auth.model import ResourceType
 from acl.auth.requests import required
 from acl.plain.permission import ADMIN_CODES, Permission
 from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from sprocket.remoting.routes import Action
 
 # NONE is the action of a code that no route serves.

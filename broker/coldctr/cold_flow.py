@@ -13,7 +13,6 @@ from typing import Any, Final
 from broker.coldctr.cold_thresholds import ColdThresholds
 from broker.core import BrokerCore
 from broker.longpolling.deadlines import Deadlines
-from broker.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 from broker.periodic import Periodic
 from broker.processor.admin.cold_flow import ColdFlowProcessor
 from broker.processor.pull import PullProcessor
@@ -23,6 +22,7 @@ from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
+from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 from sprocket.remoting.routes import Route
 from store.queue.get_result import GetResult
 

@@ -20,6 +20,7 @@ from sprocket.common.errors import ConfigError
 from sprocket.common.setting_fields import bool_setting as _bool
 from sprocket.common.setting_fields import int_setting as _int
 from sprocket.common.setting_fields import text_setting as _str
+from sprocket.remoting.message.topic_names import TRACE_TOPIC
 
 _ADDRESS = re.compile(r"(?:[^\s:;\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 
@@ -121,7 +122,7 @@ class BrokerConfig(PopSettings, ActingSettings, SecuritySettings, TableSettings,
         "autoCreateSubscriptionGroup", True, "A pull of an unknown group creates it.", mutable=True
     )
     trace_topic_enable: bool = _bool("traceTopicEnable", False, "Offer the topic for message traces.")
-    msg_trace_topic_name: str = _str("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC", "Name of the topic for traces.")
+    msg_trace_topic_name: str = _str("msgTraceTopicName", TRACE_TOPIC, "Name of the topic for traces.")
     trace_on: bool = _bool("traceOn", True, "Tell producers that this broker wants traces.", mutable=True)
     region_id: str = _str("regionId", "DefaultRegion", "Region that a send's answer names, for traces.")
     long_polling_enable: bool = _bool(

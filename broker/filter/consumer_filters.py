@@ -16,11 +16,11 @@ from broker.filter.bloom_positions import BITS, bloom_positions
 from broker.filter.sql_filter import SQL92, SqlFilter, compiled
 from broker.filter.subscription_filter import is_tag_type
 from broker.filter.tokens import InvalidExpression
-from broker.names import RETRY_PREFIX
 from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.message.properties import NAME_END, RETRY_TOPIC, find_last
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from store.queue.record_filter import RecordFilter
 
 logger = logging.getLogger(__name__)

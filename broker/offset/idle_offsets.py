@@ -10,14 +10,13 @@ import logging
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.names import SYSTEM_GROUPS
 from broker.periodic import Periodic
 from broker.service import Service
+from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 
 logger = logging.getLogger(__name__)
 
 _PERIOD_S: Final = 3600.0
-_SYSTEM_PREFIX: Final = "CID_RMQ_SYS_"
 
 
 class IdleOffsets(Service):
@@ -35,7 +34,7 @@ class IdleOffsets(Service):
         if not core.config.broker.enable_clean_expired_offset or not core.role.serves_group:
             return
         for group, topics in core.offsets.topics_by_group().items():
-            if group in SYSTEM_GROUPS or group.startswith(_SYSTEM_PREFIX):
+            if group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX):
                 continue
             for topic in topics:
                 if core.consumers.find_subscription(group, topic) is None and self._has_expired(group, topic):

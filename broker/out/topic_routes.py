@@ -8,13 +8,13 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from broker.names import RETRY_PREFIX
 from sprocket.client.connection.topic_route import topic_route
 from sprocket.client.errors import TopicNotFound
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.route import TopicRouteData
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 logger = logging.getLogger(__name__)
 

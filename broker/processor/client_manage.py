@@ -10,7 +10,6 @@ from broker.client.clients import ConsumerRegistry, Member, ProducerRegistry
 from broker.config.live_config import LiveConfig
 from broker.filter.sql_filter import SQL92, compiled
 from broker.filter.subscription_filter import is_tag_type
-from broker.names import retry_topic
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
@@ -26,6 +25,7 @@ from sprocket.remoting.headers.client import (
     HeartbeatRequestHeader,
     UnregisterClientRequestHeader,
 )
+from sprocket.remoting.message.topic_names import retry_topic
 from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,6 @@ from typing import Any, Final
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
 from broker.config.live_config import LiveConfig
-from broker.names import TRANS_CHECK_MAX_TIME_TOPIC
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import decode_offset_message_id
 from broker.transaction.check_rules import is_too_late
@@ -25,6 +24,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import ResumeCheckHalfMessageRequestHeader
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
+from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC
 from sprocket.remoting.routes import Action, Lane, Resource, Route
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,6 @@ from typing import Final
 from broker.client.clients import BROADCASTING
 from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
-from broker.names import RETRY_PREFIX
 from broker.out.topic_routes import Queues, TopicRoutes
 from broker.periodic import Periodic
 from broker.service import Service
@@ -30,6 +29,7 @@ from sprocket.remoting.bodies.topic import PERM_READ
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
 from store.queue.consume_queue_table import is_light
 

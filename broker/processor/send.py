@@ -25,8 +25,8 @@ from sprocket.remoting.command import Channel, Request
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from sprocket.remoting.message.properties import find
 from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from sprocket.remoting.routes import Action, Lane, Resource, Route
-from store.config.timer_config import TIMER_TOPIC
 from store.record.record import PendingMessage
 
 logger = logging.getLogger(__name__)

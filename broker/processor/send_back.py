@@ -11,7 +11,6 @@ from collections.abc import Callable
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
 from broker.config.live_config import LiveConfig
-from broker.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import offset_message_id
 from broker.subscription.subscription_groups import SubscriptionGroups
@@ -26,6 +25,7 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from sprocket.remoting.routes import Action, Lane, Resource, Route
 from store.config.store_config import parse_delay_levels
 from store.message_store import MessageStore, PendingMessage

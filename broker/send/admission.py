@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
-from broker.names import NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX, illegal_topic
+from broker.names import illegal_topic
 from broker.topic.attributes import QUEUE_TYPE
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import RequestError
@@ -18,6 +18,7 @@ from sprocket.remoting.bodies.topic import PERM_WRITE, TopicConfig
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX
 from store.queue.consume_queue_table import is_light
 from store.queue.logic_queue import QueueType
 

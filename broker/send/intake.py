@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
-from broker.names import DLQ_PREFIX, SCHEDULE_TOPIC
 from broker.pop.retry_topics import group_of
 from broker.send.admission import FAQ, Admission, SendHeader
 from broker.send.client_batch import LENGTH_BYTES, BadBatch, Member, check_growth, members_of
@@ -26,6 +25,7 @@ from sprocket.remoting.command import Request
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import find
 from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic
 from store.config.store_config import parse_delay_levels
 from store.queue.inner_batch import MAX_MESSAGES, without
 from store.record.record import PendingMessage, TagsCodes
@@ -196,7 +196,7 @@ class MessageIntake:
         return not self._locks.all_expired(group)
 
     def _dead_letter_topic(self, retry_topic: str) -> str:
-        topic = DLQ_PREFIX + group_of(retry_topic)
+        topic = dlq_topic(group_of(retry_topic))
         self._topics.create_on_send_back(topic, 1)
         logger.info("event=dead_letter topic=%s", topic)
         return topic

@@ -9,9 +9,9 @@ import msgspec
 
 from broker.config.config_file import ConfigFile, pretty
 from broker.config.live_config import LiveConfig
-from broker.names import RETRY_PREFIX
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 logger = logging.getLogger(__name__)
 

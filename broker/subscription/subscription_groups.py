@@ -13,7 +13,7 @@ import msgspec
 
 from broker.config.config_file import ConfigFile, EntryTexts, pretty
 from broker.config.live_config import LiveConfig
-from broker.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, illegal_group
+from broker.names import illegal_group
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, RequestError
 from sprocket.common.table_saver import TableSaver
@@ -21,6 +21,7 @@ from sprocket.remoting.bodies.group import SubscriptionGroupConfig, Subscription
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 
 logger = logging.getLogger(__name__)
 # Groups of one write that have a log line of their own.

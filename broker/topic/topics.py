@@ -11,20 +11,6 @@ from typing import Final
 
 from broker.config.config_file import ConfigFile, EntryTexts, pretty
 from broker.config.live_config import LiveConfig
-from broker.names import (
-    AUTO_CREATE_TOPIC,
-    BENCHMARK_TOPIC,
-    OFFSET_MOVED_EVENT,
-    REPLY_TOPIC_POSTFIX,
-    REVIVE_TOPIC_PREFIX,
-    SCHEDULE_TOPIC,
-    SELF_TEST_TOPIC,
-    SYNC_BROKER_MEMBER_GROUP_PREFIX,
-    SYSTEM_TOPIC_PREFIX,
-    SYSTEM_TOPICS,
-    TRANS_HALF_TOPIC,
-    TRANS_OP_HALF_TOPIC,
-)
 from broker.topic.attributes import MESSAGE_TYPE, QUEUE_TYPE, altered
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreBusy
@@ -37,7 +23,21 @@ from sprocket.remoting.bodies.topic import (
     TopicConfig,
     TopicConfigTable,
 )
-from store.config.timer_config import TIMER_TOPIC
+from sprocket.remoting.message.topic_names import (
+    AUTO_CREATE_TOPIC,
+    BENCHMARK_TOPIC,
+    OFFSET_MOVED_EVENT,
+    REPLY_TOPIC_POSTFIX,
+    REVIVE_TOPIC_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYNC_BROKER_MEMBER_GROUP_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+    TIMER_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
 from store.queue.logic_queue import QueueType
 
 logger = logging.getLogger(__name__)

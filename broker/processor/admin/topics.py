@@ -11,7 +11,7 @@ import msgspec
 from broker.client.clients import ConsumerRegistry
 from broker.config.live_config import LiveConfig
 from broker.metrics.statistics import RateWindow
-from broker.names import RETRY_PREFIX, illegal_topic
+from broker.names import illegal_topic
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.topic.attributes import MESSAGE_TYPE, parse_changes
 from broker.topic.topics import TopicTable
@@ -33,6 +33,7 @@ from sprocket.remoting.headers.admin import (
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.message_store import MessageStore
 
