@@ -269,7 +269,7 @@ class BrokerParts:
     def _periodic_work(self) -> list[Periodic]:
         return [
             Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
-            Periodic("fast_failure", CHECK_S, self.fast_failure.look),
+            Periodic("fast_failure", CHECK_S, self.fast_failure.report),
             *(work for service in self._services for work in service.periodic()),
         ]
 

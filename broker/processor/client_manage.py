@@ -115,7 +115,7 @@ class ClientProcessor:
         before = self._fingerprints.get(consumer.group_name)
         self._fingerprints[consumer.group_name] = data.heartbeat_fingerprint
         ordered = any(self._topics.is_order(wanted.topic) for wanted in consumer.subscription_data_set)
-        self._topics.create_on_send_back(
+        self._topics.get_or_create(
             retry_topic(consumer.group_name),
             group.retry_queue_nums,
             order=None if data.without_sub else ordered,

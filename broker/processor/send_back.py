@@ -103,9 +103,7 @@ class SendBackProcessor:
             remark = f"message is illegal: the retry topic of group {header.group} cannot be a directory"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
         sys_flag = _UNIT_SUB_FLAG if header.unit_mode else 0
-        topic = self._topics.create_on_send_back(
-            retry_topic(header.group), group.retry_queue_nums, topic_sys_flag=sys_flag
-        )
+        topic = self._topics.get_or_create(retry_topic(header.group), group.retry_queue_nums, topic_sys_flag=sys_flag)
         if not topic.perm & PERM_WRITE:
             remark = f"the topic[{topic.topic_name}] sending message is forbidden"
             raise RequestError(ResponseCode.NO_PERMISSION, remark)
@@ -172,7 +170,7 @@ class SendBackProcessor:
         )
 
     def _dead_letter_queue(self, group: str) -> tuple[str, int]:
-        topic = self._topics.create_on_send_back(dlq_topic(group), _DLQ_QUEUE_NUMS)
+        topic = self._topics.get_or_create(dlq_topic(group), _DLQ_QUEUE_NUMS)
         return topic.topic_name, 0
 
     def _answer_when_safe(self, request: Request[ConsumerSendMsgBackRequestHeader], end_offset: int) -> None:

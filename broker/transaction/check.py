@@ -191,7 +191,7 @@ class TransactionCheck(Service):
             else:
                 messages.append(half.immune_copy(tags_codes))
         if given_up:
-            self._topics.create_on_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1)
+            self._topics.get_or_create(TRANS_CHECK_MAX_TIME_TOPIC, 1)
         appended = self._transactions.append(messages, given_up)
         opened = self._transactions.open
         for (half, verdict), where in zip(acts, appended, strict=True):

@@ -60,7 +60,7 @@ async def unlock(client: TestClient, client_id: str, *queue_ids: int) -> None:
     await client.ask_well(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), body)
 
 
-async def test_consumers_go_on_at_the_slave_and_no_offset_goes_back_when_the_master_returns(
+async def test_consumers_go_on_at_the_slave_and_no_offset_moved_back_when_the_master_returns(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "broker.slave.slave_sessions")
