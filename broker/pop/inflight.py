@@ -14,12 +14,12 @@ class InflightMessages:
     `has_room` is called when a queue that was too full takes pops again.
     """
 
-    def __init__(self, config: LiveConfig, started_ms: int) -> None:
+    def __init__(self, config: LiveConfig, started_ms: int, has_room: Callable[[str, str, int], None]) -> None:
         self._config = config
         # What was popped before is not counted, so its acknowledgements are not either.
         self.started_ms = started_ms
         self._counts: dict[tuple[str, str, int], int] = {}
-        self.has_room: Callable[[str, str, int], None] = lambda topic, group, queue_id: None
+        self._has_room = has_room
 
     def count(self, topic: str, group: str, queue_id: int) -> int:
         """Messages in flight."""
@@ -50,7 +50,7 @@ class InflightMessages:
             del self._counts[key]
         broker = self._config.broker
         if broker.enable_pop_message_threshold and before - count <= broker.pop_inflight_message_threshold < before:
-            self.has_room(topic, group, queue_id)
+            self._has_room(topic, group, queue_id)
 
     def given_back(self, topic: str, group: str, queue_id: int, count: int) -> None:
         """`count` messages were not handed out after all.  Nobody is told: what kept them back goes on."""

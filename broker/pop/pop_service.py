@@ -11,7 +11,6 @@ from typing import Final
 
 from broker.config.config_file import ConfigFile, pretty
 from broker.core import BrokerCore
-from broker.longpolling.held_pops import HeldPops
 from broker.periodic import Periodic
 from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
@@ -32,6 +31,7 @@ from broker.processor.pop.peek import PeekProcessor
 from broker.processor.pop.pop import PopProcessor
 from broker.service import Service
 from sprocket.common.errors import StoreError
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.pop import (
@@ -51,26 +51,25 @@ class PopService(Service):
 
     def __init__(self, core: BrokerCore, order_file: ConfigFile[OrderInfoTable]) -> None:
         self._core = core
+        # Told of a queue that can be popped from again: topic, group, queue.
+        self.on_free: list[Callable[[str, str, int], object]] = []
         self._locks = OrderLocks(core.config, core.clock, core.call_later, self._freed)
         self.order_info = order_info = ConsumerOrderInfo(order_file, core.topics, core.groups, core.clock, self._locks)
         self.log = ReviveLog(core)
         self.offsets = PopOffsets(core, order_info)
-        self.inflight = InflightMessages(core.config, core.clock.wall_ms())
+        self.inflight = InflightMessages(core.config, core.clock.wall_ms(), self._came_free)
         self.counters = counters = PopCounters(core.config)
         self.buffer = MergeBuffer(core, self.log, self.offsets)
         checks = PopChecks(core)
         filters = PopFilters(core.config, core.consumers.assumed)
         queues = QueuePop(core, self.log, self.offsets, order_info, self.inflight, self.buffer, counters)
         self.pops = PopProcessor(core, checks, filters, queues, self.offsets, self.log)
-        self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self.pops.answer_held)
-        self.pops.held = self.held
-        # Told of a queue that can be popped from again: topic, group, queue.
-        self.on_free: list[Callable[[str, str, int], object]] = [self.held.lock_released]
+        self.held = self.pops.held
+        self.on_free.append(self.held.lock_released)
         ordered = OrderedAcks(core, order_info, self.inflight, self._came_free)
         self._acks = AckProcessor(core, checks, self.log, self.buffer, ordered, self.inflight, counters)
         self._changes = InvisibleTimeProcessor(core, checks, self.log, self.buffer, ordered, counters)
         self._peeks = PeekProcessor(core, checks, self.offsets)
-        self.inflight.has_room = self._came_free
 
     def _freed(self, key: QueueKey) -> None:
         self._came_free(*key)
@@ -154,8 +153,10 @@ class PopService(Service):
         """Nobody waits there any more."""
         self.held.drop_channel(channel.id)
 
-    def topic_deleted(self) -> None:
-        """Forget where groups were in topics that are gone: one of the same name begins anew."""
+    def topics_changed(self, configs: list[TopicConfig]) -> None:
+        """Without any, some were deleted: forget where groups were in them.  One of the same name begins anew."""
+        if configs:
+            return
         self.offsets.forget_gone(self._is_there)
         self.inflight.forget_gone(self._is_there)
         self.order_info.clean()

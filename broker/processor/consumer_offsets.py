@@ -107,7 +107,7 @@ class OffsetProcessor:
         config = self._topics.get(topic)
         if config is None:
             return Response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
-        # The topic's queues limit the offsets that a peer can make the broker store.  It may have had more queues.
+        # The topic's queues limit the offsets that a peer can make the broker store; it may have had more queues.
         known = max(config.read_queue_nums, config.write_queue_nums)
         if not (0 <= queue_id < known or self._store.max_offset(topic, queue_id) > 0):
             remark = f"queueId {queue_id} is none of topic {topic}"
@@ -128,7 +128,7 @@ class OffsetProcessor:
         return Response(header=GetMinOffsetResponseHeader(offset=offset))
 
     def search_offset(self, request: Request[SearchOffsetRequestHeader]) -> Response:
-        """Return the offset of the first message from a time on (LOWER, the default) or of the last up to it (UPPER)."""
+        """Return the offset of the first message from a time on (LOWER, default) or of the last up to it (UPPER)."""
         header = request.header
         upper = (header.boundary_type or "").strip().lower() == Boundary.UPPER.value
         boundary = Boundary.UPPER if upper else Boundary.LOWER

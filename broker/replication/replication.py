@@ -33,15 +33,19 @@ _SLAVES_COME_WITHIN_S = 30.0
 # Each frame costs both ends some steps.  RocketMQ's 32 KiB are for slaves that read that much.
 _SESSION_BATCH_BYTES = 256 * 1024
 
+SlaveStatus = Callable[[], HARuntimeInfo]
+
 
 class Replication(Service):
     """Serves slaves.  Lives in the event loop's thread.
 
     With `any_port` the port is a free one where the configuration names none; else the one after the broker's.  With
-    `tls` slaves may speak TLS, or have to.
+    `tls` slaves may speak TLS, or have to.  `slave_status` is what a slave says in place of a master's status.
     """
 
-    def __init__(self, core: BrokerCore, *, any_port: bool, tls: ServerTls | None = None) -> None:
+    def __init__(
+        self, core: BrokerCore, *, any_port: bool, tls: ServerTls | None = None, slave_status: SlaveStatus | None = None
+    ) -> None:
         config = core.config.store
         self._core = core
         self._any_port = any_port
@@ -63,8 +67,7 @@ class Replication(Service):
             allows_cleartext=config.ha_allow_cleartext,
         )
         core.config.on_update.append(lambda changed: self._configure() if changed else None)
-        # What a slave says in place of a master's status.
-        self.slave_status: Callable[[], HARuntimeInfo] | None = None
+        self._slave_status = slave_status
         # Bytes sent to each slave: until a second ago, and in that second.
         self._sent: dict[SlaveConnection, tuple[int, int]] = {}
         # And to those that have gone.
@@ -111,8 +114,8 @@ class Replication(Service):
 
     def status(self, request: Request[NoHeader]) -> Response:
         """How far each slave is; of a slave, how far it is itself."""
-        if self.slave_status is not None:
-            return Response(body=dumps(self.slave_status()))
+        if self._slave_status is not None:
+            return Response(body=dumps(self._slave_status()))
         end_offset = self._log.end_offset
         slaves = [self._slave(connection, end_offset) for connection in self.listener.connections]
         in_sync = len(self.replicas.in_sync_slaves())

@@ -98,6 +98,11 @@ class Following(Service):
         """Whether there is a connection to the master's log."""
         return self.follower.connection is not None
 
+    def may_poll(self) -> bool:
+        """Whether the master's tables may be asked for: over a plain connection to a log that was compared."""
+        connection = self.follower.connection
+        return connection is not None and connection.link.admits_polling
+
     def lost(self) -> None:
         """No member of the group is the master: follow nobody."""
         self.master_address = ""

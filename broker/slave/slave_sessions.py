@@ -20,7 +20,6 @@ from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.table_stream import TableReceiver
 from broker.service import Service
 from broker.slave.following import Following, slave_rules
-from broker.slave.slave_synchronize import SlaveSynchronize
 from ha.greeting import Credentials
 from ha.hello import VERSION
 from ha.slave_link import SlaveLink
@@ -37,14 +36,13 @@ _TIMEOUT_S: Final = 3.0
 
 
 class SlaveSessions(Service):
-    """Lives in the event loop's thread.  `polling` asks only while `may_poll` allows it."""
+    """Lives in the event loop's thread."""
 
     def __init__(
         self,
         core: BrokerCore,
         following: Following,
         tables: ReplicatedTables,
-        polling: SlaveSynchronize,
         access: AccessControl | None = None,
     ) -> None:
         self._core = core
@@ -59,7 +57,6 @@ class SlaveSessions(Service):
         self._master_takes_tls = False
         # The session that this slave began last without a question, to see whether the master answered.
         self._greeted: SlaveSession | None = None
-        polling.may_poll = lambda: self.may_poll
         following.follower.new_link = self._new_link
         following.follower.on_received = self._received
         following.follower.new_context = self._context
@@ -67,12 +64,6 @@ class SlaveSessions(Service):
     def load(self) -> None:
         """Read the secret.  Raises ConfigError for haSecretFile."""
         self._credentials = credentials(self._core, self._access)
-
-    @property
-    def may_poll(self) -> bool:
-        """Whether the master's tables may be asked for: over a plain connection to a log that was compared."""
-        connection = self._following.follower.connection
-        return connection is not None and connection.link.admits_polling
 
     def _begin_anew(self, reason: str) -> None:
         connection = self._following.follower.connection

@@ -58,7 +58,7 @@ class SlaveSynchronize(Service):
         self._core = core
         self._following = following
         self._tables = tables
-        self.may_poll: Callable[[], bool] = lambda: False
+        self.may_poll: Callable[[], bool] = following.may_poll
         self.all_s = _ALL_S
         self.checkpoint_s = _CHECKPOINT_S
         self._asked = ""  # the master that was asked last

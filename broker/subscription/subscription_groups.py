@@ -37,7 +37,9 @@ class SubscriptionGroups:
     that cannot be written is undone.
     """
 
-    def __init__(self, config: LiveConfig, file: ConfigFile[SubscriptionGroupTable], clock: Clock) -> None:
+    def __init__(
+        self, config: LiveConfig, file: ConfigFile[SubscriptionGroupTable], clock: Clock, *, is_copy: bool = False
+    ) -> None:
         self._config = config
         self._file = file
         self._clock = clock
@@ -50,7 +52,7 @@ class SubscriptionGroups:
         self.saving = TableSaver[list[str]](self._next_content, self._file.write, self._on_saved)
         self.data_version = DataVersion(timestamp=clock.wall_ms())
         # Whether the table is a copy of a master's; then this replica adds nothing to it.
-        self.is_copy = False
+        self.is_copy = is_copy
 
     def load(self) -> None:
         """Add the groups of the file.  Raises `StoreError` if the file and its backup cannot be read."""

@@ -57,20 +57,23 @@ class TopicTable:
     """Table of topics: name -> `TopicConfig`.
 
     A change is in memory at once and in the file soon after.  A response to a change waits for `saving`; a change that
-    cannot be written is undone.  Once changes are in the file, `on_change` gets the topics (an empty list stands for a
-    deletion), so that they are registered at once.  Callers must not modify the configurations in the table.
+    cannot be written is undone.  Once changes are in the file, each of `on_change` gets the topics (an empty list
+    stands for a deletion), so that they are registered at once.  Callers must not modify the configurations in the
+    table.
     """
 
-    def __init__(self, config: LiveConfig, file: ConfigFile[TopicConfigTable], clock: Clock) -> None:
+    def __init__(
+        self, config: LiveConfig, file: ConfigFile[TopicConfigTable], clock: Clock, *, is_copy: bool = False
+    ) -> None:
         self._config = config
         self._file = file
         self._clock = clock
         self.by_name: dict[str, TopicConfig] = {}
         self.data_version = DataVersion(timestamp=clock.wall_ms())
         # Whether the table is a copy of a master's; then this replica adds nothing to it.
-        self.is_copy = False
+        self.is_copy = is_copy
         self.system_topics: set[str] = set(SYSTEM_TOPICS)
-        self.on_change: TopicsChanged = lambda _: None
+        self.on_change: list[TopicsChanged] = []
         # Topics whose queues are being deleted: until that is done they accept no message and cannot be created.
         self._leaving: set[str] = set()
         self._texts = EntryTexts[TopicConfig]("topicConfigTable")
@@ -327,9 +330,14 @@ class TopicTable:
             logger.info("event=topics_changed count=%d", len(changed))
         if deleted:
             logger.info("event=topics_deleted count=%d first=%s", len(deleted), deleted[:_MAX_TOPIC_LINES])
-            self.on_change([])
+            self.announce([])
         if changed:
-            self.on_change(changed)
+            self.announce(changed)
+
+    def announce(self, configs: list[TopicConfig]) -> None:
+        """Call the listeners `on_change` with changed topics; an empty list stands for a deletion."""
+        for listener in self.on_change:
+            listener(configs)
 
     def persist(self) -> None:
         """Write the whole file.  Raises `StoreError`."""
@@ -346,7 +354,7 @@ class TopicTable:
         self.data_version = table.data_version
         self._unwritten = None
         self._file.is_unsaved = True
-        self.on_change([])
+        self.announce([])
 
     def take_unsaved(self) -> TopicConfigTable | None:
         """Return the unsaved replaced table, which the caller must `save` as `pretty` text; None if there is none."""

@@ -37,6 +37,10 @@ _STEP_OFFSETS: Final = 4096
 _MS_PER_HOUR: Final = 3_600_000
 
 
+def _may_ask_all(_channel: ClientChannel, _topic: str) -> bool:
+    return True
+
+
 class TransactionCheck(Service):
     """One timer for all half messages.  Lives in the event loop's thread."""
 
@@ -49,6 +53,8 @@ class TransactionCheck(Service):
         transactions: Transactions,
         clock: Clock,
         call_later: CallLater,
+        *,
+        may_ask: Callable[[ClientChannel, str], bool] = _may_ask_all,
     ) -> None:
         self._config = config
         self._store = store
@@ -61,7 +67,7 @@ class TransactionCheck(Service):
         self._next_member = 0
         self._report = CheckReport()
         # Whether who is at the other end of a connection may see a half message of a topic.
-        self.may_ask: Callable[[ClientChannel, str], bool] = lambda channel, topic: True
+        self._may_ask = may_ask
         self._at = self._end = self._began_ms = 0
 
     def take_over(self) -> None:
@@ -237,7 +243,7 @@ class TransactionCheck(Service):
         members = [
             member
             for member in self._producers.members(group)
-            if not member.channel.is_closed and self.may_ask(member.channel, topic)
+            if not member.channel.is_closed and self._may_ask(member.channel, topic)
         ]
         if not members:
             return None

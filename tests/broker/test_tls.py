@@ -64,7 +64,7 @@ def client_of(broker: Broker, files: Files) -> TestClient:
 
 
 def ha_address(broker: Broker) -> str:
-    return f"127.0.0.1:{broker.config.broker_config.broker.ha_listen_port}"
+    return f"127.0.0.1:{broker.config.broker.ha_listen_port}"
 
 
 async def test_a_cluster_that_demands_tls_of_everybody(files: Files, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Only a master revives.  Source: RocketMQ 5.3.3, `PopReviveService`, which has a 
 """
 
 import logging
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -48,11 +49,18 @@ class ReviveService(Service):
     wheel: records lie in their queues at once.
     """
 
-    def __init__(self, core: BrokerCore, log: CheckpointLog) -> None:
+    def __init__(
+        self,
+        core: BrokerCore,
+        log: CheckpointLog,
+        *,
+        timer: TimerProgress | None = None,
+        on_revived: Sequence[RevivedListener] = (),
+    ) -> None:
         self._core = core
         self._log = log
-        self.timer: TimerProgress | None = None
-        self.on_revived: list[RevivedListener] = []
+        self.timer = timer
+        self.on_revived = list(on_revived)
         self.queues: list[ReviveQueue] = []
         self._next = 0  # whose turn it is
         self._timer: Timer | None = None

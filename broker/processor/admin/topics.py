@@ -118,7 +118,7 @@ class TopicProcessor:
         if not self._topics.update(configs):
             # The topics are unchanged here, but a name server may have lost them.
             known = [self._topics.get(config.topic_name) for config in configs]
-            self._topics.on_change([config for config in known if config is not None])
+            self._topics.announce([config for config in known if config is not None])
 
     def _check(self, config: TopicConfig) -> None:
         self._check_name(config.topic_name)

@@ -20,7 +20,6 @@ from broker.send.confirm_waits import ConfirmWaits
 from broker.service import Service
 from broker.slave.following import Following
 from broker.slave.slave_sessions import SlaveSessions
-from broker.slave.slave_synchronize import SlaveSynchronize
 from ha.greeting import Credentials
 from ha.hello import Identity
 from ha.table_queue import TableContent
@@ -187,11 +186,10 @@ class SimBroker:
     def _slave_services(self, core: BrokerCore) -> list[Service]:
         registration = cast(Registration, SimpleNamespace(on_registered=[], ha_address=f"{self.machine.ip}:{HA_PORT}"))
         self.following = Following(core, registration)
-        polling = cast(SlaveSynchronize, SimpleNamespace())
         tables = SimTables(self.store, self.machine.scheduler.errors.append)
         if self._config.store.ha_session_enable:
             self.store.on_arrival.append(tables.look)
-        return [self.following, SlaveSessions(core, self.following, cast(ReplicatedTables, tables), polling)]
+        return [self.following, SlaveSessions(core, self.following, cast(ReplicatedTables, tables))]
 
     @contextmanager
     def _own_credentials(self) -> Iterator[None]:
