@@ -1,4 +1,4 @@
-"""Work that is done again and again, as long as the broker runs."""
+"""Periodic work of a running broker."""
 
 import asyncio
 import inspect
@@ -13,7 +13,7 @@ Work = Callable[[], Awaitable[None] | None]
 
 
 async def pause(seconds: float) -> None:
-    """Until so long from now."""
+    """Wait for `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             await asyncio.get_running_loop().create_future()
@@ -22,9 +22,9 @@ async def pause(seconds: float) -> None:
 
 
 class Periodic:
-    """Calls `work` every `period_s`, counted from the end of one call to the start of the next.
+    """Periodic call of `work`; `period_s` is the pause between the end of one call and the start of the next.
 
-    A period that may change is a function, asked before each pause.  An error is logged and does not end it.
+    A period that may change is a function, which is called before each pause.  An error is logged; the calls go on.
     """
 
     def __init__(self, name: str, period_s: float | Callable[[], float], work: Work) -> None:
@@ -36,12 +36,12 @@ class Periodic:
         self._running = False
 
     def start(self) -> None:
-        """Begin; the first call comes after one period."""
+        """Start; the first call is after one period."""
         self._running = True
         self._set_timer()
 
     async def stop(self) -> None:
-        """No call begins after this; one that is under way is waited for."""
+        """Start no further call, and wait for the running one."""
         self._running = False
         if self._timer is not None:
             self._timer.cancel()
@@ -75,6 +75,6 @@ class Periodic:
         self._set_timer()
 
     def _log(self, error: Exception) -> None:
-        # Errors that are raised on purpose say all in one line.
+        # The text of a SprocketError says everything, so it needs no stack trace.
         trace = None if isinstance(error, SprocketError) else error
         logger.error("event=periodic_work_failed work=%s reason=%r", self._name, str(error), exc_info=trace)

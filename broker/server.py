@@ -89,7 +89,7 @@ class Broker:
         self._server = self._new_server(config)
         self._periodic = [
             Periodic("client_scan", _CLIENT_SCAN_S, self._expire_clients),
-            Periodic("fast_failure", CHECK_S, self.fast_failure.look),
+            Periodic("fast_failure", CHECK_S, self.fast_failure.report),
             *(work for service in self._services for work in service.periodic()),
         ]
 

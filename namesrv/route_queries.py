@@ -18,9 +18,9 @@ from sprocket.remoting.bodies.route import (
     TopicRouteData,
 )
 from sprocket.remoting.bodies.topic import PERM_WRITE, TopicList
+from sprocket.remoting.message.topic_names import SYNC_BROKER_MEMBER_GROUP_PREFIX
 
-# `TopicValidator.SYNC_BROKER_MEMBER_GROUP_PREFIX`: members of a group find each other by it, slaves shown as slaves.
-_MEMBER_GROUP_TOPIC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+# Members of a group find each other by topics with SYNC_BROKER_MEMBER_GROUP_PREFIX; slaves are shown as slaves.
 _FLAG_UNIT = 0x1
 _FLAG_UNIT_SUB = 0x2
 
@@ -42,7 +42,8 @@ def topic_route(table: RouteInfo, topic: str, *, support_acting_master: bool) ->
         filter_server_table=_filter_servers(table, groups),
         topic_queue_mapping_by_broker=table.mappings.get(topic),
     )
-    if support_acting_master and not topic.startswith(_MEMBER_GROUP_TOPIC_PREFIX):
+    # Through topics of this prefix the members of a broker group find each other, slaves as slaves.
+    if support_acting_master and not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX):
         for group in groups:
             _show_acting_master(group, queues[group.broker_name])
     return route

@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 
 from acl.auth.addresses import SourceAddresses
 from acl.remote_addresses import Parts
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 E = TypeVar("E", bound=Enum)
-RETRY_PREFIX: Final = "%RETRY%"
 _ASTERISK: Final = "*"
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from acl.access_request import AccessRequest, Needed
-from acl.auth.model import RETRY_PREFIX, Action, Resource, ResourceType
+from acl.auth.model import Action, Resource, ResourceType
 from sprocket.common.invariant import invariant
 from sprocket.common.limits import MAX_TOPIC_CHARS
 from sprocket.remoting import routes
@@ -30,6 +30,15 @@ from sprocket.remoting.bodies.requests import (
     read_topic_list,
 )
 from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.message.topic_names import (
+    RETRY_PREFIX,
+    ROCKSDB_OFFSET_TOPIC,
+    SCHEDULE_TOPIC,
+    SYSTEM_TOPIC_PREFIX,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
 
 Actions = tuple[Action, ...]
 _GET: Final[Actions] = (Action.GET,)
@@ -56,14 +65,13 @@ _OF_ROUTE: Final[dict[routes.Action, Actions]] = {
 
 # Topics in which brokers keep messages on their way to others: to read or write them bypasses those others' rules.
 # Source of the names: RocketMQ 5.3.3, `TopicValidator`, `TimerMessageStore`, `PopAckConstants`.
-_INTERNAL_PREFIX: Final = "rmq_sys_"
 _INTERNAL_TOPICS: Final = frozenset(
     {
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "CHECKPOINT_TOPIC",
+        SCHEDULE_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        ROCKSDB_OFFSET_TOPIC,
     }
 )
 
@@ -78,7 +86,7 @@ def required(asked: AccessRequest) -> list[Needed]:
 
 def _is_internal(topic: str) -> bool:
     """Return whether only those with rights on the cluster may read and write `topic`."""
-    return topic in _INTERNAL_TOPICS or topic.startswith(_INTERNAL_PREFIX)
+    return topic in _INTERNAL_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 def topic_or_group(name: str | None, actions: Actions) -> Needed:

@@ -14,6 +14,7 @@ from acl.plain.permission import Permission, default_permission, resource_permis
 from acl.remote_addresses import RemoteAddresses
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.message.topic_names import retry_topic
 
 # A key has more characters than this.  Source: `AclConstants`.
 _LONGER_THAN: Final = 6
@@ -141,7 +142,7 @@ def _account(entry: WrittenAccount) -> Account:
     try:
         permissions = resource_permissions(entry.topic_perms or [])
         for group, permission in resource_permissions(entry.group_perms or []).items():
-            permissions["%RETRY%" + group] = permission
+            permissions[retry_topic(group)] = permission
         white = RemoteAddresses([entry.white_remote_address or ""])
     except ConfigError as error:
         raise ConfigError(f"account {access_key}: {error}") from None

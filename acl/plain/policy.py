@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from acl.access_request import AccessRequest, FailedAttempt, Verdict
-from acl.auth.model import RETRY_PREFIX
 from acl.grants import Grants, grant
 from acl.plain.accounts import Account, AccountFile
 from acl.plain.permission import Permission
@@ -20,10 +19,10 @@ from acl.remote_addresses import RemoteAddresses
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.credentials import ACCESS_KEY, SIGNATURE, signature
+from sprocket.remoting.message.topic_names import RETRY_PREFIX, TRACE_TOPIC
 
 logger = logging.getLogger(__name__)
 
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 # RocketMQ's text begins like this: tools and people search for it.
 _REFUSED: Final = "org.apache.rocketmq.acl.common.AclException: "
 # Checked for an unknown account, so that the response takes as long.

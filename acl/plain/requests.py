@@ -11,11 +11,12 @@ A file of its own, as the counterpart of `acl.auth.requests`.
 from typing import Final
 
 from acl.access_request import AccessRequest
-from acl.auth.model import RETRY_PREFIX, ResourceType
 from acl.auth.model import Action as AuthAction
+from acl.auth.model import ResourceType
 from acl.auth.requests import required
 from acl.plain.permission import ADMIN_CODES, Permission
 from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from sprocket.remoting.routes import Action
 
 # NONE is the action of a code without a route.

@@ -1,7 +1,7 @@
-"""Who is let in at a broker's port: the accounts of ACL 1.0, the users and policies of ACL 2.0, or both.
+"""Access control at a broker's port: the accounts of ACL 1.0, the users and policies of ACL 2.0, or both.
 
 Source: RocketMQ 5.3.2, `BrokerController.initialAcl`: aclEnable; 5.3.3, `BrokerController.initialRequestPipeline`:
-authenticationEnabled, authorizationEnabled.  Unlike there every request is checked, also one whose code nobody serves.
+authenticationEnabled, authorizationEnabled.  Beyond RocketMQ, a request with an unknown code is checked, too.
 """
 
 from pathlib import Path
@@ -26,15 +26,15 @@ from sprocket.remoting.routes import RouteTable
 from sprocket.remoting.tls.settings import TlsSettings
 from store.config.store_config import StoreConfig
 
-# Half of `AclFileWatchService`'s: a change counts at the second look that sees it.
+# Half of `AclFileWatchService`'s period, because a change takes effect at the second check that sees it.
 _WATCH_S: Final = 2.5
 
 
 class AccessControl(Service):
-    """The gate of one broker's port; open without aclEnable and authenticationEnabled.  Lives in the loop's thread.
+    """Access control of a broker's port; off without aclEnable and authenticationEnabled.  Lives in the loop's thread.
 
-    With both a request has to pass both.  Raises ConfigError, when made and by `load`: a broker that is to be guarded
-    does not start without its accounts.
+    With both keys a request must pass both checks.  The constructor and `check` raise ConfigError: a broker with access
+    control does not start without its accounts.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class AccessControl(Service):
         self._files = _files(config)
         self._users = users  # the policy of ACL 2.0
         self._is_guarded = self._files is not None or config.asks_for_users
-        # With which the broker asks other brokers and name servers.
+        # With these the broker signs its requests to other brokers and name servers.
         self.credentials: Credentials | None = config.inner_credentials() or _tool_credentials(self._files)
         self.gate = Gate(
             self._policies(),
@@ -57,7 +57,7 @@ class AccessControl(Service):
         )
 
     def guard(self, table: RouteTable) -> RouteTable:
-        """Stand in front of `table`, which is returned.  Raises InvariantError if a route has no rule."""
+        """Check all requests to `table`, and return it.  Raises InvariantError if a route has no rule."""
         check_rules(table.routes)
         return self.gate.stand_before(table) if self._is_guarded else table
 
@@ -68,7 +68,7 @@ class AccessControl(Service):
         self.accounts_changed()
 
     def start(self) -> None:
-        """Say what the settings leave open."""
+        """Warn about insecure settings."""
         named = [(user.username, user.password) for user in self._config.first_users()]
         accounts = [] if self._files is None else self._files.policy.secrets
         warn_of(
@@ -81,7 +81,7 @@ class AccessControl(Service):
         )  # fmt: skip
 
     def periodic(self) -> list[Periodic]:
-        """See files change, and say what the audit log has left out."""
+        """Return the periodic work: watch the files, and log how many audit lines were omitted."""
         if not self._is_guarded:
             return []
         work = [Periodic("audit_log", 1.0, self.gate.audit.flush)]
@@ -91,22 +91,22 @@ class AccessControl(Service):
 
     @property
     def plain_files(self) -> PlainFiles | None:
-        """The accounts of aclEnable."""
+        """Files with the accounts of aclEnable."""
         return self._files
 
     @property
     def is_guarded(self) -> bool:
-        """Whether nobody is let in unsigned."""
+        """Whether every request must be signed."""
         return self._is_guarded
 
     @property
     def is_replication_guarded(self) -> bool:
-        """Whether a slave has to prove something before it gets the log."""
+        """Whether a slave must prove its identity before it gets the log."""
         store = self._store
         return (bool(store.ha_secret_file) or self._is_guarded) and not store.ha_allow_plain_peers
 
     def accounts_changed(self) -> None:
-        """Go by what the files say now."""
+        """Apply the current accounts of the files."""
         self.gate.policies = self._policies()
 
     def _policies(self) -> tuple[Policy, ...]:
@@ -114,13 +114,13 @@ class AccessControl(Service):
         return plain if self._users is None else (*plain, self._users)
 
     def may_publish(self, channel: ClientChannel, topic: str) -> bool:
-        """Whether who has signed on a connection may publish to `topic`, and so be asked about its transactions."""
+        """Whether the user of a connection may publish to `topic`, and thus be asked about its transactions."""
         if not self._is_guarded:
             return True
         return isinstance(channel, RemotingChannel) and self.gate.allows(channel, topic, Action.PUB)
 
     def runtime_info(self) -> dict[str, str]:
-        """What operators are told; nothing where nothing is guarded."""
+        """Return the runtime information for operators; empty without access control."""
         return self.gate.status() if self._is_guarded else {}
 
     def _reload(self) -> None:

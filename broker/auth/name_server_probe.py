@@ -1,7 +1,7 @@
-"""Warns a broker that lets nobody in unsigned of a name server that lets everybody in.
+"""Warning of a broker with access control about a name server without access control.
 
-At such a name server anybody can register a broker.  Brokers take nothing from an address without proof and sign
-nothing for it, see `broker.auth.peer_identity` and `broker.slave.slave_sessions`; clients of RocketMQ do both.
+At such a name server anybody can register a broker.  Brokers demand a proof before they accept or sign anything, see
+`broker.auth.peer_identity` and `broker.slave.slave_sessions`; RocketMQ's clients do not.
 """
 
 import logging
@@ -25,7 +25,7 @@ _REFUSED: Final = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERR
 
 
 class NameServerProbe(Service):
-    """Asks each name server one question without a signature, once it answers.  Lives in the event loop's thread."""
+    """Probe of each name server with one unsigned request, once it is up.  Lives in the event loop's thread."""
 
     def __init__(self, core: BrokerCore, access: AccessControl, tls: ClientTls | None) -> None:
         self._core = core
@@ -33,11 +33,11 @@ class NameServerProbe(Service):
         self._unasked = list(core.config.broker.name_servers) if access.is_guarded else []
 
     def periodic(self) -> list[Periodic]:
-        """Ask those that have not answered."""
+        """Return the probe, until every name server has answered."""
         return [Periodic("name_server_probe", _TURN_S, self.look)] if self._unasked else []
 
     async def look(self) -> None:
-        """Ask each name server that has not answered yet."""
+        """Probe each name server that has not answered yet."""
         if not self._unasked:
             return
         broker = self._core.config.broker
@@ -63,7 +63,7 @@ class NameServerProbe(Service):
 def _warn(address: str) -> None:
     logger.warning(
         "event=weak_setting key=namesrvAddr note=%r",
-        f"the name server {address} lets everybody register a broker under any name; brokers here refuse peers without"
-        " proof, but clients send messages and signatures to any address that it names: set authenticationEnabled and"
+        f"the name server {address} lets anybody register a broker under any name; brokers here refuse peers without"
+        " proof, but clients send messages and signatures to every address in a route: set authenticationEnabled and"
         " authorizationEnabled there, or let only brokers and clients reach it",
     )

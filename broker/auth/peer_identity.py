@@ -1,12 +1,12 @@
-"""Proves to other brokers that this is one of the cluster, and has them prove the same before anything is signed.
+"""Mutual proof of two brokers that they belong to the same cluster, before one signs a request for the other.
 
-A signature of RocketMQ's covers the values of a request's fields and its body: not the code, not the receiver, no time.
-One request handed to a stranger can be replayed as any request without fields, for ever.  And the addresses of other
-brokers come from name servers, where without access control anybody can register one.
+RocketMQ's signature covers the values of a request's fields and its body, but not the code, the receiver or a time.
+So a stranger that gets one signed request can replay it for ever as any request without fields.  The addresses of
+other brokers come from name servers, where anybody can register a broker if there is no access control.
 
-So a broker that lets nobody in unsigned begins each connection to another broker with PROVE_BROKER_IDENTITY, which is
-not signed.  Both ends prove that they know the account with which brokers sign, for the address that was dialed: a
-broker proves its own address only, so a stranger that passes the question on gets no answer.
+Therefore a broker with access control begins each connection to another broker with PROVE_BROKER_IDENTITY, which is
+not signed.  Both ends prove that they know the account with which brokers sign, for the address that was connected to.
+A broker proves its own address only, so a stranger that forwards the request gets no proof.
 """
 
 import hashlib
@@ -35,14 +35,14 @@ _CALLEE: Final = "sprocket-peer-callee"
 
 
 def peer_proof(secret: bytes, end: str, address: str, nonce: str) -> str:
-    """Return what shows that an end knows `secret`, for one connection to `address`; hexadecimal."""
+    """Return the proof that an end knows `secret`, for one connection to `address`; hexadecimal."""
     parts = [part.encode() for part in (end, address, nonce)]
     content = b"".join(struct.pack(">I", len(part)) + part for part in parts)
     return hmac.new(secret, content, hashlib.sha256).hexdigest()
 
 
 class PeerIdentity(Service):
-    """Both ends of the question.  Lives in the event loop's thread."""
+    """Both ends of PROVE_BROKER_IDENTITY.  Lives in the event loop's thread."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class PeerIdentity(Service):
         self._access = access
         self._random_bytes = random_bytes
         account = access.credentials
-        # A broker that signs nothing itself has it in common with nobody.
+        # A broker without an account has a random secret, which no other broker knows.
         self._secret = random_bytes(_NONCE_BYTES) if account is None else secret_of(account)
         if access.is_guarded and not core.config.store.ha_allow_plain_peers:
             core.client.prover = self.ask
 
     def routes(self) -> list[Route]:
-        """What another broker asks before it signs."""
+        """Return the route of PROVE_BROKER_IDENTITY."""
         return [
             Route(
                 RequestCode.PROVE_BROKER_IDENTITY, ProveBrokerIdentityRequestHeader, self.answer, Resource.CLUSTER,
@@ -71,7 +71,7 @@ class PeerIdentity(Service):
         ]  # fmt: skip
 
     def answer(self, request: Request[ProveBrokerIdentityRequestHeader]) -> Response:
-        """PROVE_BROKER_IDENTITY: prove it to a broker that has proved it.  Raises RequestError for anybody else."""
+        """Prove this broker's identity to a peer that has proved its own.  Raises RequestError for any other peer."""
         header, own = request.header, self._own_address.address
         if not self._access.is_guarded:
             raise RequestError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this broker has no access control")
@@ -82,12 +82,12 @@ class PeerIdentity(Service):
                 ResponseCode.NO_PERMISSION, "the proof is wrong: brokers of one cluster sign with the same account"
             )
         if header.address != own:
-            raise RequestError(ResponseCode.NO_PERMISSION, f"the question is for {header.address}, this is {own}")
+            raise RequestError(ResponseCode.NO_PERMISSION, f"the request is for {header.address}, this is {own}")
         proof = peer_proof(self._secret, _CALLEE, header.address, header.nonce)
         return Response(header=ProveBrokerIdentityResponseHeader(proof=proof))
 
     async def ask(self, channel: RemotingChannel, address: str) -> None:
-        """Have the broker at the other end prove itself; name servers are trusted.  Raises ConnectFailed."""
+        """Demand a proof from the broker at the other end; name servers are trusted.  Raises ConnectFailed."""
         if address in self._core.config.broker.name_servers:
             return
         nonce = self._random_bytes(_NONCE_BYTES).hex()
@@ -105,6 +105,6 @@ class PeerIdentity(Service):
         expected = peer_proof(self._secret, _CALLEE, address, nonce)
         if not hmac.compare_digest(expected.encode(), given.encode()):
             raise ConnectFailed(
-                f"{address} does not prove that it is a broker of this cluster ({reason}), so nothing is signed for it;"
+                f"{address} does not prove that it is a broker of this cluster ({reason}), so no request is sent to it;"
                 " give all brokers the same account, or set haAllowPlainPeers = true while brokers of RocketMQ are here"
             )

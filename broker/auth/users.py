@@ -1,8 +1,8 @@
-"""The users and policies of one broker: read at the start, changed by operators, followed by slaves.
+"""Users and policies of one broker: read at the start, changed by operators, replicated to slaves.
 
-Passwords travel to slaves sealed with a key that both make of the secret of innerClientAuthenticationCredentials;
-without these, or from a master of RocketMQ, nothing comes, and tools make each change on every replica.
-Source of what is kept where: RocketMQ 5.3.3, `BrokerController`.  There slaves do not follow.
+Passwords are sealed for slaves with a key that both ends derive from innerClientAuthenticationCredentials.  Without
+these credentials, or with a master of RocketMQ, nothing is replicated; then tools make each change on every replica.
+Source of the files: RocketMQ 5.3.3, `BrokerController`, where slaves do not replicate users.
 """
 
 import logging
@@ -34,9 +34,9 @@ _PURPOSE: Final = "sprocket: users and acls from a master to its slaves"
 
 
 class Users(Service):
-    """Lives in the event loop's thread.  `failed` hears of a write whose outcome is unknown.
+    """Users and policies.  Lives in the event loop's thread.  `failed` is called after a write with unknown outcome.
 
-    Raises ConfigError, when made and by `check`, for what cannot be started with.
+    The constructor and `check` raise ConfigError for settings with which the broker cannot start.
     """
 
     def __init__(
@@ -47,28 +47,28 @@ class Users(Service):
         key_file = Path(config.auth_secret_key_file) if config.auth_secret_key_file.strip() else None
         self._files = AuthFiles(folder, key_file, in_clear=config.auth_secrets_in_clear)
         self.tables = AuthTables(self._save, is_copy=is_slave)
-        # None where nobody is asked for a user.
+        # None if no request needs a user.
         self.policy = AuthPolicy(config, self.tables, required) if config.asks_for_users else None
-        # With which the broker signs what it asks of others.
+        # With these the broker signs its own requests.
         self.credentials: Credentials | None = config.inner_credentials()
         self._unsaved: AuthContent | None = None
 
     @property
     def is_kept(self) -> bool:
-        """Whether there are users here: it may be that nobody is asked for one yet."""
+        """Whether this broker stores users, also while no request needs one."""
         return self.policy is not None or bool(self._config.authentication_metadata_provider)
 
     def routes(self) -> list[Route]:
-        """What operators ask."""
+        """Return the routes of operators' requests."""
         return AuthAdminProcessor(self.tables, self.policy, is_served=self.is_kept).routes()
 
     def check(self) -> None:
-        """Raise ConfigError for accounts of ACL 1.0 that are to become users and cannot be read."""
+        """Raise ConfigError if the accounts of ACL 1.0, which are to become users, cannot be read."""
         if self.is_kept:
             accounts_of_v1(self._config, self._config.rocketmq_home)
 
     def load(self) -> None:
-        """Take what the file holds, and add those that the configuration names.  Raises StoreError or ConfigError."""
+        """Load the file, and add the users of the configuration.  Raises StoreError or ConfigError."""
         if not self.is_kept:
             return
         fill(self.tables, self._files, self._config, self._config.rocketmq_home)
@@ -83,11 +83,11 @@ class Users(Service):
             raise
 
     def periodic(self) -> list[Periodic]:
-        """Write what was taken over from a master."""
+        """Return the periodic save of replicated users."""
         return [Periodic("auth_tables", _SAVE_S, self.save)] if self.is_kept else []
 
     def save(self) -> None:
-        """Write it if it is not written yet.  Raises StoreError."""
+        """Write the file if it is unsaved.  Raises StoreError."""
         if self._unsaved is not None:
             self._save(self._unsaved)
             self._unsaved = None
@@ -95,7 +95,7 @@ class Users(Service):
     # From a master to its slaves
 
     def replicated(self) -> list[ReplicatedTable]:
-        """The table that slaves follow: none without a secret that both ends know."""
+        """Return the table to replicate; none without a shared secret."""
         if not self.is_kept or self.credentials is None:
             return []
         seal = new_seal(derived_key(self.credentials.secret_key, _PURPOSE))
@@ -105,7 +105,7 @@ class Users(Service):
             try:
                 return partial(self._take_over, opened_from_master(sealed, seal))
             except (ProtocolError, StoreError) as error:
-                # The log is to follow all the same.
+                # The replication of the log must go on.
                 return partial(self._cannot_follow, str(error))
 
         def encode() -> bytes:

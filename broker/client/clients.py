@@ -1,4 +1,4 @@
-"""Who is connected: the producers and consumers that send heartbeats, by group.
+"""Connected producers and consumers by group, from their heartbeats.
 
 Source: RocketMQ 5.3.3, `ConsumerManager`, `ConsumerGroupInfo`, `ProducerManager`,
 `DefaultConsumerIdsChangeListener`.
@@ -22,23 +22,23 @@ from sprocket.remoting.headers.client import NotifyConsumerIdsChangedRequestHead
 logger = logging.getLogger(__name__)
 
 BROADCASTING = "BROADCASTING"
-# Topics that a log line names; it has the count of all.
+# Max topics that a log line names; it also has the number of all.
 _MAX_NAMED_TOPICS = 16
 
 
 class ClientChannel(Channel, Protocol):
-    """A connection over which the broker can ask the client in turn."""
+    """Connection over which the broker can also send requests to the client."""
 
     def request(
         self, code: int, header: Header | None = None, body: Buffer = b"", *, timeout_s: float
     ) -> "asyncio.Future[ReceivedResponse]":
-        """The future gets the response, or RemotingTimeout or ConnectionLost."""
+        """Send a request; the future gets the response, RemotingTimeout or ConnectionLost."""
         ...
 
 
 @dataclass(slots=True)
 class Member:
-    """One client of a group on one connection; `heard_at` is monotonic seconds."""
+    """One client of a group on one connection; `heard_at`, the last heartbeat, is monotonic seconds."""
 
     channel: ClientChannel
     client_id: str
@@ -47,14 +47,14 @@ class Member:
     heard_at: float
 
     def connection(self) -> Connection:
-        """The member as an operator sees it."""
+        """Return the member as operators see it."""
         host, port = self.channel.peer
         return Connection(self.client_id, f"{host}:{port}", self.language, self.version)
 
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """The members of a consumer group and what they agree on; the last heartbeat wins."""
+    """Members of a consumer group and their common settings; the last heartbeat wins."""
 
     name: str
     consume_type: str | None = None
@@ -68,16 +68,16 @@ class ConsumerGroup:
         return self.message_model == BROADCASTING
 
     def client_ids(self) -> list[str]:
-        """Ids of all members, each once: a client that reconnects may be there twice for a while."""
+        """Return the ids of all members, each once: after a reconnect a client may be present twice for a while."""
         return list(dict.fromkeys(member.client_id for member in self.members.values()))
 
     def find_member(self, client_id: str) -> Member | None:
-        """The member with that id; the newest if it is there twice."""
+        """Return the member with that id; the newest if it is present twice."""
         found = [member for member in self.members.values() if member.client_id == client_id]
         return max(found, key=lambda member: member.heard_at) if found else None
 
     def update_subscriptions(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Take over what a member subscribes to; whether the set of topics changed."""
+        """Take over a member's subscriptions; return whether the set of topics changed."""
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         changed = wanted.keys() != self.subscriptions.keys()
         for topic, subscription in wanted.items():
@@ -90,20 +90,20 @@ class ConsumerGroup:
 
 
 class ConsumerRegistry:
-    """Consumer groups with at least one connected member.
+    """Registry of consumer groups with at least one connected member.
 
-    Members are told to rebalance when one joins or leaves or when the topics change, unless
-    `notify_enabled()` says no (notifyConsumerIdsChangedEnable) or the group broadcasts.
+    When a member joins or leaves, or the topics change, all members are told to rebalance.  Exceptions: broadcasting
+    groups, and `notify_enabled()` being false (notifyConsumerIdsChangedEnable).
     """
 
     def __init__(self, clock: Clock, notify_enabled: Callable[[], bool] = lambda: True) -> None:
         self._clock = clock
         self._notify_enabled = notify_enabled
         self._groups: dict[str, ConsumerGroup] = {}
-        # Names of the groups with a member on a channel, by its id: a connection that ends looks at no other.
+        # Channel id -> names of the groups with a member on that channel, so that a closed connection finds its groups.
         self._names: dict[int, set[str]] = {}
         self.assumed = AssumedSubscriptions(clock)
-        # Told of the subscriptions of each heartbeat that brings them, and of the end of a group.
+        # Listeners: for the subscriptions of a heartbeat, and for a group's last member that leaves.
         self.on_subscribed: list[Callable[[str, Sequence[SubscriptionData]], None]] = []
         self.on_left: list[Callable[[str], None]] = []
 
@@ -112,11 +112,11 @@ class ConsumerRegistry:
         return list(self._groups.values())
 
     def group(self, group: str) -> ConsumerGroup | None:
-        """The group; None if none of it is connected."""
+        """Return the group; None without a connected member."""
         return self._groups.get(group)
 
     def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What the group subscribes to in the topic, by heartbeat or by its requests; None if it does not."""
+        """Return the group's subscription to the topic, from heartbeats or requests; None without one."""
         found = self._groups.get(group)
         subscription = None if found is None else found.subscriptions.get(topic)
         return self.assumed.find(group, topic) if subscription is None else subscription
@@ -130,10 +130,10 @@ class ConsumerRegistry:
         with_subscriptions: bool = True,
         level: int = logging.INFO,
     ) -> bool:
-        """One heartbeat of one consumer for one group; whether something changed.  `level` is that of its log lines.
+        """Process a consumer's heartbeat for one group, with log lines of `level`; return whether anything changed.
 
-        `notify` is the group's notifyConsumerIdsChangedEnable.  Without `with_subscriptions` the group
-        keeps what it has: the client says that nothing changed since its last heartbeat.
+        `notify` is the group's notifyConsumerIdsChangedEnable.  Without `with_subscriptions` the group keeps its
+        subscriptions: the client states that they have not changed since its last heartbeat.
         """
         group = self._groups.get(data.group_name)
         if group is None:
@@ -165,7 +165,7 @@ class ConsumerRegistry:
         return joined or changed
 
     def unregister(self, group_name: str, channel: Channel, *, notify: bool = True) -> None:
-        """The consumer on `channel` leaves the group."""
+        """Remove the consumer on `channel` from the group."""
         group = self._groups.get(group_name)
         if group is not None and channel.id in group.members:
             self._remove(group, channel.id, "unregistered")
@@ -173,7 +173,7 @@ class ConsumerRegistry:
                 self._notify(group)
 
     def channel_closed(self, channel: Channel) -> None:
-        """Every member on `channel` is gone."""
+        """Remove every member on `channel`."""
         for name in sorted(self._names.get(channel.id, ())):
             group = self._groups[name]
             self._remove(group, channel.id, "connection_closed")
@@ -181,7 +181,7 @@ class ConsumerRegistry:
                 self._notify(group)
 
     def expire(self, timeout_s: float) -> None:
-        """Drop members that were not heard of for `timeout_s`, and close their connections."""
+        """Remove members without a heartbeat for `timeout_s`, and close their connections."""
         oldest = self._clock.monotonic() - timeout_s
         for group in self.groups:
             silent = [member for member in group.members.values() if member.heard_at < oldest]
@@ -192,7 +192,7 @@ class ConsumerRegistry:
                 self._notify(group)
 
     def groups_subscribed_to(self, topic: str) -> set[str]:
-        """Names of the connected groups that subscribe to `topic`."""
+        """Return the names of the connected groups that subscribe to `topic`."""
         return {group.name for group in self._groups.values() if topic in group.subscriptions}
 
     def _remove(self, group: ConsumerGroup, channel_id: int, reason: str) -> None:
@@ -215,12 +215,12 @@ class ConsumerRegistry:
 
 
 class ProducerRegistry:
-    """Producer groups with at least one connected member."""
+    """Registry of producer groups with at least one connected member."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._groups: dict[str, dict[int, Member]] = {}
-        # By client id, then by group and channel id, the one that joined last at the end.
+        # By client id, then by group and channel id; the newest member is last.
         self._clients: dict[str, dict[tuple[str, int], Member]] = {}
         # As in `ConsumerRegistry`.
         self._names: dict[int, set[str]] = {}
@@ -230,16 +230,16 @@ class ProducerRegistry:
         return {group: list(members.values()) for group, members in self._groups.items()}
 
     def members(self, group: str) -> list[Member]:
-        """The connected producers of a group."""
+        """Return the connected producers of a group."""
         return list(self._groups.get(group, {}).values())
 
     def find_channel(self, client_id: str) -> ClientChannel | None:
-        """The connection of a client that has a producer; the newest if it has several."""
+        """Return the connection of a client with a producer; the newest if it has several."""
         found = self._clients.get(client_id)
         return next(reversed(found.values())).channel if found else None
 
     def register(self, group: str, member: Member, level: int = logging.INFO) -> None:
-        """One heartbeat of one producer for one group; `level` is that of its log line."""
+        """Process a producer's heartbeat for one group; `level` is that of its log line."""
         members = self._groups.setdefault(group, {})
         previous = members.get(member.channel.id)
         if previous is not None and previous.client_id != member.client_id:
@@ -254,16 +254,16 @@ class ProducerRegistry:
         self._names.setdefault(member.channel.id, set()).add(group)
 
     def unregister(self, group: str, channel: Channel) -> None:
-        """The producer on `channel` leaves the group."""
+        """Remove the producer on `channel` from the group."""
         self._remove(group, channel.id, "unregistered")
 
     def channel_closed(self, channel: Channel) -> None:
-        """Every producer on `channel` is gone."""
+        """Remove every producer on `channel`."""
         for group in sorted(self._names.get(channel.id, ())):
             self._remove(group, channel.id, "connection_closed")
 
     def expire(self, timeout_s: float) -> None:
-        """Drop producers that were not heard of for `timeout_s`, and close their connections."""
+        """Remove producers without a heartbeat for `timeout_s`, and close their connections."""
         oldest = self._clock.monotonic() - timeout_s
         for group, members in self.groups.items():
             for member in members:

@@ -15,14 +15,14 @@ logger = logging.getLogger(__name__)
 # rocketmq.broker.rebalance.lockMaxLiveTime
 LOCK_MAX_LIVE_S = 60.0
 _NOBODY: Final = ("", 0.0)
-# Queues that one log line names; it has the count of all.  A line for each queue let a request write megabytes.
+# Max queues that a log line names; it also has the number of all.  With a line per queue, a request wrote megabytes.
 _MAX_NAMED: Final = 16
 
 
 class QueueLocks:
-    """Group -> queue -> holder.  A lock that is not renewed for `LOCK_MAX_LIVE_S` is anyone's.
+    """Table of locks: group -> queue -> holder.  A lock that is not renewed for `LOCK_MAX_LIVE_S` expires.
 
-    Time is monotonic: a step of the wall clock neither ends a lock early nor keeps it for ever.
+    Time is monotonic: a step of the wall clock neither ends a lock early nor prolongs it.
     """
 
     def __init__(self, clock: Clock, max_live_s: float = LOCK_MAX_LIVE_S) -> None:
@@ -34,7 +34,7 @@ class QueueLocks:
         return len(self._groups)
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
-        """Take or renew what can be had; returns those of `queues` that the client now holds."""
+        """Lock the free ones of `queues` and renew the client's own; return those that the client now holds."""
         now = self._clock.monotonic()
         held = self._groups.get(group, {})
         taken, refused, locked = _Named(), _Named(), []
@@ -57,27 +57,27 @@ class QueueLocks:
         return locked
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
-        """Give up what the client holds; what others hold is left alone."""
+        """Unlock the client's own of `queues`."""
         held = self._groups.get(group, {})
-        given_up = _Named()
+        unlocked = _Named()
         for queue in queues:
             holder, _ = held.get(queue, _NOBODY)
             if holder == client_id:
                 del held[queue]
-                given_up.add(queue)
-        if given_up.count:
-            logger.info("event=queues_unlocked group=%s client=%s count=%d queues=%s", group, client_id, *given_up)
+                unlocked.add(queue)
+        if unlocked.count:
+            logger.info("event=queues_unlocked group=%s client=%s count=%d queues=%s", group, client_id, *unlocked)
         if not held:
             self._groups.pop(group, None)
 
     def all_expired(self, group: str) -> bool:
-        """Whether nobody of the group holds a queue."""
+        """Whether no client of the group holds a lock."""
         now = self._clock.monotonic()
         return all(now - renewed_at > self._max_live_s for _, renewed_at in self._groups.get(group, {}).values())
 
 
 class _Named:
-    """Queues for a log line: how many, and the first of them by name."""
+    """Queues of a log line: their number, and the names of the first ones."""
 
     __slots__ = ("_names", "count")
 
@@ -92,5 +92,5 @@ class _Named:
             self._names.append(f"{name} held by {holder}" if holder else name)
 
     def __iter__(self) -> Iterator[object]:
-        """The arguments of the line."""
+        """Iterate over the arguments of the line."""
         return iter((self.count, self._names))

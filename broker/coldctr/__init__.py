@@ -1,1 +1,1 @@
-"""Flow control of reads of old messages, per group."""
+"""Flow control of cold reads (of messages that are no longer in memory), per group."""

@@ -1,9 +1,9 @@
-"""Bounds how fast groups pull messages that memory no longer holds, so that others do not wait for the disk.
+"""Limit on how fast groups pull messages that are no longer in memory, so that other groups do not wait for the disk.
 
-A group has a share of cold bytes for each round of 5 s.  Once it is used up, a pull of cold messages is refused if the
-group's consumers push, as their clients pull again by themselves; else it is held for 3 s and gets one message.
-Source: RocketMQ 5.3.3, `PullMessageProcessor`, `ColdDataCgCtrService`, `ColdDataPullRequestHoldService`.  There the
-pulls that find 10,000 others held are never answered; here they get their message at once.
+A group may pull a number of cold bytes in each round of 5 s.  After that, a pull of cold messages is refused if the
+group has push consumers, because their clients retry by themselves.  Else it is held for 3 s and gets one message.
+Source: RocketMQ 5.3.3, `PullMessageProcessor`, `ColdDataCgCtrService`, `ColdDataPullRequestHoldService`.  There a pull
+beyond 10,000 held ones is never answered; here it gets its message at once.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ from broker.coldctr.cold_thresholds import ColdThresholds
 from broker.core import BrokerCore
 from broker.longpolling.deadlines import Deadlines
 from broker.longpolling.held_pulls import AnswerPull
-from broker.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 from broker.periodic import Periodic
 from broker.processor.admin.cold_flow import ColdFlowProcessor
 from broker.service import Service
@@ -23,6 +22,7 @@ from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
+from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 from sprocket.remoting.routes import Route
 from store.queue.get_result import GetResult
 
@@ -35,12 +35,12 @@ _TICK_S: Final = 0.1
 _PUSHED: Final = "CONSUME_PASSIVELY"
 _REFUSAL: Final = "This consumer group is reading cold data. It has been flow control"
 _SLOW_SCAN_S: Final = 30.0
-# `MixAll.isSysConsumerGroupPullMessage`, beside the groups of the system.
+# Groups without a limit: system groups and those of `MixAll.isSysConsumerGroupPullMessage`.
 _UNBOUND: Final = frozenset({*SYSTEM_GROUPS, "DEFAULT_CONSUMER", "SCHEDULE_CONSUMER", "__MONITOR_CONSUMER"})
 
 
 class _ColdPull:
-    """A held pull; `request` is None once it is answered or dropped."""
+    """Held pull; `request` is None once it is answered or dropped."""
 
     __slots__ = ("answer", "channel_id", "deadline", "request")
 
@@ -52,7 +52,7 @@ class _ColdPull:
 
 
 class ColdFlow(Service):
-    """Counts cold reads by group and throttles; with coldDataFlowControlEnable off no pull comes here."""
+    """Flow control of cold reads by group; not called unless coldDataFlowControlEnable is on."""
 
     def __init__(self, core: BrokerCore) -> None:
         self._core = core
@@ -95,13 +95,13 @@ class ColdFlow(Service):
             pull.request = None
             self._held_count -= 1
 
-    # What pulls ask
+    # Pulls
 
     def delays(self, request: Request[PullMessageRequestHeader], answer: AnswerPull | None) -> bool:
-        """Hold a pull of a group that reads too much; return whether it is held.
+        """Hold the pull if its group is throttled; return whether it is held.
 
-        `answer` gets it again; None for one that was held before, which goes on with one message.
-        Raises RequestError for a group whose consumers push.
+        `answer` gets the held pull later; it is None for a pull that was held before, which proceeds with one message.
+        Raises RequestError for a throttled group of push consumers.
         """
         header = request.header
         if not self._is_throttled(header):
@@ -115,25 +115,25 @@ class ColdFlow(Service):
         return False
 
     def note(self, header: PullMessageRequestHeader, result: GetResult) -> None:
-        """Count what a pull has read that memory did not hold."""
+        """Count the cold bytes that a pull has read."""
         group = header.consumer_group
         if group.startswith(SYSTEM_GROUP_PREFIX) or group in _UNBOUND:
             return
         entries = self._core.store.entries(header.topic, header.queue_id, header.queue_offset, result.next_offset)
-        # Entries whose tags do not match are passed over, and their messages are not read.
+        # Messages of entries whose tags do not match are skipped, not read.
         cold_bytes = min(self._core.store.cold_area.cold_bytes(entries), result.size_bytes)
         if cold_bytes:
             self.thresholds.note(group, cold_bytes, self._core.clock.wall_ms())
 
     def _is_throttled(self, header: PullMessageRequestHeader) -> bool:
-        """Whether the pull is for cold messages, of a group that has read its share of this round."""
+        """Whether the pull is for cold messages and its group has reached its threshold in this round."""
         if not self.thresholds.is_exceeded(header.consumer_group, self._core.config.broker):
             return False
         store, offset = self._core.store, header.queue_offset
         entries = store.entries(header.topic, header.queue_id, offset, offset + 1)
         return bool(len(entries)) and store.cold_area.is_cold(int(entries["physical_offset"][0]))
 
-    # What is held
+    # Held pulls
 
     def _hold(self, request: Request[PullMessageRequestHeader], answer: AnswerPull) -> bool:
         if self._held_count >= _MAX_HELD:
@@ -160,7 +160,7 @@ class ColdFlow(Service):
             for pull in list(pulls):
                 self._answer(pull)
 
-    # What it does again and again
+    # Periodic work
 
     def _end_round(self) -> None:
         if self.is_on:

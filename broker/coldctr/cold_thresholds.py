@@ -1,7 +1,7 @@
-"""How many cold bytes each group has read, may read, and how its threshold adapts.  Pure: times are given.
+"""Cold bytes that each group has read and may read, and the adaption of its threshold.  Pure: times are arguments.
 
 Source: RocketMQ 5.3.3, `ColdDataCgCtrService`, `SimpleColdCtrStrategy`, `PIDAdaptiveColdCtrStrategy`.
-There a group's adapted threshold is looked up by a pattern that matches every character; here by the group.
+RocketMQ finds a group's adapted threshold by a pattern that matches every character; here it is found by the group.
 """
 
 from collections import deque
@@ -11,18 +11,18 @@ from typing import Final
 from broker.config.cold_settings import ColdSettings
 
 ADAPTIVE: Final = "||adaptive"
-# A group that reads nothing cold for this long is forgotten.
+# A group without a cold read for this long is removed.
 _IDLE_MS: Final = 60_000
 _MAX_DECELERATED: Final = 3
 _RAISED, _LOWERED = 1.5, 0.8
-# Of the PID controller: rounds it looks back, its goal as a share of the global threshold, its three weights.
+# PID controller: number of rounds that it looks back, goal as a share of the global threshold, three weights.
 _ROUNDS, _GOAL = 10, 0.8
 _KP, _KI, _KD = 0.5, 0.3, 0.2
 
 
 @dataclass(slots=True)
 class ColdReads:
-    """What one group read since the last round, bytes; times in ms."""
+    """Bytes that one group has read in this round; times in ms."""
 
     cold_bytes: int
     last_read_ms: int
@@ -31,24 +31,24 @@ class ColdReads:
 
 @dataclass(slots=True)
 class ColdThresholds:
-    """The table of groups.  `set_by_operator` has thresholds in bytes; a round ends with `end_round`."""
+    """Table of groups.  `set_by_operator` has thresholds in bytes; `end_round` ends a round."""
 
     reads: dict[str, ColdReads] = field(default_factory=dict)
     set_by_operator: dict[str, int] = field(default_factory=dict)
     adapted: dict[str, int] = field(default_factory=dict)
     total_bytes: int = 0
-    # How far below the goal each of the last rounds stayed, bytes.
+    # Bytes by which each of the last rounds stayed below the goal.
     _below: deque[int] = field(default_factory=lambda: deque(maxlen=_ROUNDS))
 
     def threshold(self, group: str, settings: ColdSettings) -> int:
-        """Cold bytes that the group may read in a round."""
+        """Return the cold bytes that the group may read in a round."""
         found = self.set_by_operator.get(group)
         if found is None and settings.cold_ctr_strategy_enable:
             found = self.adapted.get(group)
         return settings.cg_cold_read_threshold if found is None else found
 
     def is_exceeded(self, group: str, settings: ColdSettings) -> bool:
-        """Whether the group has read all that it may read in this round."""
+        """Whether the group has reached its threshold in this round."""
         reads = self.reads.get(group)
         if reads is None:
             return False
@@ -57,7 +57,7 @@ class ColdThresholds:
         return self.total_bytes >= settings.global_cold_read_threshold
 
     def note(self, group: str, cold_bytes: int, now_ms: int) -> None:
-        """The group has read so many cold bytes."""
+        """Add cold bytes that the group has read."""
         self.total_bytes += cold_bytes
         reads = self.reads.get(group)
         if reads is None:
@@ -67,7 +67,7 @@ class ColdThresholds:
             reads.last_read_ms = now_ms
 
     def end_round(self, settings: ColdSettings, now_ms: int) -> None:
-        """Forget idle groups, adapt thresholds, and count from 0 again."""
+        """Remove idle groups, adapt thresholds, and reset the counters."""
         adapts = settings.cold_ctr_strategy_enable
         if adapts:
             self._below.append(int(settings.global_cold_read_threshold * _GOAL) - self.total_bytes)
@@ -87,12 +87,12 @@ class ColdThresholds:
         self.total_bytes = 0
 
     def _promote(self, group: str, settings: ColdSettings) -> None:
-        """Let a group that met its threshold read faster."""
+        """Raise the threshold of a group that has reached it."""
         if group not in self.set_by_operator and (not settings.use_pid_cold_ctr_strategy or self._tendency() > 0):
             self.adapted[group] = int(self.threshold(group, settings) * _RAISED)
 
     def _decelerate(self, settings: ColdSettings, *, is_over: bool) -> None:
-        """Let the groups with the highest adapted thresholds read more slowly, if all read too much."""
+        """Lower the highest adapted thresholds, if all groups together read too much."""
         if not (self._tendency() < 0 if settings.use_pid_cold_ctr_strategy else is_over):
             return
         highest = sorted(self.adapted, key=lambda group: -self.adapted[group])
@@ -100,7 +100,7 @@ class ColdThresholds:
             self.adapted[group] = max(settings.cg_cold_read_threshold, int(self.adapted[group] * _LOWERED))
 
     def _tendency(self) -> float:
-        """Above 0: groups may read more.  Below 0: less.  0 until the controller has seen enough rounds."""
+        """Return the controller's output: above 0 groups may read more, below 0 less; 0 in the first rounds."""
         below = self._below
         if len(below) < _ROUNDS:
             return 0.0

@@ -1,4 +1,4 @@
-"""Files of ``config/``: JSON exactly as RocketMQ writes it, so that a data directory moves both ways.
+"""Files of ``config/``: JSON exactly as RocketMQ writes it, so that either broker can use a data directory.
 
 Source: RocketMQ 5.3.3, `ConfigManager`, `RemotingSerializable.toJson(pretty)` with fastjson 1.2.83.
 """
@@ -26,9 +26,9 @@ def _ignore(_: DiskFailed) -> None:
 
 
 class ConfigFile(Generic[T]):
-    """One file that holds one struct and is replaced whole; the content before is kept as ``.bak``.
+    """File with one struct, which is replaced as a whole; the previous content is kept as ``.bak``.
 
-    `failed` hears of a write whose outcome is unknown.
+    `failed` is called after a write whose outcome is unknown.
     """
 
     def __init__(self, path: Path, content_type: type[T], failed: Callable[[DiskFailed], None] = _ignore) -> None:
@@ -39,9 +39,9 @@ class ConfigFile(Generic[T]):
         self.is_unsaved = False
 
     def load(self) -> T | None:
-        """The content, or that of ``.bak`` if the file is missing, empty or broken; None if there is neither.
+        """Return the content, or that of ``.bak`` if the file is missing, empty or broken; None if both are missing.
 
-        Raises `StoreError` when there is a file and none that can be read.
+        Raises `StoreError` if files exist but none can be read.
         """
         backup = self.path.with_name(self.path.name + ".bak")
         reason = ""
@@ -55,11 +55,11 @@ class ConfigFile(Generic[T]):
                 reason = f"{path}: {error.detail}"
                 logger.warning("event=config_file_broken path=%s detail=%r", path, error.detail)
         if reason:
-            raise StoreError(f"{reason}; repair the file or remove it together with {backup.name}")
+            raise StoreError(f"{reason}; repair the file, or remove it together with {backup.name}")
         return None
 
     def is_newer_than(self, other: "ConfigFile[T]") -> bool:
-        """Whether this file was written after the other one, or is there and the other is not."""
+        """Whether this file was written after the other one, or only this one exists."""
         mine, theirs = self._written_ns(), other._written_ns()
         return mine is not None and (theirs is None or mine > theirs)
 
@@ -70,12 +70,12 @@ class ConfigFile(Generic[T]):
             return None
 
     def take_unsaved(self) -> bool:
-        """Whether there is something to save; who is told so must `save` it."""
+        """Whether the table is unsaved; clears the mark, so the caller must `save`."""
         is_unsaved, self.is_unsaved = self.is_unsaved, False
         return is_unsaved
 
     def save(self, content: bytes) -> None:
-        """`write` what changed.  What cannot be written stays unsaved."""
+        """`write` the content; if that fails, the table is unsaved again."""
         try:
             self.write(content)
         except Exception:
@@ -85,7 +85,7 @@ class ConfigFile(Generic[T]):
     def write(self, content: bytes) -> None:
         """Replace the file durably by `content` (see `pretty`).  May run in any thread.
 
-        Raises `DiskFull` or `DiskFailed`; the file holds what it held before.
+        Raises `DiskFull` or `DiskFailed`; the file then has its old content.
         """
         try:
             write_whole(self.path, content)
@@ -99,10 +99,10 @@ class ConfigFile(Generic[T]):
 
 
 def pretty(value: object) -> bytes:
-    """`value` as fastjson's pretty format has it: tabs, fields in alphabetical order, nulls left out.
+    """Encode `value` in fastjson's pretty format: tabs, fields in alphabetical order, no nulls.
 
-    A map whose keys are numbers stands on one line but for its closing brace, and a set stands on one line
-    entirely: that is how fastjson does it.  A Java array, or a set of objects, is a tuple here.
+    Like fastjson, it writes a map with numeric keys on one line, except for the closing brace, and a set entirely on
+    one line.  A Java array, or a set of objects, is a tuple here.
     """
     pieces: list[bytes] = []
     _write(value, b"\n", pieces)
@@ -110,9 +110,9 @@ def pretty(value: object) -> bytes:
 
 
 class EntryTexts(Generic[T]):
-    """The `pretty` texts of the entries of a table, so that a write encodes no more than what has changed.
+    """Cache of the `pretty` texts of a table's entries, so that a write encodes changed entries only.
 
-    One thread at a time may use it.
+    Only one thread at a time may use it.
     """
 
     def __init__(self, field: str) -> None:
@@ -121,11 +121,11 @@ class EntryTexts(Generic[T]):
         self._texts: dict[str, bytes] = {}
 
     def clear(self) -> None:
-        """Forget all entries."""
+        """Remove all entries."""
         self._texts.clear()
 
     def update(self, entries: Mapping[str, T | None]) -> None:
-        """Add, change or, where it is None, remove entries; the order is that of a dictionary."""
+        """Add or change entries; None removes one.  The order is that of a dictionary."""
         for name, value in entries.items():
             if value is None:
                 self._texts.pop(name, None)
@@ -135,7 +135,7 @@ class EntryTexts(Generic[T]):
                 self._texts[name] = b"".join(pieces)
 
     def within(self, struct: msgspec.Struct) -> bytes:
-        """`struct`, whose table is empty, as `pretty` has it with these entries in the table."""
+        """Return the `pretty` text of `struct`, whose table is empty, with these entries in the table."""
         text = pretty(struct)
         if not self._texts:
             return text
@@ -143,9 +143,9 @@ class EntryTexts(Generic[T]):
         return b"".join((before, self._begin, b",".join(self._texts.values()), b"\n\t}", after))
 
 
-@cache  # asking msgspec takes longer than writing the struct
+@cache  # msgspec's answer takes longer than writing the struct
 def _fields(struct: type[msgspec.Struct]) -> tuple[tuple[str, bytes], ...]:
-    """Attribute, and the key that is written, in the order of the keys."""
+    """Return pairs of attribute and JSON key, in the order of the keys."""
     fields = sorted(msgspec.structs.fields(struct), key=lambda field: field.encode_name)
     return tuple((field.name, dumps(field.encode_name) + b":") for field in fields)
 

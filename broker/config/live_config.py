@@ -1,4 +1,4 @@
-"""The configuration as it is now: what was read at the start, and what was updated since."""
+"""Current configuration: the values of the start, with the updates since then."""
 
 from collections.abc import Callable
 
@@ -10,10 +10,10 @@ from store.config.store_config import StoreConfig
 
 
 class LiveConfig:
-    """Holds the frozen configuration objects and replaces them when an update is accepted.
+    """Holder of the frozen configuration objects; an accepted update replaces them.
 
-    Read `broker` anew each time a value is needed; a reference kept aside does not see updates.  `on_update`
-    is called with the keys and values that changed; with none once the port is known.
+    Read `broker` each time a value is needed, because a stored reference does not see updates.  `on_update` is called
+    with the changed keys and values, and with an empty mapping once the port is known.
     """
 
     def __init__(self, broker: BrokerConfig, store: StoreConfig, file: ConfigurationFile | None = None) -> None:
@@ -26,7 +26,7 @@ class LiveConfig:
         self.on_update: list[Callable[[dict[str, str]], None]] = []
 
     def replace_broker(self, broker: BrokerConfig) -> None:
-        """Put `broker` in the place of the object held: the start fills in what the machine decides."""
+        """Replace the broker's configuration; the start completes it with values of the machine."""
         self._configuration = self._configuration.with_object(broker)
         self.broker = broker
         self._announce({})
@@ -36,10 +36,10 @@ class LiveConfig:
             listener(changed)
 
     def update(self, text: bytes) -> dict[str, str]:
-        """Apply an update request: lines of ``key=value``.  Returns what changed; `note` says what to know about it.
+        """Apply an update request: lines of ``key=value``.  Return the changed values; `note` has a remark on them.
 
-        All or nothing.  Raises ConfigError for a key that is unknown or may not change, and for a bad value, and
-        ConfigurationNotKept where the file cannot keep them.
+        All or nothing.  Raises ConfigError for an unknown or immutable key and for an invalid value, and
+        ConfigurationNotKept if the file cannot store them.
         """
         configuration, changed = updated(self._configuration, text)
         if "brokerPermission" in changed and not int(changed["brokerPermission"]) & 0x6:
@@ -54,5 +54,5 @@ class LiveConfig:
         return changed
 
     def to_properties(self) -> str:
-        """Every key and its value, sorted: the body of a GET_BROKER_CONFIG response."""
+        """Return every key and value, sorted: the body of a GET_BROKER_CONFIG response."""
         return to_properties(self._configuration)

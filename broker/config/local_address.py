@@ -1,4 +1,4 @@
-"""The address and name of this machine: defaults of `brokerIP1`, `brokerIP2` and `brokerName`."""
+"""Address and name of this machine: defaults of `brokerIP1`, `brokerIP2` and `brokerName`."""
 
 import asyncio
 import socket
@@ -7,13 +7,13 @@ from functools import cache
 from broker.send.message_id import host_bytes
 from sprocket.common.errors import ConfigError
 
-# A documentation address (RFC 5737): routable by the default route, and nothing is sent to it.
+# A documentation address (RFC 5737): the default route covers it, and nothing is sent to it.
 _PROBE = ("192.0.2.1", 9)
 
 
 @cache
 def local_address() -> str:
-    """The IPv4 address that this machine's default route goes out from; 127.0.0.1 without a route."""
+    """Return this machine's IPv4 address on its default route; 127.0.0.1 without a route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_PROBE)
@@ -24,12 +24,12 @@ def local_address() -> str:
 
 @cache
 def host_name() -> str:
-    """The name of this machine; DEFAULT_BROKER if it has none."""
+    """Return the name of this machine; DEFAULT_BROKER if it has none."""
     return socket.gethostname() or "DEFAULT_BROKER"
 
 
 async def resolved(host: str) -> str:
-    """brokerIP1 as an address: records hold addresses.  Raises ConfigError for a name that nobody knows."""
+    """Resolve brokerIP1, because records hold addresses.  Raises ConfigError for an unknown host name."""
     try:
         host_bytes(host, 0)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a broker can be told about requests that wait for too long.
+"""Settings of overload: what happens to requests that wait for too long.
 
 Source of names and defaults: RocketMQ 5.3.3, `BrokerConfig`, `NettyServerConfig`.
 """
@@ -10,12 +10,12 @@ from sprocket.common.setting_fields import int_setting as _int
 
 @dataclass(frozen=True)
 class OverloadSettings:
-    """How long requests may wait before they are read, and where."""
+    """Max wait of requests before they are read, and sizes of the socket buffers in which they wait."""
 
     wait_time_mills_in_send_queue: int = _int(
         "waitTimeMillsInSendQueue",
         200,
-        "With brokerFastFailureEnable: sends that waited longer before they were read are refused as SYSTEM_BUSY.",
+        "With brokerFastFailureEnable: max wait of a send before it is read; later ones are refused as SYSTEM_BUSY.",
         minimum=1,
         unit="ms",
         mutable=True,
@@ -23,7 +23,7 @@ class OverloadSettings:
     wait_time_mills_in_pull_queue: int = _int(
         "waitTimeMillsInPullQueue",
         5_000,
-        "With brokerFastFailureEnable: pulls that waited longer before they were read are refused as SYSTEM_BUSY.",
+        "With brokerFastFailureEnable: max wait of a pull before it is read; later ones are refused as SYSTEM_BUSY.",
         minimum=1,
         unit="ms",
         mutable=True,
@@ -31,8 +31,8 @@ class OverloadSettings:
     server_socket_rcv_buf_size: int = _int(
         "serverSocketRcvBufSize",
         0,
-        "Receive buffer of a connection (SO_RCVBUF).  0 leaves it to the system; the broker then makes it small while "
-        "it refuses requests.",
+        "Receive buffer of a connection (SO_RCVBUF); 0 means the system's default, which the broker reduces while it "
+        "refuses requests.",
         minimum=0,
         unit="bytes",
         maximum=2**30,
@@ -40,7 +40,7 @@ class OverloadSettings:
     server_socket_snd_buf_size: int = _int(
         "serverSocketSndBufSize",
         0,
-        "Send buffer of a connection (SO_SNDBUF).  0 leaves it to the system.",
+        "Send buffer of a connection (SO_SNDBUF); 0 means the system's default.",
         minimum=0,
         unit="bytes",
         maximum=2**30,

@@ -1,4 +1,4 @@
-"""What a broker can be told about popping.  Source of names and defaults: RocketMQ 5.3.3, `BrokerConfig`."""
+"""Settings of pop.  Source of names and defaults: RocketMQ 5.3.3, `BrokerConfig`."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,15 @@ from sprocket.common.setting_fields import bool_setting, int_setting
 
 @dataclass(frozen=True)
 class PopSettings:
-    """The part of `BrokerConfig` that is about pops, acknowledgements and retry topics of pop."""
+    """Settings in `BrokerConfig` of pops, their acknowledgements and retry topics."""
 
     revive_queue_num: int = int_setting(
-        "reviveQueueNum", 8, "Queues of the topic that keeps what is popped and acknowledged.", minimum=1, maximum=999
+        "reviveQueueNum", 8, "Queues of the topic that records pops and acknowledgements.", minimum=1, maximum=999
     )
     revive_interval: int = int_setting(
         "reviveInterval",
         1_000,
-        "How often what was popped and acknowledged is read back, to find what comes again.",
+        "Interval at which pops and acknowledgements are read, to find messages to redeliver.",
         minimum=1,
         unit="ms",
         mutable=True,
@@ -23,22 +23,22 @@ class PopSettings:
     skip_when_ck_re_put_reach_max_times: bool = bool_setting(
         "skipWhenCKRePutReachMaxTimes",
         False,
-        "Give up messages that could not be handed out again after 17 tries over five hours.",
+        "Drop messages whose redelivery has failed 17 times in five hours.",
         mutable=True,
     )
     enable_retry_topic_v2: bool = bool_setting(
-        "enableRetryTopicV2", False, "Name retry topics of pop group+topic in place of group_topic.", mutable=True
+        "enableRetryTopicV2", False, "Name retry topics of pop group+topic instead of group_topic.", mutable=True
     )
     retrieve_message_from_pop_retry_topic_v1: bool = bool_setting(
         "retrieveMessageFromPopRetryTopicV1",
         True,
-        "With enableRetryTopicV2, take from retry topics of the old name too.",
+        "With enableRetryTopicV2: also pop from retry topics with the old name.",
         mutable=True,
     )
     pop_from_retry_probability: int = int_setting(
         "popFromRetryProbability",
         20,
-        "Of 100 pops so many look into the retry topic first, the others if there is room left.",
+        "Percentage of pops that read the retry topic first; the others read it last.",
         minimum=0,
         maximum=100,
         mutable=True,
@@ -46,35 +46,35 @@ class PopSettings:
     pop_response_return_actual_retry_topic: bool = bool_setting(
         "popResponseReturnActualRetryTopic",
         False,
-        "Hand out messages of a retry topic under its name, not under that of the topic.",
+        "Deliver messages of a retry topic under its own name, not under that of the original topic.",
         mutable=True,
     )
     init_pop_offset_by_check_msg_in_mem: bool = bool_setting(
         "initPopOffsetByCheckMsgInMem",
         True,
-        "A group that begins at the end of a short queue gets it from its first message.",
+        "A new group that would start at the end of a short queue starts at its first message.",
         mutable=True,
     )
     enable_pop_message_threshold: bool = bool_setting(
-        "enablePopMessageThreshold", False, "Bound what a group has popped of a queue at a time.", mutable=True
+        "enablePopMessageThreshold", False, "Limit the unacknowledged messages of a group in each queue.", mutable=True
     )
     pop_inflight_message_threshold: int = int_setting(
         "popInflightMessageThreshold",
         10_000,
-        "With enablePopMessageThreshold: no more pops of a queue while so many messages are unacknowledged.",
+        "With enablePopMessageThreshold: max unacknowledged messages of a group in one queue.",
         minimum=0,
         mutable=True,
     )
     append_ck_async: bool = bool_setting(
-        "appendCkAsync", False, "Answer pops before what they take is written down safely.", mutable=True
+        "appendCkAsync", False, "Respond to pops before their checkpoint is safely stored.", mutable=True
     )
     append_ack_async: bool = bool_setting(
-        "appendAckAsync", False, "Answer acknowledgements before they are on the disk.", mutable=True
+        "appendAckAsync", False, "Respond to acknowledgements before they are on disk.", mutable=True
     )
     enable_pop_buffer_merge: bool = bool_setting(
         "enablePopBufferMerge",
         False,
-        "Keep what is popped in memory for a while: acknowledged in time, it is never written.",
+        "Keep pops in memory for a while; a pop that is acknowledged in time is never written.",
         mutable=True,
     )
     enable_pop_batch_ack: bool = bool_setting(
@@ -84,26 +84,26 @@ class PopSettings:
         mutable=True,
     )
     pop_ck_stay_buffer_time: int = int_setting(
-        "popCkStayBufferTime", 10_000, "So long a pop stays in memory at most.", minimum=1, unit="ms", mutable=True
+        "popCkStayBufferTime", 10_000, "Max time that a pop stays in memory.", minimum=1, unit="ms", mutable=True
     )
     pop_ck_stay_buffer_time_out: int = int_setting(
         "popCkStayBufferTimeOut",
         3_000,
-        "A pop is written so long before its messages come again, at the latest.",
+        "A pop in memory is written this long before its invisible time ends.",
         minimum=1,
         unit="ms",
         mutable=True,
     )
     pop_ck_max_buffer_size: int = int_setting(
-        "popCkMaxBufferSize", 200_000, "Pops in memory, at most.", minimum=0, mutable=True
+        "popCkMaxBufferSize", 200_000, "Max pops in memory.", minimum=0, mutable=True
     )
     pop_ck_offset_max_queue_size: int = int_setting(
-        "popCkOffsetMaxQueueSize", 20_000, "Pops of one queue in memory, at most.", minimum=0, mutable=True
+        "popCkOffsetMaxQueueSize", 20_000, "Max pops of one queue in memory.", minimum=0, mutable=True
     )
     subscription_expired_timeout: int = int_setting(
         "subscriptionExpiredTimeout",
         600_000,
-        "What pops say of their group's subscription is forgotten after this.",
+        "A subscription that only pops stated expires after this time without a pop.",
         minimum=1,
         unit="ms",
         mutable=True,

@@ -1,4 +1,4 @@
-"""What a broker can be told about who may do what.
+"""Settings of access control.
 
 Source of names and defaults: RocketMQ 5.3.2, `BrokerConfig`.
 """
@@ -13,16 +13,18 @@ from sprocket.common.setting_fields import bool_setting
 
 @dataclass(frozen=True)
 class SecuritySettings(AuthSettings, GateSettings):
-    """The part of a broker's configuration that guards its port."""
+    """Settings in `BrokerConfig` of access control at the broker's port."""
 
     acl_enable: bool = bool_setting(
-        "aclEnable", False, "Ask every request for an account and its signature, by the accounts below rocketmqHome."
+        "aclEnable",
+        False,
+        "Require every request to be signed by an account; the accounts are under rocketmqHome.",
     )
     rocketmq_home: str = field(
         default_factory=lambda: os.environ.get("ROCKETMQ_HOME", ""),
         metadata={
             "key": "rocketmqHome",
-            "doc": "Folder whose conf/plain_acl.yml and conf/acl/*.yml have the accounts of aclEnable.",
+            "doc": "Folder with the accounts of aclEnable: conf/plain_acl.yml and conf/acl/*.yml.",
             "default_text": "$ROCKETMQ_HOME",
         },
     )

@@ -1,7 +1,8 @@
-"""Writes the tables that change with the traffic, again and again: consumer offsets, filters, delay offsets.
+"""Periodic writer of the tables that change with the traffic: consumer offsets, filters, delay offsets.
 
-An offset may stand for what the log has not on the disk yet: the checkpoint of a pop, a message in a retry topic.
-It is written once the log is flushed that far, so that a power cut cannot take the one and leave the other.
+An offset may depend on a record that the log has not flushed yet: the checkpoint of a pop, a message in a retry topic.
+Therefore the offset is written after the log is flushed that far; a power cut cannot lose the record and keep the
+offset.
 Source of the periods: RocketMQ 5.3.3, `BrokerController.initializeBrokerScheduledTasks`.
 """
 
@@ -19,14 +20,14 @@ _FILTER_SAVE_S: Final = 10.0
 
 
 class TableSaving(Service):
-    """Lives in the event loop's thread; files are written in another."""
+    """Writer of the tables.  Lives in the event loop's thread; writes files in another thread."""
 
     def __init__(self, core: BrokerCore, delay_offsets: DelayOffsets) -> None:
         self._core = core
         self._delay_offsets = delay_offsets
 
     def periodic(self) -> list[Periodic]:
-        """Write what has changed."""
+        """Write changed tables at the configured intervals."""
         config = self._core.config
         return [
             Periodic(
@@ -46,7 +47,7 @@ class TableSaving(Service):
         flushed: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
         store.when_flushed(store.wrote_offset, flushed.set_result)
         if await flushed is None:
-            # Nor may an offset of a topic be on the disk before the topic.
+            # An offset must not be on disk before its topic.
             await self._core.topics.saving.saved()
             await asyncio.to_thread(lambda: offsets.save(pretty(changed)))
 
@@ -62,7 +63,7 @@ class TableSaving(Service):
             await asyncio.to_thread(self._delay_offsets.save, content)
 
     def save(self) -> None:
-        """Write all of them, with the log flushed.  Raises `StoreError`."""
+        """Flush the log and write all tables.  Raises `StoreError`."""
         self._core.offsets.persist()
         self._core.filters.persist()
         content = self._delay_offsets.take_unsaved(self._core.store.flushed_offset)

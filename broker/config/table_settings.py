@@ -1,4 +1,4 @@
-"""What a broker can be told about topics that are kept as tables.  An addition: RocketMQ has nothing of the kind."""
+"""Settings of topics that are kept as tables.  Not in RocketMQ."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from sprocket.common.setting_fields import text_setting
 
 @dataclass(frozen=True)
 class TableSettings:
-    """The part of `BrokerConfig` that names those topics."""
+    """Setting in `BrokerConfig` that names these topics."""
 
     table_topics_config_path: str = text_setting(
         "tableTopicsConfigPath",
         "",
-        "YAML file of topics that a process beside the broker keeps as Parquet, Delta or Iceberg tables "
-        "([spark.md](spark.md#tables)); an addition of Sprocket. Empty: none.",
+        "YAML file of topics that a second process keeps as Parquet, Delta or Iceberg tables "
+        "([spark.md](spark.md#tables)); not in RocketMQ; empty for none.",
     )
 
     @property

@@ -6,11 +6,10 @@ Source: RocketMQ 5.3.3, `EscapeBridge.putMessageToRemoteBroker`,
 
 from typing import Final
 
-from broker.names import AUTO_CREATE_TOPIC, TRANS_HALF_TOPIC
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
-from store.config.timer_config import TIMER_TOPIC
+from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
 from store.record.record import PendingMessage
 
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)

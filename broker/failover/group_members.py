@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.names import SYNC_BROKER_MEMBER_GROUP_PREFIX
 from broker.out.registration import Registration
 from broker.periodic import Periodic
 from broker.service import Service
@@ -30,6 +29,7 @@ from sprocket.remoting.headers.namesrv import (
     NotifyMinBrokerIdChangeRequestHeader,
     QueryDataVersionRequestHeader,
 )
+from sprocket.remoting.message.topic_names import SYNC_BROKER_MEMBER_GROUP_PREFIX
 from sprocket.remoting.routes import Action, Resource, Route
 
 logger = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ import zlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from broker.names import RETRY_PREFIX
 from sprocket.client.connection.name_servers import NameServers
 from sprocket.client.errors import TopicNotFound
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo, TopicRouteData
 from sprocket.remoting.bodies.topic import PERM_WRITE
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 # How long an answer of a name server is good for.
 _FRESH_S: Final = 5.0

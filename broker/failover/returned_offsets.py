@@ -9,12 +9,12 @@ import logging
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.names import SYSTEM_GROUP_PREFIX
 from broker.offset.consumer_offsets import SEPARATOR, ConsumerOffsetTable
 from sprocket.common.errors import ClientError
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX
 
 logger = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""SQL92 filters: an expression over the properties of a message, as RocketMQ has it."""
+"""Filters of messages: SQL92 expressions over properties, as in RocketMQ, and tags."""

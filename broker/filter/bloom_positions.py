@@ -1,4 +1,4 @@
-"""Where RocketMQ's bloom filter puts a subscription: it takes over no consumerFilter.json without that.
+"""Positions of a subscription in RocketMQ's bloom filter; RocketMQ loads no consumerFilter.json without them.
 
 Sprocket calculates no bit maps (enableCalcFilterBitMap, enableConsumeQueueExt).
 Source: RocketMQ 5.3.3, `BloomFilter`, `BrokerConfig.maxErrorRateOfBloomFilter`, `expectConsumerNumUseFilter`; Guava,
@@ -8,7 +8,7 @@ Source: RocketMQ 5.3.3, `BloomFilter`, `BrokerConfig.maxErrorRateOfBloomFilter`,
 import struct
 from typing import Final
 
-# As the defaults make them: 20 % of errors with 32 consumers.
+# From RocketMQ's defaults: 20 % of errors with 32 consumers.
 HASHES: Final = 3
 BITS: Final = 112
 
@@ -19,7 +19,7 @@ _BLOCK: Final = struct.Struct("<QQ")
 
 
 def bloom_positions(group: str, topic: str) -> list[int]:
-    """The `HASHES` bits of a group's subscription to a topic, of `BITS`."""
+    """Return the `HASHES` bit positions of a group's subscription to a topic, each below `BITS`."""
     low, _ = _murmur3_128(f"{group}#{topic}".encode())
     first, second = low & 0xFFFFFFFF, low >> 32
     positions = []
@@ -30,7 +30,7 @@ def bloom_positions(group: str, topic: str) -> list[int]:
 
 
 def _murmur3_128(data: bytes) -> tuple[int, int]:
-    """The x64 form of MurmurHash3 with seed 0."""
+    """Return the x64 form of MurmurHash3 with seed 0."""
     low = high = 0
     whole = len(data) - len(data) % _BLOCK.size
     for one, two in _BLOCK.iter_unpack(data[:whole]):

@@ -1,6 +1,6 @@
-"""SQL92 subscriptions that heartbeats brought, compiled, and kept in ``config/consumerFilter.json``.
+"""Compiled SQL92 subscriptions from heartbeats, stored in ``config/consumerFilter.json``.
 
-A group's filter outlives its members for filterDataCleanTimeSpan.
+A group's filter is kept for filterDataCleanTimeSpan after the group's last member has left.
 Source: RocketMQ 5.3.3, `ConsumerFilterManager`, `ConsumerFilterData`, `ExpressionForRetryMessageFilter`.
 """
 
@@ -16,25 +16,25 @@ from broker.filter.bloom_positions import BITS, bloom_positions
 from broker.filter.sql_filter import SQL92, SqlFilter, compiled
 from broker.filter.subscription_filter import is_tag_type
 from broker.filter.tokens import InvalidExpression
-from broker.names import RETRY_PREFIX
 from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.message.properties import NAME_END, RETRY_TOPIC, find_last
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from store.queue.record_filter import RecordFilter
 
 logger = logging.getLogger(__name__)
 
-# Heartbeats can name any topic: no more filters than this are kept, nor more characters in all of them.
+# Max filters, and max characters in all of them: heartbeats can name any topic.
 MAX_FILTERS: Final = 10_000
 MAX_FILTER_CHARS: Final = 16 * 1024 * 1024
-# A filter that was alive when the broker went is taken for dead since so long.
+# A filter that was in use when the broker stopped counts as unused for this long.
 _DEAD_AT_LOAD_MS: Final = 30_000
 _RETRY_TOPIC: Final = (RETRY_TOPIC + NAME_END).encode()
 
 
 class BloomFilterData(msgspec.Struct, rename="camel"):
-    """Bits of a subscription in the bit map that RocketMQ may calculate for each message."""
+    """Bits of a subscription in the bit map that RocketMQ may calculate for each message; see `bloom_positions`."""
 
     bit_num: int = 0
     bit_pos: msgspec.Raw = msgspec.Raw(b"[]")  # numbers; an int[] stands on one line in the file
@@ -49,26 +49,26 @@ class ConsumerFilterData(msgspec.Struct, rename="camel"):
     expression_type: str
     client_version: int = 0  # subVersion of the subscription
     born_time: int = 0
-    dead_time: int = 0  # 0 while the group has a member that subscribes so
+    dead_time: int = 0  # 0 while a member of the group has this subscription
     dead: bool = False  # follows from the times; written because RocketMQ writes it
     bloom_filter_data: BloomFilterData | None = None
 
 
 class TopicFilters(msgspec.Struct, rename="camel"):
-    """The filters of one topic by group."""
+    """Filters of one topic by group."""
 
     topic: str
     group_filter_data: dict[str, ConsumerFilterData] = {}
 
 
 class ConsumerFilterTable(msgspec.Struct, rename="camel"):
-    """The content of consumerFilter.json."""
+    """Content of consumerFilter.json."""
 
     filter_data_by_topic: dict[str, TopicFilters] = {}
 
 
 class HeldFilter:
-    """A filter that is ready for use."""
+    """Compiled filter of one group and topic."""
 
     __slots__ = ("data", "records", "sql")
 
@@ -79,7 +79,7 @@ class HeldFilter:
 
 
 class ConsumerFilters:
-    """Group and topic -> filter.  Heartbeats go through `subscribed` and `group_left`."""
+    """Table of filters by group and topic.  Heartbeats call `subscribed` and `group_left`."""
 
     def __init__(self, config: LiveConfig, file: ConfigFile[ConsumerFilterTable], clock: Clock) -> None:
         self._config = config
@@ -93,7 +93,7 @@ class ConsumerFilters:
         return self._count
 
     def load(self) -> None:
-        """Take what the file holds.  Raises `StoreError` if the file is broken beyond its backup."""
+        """Load the file.  Raises `StoreError` if the file and its backup cannot be read."""
         table = self._file.load()
         if table is None:
             return
@@ -108,14 +108,14 @@ class ConsumerFilters:
         logger.info("event=consumer_filters_loaded count=%d", len(self))
 
     def find(self, topic: str, group: str) -> HeldFilter | None:
-        """The group's filter of the topic; None if it has none, or none that compiles."""
+        """Return the group's filter of the topic; None if there is none or it does not compile."""
         filters = self._by_group.get(group)
         return None if filters is None else filters.get(topic)
 
     # Heartbeats
 
     def subscribed(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
-        """A heartbeat says what a group subscribes to: all of it."""
+        """Take over all subscriptions of a group from a heartbeat."""
         for subscription in subscriptions:
             if not is_tag_type(subscription.expression_type) and subscription.sub_string:
                 self._register(group, subscription)
@@ -123,7 +123,7 @@ class ConsumerFilters:
             self._bury(group, {subscription.topic for subscription in subscriptions})
 
     def group_left(self, group: str) -> None:
-        """The last member of a group is gone."""
+        """Mark all filters of a group as unused, because its last member has left."""
         self._bury(group, set())
 
     def _register(self, group: str, subscription: SubscriptionData) -> None:
@@ -145,7 +145,7 @@ class ConsumerFilters:
             topic, group, expression, expression_type, version, born_time=now, bloom_filter_data=bloom
         )
         if old is not None:
-            # If the new one does not compile, the group hears of it with its next pull.
+            # If the new filter does not compile, the group's next pull gets the error.
             self._remove(group, topic)
         held = _compile(data) if self._has_room(data) else None
         if held is not None:
@@ -154,7 +154,7 @@ class ConsumerFilters:
         self._file.is_unsaved = self._file.is_unsaved or held is not None or old is not None
 
     def _bury(self, group: str, living_topics: set[str]) -> None:
-        """The group's filters of all other topics are dead from now on."""
+        """Mark the group's filters of all topics except `living_topics` as unused."""
         for topic, held in self._by_group.get(group, {}).items():
             if topic not in living_topics and not _is_dead(held.data):
                 held.data.dead_time = self._clock.wall_ms()
@@ -164,7 +164,7 @@ class ConsumerFilters:
     # Reads
 
     def retry_records(self, group: str) -> RecordFilter:
-        """Chooses messages of a group's retry topic by the group's filter of the topic that they came from."""
+        """Return a filter of the group's retry topic that uses the group's filters of the original topics."""
 
         def matches(properties: bytes) -> bool:
             origin = find_last(properties, _RETRY_TOPIC)
@@ -177,7 +177,7 @@ class ConsumerFilters:
     # The file
 
     def clean(self) -> None:
-        """Forget filters that died longer ago than filterDataCleanTimeSpan."""
+        """Remove filters that have been unused for more than filterDataCleanTimeSpan."""
         oldest = self._clock.wall_ms() - self._config.broker.filter_data_clean_time_span
         for group, topic, held in self._all():
             if _is_dead(held.data) and held.data.dead_time <= oldest:
@@ -211,7 +211,7 @@ class ConsumerFilters:
             del self._by_group[group]
 
     def snapshot(self) -> ConsumerFilterTable:
-        """The table as it is now, for reading at once."""
+        """Return the current table; read it before the next change."""
         table = ConsumerFilterTable()
         for group, topic, held in self._all():
             held.data.dead = _is_dead(held.data)
@@ -220,7 +220,7 @@ class ConsumerFilters:
         return table
 
     def take_unsaved(self) -> bytes | None:
-        """The file's next content, which the caller must `save`; None if nothing changed since the last one."""
+        """Return the next content of the file, which the caller must `save`; None if nothing has changed."""
         self.clean()
         if not self._file.take_unsaved():
             return None
@@ -242,7 +242,7 @@ def _is_dead(data: ConsumerFilterData) -> bool:
 
 
 def _compile(data: ConsumerFilterData) -> HeldFilter | None:
-    """None for an expression that is no filter; the group's next pull is told."""
+    """Compile a filter; None for an invalid expression, whose error the group's next pull gets."""
     try:
         if data.expression_type != SQL92:
             raise InvalidExpression(1, f"{data.expression_type} is no type of filter")
@@ -255,8 +255,8 @@ def _compile(data: ConsumerFilterData) -> HeldFilter | None:
 
 
 def retry_group(topic: str) -> str | None:
-    """The group whose retry topic this is; None for any other topic."""
+    """Return the group of a retry topic; None for any other topic."""
     if not topic.startswith(RETRY_PREFIX):
         return None
-    # A retry topic of pop consumers has the group's topic behind a plus sign.
+    # In the name of a pop retry topic, the original topic follows the group and a plus sign.
     return topic.removeprefix(RETRY_PREFIX).partition("+")[0]

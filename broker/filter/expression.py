@@ -1,6 +1,6 @@
-"""A SQL92 filter as a tree of typed expressions.
+"""SQL92 filter as a tree of typed expressions.
 
-A property's value is always a string, so the kind of every value is known before the first message comes.
+A property's value is always a string, so the kind of every value is known before the first message arrives.
 Source: RocketMQ 5.3.3, package `org.apache.rocketmq.filter.expression`.
 """
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 
 class Kind(Enum):
-    """What a value is, unless it is null."""
+    """Type of a value that is not null."""
 
     STRING = auto()
     INT = auto()  # 32 bits
@@ -24,7 +24,7 @@ NUMBERS = frozenset({Kind.INT, Kind.LONG, Kind.DOUBLE})
 
 
 class Order(Enum):
-    """How two values are compared."""
+    """Comparison of two values."""
 
     GREATER = ">"
     GREATER_EQUAL = ">="
@@ -33,7 +33,7 @@ class Order(Enum):
 
 
 class Part(Enum):
-    """Which part of a text is looked at."""
+    """Part of a text that is searched."""
 
     ANY = "CONTAINS"
     START = "STARTSWITH"
@@ -42,14 +42,14 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """The value of a message's property; null if it has none."""
+    """Value of a message's property; null if the message does not have it."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal."""
+    """Literal."""
 
     value: str | int | float | bool | None
     kind: Kind
@@ -57,14 +57,14 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Negate:
-    """Minus; null for what is no number."""
+    """Minus; null for a value that is no number."""
 
     operand: "Expression"
 
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A property where a truth value is wanted: false, or null if the message has none."""
+    """Property used as a truth value: false, or null if the message does not have it."""
 
     operand: Property
 
@@ -78,14 +78,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """AND of all terms, looked at from the left until one is false."""
+    """AND of all terms, evaluated from the left until one is false."""
 
     terms: tuple["Expression", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """OR of all terms, looked at from the left until one is true."""
+    """OR of all terms, evaluated from the left until one is true."""
 
     terms: tuple["Expression", ...]
 
@@ -109,7 +109,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """CONTAINS, STARTSWITH and ENDSWITH; false for what is no text, whether negated or not."""
+    """CONTAINS, STARTSWITH and ENDSWITH; false for a value that is no text, negated or not."""
 
     part: Part
     operand: "Expression"
@@ -119,7 +119,7 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """IN, a list of texts."""
+    """IN with a list of texts."""
 
     operand: Property
     items: frozenset[str]
@@ -130,7 +130,7 @@ Expression: TypeAlias = Property | Constant | Negate | Cast | Not | All | AnyOf 
 
 
 def kind_of(expression: Expression) -> Kind:
-    """The kind of the value of an expression."""
+    """Return the kind of an expression's value."""
     if isinstance(expression, Property):
         return Kind.STRING
     if isinstance(expression, Constant):
@@ -142,7 +142,7 @@ def kind_of(expression: Expression) -> Kind:
 
 
 def names_in(expression: Expression) -> set[str]:
-    """The properties that an expression names."""
+    """Return the names of the properties in an expression."""
     match expression:
         case Property(name):
             return {name}

@@ -1,4 +1,4 @@
-"""Texts as numbers, and numbers beside each other, exactly as Java has them.
+"""Conversion of texts to numbers, and comparison of numbers, exactly as in Java.
 
 Source: Java 8, `Integer.valueOf`, `Long.valueOf`, `Double.valueOf`, `Double.compareTo`; RocketMQ 5.3.3,
 `ComparisonExpression.__compare`.
@@ -20,39 +20,39 @@ _HEXADECIMAL: Final = re.compile(
     r"([+-]?0[xX](?:[0-9a-fA-F]++(?:\.[0-9a-fA-F]*+)?|\.[0-9a-fA-F]++)[pP][+-]?[0-9]++)[fFdD]?", re.ASCII
 )
 _TRIMMED: Final = "".join(map(chr, range(0x21)))
-# More digits than this, without leading zeros, are no 64 bit integer.
-_MOST_DIGITS: Final = 19
+# Max digits of a 64-bit integer without leading zeros.
+_MAX_DIGITS: Final = 19
 
 
 class NotComparable(SprocketError):
-    """A text stands where only a number can be compared: RocketMQ does not hand such a message on."""
+    """Error: a text was compared as a number but is none.  RocketMQ does not deliver such a message."""
 
 
 def int_of(text: str) -> int:
-    """The 32 bit integer that `text` is; raises NotComparable."""
+    """Return `text` as a 32-bit integer.  Raises NotComparable."""
     if len(text) <= _SURELY_INT_DIGITS and text.isdigit() and text.isascii():
         return int(text)
     return _integer(text, 1 << 31)
 
 
 def long_of(text: str) -> int:
-    """The 64 bit integer that `text` is; raises NotComparable."""
+    """Return `text` as a 64-bit integer.  Raises NotComparable."""
     return _integer(text, 1 << 63)
 
 
 def _integer(text: str, limit: int) -> int:
     if _INTEGER.fullmatch(text):
         digits = text.lstrip("+-0")
-        value = int(digits or "0") if len(digits) <= _MOST_DIGITS else _value_of_digits(digits)
+        value = int(digits or "0") if len(digits) <= _MAX_DIGITS else _value_of_digits(digits)
         if text[0] == "-":
             value = -value
         if -limit <= value < limit:
             return value
-    raise NotComparable(f"{text[:40]!r} is no integer of this size")
+    raise NotComparable(f"{text[:40]!r} is not an integer of this size")
 
 
 def _value_of_digits(digits: str) -> int:
-    """Of digits that may begin with zeros of other scripts; stops where 64 bits end."""
+    """Return the value of digits, which may begin with zeros of other scripts; stop after 64 bits."""
     value = 0
     for digit in digits:
         value = value * 10 + int(digit)
@@ -62,7 +62,7 @@ def _value_of_digits(digits: str) -> int:
 
 
 def double_of(text: str) -> float:
-    """The number that `text` is, blanks around it left out; raises NotComparable."""
+    """Return `text`, without surrounding blanks, as a double.  Raises NotComparable."""
     trimmed = text.strip(_TRIMMED)
     if _DECIMAL.fullmatch(trimmed):
         return float(trimmed.rstrip("fFdD") if trimmed[-1] in "fFdD" else trimmed)
@@ -81,7 +81,7 @@ def boolean_of(text: str) -> bool:
 
 
 def sign(left: float, right: float) -> int:
-    """-1, 0 or 1: an integer beside a double becomes one; NaN is above all, and -0.0 below 0.0."""
+    """Compare two numbers: -1, 0 or 1.  With a double, both are doubles; NaN is the highest; -0.0 is below 0.0."""
     if isinstance(left, float) != isinstance(right, float):
         left, right = float(left), float(right)
     if left < right:

@@ -1,7 +1,7 @@
-"""Parses a SQL92 filter, and refuses what RocketMQ refuses.
+"""Parser of SQL92 filters; refuses what RocketMQ refuses.
 
-Written by hand: RocketMQ's grammar has no end (whatever stands behind the expression is accepted) and types that
-are checked while it is parsed, which the parsers of a library would hide.
+Written by hand, because RocketMQ's grammar has two properties that a parser library would hide: it accepts any text
+after the expression, and it checks types while it parses.
 Source: RocketMQ 5.3.3, `SelectorParser.jj`, `ComparisonExpression`, `ConstantExpression`, `UnaryExpression`.
 """
 
@@ -30,7 +30,7 @@ from broker.filter.expression import (
 from broker.filter.java_numbers import NotComparable, long_of, sign
 from broker.filter.tokens import InvalidExpression, Token, Tokens, TokenType
 
-# RocketMQ's own limit is the stack of its thread.
+# Max depth of nesting; in RocketMQ the limit is the thread's stack.
 MAX_DEPTH: Final = 64
 MAX_OPERATIONS: Final = 256
 MAX_IN_ITEMS: Final = 4096
@@ -47,13 +47,13 @@ _NULL: Final = _CONSTANTS["NULL"]
 
 
 def parse(text: str) -> tuple[Expression, int]:
-    """The filter in `text`, and how many operators it has.  Raises InvalidExpression."""
+    """Return the filter in `text` and its number of operators.  Raises InvalidExpression."""
     parser = _Parser(text)
     return parser.filter(), parser.operations
 
 
 class _Parser:
-    """Recursive descent; the methods go from OR down to what binds most."""
+    """Recursive descent parser; its methods are ordered from OR to the strongest operator."""
 
     def __init__(self, text: str) -> None:
         self._tokens = Tokens(text)
@@ -116,7 +116,7 @@ class _Parser:
                 return left
 
     def _predicate(self, left: Expression) -> Expression:
-        """CONTAINS, STARTSWITH, ENDSWITH, BETWEEN or IN, or NOT and one of them."""
+        """Parse CONTAINS, STARTSWITH, ENDSWITH, BETWEEN or IN, with or without NOT."""
         operator = self._operator()
         negated = operator.text == "NOT"
         if negated:
@@ -138,7 +138,7 @@ class _Parser:
             return AnyOf((below, _compare(Order.GREATER, value, high, operator)))
         at_least = _compare(Order.GREATER_EQUAL, value, low, operator)
         at_most = _compare(Order.LESS_EQUAL, value, high, operator)
-        # Operands that could be compared: two constants are numbers here.
+        # The operands are comparable, so two constants are numbers here.
         if isinstance(low, Constant) and isinstance(high, Constant) and _constants_sign(high, low) < 0:
             raise InvalidExpression(operator.position, f"BETWEEN {low.value} AND {high.value} holds for no value")
         return All((at_least, at_most))
@@ -154,7 +154,7 @@ class _Parser:
             items.append(tokens.expect(TokenType.STRING).text)
         tokens.expect(TokenType.SIGN, ")")
         if not isinstance(left, Property):
-            raise InvalidExpression(operator.position, "only a property can stand before IN")
+            raise InvalidExpression(operator.position, "only a property may precede IN")
         return In(left, frozenset(items), negated)
 
     def _unary(self) -> Expression:
@@ -203,22 +203,22 @@ class _Parser:
         return inner
 
     def _operator(self) -> Token:
-        """Take the next token, an operator; of these there may be so many."""
+        """Take the next token, an operator; raise InvalidExpression if there are too many operators."""
         self.operations += 1
         if self.operations > MAX_OPERATIONS:
             raise InvalidExpression(self._tokens.next.position, f"more than {MAX_OPERATIONS} operators")
         return self._tokens.take()
 
     def _too_deep(self) -> InvalidExpression:
-        return InvalidExpression(self._tokens.next.position, f"nested deeper than {MAX_DEPTH}")
+        return InvalidExpression(self._tokens.next.position, f"nested more than {MAX_DEPTH} levels deep")
 
     def _truth(self, expression: Expression, at: Token) -> Expression:
-        """`expression` where a truth value is wanted."""
+        """Return `expression` as a truth value."""
         if isinstance(expression, Property):
             return Cast(expression)
         is_constant = isinstance(expression, Constant)
         if isinstance(expression, Negate) or (is_constant and kind_of(expression) not in (Kind.BOOLEAN, Kind.NULL)):
-            raise InvalidExpression(at.position, "what stands before it is neither true nor false")
+            raise InvalidExpression(at.position, "the operand before it is neither true nor false")
         return expression
 
 
@@ -241,7 +241,7 @@ def _compare(order: Order, left: Expression, right: Expression, operator: Token)
     for operand in (left, right):
         is_number = isinstance(operand, Property | Negate) or kind_of(operand) in NUMBERS
         if not is_number:
-            raise InvalidExpression(operator.position, f"{operator} compares numbers and properties alone")
+            raise InvalidExpression(operator.position, f"{operator} compares only numbers and properties")
     return Compare(order, left, right)
 
 

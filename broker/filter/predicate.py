@@ -1,7 +1,7 @@
-"""Makes a function over a message's encoded properties of a checked expression.
+"""Compiler of a checked expression to a function over a message's encoded properties.
 
-Only the properties that the expression names are looked for.  Three-valued logic: None is null.  A text that would
-have to be a number and is none raises NotComparable, which ends the whole evaluation, as in RocketMQ.
+The function searches only for the properties in the expression.  Logic is three-valued: None is null.  A text that is
+compared as a number but is none raises NotComparable, which ends the whole evaluation, as in RocketMQ.
 Source: RocketMQ 5.3.3, package `org.apache.rocketmq.filter.expression`.
 """
 
@@ -32,7 +32,7 @@ from broker.filter.java_numbers import NotComparable, boolean_of, double_of, int
 from sprocket.remoting.message.properties import find_last
 
 Value: TypeAlias = str | int | float | bool | None
-# Given the encoded properties of a message.
+# Evaluates an expression on the encoded properties of a message.
 Evaluate: TypeAlias = Callable[[bytes], Value]
 Text: TypeAlias = Callable[[bytes], str | None]
 Truth: TypeAlias = Callable[[bytes], bool | None]
@@ -57,7 +57,7 @@ _HOLDS: Final[dict[Part, Callable[[str, str], bool]]] = {
 
 
 def truth_of(expression: Expression) -> Truth:
-    """The function for an expression that is true, false or null."""
+    """Return the function of an expression that is true, false or null."""
     match expression:
         case All(terms):
             return _all([truth_of(term) for term in terms])
@@ -81,7 +81,7 @@ def truth_of(expression: Expression) -> Truth:
 
 
 def _value(expression: Expression) -> Evaluate:
-    """The function for any expression."""
+    """Return the function of any expression."""
     match expression:
         case Property():
             return _property(expression)
@@ -111,7 +111,7 @@ def _negate(operand: Evaluate, kind: Kind) -> Evaluate:
         return _constant(-cast(float, operand(b"")))
 
     def null(properties: bytes) -> None:
-        operand(properties)  # which may not be comparable
+        operand(properties)  # may raise NotComparable
 
     return null
 
@@ -197,7 +197,7 @@ def _equal(left: Expression, right: Expression) -> Truth:
         one, other = left_value(properties), right_value(properties)
         if one is None:
             return True if other is None else None
-        # Not null, though SQL would have it so.
+        # Not null, unlike in SQL.
         return other is not None and same(one, other)
 
     return equal
@@ -221,7 +221,7 @@ def _equal_to_constant(text: Text, constant: Constant) -> Truth:
 
 
 def _same(left: Kind, right: Kind) -> Callable[[Value, Value], bool]:
-    """How to compare two values that are not null, of these kinds."""
+    """Return the comparison of two values of these kinds that are not null."""
     if left is right:
         return operator.eq
     if left is Kind.STRING and right in NUMBERS:
@@ -265,7 +265,7 @@ def _compare(order: Order, left: Expression, right: Expression) -> Truth:
 
 def _compare_with_constant(test: Callable[[float, float], bool], text: Text, kind: Kind, constant: float) -> Truth:
     number_of = _NUMBER_OF[kind]
-    of_nan = test(1, 0)  # NaN is above every number
+    of_nan = test(1, 0)  # NaN is higher than every number
 
     def compare(properties: bytes) -> bool | None:
         value = text(properties)
@@ -278,7 +278,7 @@ def _compare_with_constant(test: Callable[[float, float], bool], text: Text, kin
 
 
 def _number(kind: Kind, other: Kind) -> Callable[[Value], float]:
-    """How to make a number of a value of `kind` that stands beside one of `other`."""
+    """Return the conversion of a value of `kind` to a number, for a comparison with a value of `other`."""
     if kind is Kind.STRING:
         return cast(Callable[[Value], float], _NUMBER_OF.get(other, double_of))
     return lambda value: cast(float, value)

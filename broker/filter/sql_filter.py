@@ -1,4 +1,4 @@
-"""A SQL92 filter that is compiled once and then asked for each message.
+"""SQL92 filter that is compiled once and evaluated for each message.
 
 Source: RocketMQ 5.3.3, `SqlFilter`, `SelectorParser.parse`.
 """
@@ -14,18 +14,18 @@ from sprocket.remoting.message.properties import find_last
 from store.queue.record_filter import RecordFilter, ValueVerdicts
 
 SQL92: Final = "SQL92"
-# As many as RocketMQ's parser keeps.
+# Max compiled filters in the cache, as in RocketMQ's parser.
 _KEPT: Final = 100
-# Verdicts that one filter keeps, and the longest values that it keeps one for.
-_MOST_VERDICTS: Final = 4096
-_MOST_KEPT_BYTES: Final = 256
+# Max cached verdicts of one filter, and max bytes of the values of one verdict.
+_MAX_VERDICTS: Final = 4096
+_MAX_CACHED_BYTES: Final = 256
 
-# Of the properties that a filter names; of its only one.
+# Values of the properties in a filter; a single value if the filter has one property.
 Values: TypeAlias = tuple[bytes | None, ...] | bytes | None
 
 
 class SqlFilter:
-    """The compiled `expression`.  Raises InvalidExpression for one that is no filter or too large."""
+    """Compiled `expression`.  Raises InvalidExpression if it is no filter or too large."""
 
     __slots__ = ("_names", "_record_filter", "_truth", "_verdicts", "expression", "operations")
 
@@ -34,23 +34,23 @@ class SqlFilter:
         parsed, self.operations = parse(expression)
         self._truth = truth_of(parsed)
         self._names = [name.encode() + b"\x01" for name in sorted(names_in(parsed))]
-        # Values of the properties that the expression names -> whether such a message is wanted.
+        # Cache: values of the expression's properties -> whether such a message matches.
         self._verdicts: dict[Values, bool] = {}
         names = self._names
         by_value = ValueVerdicts(names[0]) if len(names) == 1 else None
         self._record_filter = RecordFilter(self.matches, self.operations, by_value)
 
     def record_filter(self) -> RecordFilter:
-        """This filter as the store asks it."""
+        """Return this filter in the store's form."""
         return self._record_filter
 
     def evaluate(self, properties: bytes) -> bool | None:
-        """True, false or null for a message with these encoded properties.  Raises NotComparable."""
+        """Return true, false or null for a message with these encoded properties.  Raises NotComparable."""
         return self._truth(properties)
 
     def matches(self, properties: bytes) -> bool:
-        """Whether a message with these encoded properties is wanted: null and what cannot be compared are not."""
-        # Most properties have few values: what was found out once is looked up.
+        """Whether a message with these encoded properties matches: not if the result is null or NotComparable."""
+        # Most properties have few different values, so earlier verdicts are cached.
         names = self._names
         if len(names) == 1:
             values: Values = find_last(properties, names[0])
@@ -64,8 +64,8 @@ class SqlFilter:
             verdict = self._truth(properties) is True
         except NotComparable:
             verdict = False
-        if sum(map(len, filter(None, values if isinstance(values, tuple) else [values]))) <= _MOST_KEPT_BYTES:
-            if len(self._verdicts) >= _MOST_VERDICTS:
+        if sum(map(len, filter(None, values if isinstance(values, tuple) else [values]))) <= _MAX_CACHED_BYTES:
+            if len(self._verdicts) >= _MAX_VERDICTS:
                 self._verdicts.clear()
             self._verdicts[values] = verdict
         return verdict
@@ -73,5 +73,5 @@ class SqlFilter:
 
 @lru_cache(maxsize=_KEPT)
 def compiled(expression: str) -> SqlFilter:
-    """The filter of an expression, of which the last ones are kept.  Raises InvalidExpression."""
+    """Return the filter of an expression; the last ones are cached.  Raises InvalidExpression."""
     return SqlFilter(expression)

@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic, as a filter over the tags codes of a ConsumeQueue.
+"""Filter by tags: a consumer's subscription as a filter over the tags codes of a ConsumeQueue.
 
 Source: RocketMQ 5.3.3, `FilterAPI`, `ExpressionMessageFilter`, `SubscriptionData`.
 """
@@ -16,13 +16,13 @@ from sprocket.remoting.codec.java_hash import java_hash_code
 ALL: Final = "*"
 TAG: Final = "TAG"
 _FEW: Final = 4
-# What is longer is parsed with every request: filters that are kept must not fill the memory.
-_MOST_KEPT_CHARS: Final = 4096
-_MOST_KEPT_CODES: Final = 256
+# Max size of a cached filter, to limit memory; a longer one is parsed with every request.
+_MAX_CACHED_CHARS: Final = 4096
+_MAX_CACHED_CODES: Final = 256
 
 
 class TagFilter:
-    """Matches the messages whose tag hashes to one of `codes`; another tag may share the hash."""
+    """Filter that matches messages whose tag's hash is one of `codes`; different tags may have the same hash."""
 
     __slots__ = ("_few", "_sorted", "codes")
 
@@ -32,7 +32,7 @@ class TagFilter:
         self._few = sorted(self.codes) if len(self.codes) <= _FEW else None
 
     def __call__(self, tags_codes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which of `tags_codes` match.  Only their low 32 bits count, as in `Long.intValue`."""
+        """Return which of `tags_codes` match.  Only their low 32 bits count, as in `Long.intValue`."""
         codes = tags_codes.astype(np.int32)
         if self._few is None:
             return np.isin(codes, self._sorted)
@@ -42,23 +42,23 @@ class TagFilter:
         return found
 
     def matches_any(self, tags_codes: npt.NDArray[np.int64]) -> bool:
-        """Whether one of `tags_codes` matches."""
+        """Whether any of `tags_codes` matches."""
         return bool(self(tags_codes).any())
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """Whether an expression is a list of tags; SQL92 is not."""
+    """Whether an expression of this type is a list of tags, not SQL92."""
     return not expression_type or expression_type == TAG
 
 
 def tag_filter(expression: str | None) -> TagFilter | None:
-    """The filter for ``TagA || TagB``; None, which lets everything through, for ``*`` and for no expression.
+    """Return the filter for ``TagA || TagB``; None, which matches everything, for ``*`` and for no expression.
 
     An expression of separators alone matches nothing.
     """
     if not expression or expression == ALL:
         return None
-    return _known_tag_filter(expression) if len(expression) <= _MOST_KEPT_CHARS else _tag_filter(expression)
+    return _known_tag_filter(expression) if len(expression) <= _MAX_CACHED_CHARS else _tag_filter(expression)
 
 
 def _tag_filter(expression: str) -> TagFilter:
@@ -70,14 +70,14 @@ _known_tag_filter = lru_cache(maxsize=1024)(_tag_filter)
 
 
 def _code_filter(codes: tuple[int, ...]) -> TagFilter:
-    return _known_code_filter(codes) if len(codes) <= _MOST_KEPT_CODES else TagFilter(codes)
+    return _known_code_filter(codes) if len(codes) <= _MAX_CACHED_CODES else TagFilter(codes)
 
 
 _known_code_filter: Callable[[tuple[int, ...]], TagFilter] = lru_cache(maxsize=1024)(TagFilter)
 
 
 def subscription_filter(subscription: SubscriptionData) -> TagFilter | None:
-    """The filter of a subscription by tag that a heartbeat brought: its hash codes decide."""
+    """Return the filter of a tag subscription from a heartbeat; its hash codes decide."""
     if subscription.class_filter_mode or subscription.sub_string == ALL:
         return None
     return _code_filter(tuple(subscription.code_set or ()))

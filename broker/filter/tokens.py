@@ -1,4 +1,4 @@
-"""The tokens of a SQL92 filter, taken one by one.
+"""Tokens of a SQL92 filter, read one by one.
 
 Source: RocketMQ 5.3.3, `SelectorParser.jj`.
 """
@@ -14,7 +14,7 @@ from sprocket.remoting.codes import ResponseCode
 # Longer expressions are refused.  RocketMQ states no limit of its own.
 MAX_EXPRESSION_CHARS: Final = 64 * 1024
 
-# Where several alternatives match, the longest stands first, as RocketMQ's scanner would choose.
+# If several alternatives match, the longest is first, as in RocketMQ's scanner.
 _TOKEN: Final = re.compile(
     r"""
     (?P<skip> [ \t\n\r\f]+ | --[^\n\r]*+(?:\r\n|\n|\r) | /\*[^*]*+\*(?:\*|[^*/][^*]*+\*)*+/ )
@@ -32,7 +32,7 @@ _KEYWORDS: Final = frozenset(
 
 
 class TokenType(Enum):
-    """What a token is, where its text alone does not say it."""
+    """Type of a token."""
 
     KEYWORD = "keyword"  # text in upper case
     NAME = "name"
@@ -45,7 +45,7 @@ class TokenType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`position` counts characters from 1."""
+    """Token; `position` counts characters from 1."""
 
     type: TokenType
     text: str
@@ -56,7 +56,7 @@ class Token:
 
 
 class InvalidExpression(RequestError):
-    """An expression that is no filter; the text names position and cause."""
+    """Error: the expression is no filter; the text has position and cause."""
 
     def __init__(self, position: int, cause: str) -> None:
         super().__init__(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"invalid SQL92 filter, position {position}: {cause}")
@@ -64,10 +64,10 @@ class InvalidExpression(RequestError):
 
 
 class Tokens:
-    """The tokens of `text`, of which `next` is the one that comes.
+    """Tokens of `text`; `next` is the next one.
 
-    What follows behind the expression is never looked at, but for one token: RocketMQ accepts any text there.
-    Raises InvalidExpression for text that begins no token, when it comes to that.
+    After the expression only one token is read, because RocketMQ accepts any text there.  Raises InvalidExpression when
+    it reaches text that begins no token.
     """
 
     def __init__(self, text: str) -> None:
@@ -78,7 +78,7 @@ class Tokens:
         self.next = self._read()
 
     def take(self) -> Token:
-        """The next token; goes on to the one behind it."""
+        """Return the next token, and read the one after it."""
         taken = self.next
         self.next = self._read()
         return taken
@@ -92,7 +92,7 @@ class Tokens:
         return self.next.type is TokenType.SIGN and self.next.text in signs
 
     def expect(self, token_type: TokenType, text: str | None = None) -> Token:
-        """The next token, which has to be this; raises InvalidExpression."""
+        """Take the next token, which must be this one.  Raises InvalidExpression."""
         if self.next.type is not token_type or (text is not None and self.next.text != text):
             raise InvalidExpression(self.next.position, f"expected {text or token_type.value}, found {self.next}")
         return self.take()

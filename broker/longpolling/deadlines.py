@@ -1,4 +1,4 @@
-"""When what is held is to be answered at the latest: one timer for all of it."""
+"""Deadlines of held requests: one timer for all of them."""
 
 import heapq
 from collections.abc import Callable
@@ -9,12 +9,12 @@ from broker.send.confirm_waits import CallLater, Timer
 from sprocket.common.clock import Clock
 from sprocket.remoting.command import Request
 
-# So many deadlines of what was answered are kept before it is worth going through all of them.
-_MOST_STALE: Final = 1024
+# Max deadlines of answered requests to keep before all entries are searched for them.
+_MAX_STALE: Final = 1024
 
 
 class Held(Protocol):
-    """A request that waits; None once it is answered or dropped.  `deadline` may be moved nearer."""
+    """Held request.  `request` is None once it is answered or dropped.  `deadline` may become earlier."""
 
     request: Request[Any] | None
     deadline: float  # of the monotonic clock, seconds
@@ -24,9 +24,9 @@ H = TypeVar("H", bound=Held)
 
 
 class Deadlines(Generic[H]):
-    """Calls `expire` once for each that is still held at its deadline.
+    """Table of deadlines; calls `expire` once for each request that is still held at its deadline.
 
-    Deadlines less than `tick_s` away wait that long: many share a turn of the timer.
+    The timer waits at least `tick_s`, so that many deadlines share one call.
     """
 
     def __init__(self, clock: Clock, call_later: CallLater, expire: Callable[[H], None], tick_s: float) -> None:
@@ -34,7 +34,7 @@ class Deadlines(Generic[H]):
         self._call_later = call_later
         self._expire = expire
         self._tick_s = tick_s
-        # Also of what is answered; of a deadline that was moved both are there.
+        # Includes answered requests, and both deadlines of a request whose deadline was moved.
         self._entries: list[tuple[float, int, H]] = []
         self._numbers = count()
         self._timer: Timer | None = None
@@ -44,10 +44,10 @@ class Deadlines(Generic[H]):
         return len(self._entries)
 
     def expect(self, held: H, held_count: int) -> None:
-        """`held` has a new deadline; `held_count` are held in all."""
+        """Add the new deadline of `held`; `held_count` is the number of all held requests."""
         deadline = held.deadline
         heapq.heappush(self._entries, (deadline, next(self._numbers), held))
-        if len(self._entries) > 2 * held_count + _MOST_STALE:
+        if len(self._entries) > 2 * held_count + _MAX_STALE:
             self._forget_answered()
         if self._timer is not None:
             if deadline >= self._timer_at:
@@ -62,7 +62,7 @@ class Deadlines(Generic[H]):
             self._timer = None
 
     def _forget_answered(self) -> None:
-        """A consumer at the end of its queue has one held and answered for each message: keep none of them."""
+        """Remove entries of answered requests: a consumer at the end of its queue leaves one for each message."""
         self._entries = [entry for entry in self._entries if entry[2].request and entry[0] == entry[2].deadline]
         heapq.heapify(self._entries)
 

@@ -1,8 +1,8 @@
-"""Pops that found nothing and are held until something comes: the long polling of pop.
+"""Long polling of pop: pops that found nothing are held until a message arrives.
 
-A pop is held under its topic, group and queue; queue -1 stands for any queue.  A message of the topic wakes one
-pop of each group at its queue, and one at queue -1; the next one is woken by whoever answers it and leaves
-something (`wake`), so that what came goes to few pops in large parts.
+A pop is held under its topic, group and queue; queue -1 stands for any queue.  A message of the topic wakes one pop of
+each group at its queue, and one at queue -1.  If an answered pop leaves messages, it wakes the next one (`wake`), so
+that few pops get many messages each.
 Source: RocketMQ 5.3.3, `PopLongPollingService`, `PopRequest`.
 """
 
@@ -24,29 +24,29 @@ from sprocket.common.clock import Clock
 from sprocket.remoting.command import Request
 from store.queue.record_filter import RecordFilter
 
-# A held pop is answered this long before its time is up, so that the answer is there in time.
+# A held pop is answered this long before its deadline, so that the response arrives in time.
 MARGIN_MS: Final = 50
 ANY_QUEUE: Final = -1
-# A client cannot have a pop held longer than this, whatever it asks for.
+# Max time that a pop is held, whatever the client asks for.
 _MAX_POLL_MS: Final = 10 * 60 * 1000
-# Deadlines this close together share a turn of the timer.
+# Deadlines within this time share one call of the timer.
 _TICK_S: Final = 0.02
 
-# Gets a request again, and whether it may be held once more: not if its time is up or the broker stops.
+# Answers a request.  The flag is whether it may be held again: false after its deadline, or if the broker stops.
 AnswerPop: TypeAlias = Callable[[Request[Any], bool], None]
 
 
 class HoldResult(Enum):
-    """What became of a pop that found nothing."""
+    """Outcome of `hold` for a pop that found nothing."""
 
     HELD = auto()
     FULL = auto()  # too many are held: POLLING_FULL
-    TIMEOUT = auto()  # its time is up: POLLING_TIMEOUT
-    NOT_HELD = auto()  # it does not want to be held, or the broker stops
+    TIMEOUT = auto()  # its deadline has passed: POLLING_TIMEOUT
+    NOT_HELD = auto()  # the client does not want to wait, or the broker stops
 
 
 class HeldPop:
-    """One held pop; `matches` is None when every message will do."""
+    """One held pop; `matches` is None if every message matches."""
 
     __slots__ = ("__weakref__", "channel_id", "deadline", "group", "matches", "number", "queue_id", "request")
 
@@ -67,24 +67,24 @@ _Entry: TypeAlias = tuple[float, int, HeldPop]
 
 
 class _Group:
-    """The held pops of one group and topic: by queue, in the order of their deadlines."""
+    """Held pops of one group and topic: by queue, ordered by deadline."""
 
     __slots__ = ("arrivals", "group", "queues", "topic")
 
     def __init__(self, topic: str, group: str) -> None:
         self.topic = topic
         self.group = group
-        # Messages of these topics wake it.
+        # Messages of these topics wake the group's pops.
         self.arrivals = (topic, retry_topic_v1(topic, group), retry_topic_v2(topic, group))
         self.queues: dict[int, list[_Entry]] = {}
 
 
 class HeldPops:
-    """Held pops.  One timer for all of them; an idle one costs memory and nothing else.
+    """Table of held pops, with one timer for all; an idle pop costs only memory.
 
-    `answer` gets each request again, once: when a message for it has come, or when its time is up.
-    The pop whose time is up first is woken first.  With `wakes_each` it is the other way round, and every message
-    wakes one: so notifications are held, which take nothing.
+    `answer` gets each request once: when a matching message has arrived, or at its deadline.  The pop with the earliest
+    deadline is woken first.  With `wakes_each` the latest deadline is first, and every message wakes one: notifications
+    are held this way, because they take no messages.
     """
 
     def __init__(
@@ -104,14 +104,14 @@ class HeldPops:
         self._answer = answer
         self._wakes_each = wakes_each
         self._groups: dict[tuple[str, str], _Group] = {}
-        # Topic of an arriving message -> whom it concerns.
+        # Topic of an arriving message -> groups whose pops it may wake.
         self._concerned: dict[str, dict[_Group, None]] = {}
         self._by_channel: dict[int, set[HeldPop]] = {}
         self._count = 0
         self._queue_count = 0
         self._deadlines = Deadlines[HeldPop](clock, call_later, self._expire, _TICK_S)
         self._numbers = count()
-        # Wakes that are asked for while a pop is answered have their own turn: nothing recurs, nobody is starved.
+        # A wake during `answer` runs in a later turn of the loop, which avoids recursion and starvation.
         self._is_answering = False
         self._wakes: list[tuple[str, str, int]] = []
         self._is_closed = False
@@ -120,7 +120,7 @@ class HeldPops:
         return self._count
 
     def count(self, topic: str, group: str, queue_id: int) -> int:
-        """How many are held for exactly this queue, or for -1: the answer to POLLING_INFO."""
+        """Return the number of pops held for exactly this queue, where -1 is a queue of its own; for POLLING_INFO."""
         held = self._groups.get((topic, group))
         return len(held.queues.get(queue_id, ())) if held is not None else 0
 
@@ -136,9 +136,9 @@ class HeldPops:
         poll_time_ms: int,
         born_time_ms: int,
     ) -> HoldResult:
-        """Hold a pop until `poll_time_ms` after `born_time_ms`, its client's wall clock; 0 of that means now.
+        """Hold a pop until `poll_time_ms` after `born_time_ms`, the client's wall clock, where 0 means now.
 
-        Never longer than `poll_time_ms` from now on, so a client whose clock is ahead does not wait forever.
+        Never hold it longer than `poll_time_ms` from now, so that a client whose clock is ahead does not wait forever.
         """
         if poll_time_ms <= 0 or self._is_closed:
             return HoldResult.NOT_HELD
@@ -184,7 +184,7 @@ class HeldPops:
     # Wake
 
     def arrived(self, topic: str, queue_id: int, max_offset: int, first_offset: int) -> None:
-        """Messages `first_offset` to before `max_offset` can now be read: a listener of the store."""
+        """Wake pops for the messages from `first_offset` to before `max_offset`: a listener of the store."""
         concerned = self._concerned.get(topic)
         if concerned is None:
             return
@@ -200,9 +200,10 @@ class HeldPops:
             self._finish(pop)
 
     def wake(self, topic: str, group: str, queue_id: int) -> bool:
-        """Answer one pop of exactly this queue, whatever it wants: there is more, or an order lock is released.
+        """Answer one pop of exactly this queue, whatever its filter; return whether there is one.
 
-        From within `answer` it is answered in a later turn of the loop; True then says that one is there.
+        For messages that are left, or a released order lock.  Within `answer`, the pop is answered in a later turn of
+        the loop.
         """
         held = self._groups.get((topic, group))
         if held is None or queue_id not in held.queues:
@@ -216,23 +217,23 @@ class HeldPops:
         return True
 
     def lock_released(self, topic: str, group: str, queue_id: int) -> bool:
-        """The order lock of a queue is gone and messages are there: answer one pop of any queue, else of this."""
+        """Answer one pop of any queue, else of this queue: its order lock was released, and it has messages."""
         return self.wake(topic, group, ANY_QUEUE) or self.wake(topic, group, queue_id)
 
     def drop_channel(self, channel_id: int) -> None:
-        """The connection is gone: nobody waits any more."""
+        """Drop the pops of a closed connection."""
         for pop in self._by_channel.pop(channel_id, ()):
             pop.request = None
             self._leave_queue(pop)
 
     def wake_all(self) -> None:
-        """Answer everything held, as it is: the broker stops or its role changes."""
+        """Answer all held pops with what there is: the broker stops or its role changes."""
         for pops in list(self._by_channel.values()):
             for pop in sorted(pops, key=lambda pop: pop.number):
                 self._expire(pop)
 
     def close(self) -> None:
-        """Hold nothing any more; answer what is held and stop the timer."""
+        """Answer all held pops, refuse new ones, and stop the timer."""
         self._is_closed = True
         self.wake_all()
         self._wakes.clear()
@@ -243,7 +244,7 @@ class HeldPops:
     def _queues_to_wake(self, held: _Group, topic: str, queue_id: int) -> tuple[int, ...]:
         if topic == held.topic or ANY_QUEUE in held.queues or queue_id in held.queues:
             return (ANY_QUEUE, queue_id)
-        # A pop of whatever queue looks into all queues of the retry topics.
+        # A pop of any queue reads all queues of the retry topics.
         return (min(held.queues, key=lambda one: held.queues[one][0]),)
 
     def _wanting(self, queue: Sequence[_Entry], arrival: "_Arrival | None", most: int) -> list[HeldPop]:
@@ -300,7 +301,7 @@ class HeldPops:
 
 
 class _Arrival:
-    """What came, and which filters want some of it; each filter is asked once."""
+    """Messages that arrived, and which filters match any of them; calls each filter once."""
 
     def __init__(self, store: QueueEnds, topic: str, queue_id: int, max_offset: int, first_offset: int) -> None:
         self._store = store

@@ -1,1 +1,1 @@
-"""Figures of a running broker."""
+"""Statistics of a running broker."""

@@ -1,4 +1,4 @@
-"""Rates and totals, from counters that are read now and then: the message path pays nothing for them.
+"""Rates and totals from counters that are sampled periodically, so that they cost nothing per message.
 
 Source of the names and spans: RocketMQ 5.3.3, `BrokerStats`, `BrokerStatsManager`, `StatsItem`.
 """
@@ -17,7 +17,7 @@ Counters = Callable[[], Mapping[str, int]]
 
 
 class Span(Enum):
-    """How often samples are kept, and how far back they reach, seconds.  Source: `StatsItem`."""
+    """Interval of samples, and time that they cover, seconds.  Source: `StatsItem`."""
 
     MINUTE = (SAMPLE_PERIOD_S, 60.0)
     HOUR = (600.0, 3_600.0)
@@ -26,7 +26,7 @@ class Span(Enum):
 
 @dataclass(slots=True)
 class _Samples:
-    """All counters at some times of one span."""
+    """Samples of all counters within one span."""
 
     span: Span
     taken: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
@@ -41,27 +41,27 @@ class _Samples:
 
 
 class RateWindow:
-    """What many counters grew by in the last minute, hour and day, from samples of all of them."""
+    """Growth of many counters in the last minute, hour and day, from samples."""
 
     def __init__(self, clock: Clock, counters: Counters) -> None:
         self._clock = clock
         self._counters = counters
-        # The first sample is not taken yet: what is counted may still have to be loaded.
+        # No sample is taken here, because the counted tables may not be loaded yet.
         self._samples = {span: _Samples(span) for span in Span}
 
     def sample(self) -> None:
-        """Read the counters; to be called every `SAMPLE_PERIOD_S`."""
+        """Sample the counters; must be called every `SAMPLE_PERIOD_S`."""
         now, counters = self._clock.monotonic(), dict(self._counters())
         for samples in self._samples.values():
             samples.take(now, counters)
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is such a counter."""
+        """Whether the counter exists."""
         taken = self._samples[Span.MINUTE].taken
         return bool(taken) and name in taken[-1][1]
 
     def growth(self, name: str, span: Span) -> tuple[int, float]:
-        """What one counter grew by, never below 0, and in how many seconds."""
+        """Return the growth of one counter, never below 0, and the number of seconds in which it grew."""
         taken = self._samples[span].taken
         if not taken:
             return 0, 0.0
@@ -69,14 +69,14 @@ class RateWindow:
         return max(0, last.get(name, 0) - first.get(name, 0)), ended - started
 
     def per_second(self, name: str) -> float:
-        """Growth of one counter per second in the last minute."""
+        """Return the growth of one counter per second in the last minute."""
         growth, seconds = self.growth(name, Span.MINUTE)
         return round(growth / seconds, 4) if seconds > 0 else 0.0
 
 
 @dataclass(slots=True)
 class _Total:
-    """A counter at the last two midnights.  The broker's own days begin when it starts."""
+    """Values of a counter at the last two midnights; at the start of the broker if that was later."""
 
     read: Callable[[], int]
     yesterday_morning: int = 0
@@ -85,7 +85,7 @@ class _Total:
 
 @dataclass
 class DailyTotals:
-    """Messages put and got, today and yesterday; days are those of UTC."""
+    """Messages put and got, today and yesterday, in UTC."""
 
     clock: Clock
     put: Callable[[], int]
@@ -98,7 +98,7 @@ class DailyTotals:
         self._totals = {"Put": _Total(self.put), "Get": _Total(self.got)}
 
     def sample(self) -> None:
-        """Notice that a new day has begun."""
+        """Store the totals at the start of a new day."""
         day = self.clock.wall_ms() // _DAY_MS
         if day != self._day:
             self._day = day
@@ -107,7 +107,7 @@ class DailyTotals:
                 total.today_morning = total.read()
 
     def runtime_info(self) -> dict[str, str]:
-        """``msgPutTotalTodayNow`` and its relatives."""
+        """Return ``msgPutTotalTodayNow`` and the related values."""
         info = {}
         for name, total in self._totals.items():
             info[f"msg{name}TotalYesterdayMorning"] = str(total.yesterday_morning)

@@ -1,4 +1,4 @@
-"""What operators see of a broker's traffic: rates by topic, group and kind of pop, its own, and the totals of the days.
+"""Traffic statistics for operators: rates by topic, by group, of pops and of the whole broker, and daily totals.
 
 Source: RocketMQ 5.3.3, `BrokerStats`, `BrokerStatsManager`.
 """
@@ -13,7 +13,7 @@ from store.queue.consume_queue_table import is_light
 
 
 class Traffic(Service):
-    """Samples the counters of the store, of pulls and of pops."""
+    """Sampler of the counters of the store, of pulls and of pops."""
 
     def __init__(self, core: BrokerCore, pulls: PullProcessor, pop: PopService) -> None:
         clock, store = core.clock, core.store
@@ -32,18 +32,18 @@ class Traffic(Service):
         # By the names of `PopCounters`.
         self.pop_rates = {name: RateWindow(clock, counts) for name, counts in pop.counters.by_name().items()}
 
-        # Of the broker as a whole, under its cluster's name.
+        # Rates of the whole broker, under its cluster's name.
         self.broker_rates = {
             "BROKER_PUT_NUMS": RateWindow(clock, lambda: {cluster: put()}),
             "BROKER_GET_NUMS": RateWindow(clock, lambda: {cluster: got()}),
         }
 
     def periodic(self) -> list[Periodic]:
-        """Read the counters."""
+        """Return the periodic sampling."""
         return [Periodic("statistics", SAMPLE_PERIOD_S, self.sample)]
 
     def puts_by_topic(self) -> dict[str, int]:
-        """Messages ever put to each topic, but for light ones: what they hold was sent to another topic."""
+        """Return the messages ever put to each topic, without light topics, which hold messages of other topics."""
         puts: dict[str, int] = {}
         for topic, queue_id in self._store.queues():
             if not is_light(topic):
@@ -51,7 +51,7 @@ class Traffic(Service):
         return puts
 
     def sample(self) -> None:
-        """Read the counters, and notice that a new day has begun."""
+        """Sample all counters."""
         for rates in (self.put_rates, self.consume_rates, *self.pop_rates.values(), *self.broker_rates.values()):
             rates.sample()
         self.totals.sample()

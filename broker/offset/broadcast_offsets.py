@@ -1,7 +1,8 @@
-"""Where the members of broadcasting groups read: remembered for members that change between broker and proxy.
+"""Offsets of the members of broadcasting groups, for members that connect now directly and now through a proxy.
 
-A member that comes straight to the broker keeps its offsets itself.  One behind a proxy has none: its first pull says
--1, and is sent to where it was, or where the group's slowest member was, or to the begin or end of the queue.
+A member that connects directly keeps its own offsets.  A member behind a proxy has none: its first pull has offset -1.
+The broker moves that pull to the member's last offset, else to that of the group's slowest member, else to the start or
+end of the queue.
 Source: RocketMQ 5.3.3, `BroadcastOffsetManager`, `PullMessageProcessor.queryBroadcastPullInitOffset`.
 """
 
@@ -20,7 +21,7 @@ _PROXY_FOR_BROADCAST: Final = 1  # `RequestSource`
 _PUSH: Final = "CONSUME_PASSIVELY"
 _SCAN_S: Final = 5.0
 _GROUP_SUFFIX: Final = "@broadcast"
-# Members that a proxy may name without being connected.
+# Max members of a group, because a proxy may name members that are not connected.
 _MAX_MEMBERS: Final = 10_000
 
 PullRequest = Request[PullMessageRequestHeader]
@@ -28,15 +29,15 @@ PullRequest = Request[PullMessageRequestHeader]
 
 @dataclass(slots=True)
 class _Member:
-    """Where one member reads the queues of a topic; `heard_at` is monotonic seconds."""
+    """Offsets of one member in the queues of a topic; `last_pull_at` is monotonic seconds."""
 
     from_proxy: bool
-    heard_at: float
+    last_pull_at: float
     offsets: dict[int, int] = field(default_factory=dict)
 
 
 class BroadcastOffsets(Service):
-    """(topic, group) -> client id -> queue id -> offset.  In memory; the group's slowest place is committed."""
+    """Table (topic, group) -> client id -> queue id -> offset.  In memory; the slowest member's offset is committed."""
 
     def __init__(self, core: BrokerCore, memory_bytes: int | None = None) -> None:
         self._core = core
@@ -49,7 +50,7 @@ class BroadcastOffsets(Service):
     # Pulls
 
     def begin(self, request: PullRequest) -> int:
-        """Where a pull is to begin instead of where it says; -1 if it is right (`queryInitOffset`)."""
+        """Return the offset to which the pull must move; -1 to leave it unchanged (`queryInitOffset`)."""
         client_id = self._client_id(request)
         if client_id is None:
             return -1
@@ -62,11 +63,11 @@ class BroadcastOffsets(Service):
             if len(members) >= _MAX_MEMBERS:
                 return -1
             member = members[client_id] = _Member(from_proxy, self._core.clock.monotonic())
-        is_asked = header.queue_offset < 0 if member.from_proxy else False
-        return self._place(member, header) if is_asked or member.from_proxy != from_proxy else -1
+        lacks_offset = header.queue_offset < 0 if member.from_proxy else False
+        return self._place(member, header) if lacks_offset or member.from_proxy != from_proxy else -1
 
     def note(self, request: PullRequest, moved_to: int | None) -> None:
-        """Remember where a pull reads, or where it was sent to."""
+        """Store the offset of a pull, or the offset to which it was moved."""
         client_id = self._client_id(request)
         if client_id is None:
             return
@@ -78,12 +79,12 @@ class BroadcastOffsets(Service):
             if len(members) >= _MAX_MEMBERS:
                 return
             member = members[client_id] = _Member(from_proxy, now)
-        member.from_proxy, member.heard_at = from_proxy, now
+        member.from_proxy, member.last_pull_at = from_proxy, now
         offset = header.queue_offset if moved_to is None else moved_to
         member.offsets[header.queue_id] = max(offset, member.offsets.get(header.queue_id, offset))
 
     def _client_id(self, request: PullRequest) -> str | None:
-        """The member that pulls; None if the group does not broadcast, or nobody is to remember."""
+        """Return the member that pulls; None if the group does not broadcast or enableBroadcastOffsetStore is off."""
         header = request.header
         if not self._core.config.broker.enable_broadcast_offset_store:
             return None
@@ -105,16 +106,16 @@ class BroadcastOffsets(Service):
         return offset
 
     def _is_in_memory(self, topic: str, queue_id: int) -> bool:
-        """Whether the queue's message 0 is so young that it is likely in memory (`checkInMemByConsumeOffset`)."""
+        """Whether the queue's message 0 is recent enough to be in memory (`checkInMemByConsumeOffset`)."""
         store = self._core.store
         entry = store.entry(topic, queue_id, 0)
         limit = self._memory_bytes * self._core.config.store.access_message_in_memory_max_ratio // 100
         return entry is not None and store.wrote_offset - entry[0] <= limit
 
-    # Members that go
+    # Expiry
 
     def scan(self) -> None:
-        """Commit where each group's slowest member is, and forget members that have gone."""
+        """Commit the offsets of each group's slowest member, and remove expired members."""
         for (topic, group), members in list(self._members.items()):
             slowest: dict[int, int] = {}
             for client_id, member in list(members.items()):
@@ -128,14 +129,14 @@ class BroadcastOffsets(Service):
         self, group: str, client_id: str, member: _Member, members: dict[str, _Member], slowest: dict[int, int]
     ) -> None:
         broker = self._core.config.broker
-        silent_s = self._core.clock.monotonic() - member.heard_at
+        silent_s = self._core.clock.monotonic() - member.last_pull_at
         connected = self._core.consumers.group(group)
         is_online = connected is not None and connected.find_member(client_id) is not None
         if is_online or silent_s < broker.broadcast_offset_expire_second:
             for queue_id, offset in member.offsets.items():
                 slowest[queue_id] = min(offset, slowest.get(queue_id, offset))
-        most_s = broker.broadcast_offset_expire_max_second if is_online else broker.broadcast_offset_expire_second
-        if silent_s >= most_s:
+        max_s = broker.broadcast_offset_expire_max_second if is_online else broker.broadcast_offset_expire_second
+        if silent_s >= max_s:
             del members[client_id]
 
 

@@ -1,4 +1,4 @@
-"""How far each consumer group has come in each queue, kept in ``config/consumerOffset.json``.
+"""Table of the offsets of each consumer group in each queue, stored in ``config/consumerOffset.json``.
 
 Source: RocketMQ 5.3.3, `ConsumerOffsetManager`.
 """
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 SEPARATOR = "@"
 _LIGHT_QUEUE_ID = 0
-# Where a number in the place of a key begins, and its colon, as in ``{0:5,1:7}``.
+# Start of an unquoted numeric key, and its colon, as in ``{0:5,1:7}``.
 _BEFORE_KEY: Final = re.compile(rb"(?<=[{,])(?=\d)")
 _AFTER_KEY: Final = re.compile(rb"(?<=\d):(?=\d)")
 _PIECE_BYTES: Final = 32 * 1024
@@ -32,7 +32,7 @@ _SAVED: Final = failpoint("consumer_offsets.saved")
 
 
 class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
-    """The content of consumerOffset.json, and the answer to GET_ALL_CONSUMER_OFFSET."""
+    """Content of consumerOffset.json, and body of the response to GET_ALL_CONSUMER_OFFSET."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
     group_topic_map: dict[str, set[str]] = {}  # follows from the table; written because RocketMQ writes it
@@ -40,7 +40,7 @@ class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
     lmq_offset_table: dict[str, int] | None = None  # only with enableLmq, see `broker.topic.light_tables`
 
     def with_light(self) -> dict[str, dict[int, int]]:
-        """The offsets of all groups, light ones among them."""
+        """Return the offsets of all groups, including light ones."""
         table = self.offset_table
         for key, offset in (self.lmq_offset_table or {}).items():
             table.setdefault(key, {})[_LIGHT_QUEUE_ID] = offset
@@ -48,10 +48,9 @@ class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
 
 
 class ConsumerOffsets:
-    """``topic@group`` -> queue id -> the next offset to consume.
+    """Table of offsets: ``topic@group`` -> queue id -> the next offset to consume.
 
-    A reset offset hides the committed one, and holds off commits, until a pull of the group has been told
-    of it (`take_reset`).
+    A reset offset replaces the committed one and blocks commits until a pull of the group takes it (`take_reset`).
     """
 
     def __init__(self, file: ConfigFile[ConsumerOffsetTable], clock: Clock) -> None:
@@ -62,12 +61,12 @@ class ConsumerOffsets:
         self._pulls: dict[str, dict[int, int]] = {}
         self._commits = 0
         self.changes = 0  # grows with every change
-        # Keys that changed since `take_deltas`; None while nobody follows.
+        # Keys that changed since `take_deltas`; None while no replica follows.
         self._touched: set[str] | None = None
         self.data_version = DataVersion(timestamp=clock.wall_ms())
 
     def load(self) -> None:
-        """Take what the file holds.  Raises `StoreError` if the file is broken beyond its backup."""
+        """Load the file.  Raises `StoreError` if the file and its backup cannot be read."""
         content = self._file.load()
         if content is not None:
             self._offsets = content.offset_table
@@ -77,7 +76,7 @@ class ConsumerOffsets:
     # Committed offsets
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, peer: str = "") -> None:
-        """Set the offset; one below the last commit is taken too, and logged."""
+        """Set the offset; also accept, but log, an offset below the last commit."""
         key = topic + SEPARATOR + group
         queues = self._offsets.get(key)
         if queues is None:
@@ -90,7 +89,7 @@ class ConsumerOffsets:
             self._touched.add(key)
         if before is not None and offset < before:
             logger.warning(
-                "event=offset_goes_back group=%s topic=%s queue=%d from=%d to=%d peer=%s",
+                "event=offset_moved_back group=%s topic=%s queue=%d from=%d to=%d peer=%s",
                 group, topic, queue_id, before, offset, peer,
             )  # fmt: skip
         self._commits += 1
@@ -98,7 +97,7 @@ class ConsumerOffsets:
             self.data_version.next(self._clock.wall_ms())
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """The reset offset if there is one, else the committed one, else -1."""
+        """Return the reset offset, else the committed offset, else -1."""
         key = topic + SEPARATOR + group
         reset = self._resets.get(key)
         if reset is not None and queue_id in reset:
@@ -107,26 +106,26 @@ class ConsumerOffsets:
         return -1 if queues is None else queues.get(queue_id, -1)
 
     def queues(self, group: str, topic: str) -> dict[int, int]:
-        """Queue id -> committed offset; a copy."""
+        """Return a copy of the committed offsets by queue id."""
         return dict(self._offsets.get(topic + SEPARATOR + group, {}))
 
     def assign(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Set the offset without the doubts that a commit raises: an operator says so."""
+        """Set the offset on behalf of an operator or the broker itself: without a log line or a new data version."""
         key = topic + SEPARATOR + group
         self._offsets.setdefault(key, {})[queue_id] = offset
         self._changed(key)
 
     def _changed(self, key: str | None = None) -> None:
-        """The offsets of `key`, or of many, are not what they were."""
+        """Mark the offsets of `key` as changed; of all keys without one."""
         self._file.is_unsaved = True
         self.changes += 1
         if self._touched is not None:
             self._touched.update(self._offsets if key is None else (key,))
 
-    # Offsets of pulls: what was handed out, committed or not
+    # Offsets of pulls: delivered messages, committed or not
 
     def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Remember where the group pulls next."""
+        """Store the offset of the group's next pull."""
         key = topic + SEPARATOR + group
         queues = self._pulls.get(key)
         if queues is None:
@@ -134,7 +133,7 @@ class ConsumerOffsets:
         queues[queue_id] = offset
 
     def query_pull(self, group: str, topic: str, queue_id: int) -> int:
-        """Where the group pulls next; the committed offset where it has not pulled."""
+        """Return the offset of the group's next pull; the committed offset if the group has not pulled."""
         queues = self._pulls.get(topic + SEPARATOR + group)
         offset = None if queues is None else queues.get(queue_id)
         return self.query(group, topic, queue_id) if offset is None else offset
@@ -143,11 +142,11 @@ class ConsumerOffsets:
 
     @property
     def has_resets(self) -> bool:
-        """Whether any reset waits for its pull: a pull asks this before it looks further."""
+        """Whether any reset waits for its pull; lets most pulls skip the lookup."""
         return bool(self._resets)
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Send the group to `offset` with its next pull of the queue."""
+        """Move the group to `offset` with its next pull of the queue."""
         key = topic + SEPARATOR + group
         self._resets.setdefault(key, {})[queue_id] = offset
         self._offsets.setdefault(key, {})[queue_id] = offset
@@ -159,7 +158,7 @@ class ConsumerOffsets:
         return queue_id in self._resets.get(topic + SEPARATOR + group, ())
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The reset offset, which is then done with; None if there is none."""
+        """Return the reset offset and end the reset; None if there is none."""
         key = topic + SEPARATOR + group
         queues = self._resets.get(key)
         if queues is None:
@@ -169,33 +168,33 @@ class ConsumerOffsets:
             del self._resets[key]
         return offset
 
-    # Who consumes what
+    # Groups and topics
 
     def topics_of(self, group: str) -> set[str]:
-        """Topics that the group has offsets in."""
+        """Return the topics in which the group has offsets."""
         return {topic for topic, owner in map(_split, self._offsets) if owner == group}
 
     def topics_by_group(self) -> dict[str, set[str]]:
-        """Topics that each group has offsets in."""
+        """Return the topics in which each group has offsets."""
         topics: dict[str, set[str]] = {}
         for topic, group in map(_split, self._offsets):
             topics.setdefault(group, set()).add(topic)
         return topics
 
     def groups_of(self, topic: str) -> set[str]:
-        """Groups that have offsets in the topic."""
+        """Return the groups that have offsets in the topic."""
         return {group for owned, group in map(_split, self._offsets) if owned == topic}
 
     def remove_topic(self, topic: str) -> None:
-        """Forget every group's offsets in a topic that is deleted."""
+        """Delete the offsets of all groups in a deleted topic."""
         self._remove(lambda owned, _: owned == topic)
 
     def remove_group(self, group: str) -> None:
-        """Forget the offsets of a group that is deleted."""
+        """Delete the offsets of a deleted group."""
         self._remove(lambda _, owner: owner == group)
 
     def remove(self, group: str, topic: str) -> None:
-        """Forget a group's offsets in one topic."""
+        """Delete a group's offsets in one topic."""
         self._remove(lambda owned, owner: owned == topic and owner == group)
 
     def _remove(self, matches: Callable[[str, str], bool]) -> None:
@@ -205,7 +204,7 @@ class ConsumerOffsets:
                 self._changed(key)
 
     def clone(self, source_group: str, target_group: str, topic: str) -> None:
-        """Give one group the offsets of another; an earlier reset of it that still waits is given up."""
+        """Copy one group's offsets to another group; cancel a pending reset of the target group."""
         offsets = self._offsets.get(topic + SEPARATOR + source_group)
         if offsets is not None:
             target = topic + SEPARATOR + target_group
@@ -215,7 +214,7 @@ class ConsumerOffsets:
             self._changed(target)
 
     def clamp(self, max_offset: Callable[[str, int], int]) -> None:
-        """Take back what points past a queue's end: after a crash the log may be shorter than the commits."""
+        """Reduce offsets beyond a queue's end to that end: after a crash the log may be shorter than the commits."""
         for key, queues in self._offsets.items():
             topic, group = _split(key)
             for queue_id, offset in queues.items():
@@ -229,14 +228,14 @@ class ConsumerOffsets:
                     self._changed(key)
 
     def replace(self, table: ConsumerOffsetTable) -> None:
-        """Put a master's table in the place of this one; offsets may point past what this replica's log has yet."""
+        """Replace the table by a master's; offsets may be beyond the end of this replica's log."""
         self._offsets = table.with_light()
         self._pulls.clear()
         self.data_version = table.data_version
         self._changed()
 
     def catch_up(self, table: ConsumerOffsetTable) -> int:
-        """Take what is further in the table of another replica of the group; how many offsets that were."""
+        """Take the higher offsets from the table of another member of the broker group; return their number."""
         count = 0
         for key, queues in table.with_light().items():
             own = self._offsets.setdefault(key, {})
@@ -252,20 +251,20 @@ class ConsumerOffsets:
     # Changes, for other replicas
 
     def take_deltas(self) -> dict[str, dict[int, int]]:
-        """``topic@group`` -> all its offsets, of what changed since the last time; none of what is gone.  For reading
-        at once.
+        """Return all offsets of each key ``topic@group`` that changed since the last call; empty for a deleted key.
 
-        The first time, and the first after `forget_deltas`, nothing: whoever follows begins with the whole table.
+        Read the result before the next change.  The first call, and the first after `forget_deltas`, returns nothing:
+        a replica begins with the whole table.
         """
         touched, self._touched = self._touched or (), set()
         return {key: self._offsets.get(key, {}) for key in touched}
 
     def forget_deltas(self) -> None:
-        """Nobody follows any longer."""
+        """Stop recording changes: no replica follows any more."""
         self._touched = None
 
     def merge(self, changes: dict[str, dict[int, int]]) -> None:
-        """Take what a master's `take_deltas` gave; offsets may point past what this replica's log shows yet."""
+        """Apply a master's `take_deltas`; offsets may be beyond the end of this replica's log."""
         for key, queues in changes.items():
             self._pulls.pop(key, None)
             if queues:
@@ -275,23 +274,23 @@ class ConsumerOffsets:
             self._changed(key)
 
     def totals(self) -> dict[str, int]:
-        """``topic@group`` -> sum of its offsets: what it grows by was consumed."""
+        """Return the sum of the offsets of each ``topic@group``; its growth is the number of consumed messages."""
         return {key: sum(queues.values()) for key, queues in self._offsets.items()}
 
     # The file
 
     def snapshot(self) -> ConsumerOffsetTable:
-        """The table as it is now, for reading at once."""
+        """Return the current table; read it before the next change."""
         return ConsumerOffsetTable(copy(self.data_version), self.topics_by_group(), self._offsets)
 
     def encode(self) -> bytes:
-        """The answer to GET_ALL_CONSUMER_OFFSET."""
+        """Return the body of the response to GET_ALL_CONSUMER_OFFSET."""
         return _encoded(self.snapshot())
 
     def take_changed(self) -> ConsumerOffsetTable | None:
-        """A copy for the file, which the caller must make `pretty` and `save`; None if nothing changed.
+        """Return a copy for the file, which the caller must make `pretty` and `save`; None if nothing changed.
 
-        Of many groups that takes a while, and can be done in another thread.
+        With many groups `pretty` and `save` take a while; another thread can do them.
         """
         if not self._file.take_unsaved():
             return None
@@ -318,7 +317,7 @@ def _split(key: str) -> tuple[str, str]:
 
 
 def _encoded(table: ConsumerOffsetTable) -> bytes:
-    """As `dumps`: ten times faster, for this is asked for again and again while others wait."""
+    """Encode as `dumps`, but ten times faster: slaves ask for the table periodically, while clients wait."""
     text = _plain_text(table.offset_table)
     if text is None or table.lmq_offset_table is not None:
         return dumps(table)
@@ -327,7 +326,7 @@ def _encoded(table: ConsumerOffsetTable) -> bytes:
 
 
 def _plain_text(table: dict[str, dict[int, int]]) -> bytes | None:
-    """Python's own text of the table, which differs from JSON by quotes and spaces; None for names that have some."""
+    """Convert Python's text of the table, whose quotes and spaces differ from JSON; None if a name contains some."""
     text = repr(table)
     counts = [len(queues) for queues in table.values()]
     spaces = sum(2 * count - 1 for count in counts if count) + max(0, 2 * len(counts) - 1)
@@ -337,10 +336,10 @@ def _plain_text(table: dict[str, dict[int, int]]) -> bytes | None:
 
 
 def decoded(content: bytes) -> ConsumerOffsetTable:
-    """What a broker answers to GET_ALL_CONSUMER_OFFSET; may run in any thread.  Raises ProtocolError.
+    """Decode a response to GET_ALL_CONSUMER_OFFSET; may run in any thread.  Raises ProtocolError.
 
-    Keys that are numbers get the quotes that the usual decoder wants, 32 KiB at a time: no other thread waits for long.
-    Where that changes a text, what comes of it is no table of offsets, and the whole is read slowly.
+    Numeric keys get quotes for the usual decoder, 32 KiB at a time, so that no other thread waits for long.  If that
+    changes a string, the result is no table of offsets; then the slow decoder reads the whole content.
     """
     pieces, at = [], 0
     while at < len(content):

@@ -1,27 +1,25 @@
-"""Forgets where groups were that are gone, if enableCleanExpiredOffset says so; else offsets are kept for good.
+"""Deletion of idle offsets, with enableCleanExpiredOffset; without it, offsets are kept for ever.
 
-A group's offsets in a topic are idle when none of it is connected that subscribes to the topic and every message that
-it had yet to read there has expired.  RocketMQ 5.3.3 has the key, and the rule in
-`ConsumerOffsetManager.scanUnsubscribedTopic`, but applies it nowhere; there an offset at the oldest message counts,
-too, and that message would be passed over.
+A group's offsets in a topic are idle if no connected member subscribes to the topic and all unread messages have
+expired.  RocketMQ 5.3.3 has the key and the rule (`ConsumerOffsetManager.scanUnsubscribedTopic`), but never applies it.
+Its rule also deletes an offset at the oldest message, so that message would be skipped.
 """
 
 import logging
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.names import SYSTEM_GROUPS
 from broker.periodic import Periodic
 from broker.service import Service
+from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 
 logger = logging.getLogger(__name__)
 
 _PERIOD_S: Final = 3600.0
-_SYSTEM_PREFIX: Final = "CID_RMQ_SYS_"
 
 
 class IdleOffsets(Service):
-    """Cleans once an hour."""
+    """Hourly deletion of idle offsets."""
 
     def __init__(self, core: BrokerCore) -> None:
         self._core = core
@@ -30,12 +28,12 @@ class IdleOffsets(Service):
         return [Periodic("idle_offsets", _PERIOD_S, self.clean)]
 
     def clean(self) -> None:
-        """Forget what is idle now."""
+        """Delete the offsets that are idle now."""
         core = self._core
         if not core.config.broker.enable_clean_expired_offset or not core.role.serves_group:
             return
         for group, topics in core.offsets.topics_by_group().items():
-            if group in SYSTEM_GROUPS or group.startswith(_SYSTEM_PREFIX):
+            if group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX):
                 continue
             for topic in topics:
                 if core.consumers.find_subscription(group, topic) is None and self._has_expired(group, topic):

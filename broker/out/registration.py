@@ -1,4 +1,4 @@
-"""Keeps every name server informed of this broker and its topics.
+"""Registration of this broker and its topics with every name server.
 
 Source: RocketMQ 5.3.3, `BrokerController.registerBrokerAll`, `registerSingleTopicAll`, `BrokerOuterAPI`.
 
@@ -65,34 +65,34 @@ _part_numbers = count(1)
 
 
 class Registration:
-    """Registers the broker with all name servers of `namesrvAddr` from `start` to `stop`."""
+    """Registration of the broker with all name servers of `namesrvAddr`, from `start` to `stop`."""
 
     def __init__(self, config: LiveConfig, topics: TopicTable, client: RemotingClient) -> None:
         self._config = config
         self._topics = topics
         self._client = client
         self.sessions: list[NameServerSession] = []
-        # Hear where a name server says that the group's master is, each time it accepts a registration.
+        # Listeners for each accepted registration; the response has the address of the broker group's master.
         self.on_registered: list[Callable[[RegisterBrokerResponseHeader], None]] = []
         self._registered = asyncio.Event()
-        # Whether this is a slave that no name server has told yet where its master is.
+        # Whether this is a slave that does not know its master's address yet.
         self.lacks_master: Callable[[], bool] = lambda: False
         self._hurries_until = 0.0
 
     @property
     def address(self) -> str:
-        """Address that clients are told to connect to."""
+        """Address that is registered for clients."""
         config = self._config.broker
         return f"{config.broker_ip1}:{config.listen_port}"
 
     @property
     def ha_address(self) -> str:
-        """Address that slaves are told to replicate from."""
+        """Address that is registered for slaves."""
         config = self._config.broker
         return f"{config.broker_ip2}:{config.ha_listen_port}"
 
     def start(self) -> None:
-        """Begin to register; does not wait for any name server."""
+        """Start to register, without waiting for any name server."""
         self._hurries_until = asyncio.get_running_loop().time() + _HURRY_S
         for name_server in self._config.broker.name_servers:
             session = NameServerSession(self, name_server)
@@ -100,7 +100,7 @@ class Registration:
             session.start()
 
     async def wait_registered(self, timeout_s: float) -> bool:
-        """Wait until one name server has accepted the broker; whether that came in time."""
+        """Wait until one name server has accepted the broker; return False after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._registered.wait()
@@ -109,12 +109,12 @@ class Registration:
         return True
 
     def topics_changed(self, changed: list[TopicConfig]) -> None:
-        """Tell every name server at once; an empty list stands for the whole table."""
+        """Register changed topics with every name server at once; an empty list stands for the whole table."""
         for session in self.sessions:
             session.add(changed)
 
     async def settle(self, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-        """Wait until what has changed so far is known to every name server that is up."""
+        """Wait until every name server that is up has all changes so far."""
         waits = [session.settled() for session in self.sessions if session.is_registered]
         if waits:
             await asyncio.wait(waits, timeout=timeout_s)
@@ -133,7 +133,7 @@ class Registration:
     async def register_all(self, name_server: str, registered: DataVersion | None) -> DataVersion:
         """Register every topic, in parts with enableSplitRegistration.  Return the version of the table that was sent.
 
-        `registered` is the version that this name server had last.  Raises ClientError when it does not accept.
+        `registered` is the last version of this name server.  Raises ClientError if it refuses.
         """
         config = self._config.broker
         topics, version = list(self._topics.by_name.values()), copy(self._topics.data_version)
@@ -144,8 +144,8 @@ class Registration:
             return version
         parts = [topics[at : at + size] for at in range(0, len(topics), size)]
         for number, part in enumerate(parts, 1):
-            # A name server that already has the version takes no changes.  So all parts but the last have a version
-            # that no other registration has; with the last the name server has the whole table, and its version.
+            # A name server ignores a registration whose version it already has.  So all parts except the last have a
+            # unique version.  With the last part the name server has the whole table and its version.
             is_last = number == len(parts) or version == registered
             part_version = (
                 version if is_last else DataVersion(version.state_version, version.timestamp, -next(_part_numbers))
@@ -155,18 +155,18 @@ class Registration:
         return version
 
     async def register_part(self, name_server: str, topics: Sequence[TopicConfig]) -> DataVersion:
-        """Register topics that changed, beside those that the name server knows.  Return the version that was sent.
+        """Register changed topics in addition to the registered ones.  Return the version that was sent.
 
-        Raises ClientError when the name server does not accept.
+        Raises ClientError if the name server refuses.
         """
         version = copy(self._topics.data_version)
         await self._register(name_server, topics, version, is_part=True)
         return version
 
     async def register_alone(self, name_server: str, topics: Sequence[TopicConfig]) -> bool:
-        """Register topics one by one, beside those that the name server knows.
+        """Register topics one by one, in addition to the registered ones.
 
-        Return False if the name server is too old for it.  Raises ClientError when it does not accept.
+        Return False if the name server is too old for that.  Raises ClientError if it refuses.
         """
         calls = [self._register_topic(name_server, topic) for topic in topics]
         results = await asyncio.gather(*calls, return_exceptions=True)
@@ -195,7 +195,7 @@ class Registration:
     async def _register(
         self, name_server: str, topics: Sequence[TopicConfig], version: DataVersion, *, is_part: bool = False
     ) -> None:
-        """Send one REGISTER_BROKER with `topics`.  Raises ClientError when the name server does not accept it."""
+        """Send one REGISTER_BROKER with `topics`.  Raises ClientError if the name server refuses it."""
         config = self._config.broker
         limited = [_limited(topic, config.broker_permission) for topic in topics]
         mark = {_PART_MARK: TopicQueueMappingInfo(_PART_MARK, bname=config.broker_name, curr_id_map={})}
@@ -226,7 +226,7 @@ class Registration:
             self._topics.update_order(loads(response.body, KVTable).table)
 
     async def is_outdated(self, name_server: str) -> bool:
-        """Whether the name server has another data version than the topic table."""
+        """Whether the data version of the name server differs from that of the topic table."""
         config = self._config.broker
         header = QueryDataVersionRequestHeader(
             broker_name=config.broker_name,
@@ -262,7 +262,7 @@ class Registration:
 
     @property
     def period_s(self) -> float:
-        """registerNameServerPeriod within its bounds; short while a slave that has just started lacks its master."""
+        """registerNameServerPeriod, limited, in seconds; short while a new slave does not know its master."""
         if self.lacks_master() and asyncio.get_running_loop().time() < self._hurries_until:
             return _HURRY_PERIOD_S
         return max(_MIN_PERIOD_S, min(self._config.broker.register_name_server_period / 1000, _MAX_PERIOD_S))
@@ -272,7 +272,7 @@ class Registration:
         return self._config.broker.force_register
 
     def registers_alone(self, count: int) -> bool:
-        """Whether so many changed topics are registered one by one."""
+        """Whether `count` changed topics are registered one by one."""
         return self._config.broker.enable_single_topic_register and count <= _MAX_SINGLE_TOPICS
 
     @property
@@ -284,7 +284,7 @@ class Registration:
 
 
 class NameServerSession:
-    """The registration with one name server."""
+    """Registration with one name server."""
 
     def __init__(self, owner: Registration, name_server: str) -> None:
         self._owner = owner
@@ -294,10 +294,10 @@ class NameServerSession:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_registered: bool | None = None
-        # What the name server had last: the version of a whole table, over this connection.
+        # Connection over which the name server last got the whole table, and the version of that table.
         self._registered_over: RemotingChannel | None = None
         self._registered_version: DataVersion | None = None
-        # Who waits for what is not sent yet, and for what is being sent; None when nothing is.
+        # Waits for changes that are not sent yet, and waits for those being sent (None while nothing is sent).
         self._settling: list[asyncio.Future[None]] = []
         self._sending: list[asyncio.Future[None]] | None = None
 
@@ -307,7 +307,7 @@ class NameServerSession:
         return bool(self._is_registered)
 
     def settled(self) -> "asyncio.Future[None]":
-        """Done once what was added so far has been sent, with whatever outcome."""
+        """Return a future that is done once all changes so far have been sent, successfully or not."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._changed or self._needs_all:
             self._settling.append(future)
@@ -351,11 +351,11 @@ class NameServerSession:
             if self._needs_all or self._changed:
                 if self._is_registered:
                     continue
-                # What changes while a name server is down waits for the next attempt.
+                # While a name server is down, changes wait for the next attempt.
                 await self._sleep(_CHECK_S)
                 continue
             await self._sleep(_CHECK_S)
-            # Others use the connection, too, and may have made a new one by now.
+            # Other parts use the connection, too, and may have opened a new one.
             if self._is_registered and self._owner.connection(self.name_server) is not self._registered_over:
                 self._needs_all = True
 
@@ -386,7 +386,7 @@ class NameServerSession:
                 self._registered_over = owner.connection(self.name_server)
             else:
                 await self._register_changed(list(changed.values()))
-                # A name server that restarted meanwhile has these topics alone.
+                # If the name server has restarted meanwhile, it has only these topics.
                 self._needs_all = self._needs_all or not self._has_all
         except (ClientError, ProtocolError) as error:
             self._failed(error)
@@ -405,7 +405,7 @@ class NameServerSession:
 
     @property
     def _has_all(self) -> bool:
-        """Whether the name server was sent all topics over the connection that is open."""
+        """Whether all topics were sent to the name server over the open connection."""
         return self.is_registered and self._owner.connection(self.name_server) is self._registered_over
 
     def _failed(self, error: Exception) -> None:
@@ -417,7 +417,7 @@ class NameServerSession:
 
 
 def _limited(topic: TopicConfig, broker_permission: int) -> TopicConfig:
-    """The topic as clients may use it while the broker's own permission is limited."""
+    """Return the topic with its permission limited by the broker's."""
     if broker_permission & _READ_WRITE == _READ_WRITE:
         return topic
     limited = copy(topic)
@@ -426,7 +426,7 @@ def _limited(topic: TopicConfig, broker_permission: int) -> TopicConfig:
 
 
 def _heartbeat_timeout_ms(config: BrokerConfig) -> int | None:
-    """How long the broker may be silent; None leaves it to the name server: no heartbeats are sent."""
+    """Return the timeout of heartbeats; None without heartbeats, which leaves it to the name server."""
     return config.broker_not_active_timeout_millis if config.enable_slave_acting_master else None
 
 

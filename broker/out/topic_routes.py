@@ -1,4 +1,4 @@
-"""Where the queues of topics are, on all brokers: asked of the name servers, kept, and asked again.
+"""Cache of the queues of topics on all brokers, refreshed from the name servers.
 
 Source: RocketMQ 5.3.3, `TopicRouteInfoManager`.
 """
@@ -8,43 +8,43 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from broker.names import RETRY_PREFIX
 from sprocket.client.connection.topic_route import topic_route
 from sprocket.client.errors import TopicNotFound
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.route import TopicRouteData
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 logger = logging.getLogger(__name__)
 
-# The topics that were asked for least recently are forgotten beyond this.
+# Max topics in the cache; beyond it, the least recently used one is removed.
 _MAX_TOPICS: Final = 10_000
-# Who asks for a topic does so every 20 s; one that nobody asked for this long is forgotten.
+# Clients query a topic every 20 s; a topic without a query for this long is removed.
 _FORGET_S: Final = 300.0
 
 Queues = tuple[MessageQueue, ...]
 
 
 class RouteSource(Protocol):
-    """The part of `NameServers` that tells routes."""
+    """Part of `NameServers` that returns routes."""
 
     async def topic_route(self, topic: str, /) -> TopicRouteData:
-        """Raises TopicNotFound, and other SprocketErrors when there is no answer."""
+        """Return the route.  Raises TopicNotFound, or another SprocketError without a response."""
         ...
 
 
 class TopicRoutes:
-    """The queues of topics that can be read, sorted, on all brokers.  Lives in the event loop's thread.
+    """Cache of the readable queues of topics on all brokers, sorted.  Lives in the event loop's thread.
 
-    Without name servers (`source` None) the broker is alone: `own_queues` tells what it has.
+    Without name servers (`source` None) the broker is alone, and `own_queues` returns its queues.
     """
 
     def __init__(self, source: RouteSource | None, own_queues: Callable[[str], Queues | None], clock: Clock) -> None:
         self._source = source
         self._own_queues = own_queues
         self._clock = clock
-        # In the order of the last question, whose monotonic time is the second part.
+        # In the order of the last query; the second part is its monotonic time, s.
         self._kept: dict[str, tuple[Queues, float]] = {}
         self._asking: dict[str, asyncio.Task[Queues | None]] = {}
 
@@ -52,7 +52,7 @@ class TopicRoutes:
         return len(self._kept)
 
     def known(self, topic: str) -> Queues | None:
-        """The queues of a topic as far as they are known; None and no queue mean that `find` must be asked."""
+        """Return the cached queues of a topic; None or an empty result means: call `find`."""
         if self._source is None:
             return self._own_queues(topic)
         kept = self._kept.pop(topic, None)
@@ -62,7 +62,7 @@ class TopicRoutes:
         return kept[0]
 
     async def find(self, topic: str) -> Queues | None:
-        """The queues of a topic, of the name servers if need be; None if they do not know it or do not answer."""
+        """Return the queues of a topic, if necessary from name servers; None for an unknown topic or no response."""
         known = self.known(topic)
         if known or self._source is None:
             return known
@@ -70,14 +70,14 @@ class TopicRoutes:
         if task is None:
             task = self._asking[topic] = asyncio.get_running_loop().create_task(self._ask(self._source, topic))
             task.add_done_callback(lambda _: self._asking.pop(topic, None))
-        # Whoever gives up does not end the question of the others.
+        # A caller that is cancelled must not cancel the query for other callers.
         queues = await asyncio.shield(task)
         if queues is not None:
             self._keep(topic, queues, self._clock.monotonic())
         return queues
 
     async def refresh(self) -> None:
-        """Ask again for each topic that is kept, until there is no answer; forget those that nobody asks for."""
+        """Refresh all cached topics, until a query gets no response; remove topics that are no longer queried."""
         source = self._source
         if source is None:
             return
@@ -97,7 +97,7 @@ class TopicRoutes:
                 self._kept[topic] = (queues, kept[1])
 
     def close(self) -> None:
-        """Give up what is being asked."""
+        """Cancel the running queries."""
         for task in self._asking.values():
             task.cancel()
 
@@ -109,11 +109,11 @@ class TopicRoutes:
             return None
 
     async def _fetch(self, source: RouteSource, topic: str) -> Queues | None:
-        """None if there is no such topic.  Raises SprocketError when there is no answer."""
+        """Query the queues; None if the topic does not exist.  Raises SprocketError without a response."""
         try:
             return topic_route(topic, await source.topic_route(topic)).subscribe
         except TopicNotFound:
-            # The queues of a retry topic may come and go with the broker that made it.
+            # The queues of a retry topic may appear and disappear with the broker that created it.
             if not topic.startswith(RETRY_PREFIX):
                 self._kept.pop(topic, None)
             return None

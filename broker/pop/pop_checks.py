@@ -8,7 +8,6 @@ import logging
 from typing import Any, Final
 
 from broker.core import BrokerCore
-from broker.names import REVIVE_TOPIC_PREFIX
 from broker.pop.retry_topics import retry_topic_v1
 from broker.send.admission import FAQ
 from sprocket.common.errors import RequestError, SprocketError
@@ -23,6 +22,7 @@ from sprocket.remoting.headers.pop import (
     PollingInfoRequestHeader,
     PopMessageRequestHeader,
 )
+from sprocket.remoting.message.topic_names import REVIVE_TOPIC_PREFIX
 from store.queue.consume_queue_table import is_file_name
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from broker.core import BrokerCore
-from broker.names import RETRY_PREFIX
 from broker.pop.order_info import ConsumerOrderInfo
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from store.queue.queue_reader import physical_memory_bytes
 
 logger = logging.getLogger(__name__)

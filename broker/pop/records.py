@@ -15,7 +15,6 @@ from sprocket.remoting.headers.base import Int, Long
 CK_TAG: Final = "ck"
 ACK_TAG: Final = "ack"
 BATCH_ACK_TAG: Final = "bAck"
-REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 # The revive queue id of messages that were popped in order: there is no checkpoint in the log for them.
 ORDER_REVIVE_QUEUE: Final = 999
 # An acknowledgement becomes readable this long after its checkpoint.

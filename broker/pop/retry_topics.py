@@ -3,8 +3,8 @@
 Source: RocketMQ 5.3.3, `KeyBuilder`.
 """
 
-from broker.names import RETRY_PREFIX
 from sprocket.remoting.message.pop_extra_info import is_retry_v2, retry_topic_v1, retry_topic_v2
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 __all__ = [
     "group_of",

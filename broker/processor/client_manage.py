@@ -1,4 +1,4 @@
-"""Clients: heartbeats, and who is there.
+"""Handlers for clients: heartbeats and lists of members.
 
 Source: RocketMQ 5.3.3, `ClientManageProcessor`, `ConsumerManageProcessor`.
 """
@@ -10,7 +10,6 @@ from broker.client.clients import ConsumerRegistry, Member, ProducerRegistry
 from broker.config.live_config import LiveConfig
 from broker.filter.sql_filter import SQL92, compiled
 from broker.filter.subscription_filter import is_tag_type
-from broker.names import retry_topic
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
@@ -26,19 +25,20 @@ from sprocket.remoting.headers.client import (
     HeartbeatRequestHeader,
     UnregisterClientRequestHeader,
 )
+from sprocket.remoting.message.topic_names import retry_topic
 from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
 
 logger = logging.getLogger(__name__)
 
 # `TopicSysFlag.FLAG_UNIT_SUB`
 _UNIT_SUB_FLAG = 0x2
-# Groups of one heartbeat that have log lines of their own.
+# Max groups of one heartbeat with their own log lines.
 _MAX_GROUP_LINES = 32
 _LANGUAGES = {key: language.name for language in LanguageCode for key in (language.name, str(int(language)))}
 
 
 class ClientProcessor:
-    """HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG, GET_CONSUMER_LIST_BY_GROUP."""
+    """Handler of HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG, GET_CONSUMER_LIST_BY_GROUP."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class ClientProcessor:
         ]  # fmt: skip
 
     def heartbeat(self, request: Request[HeartbeatRequestHeader]) -> Response:
-        """A client says which groups it belongs to.  Groups and their retry topics are made when new."""
+        """Register a client in its groups.  New groups and their retry topics are created."""
         data = read_heartbeat(request.body)
         if not data.client_id:
             raise RequestError(ResponseCode.INVALID_PARAMETER, "clientID is empty")
         member = self._member(request, data.client_id)
         knows_fingerprints = data.heartbeat_fingerprint != 0
         is_sub_change = not knows_fingerprints
-        # A heartbeat of many groups has a line of its own and none for each group.
+        # A heartbeat of many groups has one log line instead of one per group.
         count = len(data.consumer_data_set) + len(data.producer_data_set)
         level = logging.INFO if count <= _MAX_GROUP_LINES else logging.DEBUG
         if level == logging.DEBUG:
@@ -103,7 +103,7 @@ class ClientProcessor:
         return Response(header=fields)
 
     def _register_consumer(self, member: Member, consumer: ConsumerData, data: HeartbeatData, level: int) -> bool:
-        """Whether the client must send its subscriptions in full next time."""
+        """Register one consumer; return whether the client must send its subscriptions in full next time."""
         group = self._groups.find(consumer.group_name)
         if group is None:
             unknown_level = logging.WARNING if level == logging.INFO else level
@@ -115,7 +115,7 @@ class ClientProcessor:
         before = self._fingerprints.get(consumer.group_name)
         self._fingerprints[consumer.group_name] = data.heartbeat_fingerprint
         ordered = any(self._topics.is_order(wanted.topic) for wanted in consumer.subscription_data_set)
-        self._topics.create_on_send_back(
+        self._topics.get_or_create(
             retry_topic(consumer.group_name),
             group.retry_queue_nums,
             order=None if data.without_sub else ordered,
@@ -129,17 +129,17 @@ class ClientProcessor:
             level=level,
         )
         if before is None:
-            # The client thinks that we know its subscriptions; after a restart we do not.
+            # The client omits its subscriptions because it has sent them, but a restarted broker does not have them.
             return data.without_sub
         return before != data.heartbeat_fingerprint
 
     def _member(self, request: Request[Any], client_id: str) -> Member:
-        # A JSON header has the name, a binary one the number.
+        # The language is a name in a JSON header, and a number in a binary one.
         language = _LANGUAGES.get(request.language or "", LanguageCode.OTHER.name)
         return Member(request.channel, client_id, language, request.version, self._clock.monotonic())
 
     def unregister(self, request: Request[UnregisterClientRequestHeader]) -> Response:
-        """A client leaves a producer group, a consumer group, or both."""
+        """Remove a client from a producer group, a consumer group, or both."""
         header = request.header
         if header.producer_group:
             self._producers.unregister(header.producer_group, request.channel)
@@ -150,18 +150,18 @@ class ClientProcessor:
         return Response()
 
     def check_client_config(self, request: Request[NoHeader]) -> Response:
-        """Whether the broker can filter as a consumer wants: by tag, and if it is enabled by SQL92."""
+        """Refuse a filter type that this broker does not support: always tags, SQL92 only if enabled."""
         subscription = read_check_client(request.body).subscription_data
         if subscription is None or is_tag_type(subscription.expression_type):
             return Response()
         if not self._config.broker.enable_property_filter or subscription.expression_type != SQL92:
             remark = f"The broker does not support consumer to filter message by {subscription.expression_type}"
             return Response(ResponseCode.SYSTEM_ERROR, remark)
-        compiled(subscription.sub_string or "")  # raises what the client is to read
+        compiled(subscription.sub_string or "")  # raises the error that the client must see
         return Response()
 
     def consumer_list(self, request: Request[GetConsumerListByGroupRequestHeader]) -> Response:
-        """Client ids of a group: what its members share the queues among."""
+        """Return the client ids of a group, among which its members divide the queues."""
         group = self._consumers.group(request.header.consumer_group)
         if group is None:
             return Response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {request.header.consumer_group}")

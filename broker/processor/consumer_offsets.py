@@ -1,4 +1,4 @@
-"""Offsets: where groups are, how far queues reach, where a time lies.
+"""Handlers for offsets: of groups, of the ends of queues, and of a time.
 
 Source: RocketMQ 5.3.3, `ConsumerManageProcessor`, `AdminBrokerProcessor.getMaxOffset` and its neighbours.
 """
@@ -26,7 +26,7 @@ from store.message_store import Boundary, MessageStore
 
 
 class OffsetProcessor:
-    """QUERY and UPDATE_CONSUMER_OFFSET, GET_MIN and GET_MAX_OFFSET, SEARCH_OFFSET_BY_TIMESTAMP and the like."""
+    """Handler of QUERY and UPDATE_CONSUMER_OFFSET, GET_MIN, GET_MAX_OFFSET, SEARCH_OFFSET_BY_TIMESTAMP and others."""
 
     def __init__(
         self, store: MessageStore, topics: TopicTable, groups: SubscriptionGroups, offsets: ConsumerOffsets
@@ -65,12 +65,11 @@ class OffsetProcessor:
         ]  # fmt: skip
 
     def query_consumer_offset(self, request: Request[QueryConsumerOffsetRequestHeader]) -> Response:
-        """The committed offset.
+        """Return the committed offset.
 
-        A group without one starts at 0 if the queue still has its first message in memory, or never had a message:
-        the group then misses none that arrives before it asks where the queue ends, which would be 0 as well.  Else
-        the group is told so and chooses for itself (consumeFromWhere).  RocketMQ also leaves it the choice for a queue
-        without messages.
+        A group without a committed offset gets 0 if the queue never had a message, or has its first message in memory.
+        Thus the group misses no message that arrives before it queries the queue's end, which would also be 0.  Else it
+        gets an error and chooses by consumeFromWhere.  RocketMQ leaves the choice also for a queue without messages.
         """
         header = request.header
         offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
@@ -85,7 +84,7 @@ class OffsetProcessor:
         return Response(header=QueryConsumerOffsetResponseHeader(offset=offset))
 
     def _has_begun_now(self, topic: str, queue_id: int) -> bool:
-        """Whether a queue never had a message, or has message 0 near enough to the log's end to be in memory."""
+        """Whether a queue never had a message, or its message 0 is close enough to the log's end to be in memory."""
         config = self._topics.get(topic)
         if (
             config is not None
@@ -97,9 +96,9 @@ class OffsetProcessor:
         return found.message_count > 0 and not found.suggest_slave
 
     def update_consumer_offset(self, request: Request[UpdateConsumerOffsetRequestHeader]) -> Response | None:
-        """A commit.  Refused for a group or topic that is not there; ignored while a reset waits.
+        """Commit an offset.  Refused for an unknown group or topic; ignored while a reset waits.
 
-        A slave may not have heard of a group yet that its master has: there it is enough that it could be made.
+        A slave may not have replicated a new group yet, so there a group that could be created is enough.
         """
         header, groups = request.header, self._groups
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
@@ -108,7 +107,7 @@ class OffsetProcessor:
         config = self._topics.get(topic)
         if config is None:
             return Response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
-        # What a peer can make us remember is bounded by the queues there are; a topic may have had more.
+        # The topic's queues limit the offsets that a peer can make the broker store; it may have had more queues.
         known = max(config.read_queue_nums, config.write_queue_nums)
         if not (0 <= queue_id < known or self._store.max_offset(topic, queue_id) > 0):
             remark = f"queueId {queue_id} is none of topic {topic}"
@@ -119,17 +118,17 @@ class OffsetProcessor:
         return Response()
 
     def get_max_offset(self, request: Request[GetMaxOffsetRequestHeader]) -> Response:
-        """One past the newest message that consumers may see."""
+        """Return the queue offset after the newest message that consumers may see."""
         offset = self._store.max_offset(request.header.topic, request.header.queue_id)
         return Response(header=GetMaxOffsetResponseHeader(offset=offset))
 
     def get_min_offset(self, request: Request[GetMinOffsetRequestHeader]) -> Response:
-        """The oldest message that still exists; -1 for a queue of batches that never had one."""
+        """Return the queue offset of the oldest message; -1 for a BatchCQ queue that never had one."""
         offset = self._store.reported_min_offset(request.header.topic, request.header.queue_id)
         return Response(header=GetMinOffsetResponseHeader(offset=offset))
 
     def search_offset(self, request: Request[SearchOffsetRequestHeader]) -> Response:
-        """The first message from a time on (LOWER, the default) or the last up to it (UPPER)."""
+        """Return the offset of the first message from a time on (LOWER, default) or of the last up to it (UPPER)."""
         header = request.header
         upper = (header.boundary_type or "").strip().lower() == Boundary.UPPER.value
         boundary = Boundary.UPPER if upper else Boundary.LOWER
@@ -137,6 +136,6 @@ class OffsetProcessor:
         return Response(header=SearchOffsetResponseHeader(offset=offset))
 
     def earliest_store_time(self, request: Request[GetEarliestMsgStoretimeRequestHeader]) -> Response:
-        """Store time of the oldest message, ms; -1 without one."""
+        """Return the store time of the oldest message, ms; -1 without one."""
         timestamp = self._store.earliest_store_time(request.header.topic, request.header.queue_id)
         return Response(header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))

@@ -1,9 +1,9 @@
-"""END_TRANSACTION: a producer commits or rolls back what it has prepared.  RESUME_CHECK_HALF_MESSAGE: an operator
-has the broker ask again about what it has given up.
+"""Handlers for ends of transactions: END_TRANSACTION commits or rolls back a half message;
+RESUME_CHECK_HALF_MESSAGE restarts the checks of a half message that the broker has given up.
 
-The requests of one read are one batch: each is checked, and those that are good are one append.
+The requests of one read are one batch: each is checked, and the valid ones are one append.
 Source: RocketMQ 5.3.3, `EndTransactionProcessor`, `AdminBrokerProcessor.resumeCheckHalfMessage`.  Stricter: a
-transaction that has ended does not end again, and only a message that was given up is resumed.
+transaction that has ended does not end again, and only a half message that was given up is resumed.
 """
 
 import logging
@@ -13,7 +13,6 @@ from typing import Any, Final
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
 from broker.config.live_config import LiveConfig
-from broker.names import TRANS_CHECK_MAX_TIME_TOPIC
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import decode_offset_message_id
 from broker.transaction.check_rules import is_too_late
@@ -25,6 +24,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import ResumeCheckHalfMessageRequestHeader
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
+from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC
 from sprocket.remoting.routes import Action, Lane, Resource, Route
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ EndRequest = Request[EndTransactionRequestHeader]
 
 
 class TransactionProcessor:
-    """Serves END_TRANSACTION.  Lives in the event loop's thread."""
+    """Handler of both requests.  Lives in the event loop's thread."""
 
     def __init__(self, config: LiveConfig, transactions: Transactions, waits: ConfirmWaits, clock: Clock) -> None:
         self._config = config
@@ -57,7 +57,7 @@ class TransactionProcessor:
         ]  # fmt: skip
 
     def end(self, run: list[EndRequest]) -> None:
-        """End what the requests of one read name; one that says that its outcome is unknown gets no answer."""
+        """End the transactions of one read; a request with unknown outcome gets no response."""
         good: list[tuple[EndRequest, Ending]] = []
         claimed: set[int] = set()
         for request in run:
@@ -66,7 +66,7 @@ class TransactionProcessor:
             except (RequestError, StoreError) as error:
                 _refuse(request, error)
                 continue
-            except Exception as error:  # whatever it is, the others of the read are served
+            except Exception as error:  # any error: the other requests of the read are still served
                 request.channel.refuse(request, error)
                 continue
             if ending is None:
@@ -91,13 +91,13 @@ class TransactionProcessor:
         if half is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
         if half.target is not None:
-            require_topic(request, half.target[0], AuthAction.PUB)  # whatever topic the header names
+            require_topic(request, half.target[0], AuthAction.PUB)  # not the topic in the header, which may differ
         self._check(header, half)
         open_at = self._transactions.open.find(half.record.queue_offset, half.identity)
         if open_at is None or open_at in claimed:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "The transaction has ended already")
         if outcome == COMMIT and half.target is None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "The prepared message names no real topic and queue")
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "The prepared message has no real topic and queue")
         return Ending(half, open_at, outcome == COMMIT)
 
     def _check(self, header: EndTransactionRequestHeader, half: HalfMessage) -> None:
@@ -121,7 +121,7 @@ class TransactionProcessor:
             if len(good) == 1:
                 _refuse(good[0][0], error)
                 return
-            # The store takes all or none: find the one that it does not take.
+            # The store appends all or none: append one by one to find the one that it refuses.
             for one in good:
                 self._store([one])
             return
@@ -134,7 +134,7 @@ class TransactionProcessor:
             self._answer(waiting, end_offset)
 
     def resume(self, request: Request[ResumeCheckHalfMessageRequestHeader]) -> None:
-        """Put a message of TRANS_CHECK_MAX_TIME_TOPIC back among those that producers are asked about."""
+        """Copy a message of TRANS_CHECK_MAX_TIME_TOPIC back to the half topic, so that its checks start again."""
         msg_id = request.header.msg_id or ""
         try:
             _, physical_offset = decode_offset_message_id(msg_id)
@@ -151,7 +151,7 @@ class TransactionProcessor:
 
     def _answer(self, waiting: Sequence[Request[Any]], end_offset: int) -> None:
         def answer(error: StoreError | None, code: ResponseCode) -> None:
-            # Whatever the code, it is stored: to end it again would be refused.
+            # With any code the end is stored, and a retry would be refused.
             for request in waiting:
                 if error is None:
                     request.channel.reply(request, Response())

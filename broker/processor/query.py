@@ -21,12 +21,12 @@ from store.index.message_query import MessageQuery, verified_record
 from store.message_store import MessageStore
 from store.record.record import Record, decode
 
-# A query finds what was sent right before it; for this long it waits for the index to get there.
+# A query finds messages that were sent right before it: max wait for the index, s.
 _CATCH_UP_S: Final = 0.5
 
 
 class QueryProcessor:
-    """Looks messages up.  One search at a time runs in a thread, so that a long one holds up nothing but queries."""
+    """Handler of both requests.  One search at a time runs, in a thread, so that a long one delays only queries."""
 
     def __init__(self, config: LiveConfig, store: MessageStore) -> None:
         self._config = config
@@ -45,10 +45,10 @@ class QueryProcessor:
         ]  # fmt: skip
 
     async def query(self, request: Request[QueryMessageRequestHeader]) -> Response:
-        """Messages with a key, side by side, oldest first.
+        """Return the messages with a key, concatenated, oldest first.
 
-        Keys are compared by hash: the client looks whether they are the right ones, as RocketMQ's do.  Topics are
-        compared by name, which RocketMQ leaves out.
+        Keys are compared by hash, so the client must compare the keys, as RocketMQ's do.  Topics are compared by name;
+        RocketMQ does not do that.
         """
         header, store = request.header, self._store
         max_num = self._config.store.default_query_max_num if header.is_unique_key == "true" else header.max_num
@@ -69,7 +69,7 @@ class QueryProcessor:
             index_last_update_timestamp=query.last_update_timestamp,
             index_last_update_phyoffset=query.last_update_physical_offset,
         )
-        # Two topics may have one hash: what is another's is not this one's to read.
+        # Two topics may have the same hash, but permission to read one does not include the other.
         records = [record for record in query.records if _topic(record) == header.topic]
         if not records:
             remark = "can not find message, maybe time range not correct"
@@ -77,7 +77,7 @@ class QueryProcessor:
         return Response(header=reached, body=records)
 
     async def _index_caught_up(self) -> None:
-        """Return when the index holds all that is confirmed now, or has not got there in time."""
+        """Wait until the index has all messages that are confirmed now, but at most `_CATCH_UP_S`."""
         index, confirmed = self._store.index, self._store.confirm_offset
         if not index.is_enabled or index.reached_offset >= confirmed:
             return
@@ -94,7 +94,7 @@ class QueryProcessor:
             index.forget(answer)
 
     def view(self, request: Request[ViewMessageRequestHeader]) -> Response:
-        """The record at a physical offset."""
+        """Return the record at a physical offset."""
         record = verified_record(self._store.record_at, request.header.offset)
         if record is None:
             remark = f"can not find message by the offset, {request.header.offset}"

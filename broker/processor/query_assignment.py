@@ -1,4 +1,4 @@
-"""Who takes which queue and how, decided by the broker: QUERY_ASSIGNMENT, SET_MESSAGE_REQUEST_MODE.
+"""Assignment of queues by the broker: QUERY_ASSIGNMENT, SET_MESSAGE_REQUEST_MODE.
 
 Source: RocketMQ 5.3.3, `QueryAssignmentProcessor`, `AdminBrokerProcessor.getAllMessageRequestMode`.
 """
@@ -10,7 +10,6 @@ from typing import Final
 from broker.client.clients import BROADCASTING
 from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
-from broker.names import RETRY_PREFIX
 from broker.out.topic_routes import Queues, TopicRoutes
 from broker.periodic import Periodic
 from broker.service import Service
@@ -30,6 +29,7 @@ from sprocket.remoting.bodies.topic import PERM_READ
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from sprocket.remoting.routes import Action, Lane, NoHeader, Resource, Route
 from store.queue.consume_queue_table import is_light
 
@@ -39,7 +39,7 @@ _CLUSTERING: Final = "CLUSTERING"
 
 
 class AssignmentService(Service):
-    """Serves assignments and keeps what operators set."""
+    """Handler of assignments, and of the modes that operators set."""
 
     def __init__(self, core: BrokerCore, file: ConfigFile[RequestModeTable]) -> None:
         self._core = core
@@ -75,7 +75,7 @@ class AssignmentService(Service):
     # Requests
 
     def query(self, request: Request[NoHeader]) -> Response | Awaitable[Response]:
-        """The queues that one client is to take from.  Only a topic that nobody asked for yet takes time."""
+        """Return the queues of one client.  Only the first query of a topic waits for a name server."""
         body = read_assignment_query(request.body)
         if body.message_model == _CLUSTERING and is_light(body.topic):
             broker_name = self._core.config.broker.broker_name
@@ -84,7 +84,7 @@ class AssignmentService(Service):
         return self._answer(body, known) if known else self._find(body)
 
     def set_mode(self, request: Request[NoHeader]) -> Response:
-        """Set how a group takes a topic; it is in the file before the answer."""
+        """Set how a group consumes a topic; the response follows the write of the file."""
         body = read_request_mode(request.body)
         if body.topic.startswith(RETRY_PREFIX):
             raise RequestError(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
@@ -96,7 +96,7 @@ class AssignmentService(Service):
         return Response()
 
     def all_modes(self, request: Request[NoHeader]) -> Response:
-        """What operators have set."""
+        """Return the modes that operators have set."""
         return Response(body=self.modes.encode())
 
     # Inside
@@ -113,7 +113,7 @@ class AssignmentService(Service):
     def _share(
         self, body: QueryAssignmentRequestBody, queues: Queues | None, mode: SetMessageRequestModeRequestBody
     ) -> Sequence[MessageQueue] | None:
-        """None means that there is no result, and the client stays with what it has."""
+        """Return a client's queues; None without a result: the client then keeps its queues."""
         if queues is None or body.message_model == BROADCASTING:
             return queues
         if body.message_model != _CLUSTERING:

@@ -1,6 +1,7 @@
-"""RECALL_MESSAGE: a message of the wheel's topic that takes another one back.
+"""RECALL_MESSAGE: recall of a message that waits in the timer wheel.
 
-It goes into the slot of the message that it names; when the slot is delivered both are left out.
+The recall is a message of the wheel's topic that enters the slot of the message that it names.  When the slot is due,
+neither is delivered.
 Source: RocketMQ 5.3.3, `RecallMessageProcessor`.
 """
 
@@ -29,7 +30,7 @@ _UNAVAILABLE: Final = "recall failed, broker service not available"
 
 
 class RecallProcessor:
-    """Serves recalls.  Lives in the event loop's thread."""
+    """Handler of recalls.  Lives in the event loop's thread."""
 
     def __init__(self, core: BrokerCore) -> None:
         self._core = core
@@ -39,7 +40,7 @@ class RecallProcessor:
         return [Route(RequestCode.RECALL_MESSAGE, header, self.recall, Resource.TOPIC, Action.PUB, Lane.SEND)]
 
     def recall(self, request: Request[RecallMessageRequestHeader]) -> Response | None:
-        """Take a message back; answered once the recall is as safe as a send is when it is answered."""
+        """Recall a message; the response follows when the recall is as safe as a confirmed send."""
         region = {names.MSG_REGION: self._core.config.broker.region_id}
         try:
             handle = self._checked(request.header)
@@ -52,7 +53,7 @@ class RecallProcessor:
             return Response(ResponseCode.SYSTEM_ERROR, _FAILED, region)
 
         def answer(error: StoreError | None, code: ResponseCode) -> None:
-            del code  # whatever it is, the recall is written, as a send that waited too long is
+            del code  # with any code the recall is stored, like a send whose wait timed out
             if error is None:
                 header = RecallMessageResponseHeader(msg_id=handle.unique_key)
                 response = Response(header={"msgId": header.msg_id} | region)
@@ -65,7 +66,7 @@ class RecallProcessor:
         return None
 
     def _checked(self, header: RecallMessageRequestHeader) -> RecallHandle:
-        """The handle of a request that may be served.  Raises RequestError."""
+        """Return the handle of a valid request.  Raises RequestError."""
         core, config = self._core, self._core.config.broker
         code, now_ms = ResponseCode, core.clock.wall_ms()
         if not config.recall_message_enable:
@@ -88,7 +89,7 @@ class RecallProcessor:
         return handle
 
     def _message(self, request: Request[RecallMessageRequestHeader], handle: RecallHandle) -> PendingMessage:
-        """The message that takes back what `handle` names.  Raises RequestError."""
+        """Return the message that recalls the message of `handle`.  Raises RequestError."""
         core, now_ms = self._core, self._core.clock.wall_ms()
         properties = {
             names.TAGS: _TAG,

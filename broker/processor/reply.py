@@ -1,10 +1,10 @@
-"""SEND_REPLY_MESSAGE and its V2: the answer to a request goes to the client that waits for it.
+"""SEND_REPLY_MESSAGE and its V2: a reply to a request message is pushed to the requester.
 
-A reply names the client in REPLY_TO_CLIENT.  It is pushed over that producer's connection, stored as well if
-storeReplyMessageEnable says so, and then acknowledged: success means that the requester has it.
+A reply names the requester in REPLY_TO_CLIENT.  It is pushed over that producer's connection, also stored with
+storeReplyMessageEnable, and then acknowledged: success means that the requester has it.
 Source: RocketMQ 5.3.3, `ReplyMessageProcessor`, `ReplyMessageRequestHeader`.
-Different here: the stored record keeps the flags that say how the body is compressed.  What would make the record a
-delayed message or an inner batch is left out of it.
+Different here: the stored record keeps the flags of the body's compression, and loses the properties that would make it
+a delayed message or an inner batch.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 # `Broker2Client.callClient`
 _PUSH_TIMEOUT_S: Final = 10.0
-# What may wait for requesters at once; beyond it replies are refused as busy.
+# Max bytes of replies that wait for requesters at once; beyond it, replies are refused as busy.
 _WAITING_BYTES: Final = 64 * 1024 * 1024
 _COMPRESSION: Final = int(SysFlag.COMPRESSED) | COMPRESSION_MASK
 _NOT_STORED: Final = (names.DELAY, names.INNER_NUM, names.INNER_BASE, names.POP_CK)
@@ -48,7 +48,7 @@ _BUSY_REMARK: Final = "[OVERLOAD]system busy, start flow control for a while"
 
 
 class ReplyStore(Protocol):
-    """The part of `MessageStore` that a reply needs."""
+    """Part of `MessageStore` that a reply needs."""
 
     @property
     def store_host(self) -> bytes: ...
@@ -57,7 +57,7 @@ class ReplyStore(Protocol):
 
 
 class ReplyProcessor:
-    """Serves replies.  Lives in the event loop's thread; a reply that waits is an entry in a table, not a task."""
+    """Handler of replies.  Lives in the event loop's thread; a waiting reply is an entry in a table, not a task."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ReplyProcessor:
         ]
 
     def reply(self, request: Request[Any]) -> Response | None:
-        """Push one reply; its sender is answered once the requester has it, or cannot be had."""
+        """Push one reply; respond to its sender when the requester has it or cannot be reached."""
         header: SendHeader = request.header
         try:
             check_accepting(self._config.broker, self._clock.wall_ms())
@@ -120,7 +120,7 @@ class ReplyProcessor:
         return None
 
     def _queue(self, header: SendHeader, peer: tuple[str, int]) -> int:
-        """The queue that the reply is stored in.  Raises RequestError."""
+        """Return the queue in which the reply is stored.  Raises RequestError."""
         admission = self._admission.admit(header, peer)
         if 0 <= header.queue_id < admission.queue_limit:
             return header.queue_id
@@ -176,18 +176,18 @@ class ReplyProcessor:
     # Storing and answering
 
     def _store_and_answer(self, request: Request[Any], queue_id: int, remark: str | None) -> None:
-        """`remark` says why the requester does not have the reply; None that it has."""
+        """Store the reply and respond; `remark` is why the requester does not have the reply, None if it has."""
         code = ResponseCode.SUCCESS if remark is None else ResponseCode.SYSTEM_ERROR
         fields: dict[str, str] = {}
         if remark is None:
-            # The usual clients take the fields for granted, also when nothing is stored.
+            # Clients need these fields, even if nothing is stored.
             fields = to_ext_fields(SendMessageResponseHeader(msg_id="0", queue_id=queue_id, queue_offset=0))
         end_offset = None
         if self._config.broker.store_reply_message_enable:
             try:
                 queue_offset, physical_offset, size = self._store.append([self._message(request, queue_id)])[0]
             except (RequestError, StoreError) as error:
-                # What counts is that the requester has it.
+                # The requester has the reply, so the response is still a success.
                 logger.warning("event=reply_not_stored topic=%s reason=%r", request.header.topic, str(error))
             else:
                 message_id = offset_message_id(self._store.store_host, physical_offset)
@@ -205,7 +205,7 @@ class ReplyProcessor:
         self._waits.wait(end_offset, answer)
 
     def _message(self, request: Request[Any], queue_id: int) -> PendingMessage:
-        """The record of a reply.  Raises RequestError when it is over a limit."""
+        """Return the record of a reply.  Raises RequestError if it exceeds a limit."""
         header: SendHeader = request.header
         properties = names.parse(header.properties)
         for name in _NOT_STORED:

@@ -1,7 +1,7 @@
 """SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE.
 
-The sends of one read are one batch: each is checked, the good ones become one append, and their answers
-leave in one write.  A bad one is refused and does not hurt the others.
+The sends of one read are one batch: each is checked, the valid ones are one append, and their responses are one write.
+An invalid send is refused without affecting the others.
 Source: RocketMQ 5.3.3, `SendMessageProcessor`, `AbstractSendMessageProcessor`.
 """
 
@@ -25,8 +25,8 @@ from sprocket.remoting.command import Channel, Request
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from sprocket.remoting.message.properties import find
 from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from sprocket.remoting.routes import Action, Lane, Resource, Route
-from store.config.timer_config import TIMER_TOPIC
 from store.record.record import PendingMessage
 
 logger = logging.getLogger(__name__)
@@ -35,12 +35,12 @@ _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 _SLOW_FLAGS: Final = _INNER_BATCH | RETRY_MARK
 _SPECIAL_FLAGS: Final = int(SysFlag.TRANSACTION_ROLLBACK) | _SLOW_FLAGS
 _MAX_CACHED_TAGS: Final = 4096
-# Sends that are stored together while others of the same read wait, with SYNC_MASTER.
+# With SYNC_MASTER: max sends of one read that are stored together while the others wait.
 _OVERLAPPING: Final = 32
 
 
 class SendStore(Protocol):
-    """The part of `MessageStore` that a send needs."""
+    """Part of `MessageStore` that a send needs."""
 
     @property
     def store_host(self) -> bytes: ...
@@ -49,7 +49,7 @@ class SendStore(Protocol):
 
 
 class SendProcessor:
-    """Serves sends.  Lives in the event loop's thread."""
+    """Handler of sends.  Lives in the event loop's thread."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class SendProcessor:
         self._settle()
 
     def _settle(self) -> None:
-        """Derive from configuration and store what does not change between updates."""
+        """Cache the values that change only with an update of the configuration."""
         broker = self._config.broker
         trace_on = "true" if broker.trace_on else "false"
         self._settled_for = (broker, self._store.store_host)
@@ -92,9 +92,9 @@ class SendProcessor:
         ]
 
     def send(self, run: list[Request[Any]]) -> None:
-        """Store and answer the sends of one read, all of one channel."""
+        """Store and respond to the sends of one read, all of one channel."""
         if self._waits.is_for_slaves and len(run) > _OVERLAPPING:
-            # Slaves take the first part while the next one is stored; and two halves of a window then take turns.
+            # Slaves replicate the first part while the next one is stored, so the two halves of a window alternate.
             for at in range(0, len(run), _OVERLAPPING):
                 self._send(run[at : at + _OVERLAPPING])
         else:
@@ -111,9 +111,9 @@ class SendProcessor:
         messages: list[PendingMessage] = []
         sent: list[Sent] = []
         tags, suffix = self._tags, self._suffix
-        # One search for all: five for each would take longer than the decoding of a header.
+        # One search for all sends: five searches per send would take longer than decoding its header.
         may_differ = len(run) == 1 or holds_mark("".join([request.header.properties or "" for request in run]))
-        # Written for speed: what is usual is done here without a call, the rest by `MessageIntake`.
+        # Written for speed: usual sends are handled here without a call, the others by `MessageIntake`.
         for request in run:
             header = request.header
             try:
@@ -122,7 +122,7 @@ class SendProcessor:
                 if not 0 <= queue_id < admission.queue_limit:
                     queue_id = self._admission.queue(admission, queue_id, peer)
                 if header.batch:
-                    # In the order of arrival: what came before it goes into the log before it.
+                    # Sends that arrived before it must be in the log before it.
                     self._append(channel, messages, sent)
                     messages, sent = [], []
                     self._send_batch(request, admission, queue_id, born_host)
@@ -149,7 +149,7 @@ class SendProcessor:
                     message, key, handle = self._uncommon(request, admission, queue_id, born_host)
                 messages.append(message)
                 sent.append((request, queue_id, key, handle))
-            except Exception as error:  # whatever it is, the others of the read are served
+            except Exception as error:  # any error: the other sends of the read are still served
                 self._refuse([request], error)
         self._append(channel, messages, sent)
 
@@ -189,7 +189,7 @@ class SendProcessor:
             handle = handle_of(message.properties, self._config.broker.broker_name, key)
         return message, key, handle or b""
 
-    # Appending and answering
+    # Append and respond
 
     def _append(self, channel: Channel, messages: list[PendingMessage], sent: list[Sent]) -> None:
         if not messages:
@@ -201,7 +201,7 @@ class SendProcessor:
                 refusal = RequestError(error.code, f"{self._intake.illegal_remark} {error.remark}")
                 self._refuse([sent[0][0]], refusal)
                 return
-            # The store takes all or none: find the one that it does not take.
+            # The store appends all or none: append one by one to find the one that it refuses.
             for message, one in zip(messages, sent, strict=True):
                 self._append(channel, [message], [one])
             return
@@ -216,7 +216,7 @@ class SendProcessor:
     def _answer_stored(
         self, channel: Channel, messages: list[PendingMessage], sent: list[Sent], appended: list[Appended]
     ) -> None:
-        """SYNC_FLUSH, SYNC_MASTER: hold the answers back, but those of who does not want to wait (WAIT=false)."""
+        """Respond when the messages are safe (SYNC_FLUSH, SYNC_MASTER); at once to sends with WAIT=false."""
         hasty = [find(message.properties, b"WAIT\x01") == b"false" for message in messages]
         if any(hasty):
             chosen = [index for index, is_hasty in enumerate(hasty) if is_hasty]
@@ -240,7 +240,7 @@ class SendProcessor:
         self._waits.wait(physical_offset + size, answer)
 
     def _send_batch(self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes) -> None:
-        """One request that carries several messages: all of them are stored, or none."""
+        """Store the messages of one batch request, all or none."""
         messages, key = self._intake.batch(request, admission, queue_id, born_host)
         kept_as_one = messages[0].sys_flag & _INNER_BATCH != 0
         appended = self._store.append(messages)

@@ -1,7 +1,7 @@
-"""CONSUMER_SEND_MSG_BACK: a message that could not be consumed comes again later, or is given up.
+"""CONSUMER_SEND_MSG_BACK: redelivery of a message that a consumer could not process.
 
-It goes to the group's retry topic after a delay that grows with each attempt (level 3, 4, ...), and once
-the attempts are used up to its dead-letter topic, which an operator may read.
+The message goes to the group's retry topic after a delay that grows with each attempt (level 3, 4, ...).  After the
+last attempt it goes to the group's dead-letter topic, which operators can read.
 Source: RocketMQ 5.3.3, `AbstractSendMessageProcessor.consumerSendMsgBack`, `HookUtils.transformDelayLevelMessage`.
 """
 
@@ -11,7 +11,6 @@ from collections.abc import Callable
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
 from broker.config.live_config import LiveConfig
-from broker.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from broker.send.confirm_waits import ConfirmWaits
 from broker.send.message_id import offset_message_id
 from broker.subscription.subscription_groups import SubscriptionGroups
@@ -26,6 +25,7 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from sprocket.remoting.routes import Action, Lane, Resource, Route
 from store.config.store_config import parse_delay_levels
 from store.message_store import MessageStore, PendingMessage
@@ -44,12 +44,12 @@ _UNIT_SUB_FLAG = 0x2
 _FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
-# Without a slave in sync a retry is as safe as it can be; refused, a client would send it once more.
+# Without an in-sync slave the retry is still stored; after an error the client would send it again.
 _STORED = (ResponseCode.SUCCESS, ResponseCode.SLAVE_NOT_AVAILABLE)
 
 
 class SendBackProcessor:
-    """Serves CONSUMER_SEND_MSG_BACK.  With SYNC_FLUSH the answer waits for the disk, with SYNC_MASTER for slaves."""
+    """Handler of CONSUMER_SEND_MSG_BACK.  The response waits for the disk (SYNC_FLUSH) and slaves (SYNC_MASTER)."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class SendBackProcessor:
         ]  # fmt: skip
 
     def send_back(self, request: Request[ConsumerSendMsgBackRequestHeader]) -> Response | None:
-        """Store the message again; answered once it is as safe as a send would be."""
+        """Store the message again; the response follows when it is as safe as a confirmed send."""
         header = request.header
         group = self._groups.find(header.group)
         if group is None:
@@ -89,10 +89,10 @@ class SendBackProcessor:
             remark = f"the broker[{broker.broker_ip1}] sending message is forbidden"
             return Response(ResponseCode.NO_PERMISSION, remark)
         if group.retry_queue_nums <= 0:
-            return Response()  # The group wants no retries.
+            return Response()  # the group has retries turned off
         retry = self._retry_queue(header, group)
         record = self._record(header.offset)
-        require_topic(request, record.topic, AuthAction.SUB, header.group)  # it is the group that reads it then
+        require_topic(request, record.topic, AuthAction.SUB, header.group)  # the group will read the message
         message = self._message(request, group, record, retry)
         _, physical_offset, size_bytes = self._store.append([message])[0]
         self._answer_when_safe(request, physical_offset + size_bytes)
@@ -103,9 +103,7 @@ class SendBackProcessor:
             remark = f"message is illegal: the retry topic of group {header.group} cannot be a directory"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
         sys_flag = _UNIT_SUB_FLAG if header.unit_mode else 0
-        topic = self._topics.create_on_send_back(
-            retry_topic(header.group), group.retry_queue_nums, topic_sys_flag=sys_flag
-        )
+        topic = self._topics.get_or_create(retry_topic(header.group), group.retry_queue_nums, topic_sys_flag=sys_flag)
         if not topic.perm & PERM_WRITE:
             remark = f"the topic[{topic.topic_name}] sending message is forbidden"
             raise RequestError(ResponseCode.NO_PERMISSION, remark)
@@ -118,7 +116,7 @@ class SendBackProcessor:
             remark = f"look message by offset failed, {physical_offset}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         if record.sys_flag & _INNER_BATCH:
-            # The record holds many messages, and no offset says which one: the client then sends that one itself.
+            # The record holds many messages, and the offset does not identify one; the client then sends it itself.
             raise RequestError(ResponseCode.SYSTEM_ERROR, "MESSAGE_ILLEGAL: the offset is that of an inner batch")
         return record
 
@@ -172,7 +170,7 @@ class SendBackProcessor:
         )
 
     def _dead_letter_queue(self, group: str) -> tuple[str, int]:
-        topic = self._topics.create_on_send_back(dlq_topic(group), _DLQ_QUEUE_NUMS)
+        topic = self._topics.get_or_create(dlq_topic(group), _DLQ_QUEUE_NUMS)
         return topic.topic_name, 0
 
     def _answer_when_safe(self, request: Request[ConsumerSendMsgBackRequestHeader], end_offset: int) -> None:

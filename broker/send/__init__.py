@@ -1,1 +1,1 @@
-"""The way of a message into the store: admission, intake, waiting for the confirm offset, response."""
+"""Steps of a send: admission, intake, append, waiting for the confirm offset, response."""

@@ -1,4 +1,4 @@
-"""Whether a topic takes messages, decided once per topic and batch.
+"""Decision whether a topic accepts messages, taken once per topic and batch.
 
 Source: RocketMQ 5.3.3, `AbstractSendMessageProcessor.msgCheck`, `TopicValidator`.
 """
@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
-from broker.names import NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX, illegal_topic
+from broker.names import illegal_topic
 from broker.topic.attributes import QUEUE_TYPE
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import RequestError
@@ -18,16 +18,17 @@ from sprocket.remoting.bodies.topic import PERM_WRITE, TopicConfig
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX
 from store.queue.consume_queue_table import is_light
 from store.queue.logic_queue import QueueType
 
 logger = logging.getLogger(__name__)
 
 SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
-# What a random queue is drawn with: a number from 0 to below its argument.
+# Return a random number from 0 to below the argument; chooses a queue.
 Below = Callable[[int], int]
 
-# No flag of a message has this bit.
+# This bit is no flag of a message.
 RETRY_MARK: Final = 1 << 32
 FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 # `TopicSysFlag`
@@ -36,7 +37,7 @@ _UNIT_SUB: Final = 0x2
 
 
 def check_accepting(config: BrokerConfig, now_ms: int) -> None:
-    """Raises RequestError before startAcceptSendRequestTimeStamp."""
+    """Raise RequestError before startAcceptSendRequestTimeStamp."""
     start_ms = config.start_accept_send_request_time_stamp
     if now_ms < start_ms:
         until = datetime.fromtimestamp(start_ms / 1000).astimezone()
@@ -45,7 +46,7 @@ def check_accepting(config: BrokerConfig, now_ms: int) -> None:
 
 
 class Admission:
-    """A topic that takes messages, with what a send needs to know of it."""
+    """Topic that accepts messages, with the facts that a send needs."""
 
     __slots__ = ("config", "flags", "is_retry", "keeps_batches", "queue_limit", "sys_flag", "topic")
 
@@ -55,30 +56,30 @@ class Admission:
         # A client's batch stays one record (`QueueTypeUtils.isBatchCq`).
         self.keeps_batches = config.attributes.get(QUEUE_TYPE) == QueueType.BATCH
         self.is_retry = self.topic.startswith(RETRY_PREFIX)
-        # Old queues of a topic that was made smaller may be read still, so they may be written.
+        # After a topic lost queues, consumers may still read its old queues, so producers may write to them.
         self.queue_limit = max(config.write_queue_nums, config.read_queue_nums)
         self.sys_flag = int(SysFlag.MULTI_TAGS) if config.topic_filter_type == "MULTI_TAG" else 0
-        # What is or-ed into a message's flags before they are looked at: one test less per message.
+        # Or-ed into a message's flags before they are tested: saves one test per message.
         self.flags = self.sys_flag | (RETRY_MARK if self.is_retry else 0)
 
 
 class SendAdmission:
-    """Checks topics, and creates those that may be created on first use.
+    """Check of the topic of a send; creates a topic that may be created on first use.
 
-    Stricter than the reference in one thing: it looks at the topic's own write permission, which there
-    only the route that clients get says.
+    Stricter than the reference in one point: it checks the topic's own write permission.  RocketMQ only shows that
+    permission to clients in the route.
     """
 
     def __init__(self, config: LiveConfig, topics: TopicTable, below: Below) -> None:
         self._config = config
         self._topics = topics
         self._below = below
-        # By topic; one holds as long as the objects that it was derived from are the current ones.
+        # By topic.  An entry is valid while the configurations that it was derived from are current.
         self._admissions: dict[str, Admission] = {}
         self._derived_for = config.broker
 
     def admit(self, header: SendHeader, peer: tuple[str, int]) -> Admission:
-        """The topic of `header`.  Raises RequestError, or `StoreError` if a new topic cannot be saved."""
+        """Return the admission of the topic.  Raises RequestError, or StoreError if a new topic cannot be saved."""
         broker, topic = self._config.broker, header.topic
         if broker is not self._derived_for:
             self._admissions.clear()
@@ -88,7 +89,7 @@ class SendAdmission:
         if admission is None or admission.config is not config:
             self._admissions.pop(topic, None)
             admission = self._derive(header, config, peer)
-            if not is_light(topic):  # of which there is no end
+            if not is_light(topic):  # the number of light topics has no bound
                 self._admissions[topic] = admission
         if self._topics.unsaved:
             self._topics.rely_on(topic)
@@ -124,14 +125,14 @@ class SendAdmission:
             peer=f"{peer[0]}:{peer[1]}",
         )
         if created is None and is_retry:
-            created = self._topics.create_on_send_back(topic, 1, topic_sys_flag=sys_flag)
+            created = self._topics.get_or_create(topic, 1, topic_sys_flag=sys_flag)
         if created is None:
             remark = f"topic[{topic}] not exist, apply first please!{FAQ}"
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
         return created
 
     def queue(self, admission: Admission, queue_id: int, peer: tuple[str, int]) -> int:
-        """The queue for a request that names none, or an error for one that names a queue that is not there."""
+        """Return a random queue if the request names none; raise RequestError if `queue_id` does not exist."""
         write_queue_nums = admission.config.write_queue_nums
         if queue_id < 0 and write_queue_nums > 0:
             return self._below(write_queue_nums)

@@ -1,10 +1,10 @@
-"""The messages in the body of a client's batch, and what bounds them.
+"""Parser of a client's batch, with its limits.
 
 Each member is: total size, magic, body CRC, flag, body length (i32 each); the body; properties length i16, properties.
-The broker adds the header's properties to those of each member, so a small request can ask for a large write: the
-number of members and the size of what they become are checked before anything is made of them.
-Source: RocketMQ 5.3.3, `MessageDecoder.decodeMessage`, `MessageExtEncoder.encode(MessageExtBatch)`; there only the
-body of the request is bounded.
+The broker adds the header's properties to those of each member, so a small request can cause a large write.
+Therefore the number of members and the total size of their records are checked before any record is built.
+Source: RocketMQ 5.3.3, `MessageDecoder.decodeMessage`, `MessageExtEncoder.encode(MessageExtBatch)`, which limit only
+the body of the request.
 """
 
 import struct
@@ -21,18 +21,18 @@ LENGTH_BYTES: Final = 2
 _HEAD: Final = struct.Struct(">iiiii")
 _MAX_PROPERTIES_BYTES: Final = 32767
 _MIN_MEMBER_BYTES: Final = _HEAD.size + LENGTH_BYTES
-# Of a record beside its body and properties: fixed fields, lengths of topic and properties, a separator, the CRC.
+# Bytes of a record without body and properties: fixed fields, lengths of topic and properties, a separator, the CRC.
 _RECORD_BYTES: Final = FIXED_IPV4_BYTES + 4 + 1 + SEAL_BYTES
 
 
 class BadBatch(ValueError):
-    """The body is no batch, or over a limit; the text says why and what is allowed."""
+    """Error: the body is no batch, or exceeds a limit; the text states the reason and the limit."""
 
 
 def members_of(content: bytes, max_members: int, *, check_sizes: bool = False) -> list[Member]:
-    """Return where the members of a batch lie, at least one.  Raises BadBatch.
+    """Return the position of each member of a batch, at least one.  Raises BadBatch.
 
-    `check_sizes` also compares the total size that each member claims.
+    With `check_sizes` the total size in each member's head must be its real size.
     """
     end, at = len(content), 0
     found: list[Member] = []
@@ -54,7 +54,7 @@ def members_of(content: bytes, max_members: int, *, check_sizes: bool = False) -
         if properties_bytes > _MAX_PROPERTIES_BYTES or stop > end:
             raise BadBatch(f"A message of the batch has a properties length of {properties_bytes}.")
         if check_sizes and stop - at != size:
-            raise BadBatch(f"A message of the batch says a size of {size}, and has {stop - at}.")
+            raise BadBatch(f"A message of the batch states a size of {size} bytes, but has {stop - at}.")
         append((flag, body_at, properties_at, stop))
         at = stop
     return found
@@ -63,14 +63,14 @@ def members_of(content: bytes, max_members: int, *, check_sizes: bool = False) -
 def check_growth(content: bytes, members: int, topic: str, common: bytes, max_message_bytes: int) -> None:
     """Raise BadBatch if the records of a batch would be too large together.
 
-    `common` are the properties that are added to each of its `members`.  The body of a request has at most
-    `max_message_bytes`; its records may have twice as much and 64 KiB.
+    `common` are the properties that are added to each of its `members`.  A request body has at most
+    `max_message_bytes`.  Its records may have twice that size plus 64 KiB.
     """
     record_bytes = _RECORD_BYTES + len(topic.encode()) + len(common)
     total_bytes = len(content) + members * (record_bytes - _MIN_MEMBER_BYTES)
     allowed_bytes = 2 * max_message_bytes + MAX_BATCH_GROWTH_BYTES
     if total_bytes > allowed_bytes:
         raise BadBatch(
-            f"The {members} messages of the batch would become {total_bytes} bytes, {len(common)} bytes of properties "
-            f"each among them; allowed are {allowed_bytes}: send several batches."
+            f"The {members} messages of the batch would become {total_bytes} bytes, with {len(common)} bytes of "
+            f"properties added to each; allowed are {allowed_bytes}: send several batches."
         )

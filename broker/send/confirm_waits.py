@@ -1,4 +1,4 @@
-"""Answers that wait until what they answer for is safe: one entry per batch, one timer for all.
+"""Responses that wait until the appended messages are safe: one entry per batch, one timer for all.
 
 Source: RocketMQ 5.3.3, `CommitLog.handleDiskFlushAndHA`, `GroupCommitService` (syncFlushTimeout),
 `GroupTransferService` (slaveTimeout); RocketMQ 4.9, `CommitLog.submitReplicaRequest` (SLAVE_NOT_AVAILABLE).
@@ -29,28 +29,28 @@ class Timer(Protocol):
 
 # `loop.call_later`: seconds, callback.
 CallLater = Callable[[float, Callable[[], None]], Timer]
-# (error, code): an error when it will never be safe.  Else it is stored, and the code says how safe it is: SUCCESS as
-# safe as the configuration asks for; FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT when time is up; SLAVE_NOT_AVAILABLE
-# when it is as safe as this replica alone can make it, for too few slaves are in sync.
+# (error, code).  With an error the messages will never be safe.  Else they are stored, and the code says how safely:
+# SUCCESS: as the configuration demands; FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT: the timeout has passed;
+# SLAVE_NOT_AVAILABLE: too few slaves are in sync, so only this replica has them.
 Answer = Callable[[StoreError | None, ResponseCode], None]
 
 
 class Confirmable(Protocol):
-    """The part of `Confirmation` that says when something is safe."""
+    """Part of `Confirmation` that tells when an offset is safe."""
 
     @property
     def local_offset(self) -> int:
-        """This replica has what lies before it as safely as it is to have it."""
+        """Offset up to which this replica's log is as safe as configured (in memory or flushed)."""
 
     @property
     def awaited_offset(self) -> int:
-        """Enough replicas have what lies before it, or are too few to wait for."""
+        """Offset up to which enough replicas have the log, or are too few to wait for."""
 
     def when_stored(self, physical_offset: int, callback: Callable[[StoreError | None, bool], None], /) -> None: ...
 
 
 class ConfirmingStore(Protocol):
-    """The part of `MessageStore` that has it."""
+    """Part of `MessageStore` that has the confirmation."""
 
     @property
     def config(self) -> StoreConfig: ...
@@ -60,7 +60,7 @@ class ConfirmingStore(Protocol):
 
 
 class AwaitedTables(Protocol):
-    """The part of `TableSaver` that says when a topic is in its file."""
+    """Part of `TableSaver` that tells when a topic is in its file."""
 
     is_relied_on: bool
 
@@ -68,7 +68,7 @@ class AwaitedTables(Protocol):
 
 
 class _NoTables:
-    """Nothing is made on its first use."""
+    """Tables of a broker that creates nothing on first use."""
 
     is_relied_on = False
 
@@ -77,10 +77,10 @@ class _NoTables:
 
 
 class ConfirmWaits:
-    """Holds answers back until disk and slaves have what they answer for, but not for ever.
+    """Responses held until disk and slaves have the messages, or until a timeout.
 
-    The disk has syncFlushTimeout, slaves have slaveTimeout.  Whichever is behind when its time is up decides the
-    answer; if both are, the later one.  `answer(error, code)` is called exactly once for each wait.
+    The disk has syncFlushTimeout, slaves have slaveTimeout.  The first that is late when its timeout has passed decides
+    the code; if both are late, the later one.  `answer(error, code)` is called exactly once for each wait.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class ConfirmWaits:
         self._clock = clock
         self._call_later = call_later
         self.is_for_slaves = role is BrokerRole.SYNC_MASTER
-        # All wait equally long, so in each stage the first is the first whose time is up.
+        # All waits of a stage have the same timeout, so the first entry expires first.
         self._stages = self._new_stages(store.config)
-        # Whether answers wait for the disk or for slaves: else what is appended is as safe as it is to be.
+        # Whether responses wait for the disk or for slaves; else an appended message is already as safe as configured.
         self._is_limited = self.is_for_slaves or store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._timer: Timer | None = None
         self._timer_at = 0.0
-        # Answers given by code, but for SUCCESS.
+        # Number of responses by code, without SUCCESS.
         self._unsafe: Counter[ResponseCode] = Counter()
 
     def _new_stages(self, config: StoreConfig) -> "list[_Stage]":
@@ -114,12 +114,12 @@ class ConfirmWaits:
         return [_Stage(*limit) for limit in sorted(limits)] or [_Stage(0.0, _DISK)]
 
     def configure(self, config: StoreConfig) -> None:
-        """Take changed timeouts; they hold for what waits already, too."""
+        """Apply changed timeouts, also to waits that have begun."""
         stages = self._new_stages(config)
         if [(stage.limit_s, stage.code) for stage in stages] == [(old.limit_s, old.code) for old in self._stages]:
             return
         waits = sorted((wait for stage in self._stages for wait in stage.waits), key=lambda wait: wait.began)
-        # Whose first time is up goes on to the next stage, as the timer finds it.
+        # A wait whose first timeout has passed moves to the next stage when the timer finds it.
         stages[0].waits.extend(waits)
         self._stages = stages
         self.close()
@@ -127,16 +127,16 @@ class ConfirmWaits:
 
     @property
     def is_needed(self) -> bool:
-        """Whether any answer of this turn has to wait: else what is appended is as safe as it is to be."""
+        """Whether responses of this turn of the loop must wait; else appended messages are as safe as configured."""
         return self._is_limited or self._tables.is_relied_on
 
     def __len__(self) -> int:
         return sum(wait.answer is not None for stage in self._stages for wait in stage.waits)
 
     def wait(self, end_offset: int, answer: Answer) -> None:
-        """Call `answer` when the log is safe up to `end_offset`, or cannot be, or time is up.
+        """Call `answer` when the log is safe up to `end_offset`, when it cannot become safe, or after the timeout.
 
-        If it relies on a topic that was made in this turn it waits for the topic's file as well, without a limit.
+        If a topic was created in this turn of the loop, also wait for the topic's file, without a timeout.
         """
         if self._tables.is_relied_on:
             answer = self._after_tables(answer)
@@ -151,7 +151,7 @@ class ConfirmWaits:
                 self._set_timer()
 
     def _after_tables(self, answer: Answer) -> Answer:
-        """`answer`, called once the log's answer is there and the tables are in their files."""
+        """Return an `answer` that waits for both: the log and the files of the tables."""
         outcomes: list[tuple[StoreError | None, ResponseCode]] = []
         failures: list[StoreError | None] = []
 
@@ -191,7 +191,7 @@ class ConfirmWaits:
         self._set_timer()
 
     def _expire(self, wait: "_Wait", stage: int) -> None:
-        """The time of a stage is up: answer, unless what is behind has more time."""
+        """End a wait whose stage has timed out, unless the late part has a longer timeout."""
         is_last = stage + 1 == len(self._stages)
         code = self._stages[stage].code
         if not is_last:
@@ -200,24 +200,24 @@ class ConfirmWaits:
                 self._stages[stage + 1].waits.append(wait)
                 return
         elif self._store.awaited_offset < wait.end_offset:
-            code = _SLAVE  # as the reference: of two that are late the slaves are named
+            code = _SLAVE  # as in RocketMQ: if both are late, the slaves are named
         elif self._store.local_offset < wait.end_offset:
             code = _DISK
         wait.give(None, code)
 
     def runtime_info(self) -> dict[str, str]:
-        """Batches that are stored less safely than asked for, by what is missing; RocketMQ has none of these names."""
+        """Return the number of batches that were confirmed less safely than configured, by code.  Not in RocketMQ."""
         return {f"putBatchesAnswered_{code.name.lower()}": str(self._unsafe[code]) for code in _UNSAFE}
 
     def close(self) -> None:
-        """Stop the timer; what waits is answered by the store's shutdown."""
+        """Stop the timer; the store's shutdown answers the waits that are left."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
 class _Stage:
-    """Those for whom a time runs that they all have."""
+    """Waits with the same timeout, in the order in which they expire."""
 
     __slots__ = ("code", "limit_s", "waits")
 

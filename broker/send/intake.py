@@ -1,4 +1,4 @@
-"""Makes stored messages of sends that are out of the ordinary: retries, delays, transactions, batches of a client.
+"""Converter of unusual sends to stored messages: retries, delays, transactions, client batches.
 
 Source: RocketMQ 5.3.3, `SendMessageProcessor`, `HookUtils`, `MessageExtEncoder.encode(MessageExtBatch)`.
 """
@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
-from broker.names import DLQ_PREFIX, SCHEDULE_TOPIC
 from broker.pop.retry_topics import group_of
 from broker.send.admission import FAQ, Admission, SendHeader
 from broker.send.client_batch import LENGTH_BYTES, BadBatch, Member, check_growth, members_of
@@ -26,6 +25,7 @@ from sprocket.remoting.command import Request
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import find
 from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic
 from store.config.store_config import parse_delay_levels
 from store.queue.inner_batch import MAX_MESSAGES, without
 from store.record.record import PendingMessage, TagsCodes
@@ -37,13 +37,13 @@ _V3_4_9: Final = 121
 _TRANSACTION_MASK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
-# The flags of a batch that is kept as one record.
+# Flags of a batch that is stored as one record.
 _KEPT_BATCH: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 _END: Final = 2
 
 
 class MessageIntake:
-    """Turns one request into what is stored.  Raises RequestError for what cannot be."""
+    """Converter of one request to the messages to store.  Raises RequestError for a message that is refused."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class MessageIntake:
 
     @property
     def illegal_remark(self) -> str:
-        """What a producer is told whose message is over a limit."""
+        """Remark for a message that exceeds a limit; RocketMQ's text."""
         return (
             "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
             f"{self._config.store.max_message_size}B, msg properties length limit 32KB."
@@ -77,11 +77,11 @@ class MessageIntake:
         return RequestError(ResponseCode.MESSAGE_ILLEGAL, f"{self.illegal_remark} {why}")
 
     def _properties(self, header: SendHeader) -> dict[str, str]:
-        """The request's properties and those that a broker adds."""
+        """Return the request's properties and those that the broker adds."""
         broker = self._config.broker
         properties = names.parse(header.properties)
         properties.pop(names.POP_CK, None)
-        # The store's, which recovery trusts.
+        # Only the store may set this one, because recovery trusts it.
         properties.pop(names.INNER_MULTI_QUEUE_OFFSET, None)
         properties[names.MSG_REGION] = broker.region_id
         properties[names.TRACE_ON] = "true" if broker.trace_on else "false"
@@ -93,7 +93,7 @@ class MessageIntake:
     def message(
         self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes
     ) -> tuple[PendingMessage, bytes]:
-        """The message of a request that is no batch, and its unique key."""
+        """Return the message of a request that is no batch, and its unique key."""
         header: SendHeader = request.header
         properties = self._properties(header)
         key = properties.setdefault(names.UNIQ_KEY, "") or self._unique_keys.next()
@@ -129,13 +129,13 @@ class MessageIntake:
     def _check_inner_batch(
         self, request: Request[Any], properties: dict[str, str], sys_flag: int, keeps_batches: bool
     ) -> None:
-        """Refuse what calls itself a batch in one record, and is none or may not be one (`HookUtils.checkInnerBatch`).
+        """Refuse a message that claims to be an inner batch and is none or may be none (`HookUtils.checkInnerBatch`).
 
-        Stricter than the reference, which does not look into the body.
+        Stricter than the reference, which does not check the body.
         """
         number = properties.get(names.INNER_NUM)
         if not sys_flag & _INNER_BATCH:
-            # 1 is what a message says that was alone in such a queue and is now sent again.
+            # A message that was alone in a BatchCQ queue and is sent again states 1.
             if number not in (None, "1"):
                 raise self._illegal(f"{names.INNER_NUM} is {number[:20]!r}, but the message is no inner batch.")
             properties.pop(names.INNER_NUM, None)
@@ -156,13 +156,13 @@ class MessageIntake:
         try:
             return int(text)
         except ValueError:
-            raise self._illegal(f"DELAY is {text[:20]!r}, allowed is a level from 1 on.") from None
+            raise self._illegal(f"DELAY is {text[:20]!r}: allowed is a level of 1 or more.") from None
 
     def _is_prepared(self, properties: dict[str, str], sys_flag: int, is_retried: bool) -> bool:
-        """Whether the message is a half message; raises RequestError where those are not taken."""
+        """Whether the message is a half message.  Raises RequestError if this broker refuses transactions."""
         if properties.get(names.TRANSACTION_PREPARED, "").lower() != "true" or is_retried:
             if sys_flag & _PREPARED:
-                raise self._illegal("sysFlag says that the message is part of a transaction, TRAN_MSG does not.")
+                raise self._illegal("sysFlag marks the message as part of a transaction, TRAN_MSG does not.")
             return False
         if self._config.broker.reject_transaction_message:
             remark = f"the broker[{self._config.broker.broker_ip1}] sending transaction message is forbidden"
@@ -170,7 +170,7 @@ class MessageIntake:
         return True
 
     def _schedule(self, properties: dict[str, str], topic: str, queue_id: int, delay_level: int) -> tuple[str, int]:
-        """Move the message to its level's queue; it remembers where it goes when it is due."""
+        """Return topic and queue of the delay level; the properties keep the message's real topic and queue."""
         for name in TIMER_NAMES:
             properties.pop(name, None)
         level = min(delay_level, len(parse_delay_levels(self._config.store.message_delay_level)))
@@ -192,12 +192,12 @@ class MessageIntake:
             most = header.max_reconsume_times
         if (header.reconsume_times or 0) > most:
             return True
-        # Who holds locks consumes in order, and has retried in place already.
+        # A group that holds queue locks consumes in order, so it has already retried in place.
         return not self._locks.all_expired(group)
 
     def _dead_letter_topic(self, retry_topic: str) -> str:
-        topic = DLQ_PREFIX + group_of(retry_topic)
-        self._topics.create_on_send_back(topic, 1)
+        topic = dlq_topic(group_of(retry_topic))
+        self._topics.get_or_create(topic, 1)
         logger.info("event=dead_letter topic=%s", topic)
         return topic
 
@@ -206,7 +206,7 @@ class MessageIntake:
     def batch(
         self, request: Request[Any], admission: Admission, queue_id: int, born_host: bytes
     ) -> tuple[list[PendingMessage], str]:
-        """The messages of a request that is a batch, at least one, and the unique key of the whole."""
+        """Return the messages of a batch request, at least one, and the unique key of the batch."""
         header: SendHeader = request.header
         properties = self._properties(header)
         if admission.is_retry:
@@ -214,7 +214,7 @@ class MessageIntake:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
         sys_flag = header.sys_flag | admission.sys_flag
         if sys_flag & (_TRANSACTION_MASK | _INNER_BATCH) or self._delay_level(properties) > 0:
-            raise self._illegal("A batch has neither transaction nor delay.")
+            raise self._illegal("A batch cannot have a delay or be part of a transaction.")
         if len(request.body) > self._config.store.max_message_size:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark)
         if admission.keeps_batches and names.UNIQ_KEY in properties:
@@ -237,7 +237,7 @@ class MessageIntake:
         members: list[Member],
         common: bytes,
     ) -> list[PendingMessage]:
-        """Return the messages of a batch; each has its own properties and, behind them, those of the batch."""
+        """Return the messages of a batch; each has its own properties, followed by those of the batch."""
         header: SendHeader = request.header
         content, view, code_of_tag = request.body, memoryview(request.body), self._tags_codes.of_tag
         topic, sys_flag = admission.topic, header.sys_flag | admission.sys_flag
@@ -272,7 +272,7 @@ class MessageIntake:
         born_host: bytes,
         properties: dict[str, str],
     ) -> PendingMessage:
-        """The batch as one record, for consumers to unwrap."""
+        """Return the batch as one record, which consumers unwrap."""
         header: SendHeader = request.header
         properties[names.INNER_NUM] = str(self._count(request.body))
         encoded = self._encoded(properties)

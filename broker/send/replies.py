@@ -1,4 +1,4 @@
-"""Answers to sends, as bytes.
+"""Encoder of responses to sends.
 
 Source: RocketMQ 5.3.3, `SendMessageProcessor.preSend`, `handlePutMessageResult`.
 """
@@ -13,24 +13,24 @@ from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.headers.send import SendMessageResponseHeader
 from sprocket.remoting.message.properties import MSG_REGION, TRACE_ON
 
-# As a plain number: looking up a member of an enum takes longer than a comparison.
+# A plain number, because a lookup of an enum member takes longer than a comparison.
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 
-# (request, queue id, unique key, recall handle).  The key is what the producer sent, whatever bytes it holds.  The
-# handle is made by the broker and needs no escaping; it is empty for a message that cannot be recalled.
+# (request, queue id, unique key, recall handle).  The key is as the producer sent it and may hold any bytes.  The
+# broker makes the handle, so it needs no escaping; it is empty for a message that cannot be recalled.
 Sent = tuple[Request[Any], int, bytes, bytes]
 # (queue offset, physical offset, size in bytes)
 Appended = tuple[int, int, int]
 
 
 class SendReplies:
-    """Encodes the answers of one broker; made anew when its address, region or trace switch changes."""
+    """Encoder of one broker's responses; replaced when the broker's address, region or trace switch changes."""
 
     def __init__(self, store_host: bytes, region_id: str, trace_on: bool) -> None:
         self._store_host = store_host
         self.constants = {MSG_REGION: region_id, TRACE_ON: "true" if trace_on else "false"}
         self._host_hex = store_host.hex().upper()
-        # By code and whether the answer has a recall handle.
+        # By code and by whether the response has a recall handle.
         self._templates: dict[tuple[int, bool], ResponseTemplate] = {}
         self.success = self._template(ResponseCode.SUCCESS)
 
@@ -44,7 +44,7 @@ class SendReplies:
         return template
 
     def frames(self, sent: list[Sent], appended: list[Appended], code: int = _SUCCESS) -> bytes:
-        """Encode the answers to those of `sent` that still want one; `appended` says where each message lies."""
+        """Encode the responses to those of `sent` that still need one; `appended` has the position of each message."""
         template = self.success if code == _SUCCESS else self._template(code)
         header_format, prefixes = template.json_format, JSON_PREFIXES
         pieces: list[bytes] = []
@@ -54,7 +54,7 @@ class SendReplies:
             if request.is_answered or request.flag & FLAG_ONEWAY:
                 continue
             if not unique_key.isalnum():
-                # The templates escape nothing.  And a key with fewer than 32 digits ends before the slice does.
+                # The templates escape nothing.  Also, a key of fewer than 32 digits ends before the slice does.
                 key = unique_key.partition(b"\x02")[0].decode()
                 ids = [physical_offset]
                 pieces += self._slow(request, code, queue_id, key, queue_offset, ids, handle=handle.decode())
@@ -81,7 +81,7 @@ class SendReplies:
         *,
         kept_as_one: bool,
     ) -> bytes:
-        """The answer to a client's batch: the ids of all its records, and the queue offset of the first message."""
+        """Return the response to a batch: the ids of all its records, and the queue offset of the first message."""
         physical_offsets = [physical_offset for _, physical_offset, _ in appended]
         return b"".join(self._slow(request, code, queue_id, unique_key, appended[0][0], physical_offsets, kept_as_one))
 
@@ -96,7 +96,7 @@ class SendReplies:
         kept_as_one: bool = False,
         handle: str = "",
     ) -> list[bytes]:
-        # One operation for all: a batch may have thousands.
+        # One formatting operation for all ids: a batch may have thousands.
         ids = ",".join([f"{self._host_hex}%016X"] * len(physical_offsets)) % tuple(physical_offsets)
         header = SendMessageResponseHeader(
             msg_id=ids, queue_id=queue_id, queue_offset=queue_offset, transaction_id=key or None,
@@ -106,5 +106,5 @@ class SendReplies:
         return [bytes(piece) for piece in encode_response(response, request.opaque, request.serialization)]
 
     def refusal(self, code: int, remark: str | None) -> Response:
-        """The answer to a send that was not carried out."""
+        """Return the response to a refused send."""
         return Response(code, remark, self.constants)

@@ -1,7 +1,7 @@
-"""What kind of send a message is, by the names of its properties.
+"""Kinds of sends, decided by the names of a message's properties.
 
-Most hold none of a few short texts and need no closer look: one search tells that of all sends of a read.  In the
-others the names decide: a value that happens to hold such a text changes nothing.
+Most properties contain none of a few short texts, so the message is plain: one search tells that for all sends of a
+read.  Otherwise the property names decide: a value that happens to contain such a text changes nothing.
 """
 
 import re
@@ -13,42 +13,42 @@ from sprocket.remoting.message import properties as names
 
 
 class SendKind(IntEnum):
-    """How a message that is neither a retry nor a batch becomes what is stored."""
+    """How to convert a message that is neither a retry nor a batch to its stored form."""
 
     PLAIN = 0  # the properties are stored as they are
     HALF = 1  # a half message of a transaction
-    TIMED = 2  # a message for a time of its own
-    OTHER = 3  # all of these need a mapping of the properties
+    TIMED = 2  # a message with a delay or delivery time of its own
+    OTHER = 3  # needs the properties as a mapping
 
 
 PLAIN: Final = SendKind.PLAIN
-# Each name that makes a message other than plain holds one of the texts that `holds_mark` looks for.
+# A message with one of these names is not plain.  Each name contains a text that `holds_mark` searches for.
 _DECIDING: Final = frozenset(
     {
         *TIMER_NAMES,
         names.DELAY,
         names.TRANSACTION_PREPARED,
-        names.CLUSTER,  # has been through a broker
+        names.CLUSTER,  # the message has passed through a broker
         names.POP_CK,
         names.INNER_NUM,
         names.INNER_BASE,
         names.INNER_MULTI_QUEUE_OFFSET,
     }
 )
-# Names with a meaning to a broker: beside any of them neither a half message nor a timed one is of the usual form.
+# Names with a meaning to a broker.  A half or timed message with a second one of them does not have the usual form.
 _NAMED: Final = re.compile(
     r"(?:\A|\x02)(DELAY|TIMER_\w+|TRAN_\w+|TRANSACTION_\w+|__transactionId__|CLUSTER|POP_CK|INNER_\w+|REAL_\w+)(?=\x01)"
 )
 
 
 def holds_mark(text: str) -> bool:
-    """Whether `text`, the properties of one message or of many, may say of any that it is not plain."""
+    """Whether a message may be other than plain, given `text`, the properties of one or many messages."""
     return "DEL" in text or "TRAN_" in text or "CLUSTER" in text or "POP_CK" in text or "INNER_" in text
 
 
 def kind_of(properties: str) -> SendKind:
     """Return the kind of a message with these properties."""
-    # As `holds_mark`, whose call would take as long again.
+    # The test of `holds_mark`, inline: a call would double its time.
     if not (
         "DEL" in properties
         or "TRAN_" in properties

@@ -1,4 +1,4 @@
-"""Subscriptions of consumers that need no heartbeat, because each of their requests says what they want.
+"""Subscriptions of consumers without heartbeats; each of their requests states the subscription.
 
 Source: RocketMQ 5.3.3, `ConsumerManager.compensateSubscribeData`, `removeExpireConsumerGroupInfo`.
 """
@@ -8,26 +8,26 @@ from sprocket.remoting.bodies.client import SubscriptionData
 
 
 class AssumedSubscriptions:
-    """Group -> topic -> what its last request wanted."""
+    """Table of subscriptions: group -> topic -> subscription of the last request."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._groups: dict[str, dict[str, tuple[SubscriptionData, float]]] = {}
 
     def note(self, group: str, subscription: SubscriptionData) -> None:
-        """A request of `group` wants this of its topic."""
+        """Store the subscription that a request of `group` stated."""
         topics = self._groups.get(group)
         if topics is None:
             topics = self._groups[group] = {}
         topics[subscription.topic] = (subscription, self._clock.monotonic())
 
     def find(self, group: str, topic: str) -> SubscriptionData | None:
-        """What the group's last request wanted of the topic."""
+        """Return the subscription of the group's last request for the topic."""
         found = self._groups.get(group, {}).get(topic)
         return None if found is None else found[0]
 
     def expire(self, timeout_s: float) -> None:
-        """Forget what was not asked for again in `timeout_s`."""
+        """Remove subscriptions that no request stated for `timeout_s`."""
         oldest = self._clock.monotonic() - timeout_s
         for group, topics in list(self._groups.items()):
             for topic, (_, noted_at) in list(topics.items()):

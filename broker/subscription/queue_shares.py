@@ -1,4 +1,4 @@
-"""Which queues each consumer of a group takes from, as the broker decides it.  Pure.
+"""Assignment of queues to the consumers of a group by the broker.  Pure.
 
 Source: RocketMQ 5.3.3, `QueryAssignmentProcessor.doLoadBalance`, `allocate4Pop`.
 """
@@ -14,8 +14,8 @@ from sprocket.client.consume.allocation import (
 )
 from sprocket.remoting.bodies.client import MessageQueue
 
-# By what `AllocateMessageQueueStrategy.getName` says.  RocketMQ's broker knows the first two; the others of its
-# client (CONFIG, MACHINE_ROOM, MACHINE_ROOM_NEARBY) rest on what only the client is configured with.
+# By name (`AllocateMessageQueueStrategy.getName`).  RocketMQ's broker knows the first two.  The other strategies of its
+# client (CONFIG, MACHINE_ROOM, MACHINE_ROOM_NEARBY) need settings that only the client has.
 STRATEGIES: Final[Mapping[str, AllocateMessageQueueStrategy]] = {
     "AVG": AllocateMessageQueueAveragely(),
     "AVG_BY_CIRCLE": AllocateMessageQueueAveragelyByCircle(),
@@ -32,10 +32,11 @@ def pop_share(
     client_ids: Sequence[str],
     share_queue_num: int,
 ) -> list[MessageQueue]:
-    """The queues that `client_id` pops from; both lists are sorted.
+    """Return the queues from which `client_id` pops; both lists are sorted.
 
-    They are its own and those of the `share_queue_num` clients behind it, so that queues outlive a slow
-    client.  Not above 0, or as many as there are others: everybody pops from all queues of every broker.
+    It pops from its own queues and from those of the next `share_queue_num` clients, so that a slow client blocks no
+    queue.  If `share_queue_num` is 0 or less, or at least the number of other clients, each client pops from all
+    queues of all brokers.
     """
     if share_queue_num <= 0 or share_queue_num >= len(client_ids) - 1:
         return list(dict.fromkeys(MessageQueue(queue.topic, queue.broker_name, ALL_QUEUES) for queue in queues))

@@ -9,9 +9,9 @@ import msgspec
 
 from broker.config.config_file import ConfigFile, pretty
 from broker.config.live_config import LiveConfig
-from broker.names import RETRY_PREFIX
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -19,13 +19,13 @@ ModesByGroup = dict[str, SetMessageRequestModeRequestBody]
 
 
 class RequestModeTable(msgspec.Struct, rename="camel"):
-    """The content of messageRequestMode.json, and the answer to GET_ALL_MESSAGE_REQUEST_MODE."""
+    """Content of messageRequestMode.json, and body of the response to GET_ALL_MESSAGE_REQUEST_MODE."""
 
     message_request_mode_map: dict[str, ModesByGroup] = {}  # topic -> group -> mode
 
 
 class RequestModes:
-    """Topic and group -> mode.  What an operator sets is in the file before the call returns."""
+    """Table of modes by topic and group.  A mode that an operator sets is in the file before `set` returns."""
 
     def __init__(self, config: LiveConfig, file: ConfigFile[RequestModeTable]) -> None:
         self._config = config
@@ -34,14 +34,14 @@ class RequestModes:
         self.changes = 0  # grows with every change
 
     def load(self) -> None:
-        """Take what the file holds.  Raises `StoreError` if it is broken beyond its backup."""
+        """Load the file.  Raises `StoreError` if the file and its backup cannot be read."""
         content = self._file.load()
         if content is not None:
             self._by_topic = content.message_request_mode_map
             logger.info("event=request_modes_loaded topics=%d", len(self._by_topic))
 
     def find(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
-        """How a group takes a topic: as set, else as configured; a retry topic by pull."""
+        """Return how a group consumes a topic: as set, else as configured.  A retry topic is pulled unless set."""
         found = self._by_topic.get(topic, {}).get(group)
         if found is not None:
             return found
@@ -51,7 +51,7 @@ class RequestModes:
         return SetMessageRequestModeRequestBody(topic, group, "POP", broker.default_pop_share_queue_num)
 
     def set(self, mode: SetMessageRequestModeRequestBody) -> None:
-        """Set how a group takes a topic.  Raises `StoreError`, and nothing is changed then."""
+        """Set how a group consumes a topic.  Raises `StoreError`; the mode is then unchanged."""
         after = self._by_topic | {
             mode.topic: self._by_topic.get(mode.topic, {}) | {mode.consumer_group: mode},
         }
@@ -64,24 +64,24 @@ class RequestModes:
         )  # fmt: skip
 
     def encode(self) -> bytes:
-        """The answer to GET_ALL_MESSAGE_REQUEST_MODE."""
+        """Return the body of the response to GET_ALL_MESSAGE_REQUEST_MODE."""
         return dumps(RequestModeTable(self._by_topic))
 
     # A slave's table is its master's
 
     def replace(self, table: RequestModeTable) -> None:
-        """Put a master's table in the place of this one.  It is not saved yet."""
+        """Replace the table by a master's; does not save it."""
         if table.message_request_mode_map != self._by_topic:
             self._by_topic = table.message_request_mode_map
             self._file.is_unsaved = True
             self.changes += 1
 
     def take_unsaved(self) -> RequestModeTable | None:
-        """What was taken over and is not saved; the caller must `save` it `pretty`."""
+        """Return the unsaved replaced table, which the caller must `save` as `pretty` text; None if there is none."""
         if not self._file.take_unsaved():
             return None
         return RequestModeTable(self._by_topic)
 
     def save(self, content: bytes) -> None:
-        """Write the file; may run in another thread.  Raises `StoreError`; it is then still unsaved."""
+        """Write the file; may run in another thread.  Raises `StoreError`; the table is then still unsaved."""
         self._file.save(content)

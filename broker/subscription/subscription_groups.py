@@ -1,4 +1,4 @@
-"""The consumer groups of this broker, kept in ``config/subscriptionGroup.json``.
+"""Table of this broker's consumer groups, stored in ``config/subscriptionGroup.json``.
 
 Source: RocketMQ 5.3.3, `SubscriptionGroupManager`.
 """
@@ -13,7 +13,7 @@ import msgspec
 
 from broker.config.config_file import ConfigFile, EntryTexts, pretty
 from broker.config.live_config import LiveConfig
-from broker.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, illegal_group
+from broker.names import illegal_group
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, RequestError
 from sprocket.common.table_saver import TableSaver
@@ -21,18 +21,20 @@ from sprocket.remoting.bodies.group import SubscriptionGroupConfig, Subscription
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 
 logger = logging.getLogger(__name__)
-# Groups of one write that have a log line of their own.
+# Max groups of one write with their own log line.
 _MAX_GROUP_LINES: Final = 16
-# Fields that fastjson leaves out.
+# Fields that fastjson omits when they are null.
 _NULLABLE: Final = (b"exponentialRetryPolicy", b"customizedRetryPolicy", b"subscriptionDataSet")
 
 
 class SubscriptionGroups:
-    """Name -> `SubscriptionGroupConfig`.  A change is in memory at once and soon in the file, see `saving`.
+    """Table of groups: name -> `SubscriptionGroupConfig`.
 
-    Who answers an operator waits for `saving`; a change that cannot be written is undone.
+    A change is in memory at once and in the file soon after.  A response to an operator waits for `saving`; a change
+    that cannot be written is undone.
     """
 
     def __init__(
@@ -49,11 +51,11 @@ class SubscriptionGroups:
         self._unwritten: dict[str, SubscriptionGroupConfig | None] | None = None  # since the last write; None means all
         self.saving = TableSaver[list[str]](self._next_content, self._file.write, self._on_saved)
         self.data_version = DataVersion(timestamp=clock.wall_ms())
-        # Whether the table is a copy of a master's: this replica adds nothing to it.
+        # Whether the table is a copy of a master's; then this replica adds nothing to it.
         self.is_copy = is_copy
 
     def load(self) -> None:
-        """Add what the file holds.  Raises `StoreError` if the file is broken beyond its backup."""
+        """Add the groups of the file.  Raises `StoreError` if the file and its backup cannot be read."""
         content = self._file.load()
         if content is not None:
             self.by_name.update(content.subscription_group_table)
@@ -63,15 +65,15 @@ class SubscriptionGroups:
             logger.info("event=subscription_groups_loaded count=%d", len(content.subscription_group_table))
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration; None if there is no such group."""
+        """Return the group's configuration; None if the group does not exist."""
         return self.by_name.get(group)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration, made if it is new and autoCreateSubscriptionGroup allows it.
+        """Return the group's configuration; if it is new and autoCreateSubscriptionGroup allows it, create the group.
 
-        Nobody waits until it is in the file: a group that a crash lost is made again by its next request.  On a full
-        disk it is not in the file until another change is, because a consumer wants to read.  In a copy of a master's
-        table it is described and not made.
+        No response waits for the file: if a crash loses the group, its next request creates it again.  On a full disk
+        the group exists in memory only until another change is written, so that a consumer can read.  In a copy of a
+        master's table, return the configuration without creating the group.
         """
         existing = self.by_name.get(group)
         if existing is not None:
@@ -86,13 +88,13 @@ class SubscriptionGroups:
         return created
 
     def _creates(self, group: str) -> bool:
-        """Whether the group is made when it is first used (`MixAll.isSysConsumerGroupAndEnableCreate`)."""
+        """Whether the first use creates the group (`MixAll.isSysConsumerGroupAndEnableCreate`)."""
         broker = self._config.broker
         is_system = group.startswith(SYSTEM_GROUP_PREFIX) and broker.enable_create_sys_group
         return (broker.auto_create_subscription_group or is_system) and illegal_group(group) is None
 
     def described(self, group: str) -> SubscriptionGroupConfig | None:
-        """As `find`, for who only wants to know: a group that would be made is described, and not made."""
+        """Return the configuration as `find` does, but never create the group."""
         existing = self.get(group)
         return SubscriptionGroupConfig(group) if existing is None and self._creates(group) else existing
 
@@ -100,11 +102,11 @@ class SubscriptionGroups:
         return group in self.by_name
 
     def forbidden(self, group: str, topic: str) -> int:
-        """What a group may not do with a topic: the bits of its permission, PERM_READ for consuming."""
+        """Return the permission bits that a group does not have for a topic; PERM_READ forbids to consume."""
         return self._forbidden.get(group, {}).get(topic, 0)
 
     def forbid(self, group: str, topic: str, bits: int) -> None:
-        """Set what a group may not do with a topic; 0 forbids nothing."""
+        """Set the permission bits that a group does not have for a topic; 0 forbids nothing."""
         after = {name: dict(topics) for name, topics in self._forbidden.items()}
         after.setdefault(group, {})[topic] = bits
         if not bits:
@@ -113,23 +115,23 @@ class SubscriptionGroups:
         logger.info("event=group_forbidden group=%s topic=%s bits=%d", group, topic, bits)
 
     def snapshot(self) -> SubscriptionGroupTable:
-        """The table as it is answered."""
+        """Return the table as responses contain it."""
         forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
         return SubscriptionGroupTable(dict(self.by_name), forbidden, copy(self.data_version))
 
     def encode(self) -> bytes:
-        """The answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG: as `dumps`, many times faster, for there may be 10,000."""
+        """Return the response body of GET_ALL_SUBSCRIPTIONGROUP_CONFIG; faster than `dumps`, for 10,000 groups."""
         table = self.snapshot()
         text = msgspec.json.encode(table)
         for name in _NULLABLE:
-            # Within a text the quotes would be escaped; none of them is the first field of its object.
+            # A string value cannot contain this text, as its quotes would be escaped.  None of these is a first field.
             text = text.replace(b',"%b":null' % name, b"")
         return dumps(table) if b":null" in text else text
 
     def update(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
-        """Create or change groups, all or none; they are in the file once `saving` says so.
+        """Create or change groups, all or none.  Wait for `saving` until the file has the change.
 
-        Raises RequestError for attributes: groups have none.
+        Raises RequestError for attributes, because groups have none.
         """
         checked = []
         for config in configs:
@@ -144,7 +146,7 @@ class SubscriptionGroups:
             self._put(checked)
 
     def delete(self, group: str) -> bool:
-        """Forget a group; whether it was there."""
+        """Remove a group; return whether it existed."""
         if group not in self.by_name:
             return False
         self._set({group: None}, {name: topics for name, topics in self._forbidden.items() if name != group})
@@ -160,9 +162,9 @@ class SubscriptionGroups:
         *,
         is_kept: bool = False,
     ) -> None:
-        """Change entries, to None to remove one, and have the table saved.
+        """Change entries and schedule a save of the table; None removes an entry.
 
-        What cannot be written is undone, unless it `is_kept` until the next write.
+        If the write fails, the change is undone; with `is_kept` it stays in memory until the next write.
         """
         version = copy(self.data_version)
         version.next(self._clock.wall_ms())
@@ -172,7 +174,7 @@ class SubscriptionGroups:
         self._enter(changes)
 
         def undo() -> None:
-            self._unwritten = None  # of the file nothing is known but that it is as it was
+            self._unwritten = None  # the file is as before, so the next write must contain the whole table
             if is_kept:
                 logger.warning("event=subscription_groups_not_saved groups=%s", list(changes)[:_MAX_GROUP_LINES])
                 return
@@ -193,11 +195,11 @@ class SubscriptionGroups:
     # The file
 
     def _next_content(self) -> Callable[[], bytes]:
-        """What to write: all changes so far.  The texts of groups that have not changed are kept."""
+        """Return a function that encodes the file with all changes so far; texts of unchanged groups are reused."""
         is_whole = self._unwritten is None
         entries = dict(self.by_name) if self._unwritten is None else self._unwritten
         self._unwritten = {}
-        # Tables of what is forbidden are replaced, not changed.
+        # The table of forbidden bits is replaced, never modified.
         empty = SubscriptionGroupTable({}, self._forbidden, copy(self.data_version))
 
         def content() -> bytes:
@@ -220,13 +222,13 @@ class SubscriptionGroups:
             logger.info("event=subscription_groups_deleted count=%d first=%s", len(deleted), deleted[:_MAX_GROUP_LINES])
 
     def persist(self) -> None:
-        """Write the file as it is now.  Raises `StoreError`."""
+        """Write the whole file.  Raises `StoreError`."""
         self._file.write(pretty(self.snapshot()))
 
     # A slave's table is its master's
 
     def replace(self, table: SubscriptionGroupTable) -> None:
-        """Put a master's table in the place of this one, unless it is the same version.  It is not saved yet."""
+        """Replace the table by a master's, unless the version is the same; does not save it."""
         if table.data_version == self.data_version:
             return
         self._forbidden = table.forbidden_table
@@ -237,11 +239,11 @@ class SubscriptionGroups:
         self._file.is_unsaved = True
 
     def take_unsaved(self) -> SubscriptionGroupTable | None:
-        """What was taken over and is not saved; the caller must `save` it `pretty`."""
+        """Return the unsaved replaced table, which the caller must `save` as `pretty` text; None if there is none."""
         if not self._file.take_unsaved():
             return None
         return self.snapshot()
 
     def save(self, content: bytes) -> None:
-        """Write the file; may run in another thread.  Raises `StoreError`; it is then still unsaved."""
+        """Write the file; may run in another thread.  Raises `StoreError`; the table is then still unsaved."""
         self._file.save(content)

@@ -9,9 +9,9 @@ import binascii
 import re
 from typing import Final, NamedTuple
 
-from broker.names import RETRY_PREFIX
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 _VERSION: Final = "v1"
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")

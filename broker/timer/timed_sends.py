@@ -15,7 +15,7 @@ from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.command import Request
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import find
-from store.config.timer_config import TIMER_TOPIC
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.record.record import PendingMessage, TagsCodes
 
 _UNIQUE_KEY: Final = f"{names.UNIQ_KEY}\x01".encode()

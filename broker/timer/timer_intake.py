@@ -16,7 +16,7 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message import properties as names
-from store.config.timer_config import TIMER_TOPIC
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
 
 TIMER_NAMES: Final = (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
 _JAVA_LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")

@@ -11,11 +11,11 @@ from typing import Protocol
 import msgspec
 
 from broker.config.config_file import ConfigFile
-from broker.names import SYSTEM_TOPIC_PREFIX
 from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.message.topic_names import SYSTEM_TOPIC_PREFIX
 
 _LMQ_PREFIX = "%LMQ%"
 

@@ -12,7 +12,6 @@ from typing import Final
 
 from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
-from broker.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from broker.periodic import Periodic
 from broker.processor.recall import RecallProcessor
 from broker.service import Service
@@ -20,9 +19,9 @@ from broker.timer.timer_metrics import TimerMetrics, TimerMetricsTable
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.config.store_config import delete_hours
-from store.config.timer_config import TIMER_TOPIC
 from store.timer.timer_message_store import TimerMessageStore
 from store.timer.timer_progress import TimerCheckpoint
 

@@ -1,4 +1,4 @@
-"""Attributes of topics: a closed set of names, altered by ``+name=value`` and ``-name``.
+"""Attributes of topics: a fixed set of names, changed by ``+name=value`` and ``-name``.
 
 Source: RocketMQ 5.3.3, `TopicAttributes`, `AttributeUtil`, `AttributeParser`.
 """
@@ -11,15 +11,15 @@ from sprocket.remoting.codes import ResponseCode
 
 MESSAGE_TYPE = "message.type"
 QUEUE_TYPE = "queue.type"
-# How long consumers may read a message of the topic, hours.
+# Hours for which consumers may read a message of the topic.
 RESERVE_TIME = "reserve.time"
-# How many bytes of each queue of the topic consumers may read, the newest.  Not in RocketMQ.
+# Number of newest bytes of each queue of the topic that consumers may read.  Not in RocketMQ.
 RETENTION_BYTES = "retention.bytes"
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """What one attribute allows."""
+    """Allowed values of one attribute."""
 
     is_allowed: Callable[[str], bool]
     allowed: str
@@ -36,7 +36,7 @@ def _is_bound(text: str) -> bool:
 
 
 def bound(attributes: Mapping[str, str] | None, name: str) -> int | None:
-    """The number that an attribute sets; None if it is not set, or to what bounds nothing: -1 or 0."""
+    """Return the limit that an attribute sets; None if it is not set, or is -1 or 0, which mean no limit."""
     text = (attributes or {}).get(name, "")
     return int(text) if _is_bound(text) and int(text) > 0 else None
 
@@ -45,14 +45,14 @@ TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     QUEUE_TYPE: _one_of("BatchCQ", "SimpleCQ", changeable=False),
     "cleanup.policy": _one_of("DELETE", "COMPACTION", changeable=False),
     MESSAGE_TYPE: _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", changeable=True),
-    # RocketMQ's tiered storage, the only part of it that reads the attribute, takes it as hours.
+    # The unit is hours, as in RocketMQ's tiered storage, the only part of RocketMQ that reads the attribute.
     RESERVE_TIME: Attribute(_is_bound, "a number of hours, or -1", True),
     RETENTION_BYTES: Attribute(_is_bound, "a number of bytes, or -1", True),
 }
 
 
 def parse_changes(text: str | None) -> dict[str, str]:
-    """``+a=1,-b`` as ``{"+a": "1", "-b": ""}``.  Raises RequestError."""
+    """Parse ``+a=1,-b`` to ``{"+a": "1", "-b": ""}``.  Raises RequestError."""
     changes: dict[str, str] = {}
     for part in (text or "").split(",") if text else []:
         key, separator, value = part.partition("=")
@@ -67,12 +67,12 @@ def parse_changes(text: str | None) -> dict[str, str]:
 
 
 def altered(current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
-    """The attributes of a topic after `changes`; `current` is None while it is being created.
+    """Return the attributes of a topic after `changes`; `current` is None for a topic that is being created.
 
-    Raises RequestError for an unknown name, a value that is not allowed, or a change that is not.
+    Raises RequestError for an unknown name, or a value or change that is not allowed.
     """
     if changes.get("+cleanup.policy") == "COMPACTION":
-        # A topic that says so and keeps every message would break a promise.
+        # Refused, because this broker keeps every message, which would break the topic's promise.
         raise RequestError(ResponseCode.INVALID_PARAMETER, "cleanup.policy=COMPACTION is not supported by this broker")
     result = dict(current or {})
     seen: set[str] = set()
@@ -109,5 +109,5 @@ def _check(name: str, value: str | None, *, creating: bool) -> None:
 
 
 def _refusal(remark: str) -> RequestError:
-    # RocketMQ's code: there an exception says it.
+    # RocketMQ responds with this code, because it throws an exception here.
     return RequestError(ResponseCode.SYSTEM_ERROR, remark)

@@ -1,4 +1,4 @@
-"""Topics, groups and offsets of a broker with enableLmq: names that begin with %LMQ% need not be created.
+"""Tables of topics, groups and offsets with enableLmq: names that begin with %LMQ% need not be created.
 
 Source: RocketMQ 5.3.3, `LmqTopicConfigManager`, `LmqSubscriptionGroupManager`, `LmqConsumerOffsetManager`.
 """
@@ -25,10 +25,10 @@ _LIGHT_QUEUE_ID = 0
 
 
 class LightTopicTable(TopicTable):
-    """Topics; a light one has one queue, and is neither kept nor told to name servers."""
+    """Table of topics; a light topic has one queue, and is neither stored nor registered with name servers."""
 
     def get(self, topic: str) -> TopicConfig | None:
-        """The topic's configuration, None if there is no such topic."""
+        """Return the topic's configuration; None if the topic does not exist."""
         if is_light(topic) and topic not in self.by_name and illegal_topic(topic) is None:
             return TopicConfig(topic, 1, 1, PERM_READ_WRITE)
         return self.by_name.get(topic)
@@ -37,15 +37,15 @@ class LightTopicTable(TopicTable):
         return is_light(topic) or topic in self.by_name
 
     def update(self, configs: Iterable[TopicConfig]) -> bool:
-        """As `TopicTable.update`, of the topics that are kept."""
+        """As `TopicTable.update`, without light topics."""
         return super().update([config for config in configs if not is_light(config.topic_name)])
 
 
 class LightSubscriptionGroups(SubscriptionGroups):
-    """Groups; a light one is as by default, and not kept."""
+    """Table of groups; a light group has the default configuration and is not stored."""
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration; None if there is no such group."""
+        """Return the group's configuration; None if the group does not exist."""
         return SubscriptionGroupConfig(group) if is_light(group) else super().get(group)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
@@ -56,15 +56,15 @@ class LightSubscriptionGroups(SubscriptionGroups):
         return is_light(group) or super().__contains__(group)
 
     def update(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
-        """As `SubscriptionGroups.update`, of the groups that are kept."""
+        """As `SubscriptionGroups.update`, without light groups."""
         super().update([config for config in configs if not is_light(config.group_name)])
 
 
 class LightConsumerOffsets(ConsumerOffsets):
-    """Offsets in lmqConsumerOffset.json, those of light groups in a table of their own.
+    """Offsets in lmqConsumerOffset.json; those of light groups are in a separate table of the file.
 
-    `plain` is the file of a broker without enableLmq.  Beyond RocketMQ: if it was written last it is read, so that no
-    offset is lost when the key is turned on.
+    `plain` is the file of a broker without enableLmq.  Beyond RocketMQ: if `plain` is the newer file, it is read, so
+    that turning on enableLmq loses no offset.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class LightConsumerOffsets(ConsumerOffsets):
         self._plain_file = plain
 
     def load(self) -> None:
-        """Take what the newer of the files holds.  Raises `StoreError` if a file is broken beyond its backup."""
+        """Load the newer of the two files.  Raises `StoreError` if a file and its backup cannot be read."""
         light_content, content = self._light_file.load(), None
         if light_content is None or self._plain_file.is_newer_than(self._light_file):
             content = self._plain_file.load()
@@ -94,7 +94,7 @@ class LightConsumerOffsets(ConsumerOffsets):
         logger.info("event=consumer_offsets_loaded count=%d light=%d", len(self._offsets), len(light))
 
     def totals(self) -> dict[str, int]:
-        """As `ConsumerOffsets.totals`; light names count as one, unless enableLmqStats (`LmqBrokerStatsManager`)."""
+        """As `ConsumerOffsets.totals`; light names count as one without enableLmqStats (`LmqBrokerStatsManager`)."""
         totals = super().totals()
         if self._counts_each():
             return totals
@@ -108,7 +108,7 @@ class LightConsumerOffsets(ConsumerOffsets):
         return sums
 
     def snapshot(self) -> ConsumerOffsetTable:
-        """The table as it is now, for reading at once."""
+        """Return the current table; read it before the next change."""
         plain: dict[str, dict[int, int]] = {}
         light: dict[str, int] = {}
         topics_by_group: dict[str, set[str]] = {}
@@ -125,7 +125,7 @@ class LightConsumerOffsets(ConsumerOffsets):
 
 
 class Files(Protocol):
-    """Gives the configuration file of a name."""
+    """Factory of configuration files by name."""
 
     def __call__(self, name: str, content_type: type[T], /) -> ConfigFile[T]: ...
 
@@ -133,7 +133,7 @@ class Files(Protocol):
 def new_tables(
     config: LiveConfig, files: Files, clock: Clock, *, is_copy: bool = False
 ) -> tuple[TopicTable, SubscriptionGroups, ConsumerOffsets]:
-    """A broker's topics, groups and offsets: light ones if enableLmq says so.  A slave's are a copy of its master's."""
+    """Return a broker's topics, groups and offsets; light ones with enableLmq.  `is_copy`: they copy a master's."""
     topics = files("topics.json", TopicConfigTable)
     groups = files("subscriptionGroup.json", SubscriptionGroupTable)
     offsets = files("consumerOffset.json", ConsumerOffsetTable)

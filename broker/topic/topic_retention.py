@@ -1,6 +1,6 @@
-"""Tells the store what operators say about keeping messages: attributes of topics, and keys that were changed.
+"""Retention rules for the store, from attributes of topics and from changed configuration keys.
 
-Beyond RocketMQ: there ``reserve.time`` is for tiered storage only, and ``retention.bytes`` is not known.
+Beyond RocketMQ, where ``reserve.time`` applies to tiered storage only, and ``retention.bytes`` does not exist.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 class Retention:
-    """Keeps the store's rules in step with topics and configuration."""
+    """Updater of the store's retention rules when topics or the configuration change."""
 
     def __init__(self, config: LiveConfig, topics: TopicTable, store: MessageStore) -> None:
         self._config = config
@@ -27,12 +27,12 @@ class Retention:
         config.on_update.append(self.config_changed)
 
     def start(self) -> None:
-        """Before anybody reads: the topics are loaded, and their queues begin where the rules say."""
+        """Apply the rules of all loaded topics; must precede the first read, which must see no expired message."""
         self.config_changed({})
         self.topics_changed(self._topics.by_name.values())
 
     def topics_changed(self, configs: Iterable[TopicConfig]) -> None:
-        """Some topics changed; without any, some were deleted."""
+        """Apply the rules of changed topics; an empty `configs` stands for a deletion."""
         rules = {topic: rule for topic, rule in self._rules.items() if topic in self._topics.by_name}
         for config in configs:
             rule = rule_of(config)
@@ -45,13 +45,13 @@ class Retention:
             self._store.cleaner.retain(rules)
 
     def config_changed(self, changed: dict[str, str]) -> None:
-        """Keys changed, or the broker has just started."""
+        """Apply changed keys; also called at the start."""
         self._store.configure(self._config.store)
         self._store.cleaner.pressure.is_fast_failing = self._config.broker.broker_fast_failure_enable
 
 
 def rule_of(config: TopicConfig) -> TopicRule | None:
-    """What the attributes of a topic say; None if they bound nothing."""
+    """Return the retention rule of a topic; None if its attributes set no limit."""
     hours, max_bytes = bound(config.attributes, RESERVE_TIME), bound(config.attributes, RETENTION_BYTES)
     if hours is None and max_bytes is None:
         return None

@@ -1,4 +1,4 @@
-"""The topics of this broker, kept in ``config/topics.json``.
+"""Table of this broker's topics, stored in ``config/topics.json``.
 
 Source: RocketMQ 5.3.3, `TopicConfigManager`.
 """
@@ -11,20 +11,6 @@ from typing import Final
 
 from broker.config.config_file import ConfigFile, EntryTexts, pretty
 from broker.config.live_config import LiveConfig
-from broker.names import (
-    AUTO_CREATE_TOPIC,
-    BENCHMARK_TOPIC,
-    OFFSET_MOVED_EVENT,
-    REPLY_TOPIC_POSTFIX,
-    REVIVE_TOPIC_PREFIX,
-    SCHEDULE_TOPIC,
-    SELF_TEST_TOPIC,
-    SYNC_BROKER_MEMBER_GROUP_PREFIX,
-    SYSTEM_TOPIC_PREFIX,
-    SYSTEM_TOPICS,
-    TRANS_HALF_TOPIC,
-    TRANS_OP_HALF_TOPIC,
-)
 from broker.topic.attributes import MESSAGE_TYPE, QUEUE_TYPE, altered
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreBusy
@@ -37,7 +23,21 @@ from sprocket.remoting.bodies.topic import (
     TopicConfig,
     TopicConfigTable,
 )
-from store.config.timer_config import TIMER_TOPIC
+from sprocket.remoting.message.topic_names import (
+    AUTO_CREATE_TOPIC,
+    BENCHMARK_TOPIC,
+    OFFSET_MOVED_EVENT,
+    REPLY_TOPIC_POSTFIX,
+    REVIVE_TOPIC_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYNC_BROKER_MEMBER_GROUP_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+    TIMER_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
 from store.queue.logic_queue import QueueType
 
 logger = logging.getLogger(__name__)
@@ -49,16 +49,17 @@ SCHEDULE_QUEUE_NUMS = 18
 TopicsChanged = Callable[[list[TopicConfig]], None]
 
 
-# Topics of one write that have a log line of their own.
+# Max topics of one write with their own log line.
 _MAX_TOPIC_LINES: Final = 16
 
 
 class TopicTable:
-    """Name -> `TopicConfig`.  A change is in memory at once and soon in the file, see `saving`.
+    """Table of topics: name -> `TopicConfig`.
 
-    Who answers for a change waits for `saving`; a change that cannot be written is undone.  Once changes are in the
-    file, each of `on_change` gets the topics (an empty list: a deletion), so that name servers are told at once.
-    The table's configs must not be changed by others.
+    A change is in memory at once and in the file soon after.  A response to a change waits for `saving`; a change that
+    cannot be written is undone.  Once changes are in the file, each of `on_change` gets the topics (an empty list
+    stands for a deletion), so that they are registered at once.  Callers must not modify the configurations in the
+    table.
     """
 
     def __init__(
@@ -69,11 +70,11 @@ class TopicTable:
         self._clock = clock
         self.by_name: dict[str, TopicConfig] = {}
         self.data_version = DataVersion(timestamp=clock.wall_ms())
-        # Whether the table is a copy of a master's: this replica adds nothing to it.
+        # Whether the table is a copy of a master's; then this replica adds nothing to it.
         self.is_copy = is_copy
         self.system_topics: set[str] = set(SYSTEM_TOPICS)
         self.on_change: list[TopicsChanged] = []
-        # Topics whose queues are about to be deleted: they take no message and are not created again until then.
+        # Topics whose queues are being deleted: until that is done they accept no message and cannot be created.
         self._leaving: set[str] = set()
         self._texts = EntryTexts[TopicConfig]("topicConfigTable")
         self._unwritten: dict[str, TopicConfig | None] | None = None  # since the last write; None means all
@@ -107,7 +108,7 @@ class TopicTable:
     # Reading
 
     def load(self) -> None:
-        """Add what the file holds.  Raises `StoreError` if the file is broken beyond its backup."""
+        """Add the topics of the file.  Raises `StoreError` if the file and its backup cannot be read."""
         content = self._file.load()
         if content is not None:
             self.by_name.update(content.topic_config_table)
@@ -116,14 +117,14 @@ class TopicTable:
             logger.info("event=topics_loaded count=%d", len(content.topic_config_table))
 
     def get(self, topic: str) -> TopicConfig | None:
-        """The topic's configuration, None if there is no such topic."""
+        """Return the topic's configuration; None if the topic does not exist."""
         return self.by_name.get(topic)
 
     def __contains__(self, topic: str) -> bool:
         return topic in self.by_name
 
     def is_system(self, topic: str) -> bool:
-        """Whether the topic is the system's: never deleted, and changed only with force."""
+        """Whether this is a system topic: it cannot be deleted, and can be changed only with force."""
         return topic in self.system_topics or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
     def is_order(self, topic: str) -> bool:
@@ -131,19 +132,19 @@ class TopicTable:
         return config is not None and config.order
 
     def message_type(self, topic: str) -> str:
-        """The attribute message.type of a topic; NORMAL where it is not set."""
+        """Return the attribute message.type of a topic; NORMAL if it is not set."""
         config = self.by_name.get(topic)
         return "NORMAL" if config is None else config.attributes.get(MESSAGE_TYPE, "NORMAL")
 
     def queue_type(self, topic: str) -> QueueType | None:
-        """The attribute queue.type of a topic; None if there is no such topic (`QueueTypeUtils.getCQType`)."""
+        """Return the attribute queue.type of a topic; None if the topic does not exist (`QueueTypeUtils.getCQType`)."""
         config = self.by_name.get(topic)
         if config is None:
             return None
         return QueueType.BATCH if config.attributes.get(QUEUE_TYPE) == QueueType.BATCH else QueueType.SIMPLE
 
     def snapshot(self) -> TopicConfigTable:
-        """The table as it is answered and registered."""
+        """Return the table as responses and registrations contain it."""
         return TopicConfigTable(dict(self.by_name), copy(self.data_version))
 
     # Changing
@@ -151,10 +152,10 @@ class TopicTable:
     def create_on_send(
         self, topic: str, default_topic: str, queue_nums: int, *, topic_sys_flag: int = 0, peer: str = ""
     ) -> TopicConfig | None:
-        """The topic, made after the model of `default_topic` if it is new; None if that forbids it.
+        """Return the topic; if it is new, create it like `default_topic`.  None if `default_topic` forbids that.
 
-        `queue_nums` is what the producer wants; the model's write queues are the most it gets.  Answers to what is
-        appended in this turn of the loop wait until the topic is in the file.
+        The new topic has `queue_nums` queues, but no more than the write queues of `default_topic`.  Responses to
+        messages that are appended in this turn of the loop wait until the topic is in the file.
         """
         existing = self.by_name.get(topic)
         if existing is not None:
@@ -182,7 +183,7 @@ class TopicTable:
         self._put([created])
         return created
 
-    def create_on_send_back(
+    def get_or_create(
         self,
         topic: str,
         queue_nums: int,
@@ -191,9 +192,10 @@ class TopicTable:
         order: bool | None = None,
         topic_sys_flag: int = 0,
     ) -> TopicConfig:
-        """A retry or dead-letter topic, made if it is new.  `order` is set on one that exists, unless None.
+        """Return a retry or dead-letter topic; create it if it is new.  Set `order`, unless None, if it exists.
 
-        In a copy of a master's table it is described and not made.  Answers wait as those of `create_on_send` do.
+        In a copy of a master's table, return its configuration without creating it.  Responses wait as after
+        `create_on_send`.
         """
         existing = self.by_name.get(topic)
         if existing is not None:
@@ -214,8 +216,8 @@ class TopicTable:
     def update(self, configs: Iterable[TopicConfig]) -> bool:
         """Create or change topics; their `attributes` hold changes (``+name``: value, ``-name``).
 
-        All or nothing; returns whether anything differs from before.  It is in the file once `saving` says so.  Raises
-        RequestError for a bad change of attributes.
+        All or nothing.  Returns whether anything changed.  Wait for `saving` until the file has the change.  Raises
+        RequestError for an invalid change of attributes.
         """
         changed = []
         for config in configs:
@@ -229,7 +231,7 @@ class TopicTable:
         return bool(changed)
 
     def update_order(self, order_topics: Iterable[str]) -> None:
-        """Mark topics as ordered: a name server says that they have an order configuration."""
+        """Mark topics as ordered, because a name server has an order configuration for them."""
         if self.is_copy:
             return
         changed = []
@@ -243,7 +245,7 @@ class TopicTable:
             self._put(changed)
 
     def delete(self, topic: str) -> bool:
-        """Forget a topic; whether it was there."""
+        """Remove a topic; return whether it existed."""
         if topic not in self.by_name:
             return False
         self._set({topic: None})
@@ -251,7 +253,7 @@ class TopicTable:
 
     @contextmanager
     def leaving(self, topics: Collection[str]) -> Iterator[None]:
-        """Keep topics from being created: their queues go once the file no longer has the topics."""
+        """Refuse to create these topics within the context: their queues are deleted after the file was written."""
         self._leaving.update(topics)
         try:
             yield
@@ -266,12 +268,12 @@ class TopicTable:
         self.saving.rely()
 
     def rely_on(self, topic: str) -> None:
-        """Let the answers to what is appended in this turn of the loop wait for the topic, if it is not in the file."""
+        """Make responses of this turn of the loop wait for the topic, if it is not in the file yet."""
         if topic in self.unsaved:
             self.saving.rely()
 
     def _set(self, changes: Mapping[str, TopicConfig | None]) -> None:
-        """Change entries, to None to remove one, and have the table saved."""
+        """Change entries and schedule a save of the table; None removes an entry."""
         version = copy(self.data_version)
         version.next(self._clock.wall_ms())
         before = {name: self.by_name.get(name) for name in changes}
@@ -282,7 +284,7 @@ class TopicTable:
             self._enter(before)
             self.data_version = version_before
             self.unsaved.difference_update(changes)
-            self._unwritten = None  # of the file nothing is known but that it is as it was
+            self._unwritten = None  # the file is as before, so the next write must contain the whole table
 
         self.unsaved.update(changes)
         self.saving.changed(list(changes), undo)
@@ -299,7 +301,7 @@ class TopicTable:
     # The file
 
     def _next_content(self) -> Callable[[], bytes]:
-        """What to write: all changes so far.  The texts of topics that have not changed are kept."""
+        """Return a function that encodes the file with all changes so far; texts of unchanged topics are reused."""
         is_whole = self._unwritten is None
         entries = dict(self.by_name) if self._unwritten is None else self._unwritten
         self._unwritten = {}
@@ -333,18 +335,18 @@ class TopicTable:
             self.announce(changed)
 
     def announce(self, configs: list[TopicConfig]) -> None:
-        """Tell `on_change` of topics that changed, in its order; an empty list stands for a deletion."""
+        """Call the listeners `on_change` with changed topics; an empty list stands for a deletion."""
         for listener in self.on_change:
             listener(configs)
 
     def persist(self) -> None:
-        """Write the file as it is now.  Raises `StoreError`."""
+        """Write the whole file.  Raises `StoreError`."""
         self._file.write(pretty(self.snapshot()))
 
     # A slave's table is its master's
 
     def replace(self, table: TopicConfigTable) -> None:
-        """Put a master's table in the place of this one, unless it is the same version.  It is not saved yet."""
+        """Replace the table by a master's, unless the version is the same; does not save it."""
         if table.data_version == self.data_version:
             return
         self.by_name.clear()
@@ -355,13 +357,13 @@ class TopicTable:
         self.announce([])
 
     def take_unsaved(self) -> TopicConfigTable | None:
-        """What was taken over and is not saved; the caller must `save` it `pretty`."""
+        """Return the unsaved replaced table, which the caller must `save` as `pretty` text; None if there is none."""
         if not self._file.take_unsaved():
             return None
         return self.snapshot()
 
     def save(self, content: bytes) -> None:
-        """Write the file; may run in another thread.  Raises `StoreError`; it is then still unsaved."""
+        """Write the file; may run in another thread.  Raises `StoreError`; the table is then still unsaved."""
         self._file.save(content)
 
 

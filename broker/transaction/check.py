@@ -13,7 +13,6 @@ from typing import Final
 
 from broker.client.clients import ClientChannel, Member, ProducerRegistry
 from broker.config.live_config import LiveConfig
-from broker.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from broker.send.confirm_waits import CallLater, Timer
 from broker.service import Service
 from broker.topic.topics import TopicTable
@@ -25,6 +24,7 @@ from broker.transaction.transactions import Transactions
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import Appended
 
@@ -197,7 +197,7 @@ class TransactionCheck(Service):
             else:
                 messages.append(half.immune_copy(tags_codes))
         if given_up:
-            self._topics.create_on_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1)
+            self._topics.get_or_create(TRANS_CHECK_MAX_TIME_TOPIC, 1)
         appended = self._transactions.append(messages, given_up)
         opened = self._transactions.open
         for (half, verdict), where in zip(acts, appended, strict=True):

@@ -8,9 +8,9 @@ import logging
 from collections import Counter
 from typing import Final
 
-from broker.names import TRANS_CHECK_MAX_TIME_TOPIC
 from broker.transaction.check_rules import Verdict
 from broker.transaction.half_message import HalfMessage
+from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC
 
 logger = logging.getLogger(__name__)
 

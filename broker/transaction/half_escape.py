@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.names import TRANS_HALF_TOPIC
 from broker.send.confirm_waits import Timer
 from broker.service import Service
 from broker.transaction.half_message import QUEUE_ID, HalfMessage
 from broker.transaction.recovery import read_record
 from broker.transaction.transactions import Transactions
 from sprocket.common.errors import StoreError
+from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC
 from store.delivery import Outstanding
 from store.record.record import PendingMessage
 

@@ -9,12 +9,12 @@ Source: RocketMQ 5.3.3, `TransactionalMessageBridge`, `TransactionalMessageUtil`
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
-from broker.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.send.message_id import offset_message_id
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag, record_size
+from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from store.record.checksum import SEAL_BYTES, SEAL_NAME
 from store.record.record import IPV6_HOST_BYTES, Appended, PendingMessage, Record, TagsCodes, encode_head, topic_field
 

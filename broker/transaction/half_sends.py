@@ -8,13 +8,13 @@ import re
 from typing import Any, Final
 
 from broker.config.live_config import LiveConfig
-from broker.names import TRANS_HALF_TOPIC
 from broker.send.admission import Admission
 from broker.transaction.half_message import QUEUE_ID, TRANSACTION_MASK
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.command import Request
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC
 from store.record.record import PendingMessage, TagsCodes
 
 _UNIQUE_KEY: Final = f"{names.UNIQ_KEY}\x01".encode()

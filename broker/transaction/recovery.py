@@ -10,7 +10,6 @@ import logging
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from broker.names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.transaction.half_message import (
     COMMIT,
     QUEUE_ID,
@@ -21,6 +20,7 @@ from broker.transaction.half_message import (
 )
 from broker.transaction.open_transactions import OpenTransactions
 from sprocket.common.errors import CorruptRecord
+from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from store.record.record import Record, decode
 
 logger = logging.getLogger(__name__)

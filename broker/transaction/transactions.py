@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from broker.config.live_config import LiveConfig
-from broker.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.transaction.half_message import QUEUE_ID, HalfMessage, op_messages
 from broker.transaction.open_transactions import OpenTransactions
@@ -21,6 +20,12 @@ from broker.transaction.recovery import recovered
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, RequestError, StoreBusy
 from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.message.topic_names import (
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_GROUP,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
 from store.message_store import MessageStore, PendingMessage
 from store.queue.consume_queue import BLANK_SIZE
 from store.record.record import Appended, Record, TagsCodes, decode

@@ -25,15 +25,16 @@ from spark.decode.record_parts import IPV4_HOST_BYTES, IPV6_HOST_BYTES, RecordPa
 from spark.files.segment import Positions, Segment
 from sprocket.common.limits import MAX_INFLATED_BYTES
 from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
 from store.layout import MAGIC_V1, MAGIC_V2, RECORD_FIXED_DTYPE, STORE_TIMESTAMP
 
 CHUNK_ROWS: Final = 16384
 _MAX_TIMESTAMP_MS: Final = 253_402_300_799_999  # the end of the year 9999, the last that Python has
 
 # Its records are halves of transactions: what was committed comes once more, in its own topic.
-HALF_TOPIC: Final = b"RMQ_SYS_TRANS_HALF_TOPIC"
+HALF_TOPIC: Final = TRANS_HALF_TOPIC.encode()
 # Messages wait in these for the topic that their property REAL_TOPIC names.
-WAITING_TOPICS: Final = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", HALF_TOPIC.decode())
+WAITING_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC)
 
 
 @dataclass(frozen=True)

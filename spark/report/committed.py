@@ -12,9 +12,10 @@ from spark.files.store_directory import COMMIT_LOG, StoreDirectory
 from spark.queues.offset_queue import OffsetQueue, open_queue
 from spark.queues.positions import QueueId
 from spark.report.findings import GroupLag
-from spark.report.topic_kinds import SYSTEM_GROUP_PREFIX, TopicKind, kind_of
+from spark.report.topic_kinds import TopicKind, kind_of
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.codec import fastjson
+from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX
 
 FILE: Final = Path("config") / "consumerOffset.json"
 

@@ -22,8 +22,9 @@ from spark.report.findings import (
     StoreLatency,
     TopicTotals,
 )
-from spark.report.topic_kinds import APPLICATION_PATTERN, DLQ_PREFIX, RETRY_PREFIX, group_of, kind_of
+from spark.report.topic_kinds import APPLICATION_PATTERN, group_of, kind_of
 from sprocket.client.admin.redrive import REDRIVEN_FROM
+from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
 MAX_STEPS: Final = 720
 _DAY_S: Final = 86_400

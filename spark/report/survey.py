@@ -19,7 +19,8 @@ from spark.report.log_queries import (
     follow_failures,
     measure_latency,
 )
-from spark.report.topic_kinds import TRACE_TOPIC, TopicKind, kind_of
+from spark.report.topic_kinds import TopicKind, kind_of
+from sprocket.remoting.message.topic_names import REVIVE_TOPIC_PREFIX, TRACE_TOPIC
 
 # How many topics are drawn by themselves; the others are drawn together.
 DRAWN: Final = 7
@@ -87,7 +88,7 @@ def _with_log(findings: Findings, log: Log, trace_topic: str, missing: list[tupl
                 "(enableMsgTrace), or its messages have expired.",
             )
         )
-    if any(name.startswith("rmq_sys_REVIVE_LOG_") for name in names):
+    if any(name.startswith(REVIVE_TOPIC_PREFIX) for name in names):
         findings = replace(findings, popped=follow_pops(log, buckets))
     else:
         missing.append(

@@ -7,32 +7,21 @@ import re
 from enum import Enum
 from typing import Final
 
-RETRY_PREFIX: Final = "%RETRY%"
-DLQ_PREFIX: Final = "%DLQ%"
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-REVIVE_PATTERN: Final = "rmq_sys_REVIVE_LOG_.*"
-SYSTEM_TOPICS: Final = frozenset(
-    {
-        "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        TRACE_TOPIC,
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "CHECKPOINT_TOPIC",
-    }
+from sprocket.remoting.message.topic_names import (
+    DLQ_PREFIX,
+    REPLY_TOPIC_POSTFIX,
+    RETRY_PREFIX,
+    REVIVE_TOPIC_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
 )
-SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
-_SYSTEM_PREFIX: Final = "rmq_sys_"
-_REPLY_POSTFIX: Final = "REPLY_TOPIC"
+
+REVIVE_PATTERN: Final = f"{REVIVE_TOPIC_PREFIX}.*"
 
 # Topics of applications: the same expression in Python and in Spark.
 APPLICATION_PATTERN: Final = (
-    f"(?!{RETRY_PREFIX}|{DLQ_PREFIX}|{_SYSTEM_PREFIX})"
-    f"(?!(?:{'|'.join(sorted(SYSTEM_TOPICS))})$)(?!.*{_REPLY_POSTFIX}$).*"
+    f"(?!{RETRY_PREFIX}|{DLQ_PREFIX}|{SYSTEM_TOPIC_PREFIX})"
+    f"(?!(?:{'|'.join(sorted(SYSTEM_TOPICS))})$)(?!.*{REPLY_TOPIC_POSTFIX}$).*"
 )
 
 

@@ -23,8 +23,8 @@ from sprocket.client.errors import BrokerRefused, ClientClosed, ClientError, Ill
 from sprocket.client.message import Message, MessageQueue, SendResult, SendStatus
 from sprocket.client.producer import Producer
 from sprocket.client.send.queue_choice import by_sharding_key
-from sprocket.client.send.send_request import RETRY_PREFIX
 from sprocket.common.errors import SprocketError
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 logger = logging.getLogger(__name__)
 

@@ -5,11 +5,16 @@ Source: RocketMQ 5.3.3, `TopicConfigManager.init`, `TopicValidator`: cluster and
 
 from collections.abc import Iterable
 
-from broker.names import REPLY_TOPIC_POSTFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
-from sprocket.client.admin.admin_client import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
 from sprocket.remoting.bodies.route import ClusterInfo
+from sprocket.remoting.message.topic_names import (
+    DLQ_PREFIX,
+    REPLY_TOPIC_POSTFIX,
+    RETRY_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
 
-_PREFIXES = (SYSTEM_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)
+_PREFIXES = (SYSTEM_TOPIC_PREFIX, RETRY_PREFIX, DLQ_PREFIX)
 
 
 def without_system_topics(topics: Iterable[str], info: ClusterInfo) -> list[str]:

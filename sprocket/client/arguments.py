@@ -16,22 +16,12 @@ from sprocket.common import limits
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.client import split_address
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.topic_names import NOT_ALLOWED_SEND_TOPICS
 
 T = TypeVar("T")
 
 MAX_DELAY_LEVEL: Final = 18  # levels of the default messageDelayLevel
 _LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
-# Topics that brokers write themselves.  Source: RocketMQ 5.3.3, `TopicValidator.NOT_ALLOWED_SEND_TOPIC_SET`.
-_NOT_ALLOWED_SEND: Final = frozenset(
-    {
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    }
-)
 # The year 2001 in ms: a smaller number is most likely a time in seconds.
 _SMALLEST_EPOCH_MS: Final = 1_000_000_000_000
 _Refusal = type[IllegalArgument]
@@ -175,7 +165,7 @@ def _legal_topic(topic: str) -> None:
         raise IllegalMessage(f"topic {topic!r} has {len(topic)} characters, at most {limits.MAX_TOPIC_CHARS}")
     if not _LEGAL_NAME.fullmatch(topic):
         raise IllegalMessage(f"topic {topic!r} has a character that is not allowed: only % | a-z A-Z 0-9 _ -")
-    if topic in _NOT_ALLOWED_SEND:
+    if topic in NOT_ALLOWED_SEND_TOPICS:
         raise IllegalMessage(f"topic {topic} belongs to the brokers; messages cannot be sent to it")
 
 

@@ -35,7 +35,7 @@ from sprocket.client.consume.pull import Puller, PullLoop
 from sprocket.client.consume.rebalance import Rebalance
 from sprocket.client.consume.running_info import properties_of, running_info
 from sprocket.client.consume.start_offset import ConsumeFrom, StartOffset, checked_start, consume_from_where
-from sprocket.client.consume.subscription import ALL, SqlFilter, Topics, retry_topic, subscription, subscriptions
+from sprocket.client.consume.subscription import ALL, SqlFilter, Topics, subscription, subscriptions
 from sprocket.client.consume.subscription_check import check_subscriptions
 from sprocket.client.errors import ClientClosed, PermissionDenied
 from sprocket.client.message import ReceivedMessage, SendResult
@@ -46,6 +46,7 @@ from sprocket.client.send.sender import Sender
 from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.client import ConsumerData, HeartbeatData, MessageQueue, SubscriptionData
 from sprocket.remoting.bodies.consumption import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from sprocket.remoting.message.topic_names import retry_topic
 
 logger = logging.getLogger(__name__)
 

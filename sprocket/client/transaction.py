@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final, Self
 
 from sprocket.client import arguments
-from sprocket.client.connection.client_instance import AUTO_CREATE_TOPIC_KEY, ClientSettings
+from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.consume.record_decoder import decode_records
 from sprocket.client.errors import ClientError, IllegalArgument, IllegalMessage
 from sprocket.client.message import Message, ReceivedMessage, SendResult, SendStatus
@@ -30,6 +30,7 @@ from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC
 from sprocket.remoting.routes import Action, Lane, Resource, Route
 
 logger = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ class TransactionProducer(Producer):
             self._instance.spawn(self._answer_questions())
         # Brokers must know this producer before it sends anything: they may have questions.
         try:
-            await self._instance.refresh_route(AUTO_CREATE_TOPIC_KEY)
+            await self._instance.refresh_route(AUTO_CREATE_TOPIC)
             await self._instance.heartbeat_all()
         except ClientError as error:
             logger.info("event=brokers_not_told group=%s reason=%r", self.group, str(error))

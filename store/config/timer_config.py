@@ -13,7 +13,6 @@ from sprocket.common.setting_fields import bool_setting, int_setting
 # `TimerMessageStore.TIMER_WHEEL_TTL_DAY`, `DAY_SECS`, `TIMER_BLANK_SLOTS`
 SLOTS_TOTAL: Final = 7 * 24 * 3600
 BLANK_SLOTS: Final = 60
-TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 _MAX_INT: Final = (1 << 31) - 1
 _PRECISIONS_MS: Final = (100, 200, 500, 1000)
 

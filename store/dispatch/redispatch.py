@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sprocket.common.errors import RequestError
 from sprocket.common.failpoints import failpoint
 from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.dispatch.deleted_topics import DeletedTopics
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.queue.consume_queue import ConsumeQueue
@@ -21,7 +22,7 @@ from store.queue.inner_batch import message_count
 from store.queue.logic_queue import LogicQueue, QueueType
 from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, dispatches, places
 from store.record.distinct_names import Integers, groups_of
-from store.record.record import SCHEDULE_TOPIC, Record, TagsCodes
+from store.record.record import Record, TagsCodes
 from store.record.record_batch import RecordBatch
 from store.record.tags_scan import tags_codes_of
 

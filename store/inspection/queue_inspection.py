@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.inspection.file_sequence import FileSequence
 from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES
 from store.queue.consume_queue import BLANK_SIZE
-from store.record.record import SCHEDULE_TOPIC
 
 UNIT: Final = CONSUME_QUEUE_UNIT_BYTES
 Entries = npt.NDArray[np.void]

@@ -6,10 +6,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, dispatches, places
 from store.record.distinct_names import Integers
-from store.record.record import SCHEDULE_TOPIC, Record, TagsCodes
+from store.record.record import Record, TagsCodes
 from store.record.record_batch import RecordBatch
 from store.record.tags_scan import tags_codes_of
 

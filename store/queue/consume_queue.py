@@ -17,10 +17,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.disk.disk import Disk, DiskFile
 from store.disk.mapped_file_queue import MappedFileQueue
 from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES
-from store.record.record import SCHEDULE_TOPIC, Record, topic_field
+from store.record.record import Record, topic_field
 
 _log = logging.getLogger(__name__)
 UNIT: Final = CONSUME_QUEUE_UNIT_BYTES

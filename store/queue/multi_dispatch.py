@@ -16,11 +16,18 @@ from sprocket.common.errors import RequestError
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SYSTEM_TOPIC_PREFIX,
+    TRANS_HALF_TOPIC,
+)
 from store.config.store_config import StoreConfig
 from store.queue.consume_queue_table import ConsumeQueueTable, is_file_name, is_light
 from store.queue.inner_batch import without
 from store.queue.logic_queue import LogicQueue
-from store.record.record import SCHEDULE_TOPIC, PendingMessage, Record, decode
+from store.record.record import PendingMessage, Record, decode
 from store.record.record_batch import RecordBatch
 
 # In the flags of a message that is being appended, and in no record's.
@@ -31,8 +38,7 @@ LIGHT_QUEUE_ID: Final = 0
 _SEPARATOR: Final = ","
 # Beyond RocketMQ: there a dead letter enters the queues again that it was given up in, and a half message does before
 # anybody has committed it.
-_NOT_DISPATCHED: Final = ("%RETRY%", "rmq_sys_", "%DLQ%")
-_HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+_NOT_DISPATCHED: Final = (RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, DLQ_PREFIX)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _MAX_OFFSET: Final = (1 << 63) // 20
 _SEARCH_BYTES: Final = 4 << 20
@@ -41,7 +47,7 @@ _END: Final = 2
 
 def dispatches(topic: str) -> bool:
     """Whether messages of `topic` enter light queues (`MixAll.topicAllowsLMQ`)."""
-    return not topic.startswith(_NOT_DISPATCHED) and topic not in (SCHEDULE_TOPIC, _HALF_TOPIC)
+    return not topic.startswith(_NOT_DISPATCHED) and topic not in (SCHEDULE_TOPIC, TRANS_HALF_TOPIC)
 
 
 def named_queues(names: bytes) -> list[str]:

@@ -23,12 +23,12 @@ from sprocket.remoting.message.record import (
     TAIL,
     SysFlag,
 )
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.config.store_config import parse_delay_levels
 from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, masked_crc, sealed_crc
 
 MAX_V1_TOPIC_BYTES: Final = 127
 MAX_PROPERTIES_LENGTH: Final = 32767
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 IPV4_HOST_BYTES: Final = 8
 IPV6_HOST_BYTES: Final = 20
 

@@ -10,7 +10,8 @@ from typing import Final
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.remoting.codec.java_hash import java_hash_code
-from store.config.timer_config import BLANK_SLOTS, TIMER_TOPIC
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
+from store.config.timer_config import BLANK_SLOTS
 from store.record.record import PendingMessage
 from store.timer.timed_message import NEVER_ENQUEUED, TimedMessage, read_timed
 from store.timer.timer_log import DEFAULT, DELETE, ROLL, Unit, UnitBatch

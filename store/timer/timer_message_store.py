@@ -28,7 +28,8 @@ import numpy as np
 
 from sprocket.common.clock import Clock
 from sprocket.common.failpoints import failpoint
-from store.config.timer_config import SLOTS_TOTAL, TIMER_TOPIC
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
+from store.config.timer_config import SLOTS_TOTAL
 from store.delivery import Delivery, OwnLog
 from store.disk.disk import Disk, DiskFile
 from store.message_store import MessageStore

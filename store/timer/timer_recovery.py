@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.errors import CorruptRecord
-from store.config.timer_config import TIMER_TOPIC
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.message_store import MessageStore
 from store.record.record import Record, decode
 from store.timer.timer_log import DELETE, UNIT_BYTES, TimerLog

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, DiskFull, StoreBusy, StoreError
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.config.store_config import StoreConfig
-from store.config.timer_config import BLANK_SLOTS, TIMER_TOPIC
+from store.config.timer_config import BLANK_SLOTS
 from store.delivery import Delivery, Outstanding, deliver_fitting
 from store.message_store import MessageStore
 from store.record.record import PendingMessage, TagsCodes

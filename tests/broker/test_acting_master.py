@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from broker.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from broker.server import Broker
 from ha.hello import MAGIC_BYTES
 from sprocket.remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
@@ -15,7 +14,7 @@ from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.client import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
 from sprocket.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
-from store.config.timer_config import TIMER_TOPIC
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
 from tests.broker.group_rig import Cluster, bodies, cluster, records
 from tests.broker.pop.rig import ack, popped
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, until
@@ -61,7 +60,7 @@ async def unlock(client: TestClient, client_id: str, *queue_ids: int) -> None:
     await client.ask_well(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), body)
 
 
-async def test_consumers_go_on_at_the_slave_and_no_offset_goes_back_when_the_master_returns(
+async def test_consumers_go_on_at_the_slave_and_no_offset_moved_back_when_the_master_returns(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "broker.slave.slave_sessions")

@@ -85,7 +85,7 @@ def turns(load: LaneLoad, seconds: float, begin: float, requests: Callable[[floa
     while now < begin + seconds:
         count, waited = requests(length), 0.0
         for _ in range(20):
-            share = load.seen(waited, 0.2, now + waited)
+            share = load.share_for(waited, 0.2, now + waited)
             waited += count / 20 * (share * 50e-6 + (1 - share) * 2.5e-6) + 1e-6
         now, length = now + waited, waited
         seen.append((length, share))
@@ -118,10 +118,10 @@ def test_who_waits_for_answers_is_served_again_after_it_was_too_much() -> None:
 def test_begin_and_end_are_said_once(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     failure = rules(clock)
     with caplog.at_level(logging.WARNING):
-        failure.look()
+        failure.report()
         for _ in range(3):
             late(failure, clock, Lane.SEND, 1.0)
-            failure.look()
-        failure.look()
-        failure.look()
+            failure.report()
+        failure.report()
+        failure.report()
     assert [record.getMessage().split()[1] for record in caplog.records] == ["state=refusing", "state=serving"]

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker.names import SCHEDULE_TOPIC
 from broker.processor.send import SendProcessor
 from sprocket.common.errors import DiskFailed, DiskFull, RequestError, StoreError
 from sprocket.remoting.bodies.client import MessageQueue
@@ -24,6 +23,7 @@ from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from tests.broker.hot_path import STORE_HOST, TOPIC, FlushDiskType, HotPath, hot_path, properties, property_map
 
 ADDED = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster"}

@@ -169,7 +169,7 @@ async def test_a_wrong_configuration_writes_nothing(tmp_path: Path, name: str) -
 
 
 def test_one_port_for_both_is_refused() -> None:
-    with pytest.raises(ConfigError, match="haListenPort = 10911: listenPort is the same"):
+    with pytest.raises(ConfigError, match="haListenPort = 10911: equal to listenPort"):
         broker_config(listen_port=10911, ha_listen_port=10911).check()
 
 

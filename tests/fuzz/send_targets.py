@@ -77,7 +77,7 @@ def _processor() -> SendProcessor:
     # Every topic takes messages, and every group is there.
     admission: Any = SimpleNamespace(admit=lambda header, peer: Admission(TopicConfig(header.topic, 4, 4)))
     groups: Any = SimpleNamespace(find=lambda group: SimpleNamespace(retry_max_times=16))
-    topics: Any = SimpleNamespace(create_on_send_back=lambda topic, queues: None)
+    topics: Any = SimpleNamespace(get_or_create=lambda topic, queues: None)
     waits: Any = SimpleNamespace(is_needed=False, is_for_slaves=False)
     timer = TimerIntake(config, clock, random.Random(1).randrange)
     intake = MessageIntake(

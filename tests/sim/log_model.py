@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from sprocket.remoting.message.record import MAGIC_BLANK, SysFlag
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.config.store_config import parse_delay_levels
 from store.message_store import MessageStore, PendingMessage
-from store.record.record import SCHEDULE_TOPIC, Record, decode
+from store.record.record import Record, decode
 
 QueueKey: TypeAlias = tuple[str, int]
 # Given an offset of the log and a length, its bytes; they may be past its end.

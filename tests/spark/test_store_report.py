@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker import names
 from spark.files.store_directory import find_stores
 from spark.report import topic_kinds
 from spark.report.committed import committed_lags
@@ -291,11 +290,9 @@ def test_a_thousand_topics_are_drawn_as_a_few(spark_session: Any, tmp_path: Path
     assert "980 smaller topics" in html and "of 1,000 topics" in html and len(html) < 1_500_000
 
 
-def test_kinds_of_topics_are_those_of_the_broker() -> None:
-    assert topic_kinds.SYSTEM_TOPICS == names.SYSTEM_TOPICS
-    assert (topic_kinds.RETRY_PREFIX, topic_kinds.DLQ_PREFIX) == (names.RETRY_PREFIX, names.DLQ_PREFIX)
-    assert kind_of(f"{names.SYSTEM_TOPIC_PREFIX}wheel_timer") is TopicKind.SYSTEM
-    assert kind_of(f"Cluster_{names.REPLY_TOPIC_POSTFIX}") is TopicKind.SYSTEM
+def test_kinds_of_topics() -> None:
+    assert kind_of("rmq_sys_wheel_timer") is TopicKind.SYSTEM
+    assert kind_of("Cluster_REPLY_TOPIC") is TopicKind.SYSTEM
     assert [kind_of(name) for name in ("TBW102", "TBW1024", "Orders")] == [
         TopicKind.SYSTEM,
         TopicKind.APPLICATION,

@@ -12,15 +12,14 @@ from typing import Final
 import msgspec
 
 from broker.core import BrokerCore
-from broker.names import REVIVE_TOPIC_PREFIX
 from broker.pop.records import ACK_INTERVAL_MS, ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, BatchAckMsg, PopCheckPoint
 from broker.timer.timer_intake import TimerRules, slot_time_ms
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.properties import NAME_END, TAGS, UNIQ_KEY, VALUE_END, encode
+from sprocket.remoting.message.topic_names import REVIVE_TOPIC_PREFIX, TIMER_TOPIC
 from store.config.store_config import StoreConfig
-from store.config.timer_config import TIMER_TOPIC
 from store.record.record import PendingMessage
 
 _quoted: Final = msgspec.json.Encoder().encode

@@ -11,7 +11,7 @@ import msgspec
 
 from broker.core import BrokerCore
 from broker.failover.escaped_message import EscapedMessage
-from broker.pop.records import ACK_TAG, BATCH_ACK_TAG, CK_TAG, REVIVE_GROUP, AckMsg, BatchAckMsg, PopCheckPoint
+from broker.pop.records import ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.retry_record import records_in
 from broker.pop.revive.remote_revive import RemoteRevive
 from broker.pop.revive.revive_record import read_record
@@ -20,6 +20,7 @@ from broker.pop.revive.reviver import CheckpointLog, Due, RevivedListener, Reviv
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.failpoints import failpoint
 from sprocket.remoting.message.properties import TAGS
+from sprocket.remoting.message.topic_names import REVIVE_GROUP
 from store.delivery import Outstanding
 from store.queue.get_result import GetStatus
 

@@ -18,7 +18,7 @@ from broker.pop.revive.reviver import CheckpointLog, RevivedListener
 from broker.send.confirm_waits import Timer
 from broker.service import Service
 from sprocket.common.errors import DiskFailed, StoreError
-from store.config.timer_config import TIMER_TOPIC
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
 
 logger = logging.getLogger(__name__)
 

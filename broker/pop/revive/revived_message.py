@@ -6,10 +6,10 @@ Source: RocketMQ 5.3.3, `PopReviveService.reviveRetry`, `rePutCK`.
 import re
 from typing import Final
 
-from broker.names import RETRY_PREFIX
 from broker.pop.records import PopCheckPoint
 from broker.pop.retry_topics import retry_topic
 from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from store.record.record import PendingMessage, Record, TagsCodes
 
 # ckRewriteIntervalsInSeconds: how much later a checkpoint comes for the first time it failed, the second, and so on.

@@ -1,4 +1,4 @@
-"""The broker itself: configuration, figures, role, single messages by their place in the log.
+"""Administration of the broker itself: configuration, statistics, role.
 
 Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getBrokerConfig`, `prepareRuntimeInfo` and others.
 """
@@ -27,7 +27,7 @@ from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
-# Name of `sprocket.remoting.command.VERSION`, which operators see in clusterList.
+# Name of `sprocket.remoting.command.VERSION`, which clusterList shows.
 VERSION_NAME = "V5_3_3"
 # (total, free) bytes of the file system that holds a path.
 DiskSpace = Callable[[Path], tuple[int, int]]
@@ -35,13 +35,13 @@ _PREFIXES = "KMGTPE"
 # Source of the names: `Stats`.
 _TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 _GROUP_GET_NUMS = "GROUP_GET_NUMS"
-# Lanes have no queue in front of them, so none has a size or a capacity: a request is served in the turn in which it is
-# read.  All three figures are there nevertheless, because monitors stop at a name that is missing (rocketmq-exporter).
+# These lanes have no queues, so no sizes and capacities: a request is served in the turn of the loop that reads it.
+# All three values are reported nevertheless, because monitors such as rocketmq-exporter fail without them.
 _NO_QUEUES = ("send", "pull", "litePull", "query", "ack")
 
 
 def disk_space(path: Path) -> tuple[int, int]:
-    """Total and free bytes; zeros if the path is not there."""
+    """Return total and free bytes; zeros if the path does not exist."""
     try:
         usage = shutil.disk_usage(path)
     except OSError:
@@ -50,7 +50,7 @@ def disk_space(path: Path) -> tuple[int, int]:
 
 
 class AdministrationProcessor:
-    """Configuration and figures of the broker."""
+    """Handler for configuration and statistics of the broker."""
 
     def __init__(
         self,
@@ -89,12 +89,12 @@ class AdministrationProcessor:
         ]  # fmt: skip
 
     def get_config(self, request: Request[NoHeader]) -> Response:
-        """Every key and value, as properties."""
+        """Return every key and value, as properties."""
         header = GetBrokerConfigResponseHeader(version=dumps(self._config_version).decode())
         return Response(header=header, body=self._config.to_properties().encode("iso-8859-1", "replace"))
 
     def update_config(self, request: Request[NoHeader]) -> Response:
-        """Change keys that may change while the broker runs; all or none."""
+        """Change mutable keys, all or none."""
         peer = request.channel.peer
         try:
             changed = self._config.update(request.body)
@@ -106,13 +106,13 @@ class AdministrationProcessor:
             self._config_version.next(self._clock.wall_ms())
             logger.info("event=config_updated peer=%s:%s changed=%s note=%r", *peer, changed, self._config.note or "")
         if "brokerPermission" in changed:
-            # What name servers tell clients of every topic depends on it.
+            # The permission of every registered topic depends on this key.
             self._topics.data_version.next(self._clock.wall_ms())
             self._topics.announce([])
         return Response(remark=self._config.note)
 
     def runtime_info(self, request: Request[NoHeader]) -> Response:
-        """Figures under RocketMQ's names."""
+        """Return the runtime information, under RocketMQ's names."""
         info = self._store.runtime_info()
         info |= self._schedule.runtime_info() | self._part_info()
         info |= self._totals.runtime_info()
@@ -137,10 +137,10 @@ class AdministrationProcessor:
         return Response(body=dumps(KVTable(info)))
 
     def stats_data(self, request: Request[ViewBrokerStatsDataRequestHeader]) -> Response:
-        """What a topic took in (TOPIC_PUT_NUMS), or a group consumed (GROUP_GET_NUMS, ``topic@group``), lately.
+        """Return recent puts of a topic (TOPIC_PUT_NUMS) or gets of a group (GROUP_GET_NUMS, key ``topic@group``).
 
-        BROKER_PUT_NUMS and BROKER_GET_NUMS are the whole broker's, asked for by its cluster's name.
-        Of other statistics the remark is RocketMQ's for what it does not have.
+        BROKER_PUT_NUMS and BROKER_GET_NUMS are of the whole broker; their key is the cluster's name.  For other names
+        the remark is RocketMQ's for unknown statistics.
         """
         header = request.header
         rates = self._rates.get(header.stats_name)
@@ -156,7 +156,7 @@ def _stats_item(total: int, seconds: float) -> BrokerStatsItem:
 
 
 def readable(size_bytes: int) -> str:
-    """``1.5 GiB``.  Source: RocketMQ 5.3.3, `MixAll.humanReadableByteCount`."""
+    """Return a size as in ``1.5 GiB``.  Source: RocketMQ 5.3.3, `MixAll.humanReadableByteCount`."""
     if size_bytes < 1024:
         return f"{size_bytes:.0f} B"
     power = 1

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class CleaningProcessor:
-    """Serves both requests."""
+    """Handler of both requests."""
 
     def __init__(self, store: MessageStore, topics: TopicTable) -> None:
         self._store = store
@@ -32,13 +32,13 @@ class CleaningProcessor:
         ]
 
     def delete_expired_commit_log(self, request: Request[NoHeader]) -> Response:
-        """Remove expired segments at any hour, in the next twenty rounds."""
+        """Let the next twenty rounds of cleaning delete expired segments at any hour."""
         logger.info("event=delete_expired_commit_log peer=%s:%s", *request.channel.peer)
         self._store.cleaner.clean_now()
         return Response()
 
     def clean_expired_consume_queue(self, request: Request[NoHeader]) -> Response:
-        """Remove queues whose messages are all gone from the log, but those of system topics."""
+        """Delete queues whose messages have all expired from the log, except those of system topics."""
         removed = self._store.delete_expired_queues(self._topics.is_system)
         logger.info("event=clean_expired_consume_queue peer=%s:%s removed=%d", *request.channel.peer, removed)
         return Response()

@@ -1,6 +1,6 @@
-"""What operators say about reads of old messages: thresholds of groups, and whether the system reads ahead.
+"""Handlers for cold reads: thresholds of groups, and read-ahead of the CommitLog.
 
-As in RocketMQ, thresholds of groups last until the broker ends and each broker has its own.
+As in RocketMQ, each broker has its own thresholds of groups, and they are lost when it stops.
 Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateColdDataFlowCtrGroupConfig`, `removeColdDataFlowCtrGroupConfig`,
 `getColdDataFlowCtrInfo`, `setCommitLogReadaheadMode`.
 """
@@ -30,7 +30,7 @@ _MAX_THRESHOLD: Final = 2**63 - 1
 
 
 class ColdFlowProcessor:
-    """Serves the four requests."""
+    """Handler of the four requests."""
 
     def __init__(self, config: LiveConfig, thresholds: ColdThresholds) -> None:
         self._config = config
@@ -60,14 +60,14 @@ class ColdFlowProcessor:
             found[group] = int(value)
         held = self._thresholds.set_by_operator
         if len(held.keys() | found.keys()) > _MAX_GROUPS:
-            remark = f"no threshold was set: at most {_MAX_GROUPS} groups may have one; remove others first"
+            remark = f"no threshold was set: max {_MAX_GROUPS} groups can have one; remove others first"
             raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
         held.update(found)
         logger.info("event=cold_thresholds_set peer=%s:%s thresholds=%s", *request.channel.peer, found)
         return Response()
 
     def remove_threshold(self, request: Request[NoHeader]) -> Response:
-        """Remove what was set for the group that the body names; a group without a threshold is fine."""
+        """Remove the threshold of the group in the body; succeeds also without a threshold."""
         group = _text(request).strip()
         held = self._thresholds.set_by_operator.pop(group.removesuffix(ADAPTIVE), None)
         self._thresholds.adapted.pop(group.removesuffix(ADAPTIVE), None)
@@ -75,7 +75,7 @@ class ColdFlowProcessor:
         return Response()
 
     def info(self, _: Request[NoHeader]) -> Response:
-        """What groups have read in this round, and their thresholds."""
+        """Return the cold bytes that groups have read in this round, and their thresholds."""
         thresholds, broker = self._thresholds, self._config.broker
         reads = {
             group: ColdReadsInfo(read.cold_bytes, read.created_ms, read.last_read_ms)
@@ -108,7 +108,7 @@ class ColdFlowProcessor:
 
 
 def _text(request: Request[NoHeader]) -> str:
-    """The body as text.  Raises RequestError if it is too long."""
+    """Return the body as text.  Raises RequestError if it is too long."""
     if len(request.body) > _MAX_BODY_BYTES:
         remark = f"the body has {len(request.body)} bytes; allowed are {_MAX_BODY_BYTES}"
         raise RequestError(ResponseCode.INVALID_PARAMETER, remark)

@@ -1,4 +1,4 @@
-"""Who is connected, and questions that the broker passes on to a consumer.
+"""Handlers for connections, and for requests that the broker forwards to a consumer.
 
 Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getConsumerConnectionList`, `callConsumer` and others,
 `Broker2Client.getConsumeStatus`.
@@ -48,13 +48,13 @@ logger = logging.getLogger(__name__)
 # `Broker2Client.callClient`, `getConsumeStatus`
 _CALL_TIMEOUT_S = 10.0
 _STATUS_TIMEOUT_S = 5.0
-# V3_1_8_SNAPSHOT and V3_0_7_SNAPSHOT: the first clients that answer.
+# V3_1_8_SNAPSHOT and V3_0_7_SNAPSHOT: the first client versions that respond to these requests.
 _FIRST_VERSION = 62
 _FIRST_STATUS_VERSION = 28
 
 
 class ConnectionProcessor:
-    """Lists connections and forwards to consumers."""
+    """Handler of lists of connections and of forwarded requests."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class ConnectionProcessor:
         ]  # fmt: skip
 
     def consumers(self, request: Request[GetConsumerConnectionListRequestHeader]) -> Response:
-        """Members of a consumer group and what they subscribe to."""
+        """Return the members of a consumer group and their subscriptions."""
         group = self._consumers.group(request.header.consumer_group)
         if group is None:
             remark = f"the consumer group[{request.header.consumer_group}] not online"
@@ -119,7 +119,7 @@ class ConnectionProcessor:
         return Response(body=dumps(body))
 
     def producers(self, request: Request[GetProducerConnectionListRequestHeader]) -> Response:
-        """Members of a producer group."""
+        """Return the members of a producer group."""
         members = self._producers.members(request.header.producer_group)
         if not members:
             remark = f"the producer group[{request.header.producer_group}] not exist"
@@ -127,7 +127,7 @@ class ConnectionProcessor:
         return Response(body=dumps(ProducerConnection([member.connection() for member in members])))
 
     def all_producers(self, request: Request[GetAllProducerInfoRequestHeader]) -> Response:
-        """Members of all producer groups."""
+        """Return the members of all producer groups."""
         offset_ms = self._clock.wall_ms() - round(self._clock.monotonic() * 1000)
         table = {
             group: [
@@ -144,15 +144,15 @@ class ConnectionProcessor:
         }
         return Response(body=dumps(ProducerTableInfo(table)))
 
-    # Passing on
+    # Forwarded requests
 
     async def running_info(self, request: Request[GetConsumerRunningInfoRequestHeader]) -> Response:
-        """What a consumer says of itself."""
+        """Return the running information of a consumer."""
         header = request.header
         return await self._ask(request.code, header.consumer_group, header.client_id, header, request.body)
 
     async def consume_directly(self, request: Request[ConsumeMessageDirectlyRequestHeader]) -> Response:
-        """Have one consumer consume one message again, and say how that went."""
+        """Let one consumer consume one message again, and return the result."""
         header = request.header
         record: Buffer = b""
         try:
@@ -195,9 +195,9 @@ class ConnectionProcessor:
         return Response(answer.code, answer.remark, answer.ext_fields, answer.body)
 
     async def consumer_status(self, request: Request[GetConsumerStatusRequestHeader]) -> Response:
-        """Where each member of a group, or one of them, is in the queues that it holds of a topic.
+        """Return the offsets of each member of a group, or of one member, in its queues of a topic.
 
-        A member that does not answer is left out.
+        A member that does not respond is omitted.
         """
         header = request.header
         wanted = (header.client_addr or "").strip()
@@ -217,7 +217,7 @@ class ConnectionProcessor:
 
 
 async def _positions(member: Member, question: GetConsumerStatusRequestHeader) -> dict[MessageQueue, int] | None:
-    """What the member answers; None if it does not, or refuses."""
+    """Return the member's offsets; None if it refuses or does not respond."""
     try:
         answer = await member.channel.request(
             RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question, timeout_s=_STATUS_TIMEOUT_S
@@ -227,6 +227,6 @@ async def _positions(member: Member, question: GetConsumerStatusRequestHeader) -
         return by_queue(loads(answer.body, GetConsumerStatusBody[str], ANSWERS).message_queue_table)
     except (RemotingTimeout, ConnectionLost, ProtocolError) as error:
         logger.warning(
-            "event=no_consumer_status group=%s client=%s reason=%r", question.group, member.client_id, str(error)
+            "event=consumer_status_failed group=%s client=%s reason=%r", question.group, member.client_id, str(error)
         )
         return None

@@ -1,4 +1,4 @@
-"""QUERY_CONSUME_QUEUE: the entries of a ConsumeQueue as they are.
+"""QUERY_CONSUME_QUEUE: the raw entries of a ConsumeQueue.
 
 Source: RocketMQ 5.3.3, `AdminBrokerProcessor.queryConsumeQueue`.
 """
@@ -17,14 +17,14 @@ from sprocket.remoting.headers.admin import QueryConsumeQueueRequestHeader
 from sprocket.remoting.routes import Action, Resource, Route
 from store.message_store import MessageStore
 
-# Entries of one answer, at most; who asks for more gets the first of them.
+# Max entries of one response; a request for more gets the first ones.
 _MAX_ENTRIES: Final = 10_000
-# What RocketMQ's JSON writer makes of a filter that is not there.
+# RocketMQ's JSON text of a missing filter.
 _NO_FILTER: Final = "null"
 
 
 class QueueProcessor:
-    """Shows what a queue points to."""
+    """Handler of QUERY_CONSUME_QUEUE."""
 
     def __init__(
         self, store: MessageStore, topics: TopicTable, consumers: ConsumerRegistry, filters: ConsumerFilters
@@ -43,14 +43,14 @@ class QueueProcessor:
         ]  # fmt: skip
 
     def query(self, request: Request[QueryConsumeQueueRequestHeader]) -> Response:
-        """`count` entries from `index` on; with a group, also what it wants of the topic."""
+        """Return `count` entries from `index` on; with a group, also its subscription to the topic."""
         header, store = request.header, self._store
         topic, queue_id = header.topic, header.queue_id
         if not self._exists(topic, queue_id):
             return Response(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         if not low <= header.index <= high:
-            # RocketMQ calls this a success, too, and sends no body.
+            # A success without a body, as in RocketMQ.
             return Response(remark=f"Index {header.index} of {queue_id}@{topic} is not exist!")
         body = QueryConsumeQueueResponseBody(
             max_queue_index=high, min_queue_index=store.reported_min_offset(topic, queue_id), queue_data=[]

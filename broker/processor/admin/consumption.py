@@ -1,4 +1,4 @@
-"""How far groups have come, as operators see it.
+"""Handlers for the progress of consumer groups.
 
 Source: RocketMQ 5.3.3, `AdminBrokerProcessor.getConsumeStats`, `fetchAllConsumeStatsInBroker`,
 `queryConsumeTimeSpan`, `queryCorrectionOffset`.
@@ -42,7 +42,7 @@ _LONG_MAX = (1 << 63) - 1
 
 
 class ConsumptionProcessor:
-    """Statistics of consumption."""
+    """Handler of statistics of consumption."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class ConsumptionProcessor:
     # Looking
 
     def consume_stats(self, request: Request[GetConsumeStatsRequestHeader]) -> Response:
-        """For each queue of the group's topics: the queue's end, and how far the group has come and pulled."""
+        """Return for each queue of the group's topics its end, and the group's committed and pulled offsets."""
         header = request.header
         stats, name = ConsumeStats[MessageQueue](), self._config.broker.broker_name
         for topic in self._topics_for_stats(header):
@@ -119,14 +119,14 @@ class ConsumptionProcessor:
         return self._still_consumed(group, topics)
 
     def _still_consumed(self, group: str, topics: set[str]) -> list[str]:
-        """Without what a connected group has offsets in from earlier, but does not subscribe to."""
+        """Return `topics` without those to which a connected group no longer subscribes."""
         online = self._consumers.group(group)
         if online is not None and online.subscriptions:
             return sorted(topics & online.subscriptions.keys())
         return sorted(topics)
 
     def all_consume_stats(self, request: Request[GetConsumeStatsInBrokerHeader]) -> Response:
-        """For each group of the broker, its statistics by topic; what is behind and in flight, of all of them."""
+        """Return statistics of each group by topic, and the lag and messages in flight of all groups."""
         broker = self._config.broker
         found = ConsumeStatsList[MessageQueue](broker_addr=f"{broker.broker_ip1}:{broker.listen_port}")
         topics_by_group = self._offsets.topics_by_group()
@@ -155,27 +155,27 @@ class ConsumptionProcessor:
         return OffsetWrapper(self._store.max_offset(topic, queue_id), consumed, pulled, timestamp)
 
     def all_offsets(self, request: Request[NoHeader]) -> Response:
-        """What consumerOffset.json holds, as it is now."""
+        """Return the current content of consumerOffset.json."""
         return Response(body=self._offsets.encode())
 
     def all_delay_offsets(self, request: Request[NoHeader]) -> Response:
-        """What delayOffset.json holds, as it is now."""
+        """Return the current content of delayOffset.json."""
         return Response(body=self._delay_offsets.encode())
 
     def topics_of(self, request: Request[QueryTopicsByConsumerRequestHeader]) -> Response:
-        """Topics that a group has offsets in."""
+        """Return the topics in which a group has offsets."""
         topics = sorted(self._offsets.topics_of(request.header.group))
         broker = self._config.broker
         return Response(body=dumps(TopicList(topics, f"{broker.broker_ip1}:{broker.listen_port}")))
 
     def subscription(self, request: Request[QuerySubscriptionByConsumerRequestHeader]) -> Response:
-        """What a connected group subscribes to in a topic."""
+        """Return the subscription of a connected group to a topic."""
         group, topic = request.header.group, request.header.topic
         found = self._consumers.find_subscription(group, topic) if topic else None
         return Response(body=dumps(QuerySubscriptionResponseBody(group, topic, found)))
 
     def time_span(self, request: Request[QueryConsumeTimeSpanRequestHeader]) -> Response:
-        """For each queue: times of its first, last and last consumed message, and the group's delay, all ms."""
+        """Return for each queue: times of its first, last and last consumed message, and the group's delay, all ms."""
         group, topic = request.header.group, request.header.topic
         config = self._topics.get(topic)
         if config is None:
@@ -195,10 +195,10 @@ class ConsumptionProcessor:
         return QueueTimeSpan(queue, first, store.store_time(topic, queue_id, end - 1), consumed_at, delay)
 
     def correction_offsets(self, request: Request[QueryCorrectionOffsetHeader]) -> Response:
-        """For each queue of a topic the least offset of all groups: how far every one of them has come.
+        """Return for each queue of a topic the smallest offset of all groups, up to which all have consumed.
 
-        Groups to filter are left out; RocketMQ deletes their offsets as well.  Offsets of what is deleted do not
-        count.  Where the group to compare with is behind the least, the answer is the largest number there is.
+        Filtered groups are omitted; RocketMQ also deletes their offsets.  Offsets of deleted messages do not count.  If
+        the group to compare with is below that minimum, the result is the largest number.
         """
         header = request.header
         topic, left_out = header.topic, set((header.filter_groups or "").split(_GROUP_SEPARATOR))

@@ -1,4 +1,4 @@
-"""Consumer groups as operators manage them.
+"""Handlers for the administration of consumer groups.
 
 Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateSubscriptionGroup` and its neighbours.
 """
@@ -21,12 +21,12 @@ from sprocket.remoting.headers.admin import (
 )
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 
-# Queues of a retry topic; far more than a group has members.
+# Max queues of a retry topic; far more than a group has members.
 _MAX_RETRY_QUEUE_NUMS = 1024
 
 
 class GroupProcessor:
-    """Creates, deletes and describes consumer groups."""
+    """Handler to create, delete and describe consumer groups."""
 
     def __init__(self, groups: SubscriptionGroups, offsets: ConsumerOffsets) -> None:
         self._groups = groups
@@ -53,13 +53,13 @@ class GroupProcessor:
         ]  # fmt: skip
 
     async def create(self, request: Request[NoHeader]) -> Response:
-        """Create a group or change one; answered once it is in the file."""
+        """Create or change a group; the response follows the write of the file."""
         self._update([read_group(request.body)])
         await self._groups.saving.saved()
         return Response()
 
     async def create_list(self, request: Request[NoHeader]) -> Response:
-        """Create or change several groups, all or none; answered once they are in the file."""
+        """Create or change several groups, all or none; the response follows the write of the file."""
         self._update(read_group_list(request.body))
         await self._groups.saving.saved()
         return Response()
@@ -74,7 +74,7 @@ class GroupProcessor:
         self._groups.update(configs)
 
     async def delete(self, request: Request[DeleteSubscriptionGroupRequestHeader]) -> Response:
-        """Delete a group, and with cleanOffset where it was in its topics."""
+        """Delete a group; with cleanOffset also its offsets."""
         await to_its_end(self._delete(request.header.group_name, clean_offset=bool(request.header.clean_offset)))
         return Response()
 
@@ -85,18 +85,18 @@ class GroupProcessor:
             self._offsets.remove_group(group)
 
     def all_configs(self, request: Request[NoHeader]) -> Response:
-        """Every group, with the data version."""
+        """Return all groups, with the data version."""
         return Response(body=self._groups.encode())
 
     def config(self, request: Request[GetSubscriptionGroupConfigRequestHeader]) -> Response:
-        """One group's configuration; asking creates none, beyond RocketMQ, and the answer is the same."""
+        """Return one group's configuration.  The response is RocketMQ's, but unlike there no group is created."""
         config = self._groups.described(request.header.group)
         if config is None:
             return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return Response(body=dumps(config))
 
     async def forbid(self, request: Request[UpdateGroupForbiddenRequestHeader]) -> Response:
-        """Forbid a group to consume a topic, allow it again, or only say how it is."""
+        """Forbid a group to consume a topic, allow it again, or only return the current state."""
         header = request.header
         if header.readable is not None:
             if header.group not in self._groups:

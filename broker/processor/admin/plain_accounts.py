@@ -1,7 +1,7 @@
-"""The accounts of ACL 1.0 from outside: `mqadmin updateAclConfig`, `deleteAclConfig`, `updateGlobalWhiteAddr`.
+"""Handlers for the accounts of ACL 1.0: `mqadmin updateAclConfig`, `deleteAclConfig`, `updateGlobalWhiteAddr`.
 
 Source: RocketMQ 5.3.2, `AdminBrokerProcessor.updateAndCreateAccessConfig` and those beside it; 4.9.8,
-`getBrokerClusterAclConfig`.  Different here: nobody is told a secret key, and no file is made but ``plain_acl.yml``.
+`getBrokerClusterAclConfig`.  Different here: no response has a secret key, and only ``plain_acl.yml`` can be created.
 """
 
 from collections.abc import Callable
@@ -25,14 +25,14 @@ from sprocket.remoting.headers.plain_acl import (
 )
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 
-# Codes that RocketMQ has given twice: POLLING_FULL and its neighbours are the other names.
+# RocketMQ uses these codes twice, also as POLLING_FULL and its neighbours.
 UPDATE_FAILED: Final = 209
 DELETE_FAILED: Final = 210
 WHITE_ADDRESSES_FAILED: Final = 211
 
 
 class PlainAccountsProcessor:
-    """Serves what operators ask of the accounts.  Lives in the event loop's thread."""
+    """Handler of operators' requests about accounts.  Lives in the event loop's thread."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class PlainAccountsProcessor:
         ]  # fmt: skip
 
     def put(self, request: Request[Any]) -> Response:
-        """Change an account, or make one."""
+        """Create or change an account."""
         header: CreateAccessConfigRequestHeader = request.header
         try:
             if not header.secret_key:
@@ -84,7 +84,7 @@ class PlainAccountsProcessor:
         return Response(ResponseCode.SUCCESS)
 
     def drop(self, request: Request[Any]) -> Response:
-        """Take an account out."""
+        """Delete an account."""
         access_key: str = request.header.access_key
         try:
             is_there = self._enabled().drop_account(access_key, self._clock.wall_ms())
@@ -108,7 +108,7 @@ class PlainAccountsProcessor:
         return Response(ResponseCode.SUCCESS)
 
     def versions(self, request: Request[Any]) -> Response:
-        """The dataVersion of each file, and that of ``plain_acl.yml`` by itself."""
+        """Return the dataVersion of each file, with that of ``plain_acl.yml`` also in its own field."""
         try:
             files = self._enabled()
             found = {
@@ -126,7 +126,7 @@ class PlainAccountsProcessor:
         return Response(ResponseCode.SUCCESS, None, to_ext_fields(header))
 
     def accounts(self, request: Request[Any]) -> Response:
-        """All accounts, each once, without its secret key, and the global white lists."""
+        """Return all accounts without secret keys, each once, and the global white lists."""
         try:
             files = self._enabled().written()
         except ConfigError as error:
@@ -153,5 +153,5 @@ class PlainAccountsProcessor:
 
 
 def _split(text: str | None) -> list[str] | None:
-    """Entries with commas between them; None where nothing was said."""
+    """Split a text at commas; None if the field is missing."""
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]

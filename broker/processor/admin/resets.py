@@ -1,8 +1,8 @@
-"""Where groups go on: reset to an offset or a time, and given the offsets of another group.
+"""Handlers that move groups: reset to an offset or a time, and copy of another group's offsets.
 
-With useServerSideResetOffset, the default, the broker sets the offset, sends the group's next pull there, and takes
-no commit of the queue until it has; a pull that is held is answered at once.  Without, it changes nothing itself but
-tells the consumers that are online where to go on (RESET_CONSUMER_CLIENT_OFFSET), and they commit it.
+With useServerSideResetOffset, the default, the broker sets the offset and moves the group's next pull there.  Until
+that pull it accepts no commit of the queue; a held pull is answered at once.  Without the key the broker changes
+nothing itself: it sends the offsets to the connected consumers (RESET_CONSUMER_CLIENT_OFFSET), which commit them.
 Source: RocketMQ 5.3.3, `AdminBrokerProcessor.resetOffset`, `resetOffsetInner`, `cloneGroupOffset`,
 `Broker2Client.resetOffset`.
 """
@@ -31,17 +31,17 @@ from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
-# V3_0_7_SNAPSHOT: the first clients that can be told.
+# V3_0_7_SNAPSHOT: the first client version that accepts RESET_CONSUMER_CLIENT_OFFSET.
 _FIRST_VERSION: Final = 28
-# The language of an operator's tool that wants the body for C++ clients, as JSON and as ROCKETMQ headers have it.
+# The language of a tool that wants the body for C++ clients: in JSON headers and in ROCKETMQ headers.
 _CPP: Final = ("CPP", str(int(LanguageCode.CPP)))
 
-# Told of the group, topic and queue id of each reset.
+# Called with the group, topic and queue id of each reset.
 ResetListener = Callable[[str, str, int], None]
 
 
 class ResetProcessor:
-    """Moves groups."""
+    """Handler of resets and of copies of offsets."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ResetProcessor:
         ]
 
     def reset(self, request: Request[ResetOffsetRequestHeader]) -> Response:
-        """Move a group to an offset of a queue, or in one queue or all to a time; the answer says where it is now."""
+        """Reset a group to an offset in one queue, or to a time in one or all queues; respond with the new offsets."""
         if self._config.broker.use_server_side_reset_offset:
             return self._reset_here(request.header)
         return self._reset_clients(request.header, for_cpp=request.language in _CPP)
@@ -94,7 +94,7 @@ class ResetProcessor:
         body = dumps(ResetOffsetBody(self._by_queue(header.topic, targets)))
         group = self._consumers.group(header.group)
         if group is not None and group.is_broadcasting:
-            # Such a group keeps its offsets itself.
+            # The clients of a broadcasting group keep their own offsets.
             _tell(group, header, body)
         return Response(body=body)
 
@@ -156,7 +156,7 @@ class ResetProcessor:
         return Response(body=body)
 
     def clone(self, request: Request[CloneGroupOffsetRequestHeader]) -> Response:
-        """Give one group the offsets of another, in one topic or in all that the other subscribes to."""
+        """Copy the offsets of one group to another, in one topic or in all topics of the source group."""
         header = request.header
         topics = {header.topic} if header.topic else self._offsets.topics_of(header.src_group)
         online = self._consumers.group(header.src_group)

@@ -1,1 +1,1 @@
-"""Request handlers of pop: take messages, acknowledge them, change their invisible time."""
+"""Request handlers of pop: pop messages, acknowledge them, change their invisible time."""

@@ -1,4 +1,4 @@
-"""ACK_MESSAGE and BATCH_ACK_MESSAGE: messages that were popped are done with.
+"""ACK_MESSAGE and BATCH_ACK_MESSAGE: acknowledgement of popped messages.
 
 Source: RocketMQ 5.3.3, `AckMessageProcessor`, `BatchAck`.
 """
@@ -31,18 +31,18 @@ from store.record.record import PendingMessage
 logger = logging.getLogger(__name__)
 
 _DONE: Final = ResponseTemplate(ResponseCode.SUCCESS, ())
-# A pop hands out 32 messages; what a filter skipped lies between them.
-_MOST_SPAN: Final = 1 << 19
-_MOST_ACKS: Final = 4096
-# Of all pops of a request: more would keep the loop from others.
-_MOST_SPANS: Final = 1 << 22
-_MOST_ACKS_AT_ONCE: Final = 1 << 16
+# Max offsets that one pop spans (it returns 32 messages, but a filter skips messages between them), and max acks of it.
+_MAX_SPAN: Final = 1 << 19
+_MAX_ACKS: Final = 4096
+# The same for all pops of one request: more would block the loop for too long.
+_MAX_TOTAL_SPAN: Final = 1 << 22
+_MAX_TOTAL_ACKS: Final = 1 << 16
 _BEFORE_ACK: Final = failpoint("pop.before_ack")
 _ACK_WRITTEN: Final = failpoint("pop.ack_written")
 
 
 class AckProcessor:
-    """Serves acknowledgements.  Lives in the event loop's thread."""
+    """Handler of acknowledgements.  Lives in the event loop's thread."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class AckProcessor:
         self._writes = PendingWrites(core, log, self._answer)
 
     def acknowledge(self, run: list[Request[Any]]) -> None:
-        """Serve the ACK_MESSAGEs of one read."""
+        """Process the ACK_MESSAGEs of one read."""
         _BEFORE_ACK()
         self._writes.serve(run, self._records_of_one, 0)
 
     def acknowledge_batches(self, run: list[Request[Any]]) -> None:
-        """Serve the BATCH_ACK_MESSAGEs of one read."""
+        """Process the BATCH_ACK_MESSAGEs of one read."""
         _BEFORE_ACK()
         self._writes.serve(run, self._records_of_batch, 0)
 
@@ -97,7 +97,7 @@ class AckProcessor:
         return self._written(ack, 1, handle.revive_queue_id, handle.invisible_ms), None
 
     def _written(self, ack: AckMsg, count: int, revive_queue_id: int, invisible_ms: int) -> list[PendingMessage]:
-        """What has to be written for an acknowledgement: nothing if its pop is in memory."""
+        """Return the records to write for an acknowledgement; none if its pop is in memory."""
         self._checks.revive_queue(revive_queue_id)
         records = []
         if not self._buffer.acknowledge(ack):
@@ -135,22 +135,22 @@ class AckProcessor:
 
 
 def _check_sizes(batches: list[BatchAck]) -> None:
-    """Raises RequestError if more is acknowledged than pops can hold."""
+    """Raise RequestError if there are more acknowledgements than pops can have."""
     spans = acks = 0
     for batch in batches:
         bits = batch.b.rstrip(b"\0")
         span, count = len(bits) * 8, int.from_bytes(bits, "little").bit_count()
-        if span > _MOST_SPAN or count > _MOST_ACKS:
+        if span > _MAX_SPAN or count > _MAX_ACKS:
             remark = f"a batch acknowledges {count} messages over {span} offsets of one pop"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
         spans, acks = spans + span, acks + count
-    if spans > _MOST_SPANS or acks > _MOST_ACKS_AT_ONCE:
+    if spans > _MAX_TOTAL_SPAN or acks > _MAX_TOTAL_ACKS:
         remark = f"a request acknowledges {acks} messages over {spans} offsets of its pops"
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
 
 
 def _offsets_of(batch: BatchAck) -> Iterator[int]:
-    """The offsets that a batch acknowledges."""
+    """Iterate over the offsets that a batch acknowledges."""
     bits = batch.b.rstrip(b"\0")
     for index, byte in enumerate(bits):
         if byte:

@@ -1,7 +1,7 @@
-"""CHANGE_MESSAGE_INVISIBLETIME: a popped message comes again at another time, and has a new handle.
+"""CHANGE_MESSAGE_INVISIBLETIME: a new invisible time, and a new handle, for one popped message.
 
-A new checkpoint of this message alone, then the acknowledgement under its old one: in one append, so never the
-second without the first.
+One append has a new checkpoint of this message, and then the acknowledgement under its old checkpoint; so the second
+never exists without the first.
 Source: RocketMQ 5.3.3, `ChangeInvisibleTimeProcessor`.
 """
 
@@ -31,19 +31,19 @@ _CHANGED: Final = failpoint("pop.change_written")
 
 
 class _Change:
-    """What is answered, and what is to be acknowledged in memory once the new checkpoint is written."""
+    """One change: its response, and what to acknowledge in memory after the new checkpoint is written."""
 
     __slots__ = ("header", "is_in_log", "old", "old_record")
 
     def __init__(self, header: ChangeInvisibleTimeResponseHeader | None, *, is_in_log: bool) -> None:
         self.header = header
-        self.is_in_log = is_in_log  # not if it was popped in order
+        self.is_in_log = is_in_log  # false for a message that was popped in order
         self.old: AckMsg | None = None
         self.old_record: PendingMessage | None = None
 
 
 class InvisibleTimeProcessor:
-    """Serves changes of the invisible time.  Lives in the event loop's thread."""
+    """Handler of changes of the invisible time.  Lives in the event loop's thread."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class InvisibleTimeProcessor:
         self._writes = PendingWrites(core, log, self._answer)
 
     def change(self, run: list[Request[Any]]) -> None:
-        """Serve the changes of one read."""
+        """Process the changes of one read."""
         _BEFORE_CHANGE()
         self._writes.serve(run, self._records_of, 1)
 
@@ -75,7 +75,7 @@ class InvisibleTimeProcessor:
             return [], _Change(self._ordered.change(header, handle), is_in_log=False)
         queue_id = handle.revive_queue_id
         self._checks.revive_queue(queue_id)
-        # A checkpoint is known by its pop time: with that of the old one it would be acknowledged together with it.
+        # The pop time identifies a checkpoint, so it must differ from the old one's, which is acknowledged.
         pop_time = max(self._clock.wall_ms(), handle.pop_time_ms + 1)
         again = PopCheckPoint(
             so=header.offset, pt=pop_time, it=header.invisible_time, n=1, q=header.queue_id,
@@ -94,7 +94,7 @@ class InvisibleTimeProcessor:
         records = [self._log.checkpoint(again, queue_id)]
         ack_record = self._log.ack(old, queue_id, handle.pop_time_ms + handle.invisible_ms)
         if self._buffer.holds(old):
-            # Its old checkpoint is in memory.  It is acknowledged there when the new one is written.
+            # The old checkpoint is in memory and is acknowledged there when the new one is written.
             change.old, change.old_record = old, ack_record
         else:
             records.append(ack_record)
@@ -112,9 +112,9 @@ class InvisibleTimeProcessor:
             request.channel.reply(request, Response(ResponseCode.SUCCESS, None, change.header))
 
     def _write_late(self, record: PendingMessage) -> None:
-        """The old checkpoint has left the memory meanwhile."""
+        """Write the acknowledgement of an old checkpoint that has left memory meanwhile."""
         try:
-            self._log.append([record], 0)  # of a master: a slave keeps none in memory
+            self._log.append([record], 0)  # only on a master: a slave has no checkpoints in memory
         except StoreError as error:
-            # The message comes again at its old time too.
+            # The message is also redelivered at its old time.
             logger.warning("event=old_handle_not_acknowledged reason=%r", str(error))

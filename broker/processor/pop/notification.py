@@ -1,7 +1,7 @@
-"""NOTIFICATION and POLLING_INFO: whether a pop would find something, and how many pops are held.
+"""NOTIFICATION and POLLING_INFO: whether a pop would find a message, and the number of held pops.
 
-A notification that has nothing to tell is held as a pop is; many may be held for one queue, and each message that
-comes wakes one of them.
+A notification without a message to report is held like a pop.  Many may be held for one queue, and each message that
+arrives wakes one of them.
 Source: RocketMQ 5.3.3, `NotificationProcessor`, `PollingInfoProcessor`.
 """
 
@@ -26,7 +26,7 @@ _FULL: Final = {"hasMsg": "false", "pollingFull": "true"}
 
 
 class NotificationService(Service):
-    """Serves both.  Lives in the event loop's thread."""
+    """Handler of both requests.  Lives in the event loop's thread."""
 
     def __init__(self, core: BrokerCore, pop: PopService) -> None:
         self._config = core.config
@@ -39,7 +39,7 @@ class NotificationService(Service):
         pop.on_free.append(self.held.lock_released)
 
     def routes(self) -> list[Route]:
-        """What consumers ask before they pop, and operators about them."""
+        """Return the routes of both requests."""
         group = Resource.GROUP
         return [
             Route(
@@ -53,23 +53,23 @@ class NotificationService(Service):
         self._store.on_arrival.append(self.held.arrived)
 
     def stop(self) -> None:
-        """Answer what is held."""
+        """Answer the held notifications."""
         self.held.close()
 
     def channel_closed(self, channel: RemotingChannel) -> None:
-        """Nobody waits there any more."""
+        """Drop the notifications of a closed connection."""
         self.held.drop_channel(channel.id)
 
     # Requests
 
     def notify(self, request: Request[NotificationRequestHeader]) -> Response | None:
-        """Say whether there is something to pop, or hold the question.  Raises RequestError."""
+        """Respond whether there is a message to pop, or hold the request.  Raises RequestError."""
         if not request.header.born_time:
             request.header.born_time = self._clock.wall_ms()
         return self._notify(request, may_hold=True)
 
     def polling_info(self, request: Request[PollingInfoRequestHeader]) -> Response:
-        """How many pops are held for one queue, or with -1 for any queue.  Raises RequestError."""
+        """Return the number of pops held for one queue, or, with -1, for any queue.  Raises RequestError."""
         self._checks.look(request)
         header = request.header
         count = self._pop.held.count(header.topic, header.consumer_group, header.queue_id)

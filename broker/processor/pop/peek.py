@@ -1,4 +1,4 @@
-"""PEEK_MESSAGE: what a pop would take, without taking it.  Source: RocketMQ 5.3.3, `PeekMessageProcessor`."""
+"""PEEK_MESSAGE: the messages of the next pop, without popping them.  Source: RocketMQ 5.3.3, `PeekMessageProcessor`."""
 
 from typing import Final
 
@@ -14,12 +14,12 @@ from sprocket.remoting.headers.pop import PeekMessageRequestHeader
 from store.queue.get_result import GetStatus
 
 _MAX_BYTES: Final = 0x7FFFFFFF
-# One of so many peeks looks into the retry topic first.
+# One of this number of peeks reads the retry topic first.
 _RETRY_FIRST: Final = 5
 
 
 class PeekProcessor:
-    """Serves peeks.  Lives in the event loop's thread."""
+    """Handler of peeks.  Lives in the event loop's thread."""
 
     def __init__(self, core: BrokerCore, checks: PopChecks, offsets: PopOffsets) -> None:
         self._config = core.config
@@ -30,7 +30,7 @@ class PeekProcessor:
         self._offsets = offsets
 
     def peek(self, request: Request[PeekMessageRequestHeader]) -> Response:
-        """The answer.  Raises RequestError."""
+        """Return the messages.  Raises RequestError."""
         header = request.header
         config = self._checks.peek(request)
         draw = self._random_below(100)

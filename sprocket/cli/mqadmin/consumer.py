@@ -129,10 +129,10 @@ def progress_lines(
 
 async def group_progress(admin: "AdminClient") -> list[GroupProgress]:
     """A line about every group that has a retry topic."""
-    from sprocket.client.admin.admin_client import RETRY_TOPIC_PREFIX
+    from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
     topics = await admin.topic_list()
-    groups = [topic.removeprefix(RETRY_TOPIC_PREFIX) for topic in topics if topic.startswith(RETRY_TOPIC_PREFIX)]
+    groups = [topic.removeprefix(RETRY_PREFIX) for topic in topics if topic.startswith(RETRY_PREFIX)]
     return [await _one_group(admin, group) for group in groups]
 
 

@@ -60,11 +60,12 @@ def stats_all(namesrv: str | None, only_active: bool, topic: str | None, as_json
 
 async def topic_lines(admin: "AdminClient", only: str | None) -> list[TopicLine]:
     """A line for each topic and group; retry and dead-letter topics are left out, and what cannot be asked about."""
-    from sprocket.client.admin.admin_client import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, AdminError
+    from sprocket.client.admin.admin_client import AdminError
+    from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
     lines: list[TopicLine] = []
     for topic in await admin.topic_list():
-        if topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)) or only not in (None, "", topic):
+        if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) or only not in (None, "", topic):
             continue
         try:
             lines += await _lines_of(admin, topic)

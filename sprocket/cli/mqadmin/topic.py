@@ -162,11 +162,12 @@ def topic_list(namesrv: str | None, with_cluster: bool, as_json: bool) -> None:
 
 async def topics_with_groups(admin: "AdminClient") -> list[tuple[str, str, list[str]]]:
     """Cluster, topic and consumer groups of every topic that is neither retry nor dead letter."""
-    from sprocket.client.admin.admin_client import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, AdminError
+    from sprocket.client.admin.admin_client import AdminError
+    from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
     rows = []
     for topic in await admin.topic_list():
-        if topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)):
+        if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             continue
         cluster, groups = "", []
         try:

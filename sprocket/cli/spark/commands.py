@@ -8,6 +8,7 @@ from sprocket.cli.client_session import HELP, WrongUsage
 from sprocket.cli.spark.session import directories, reading_options, source_options, spark_session
 from sprocket.cli.store.commands import DiskTrouble
 from sprocket.common.clock import SystemClock
+from sprocket.remoting.message.topic_names import TRACE_TOPIC
 
 
 @click.group(context_settings=HELP)
@@ -27,7 +28,7 @@ def spark() -> None:
     show_default=True,
     help="Where the page goes.",
 )
-@click.option("--trace-topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True, help="Where clients send traces.")
+@click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Where clients send traces.")
 @reading_options
 def report(
     paths: tuple[str, ...],

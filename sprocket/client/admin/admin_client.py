@@ -43,12 +43,10 @@ from sprocket.remoting.headers.namesrv import (
     GetRouteInfoRequestHeader,
     PutKVConfigRequestHeader,
 )
+from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX, retry_topic
 from sprocket.remoting.tls.settings import TlsSettings
 from sprocket.remoting.tls.watch import ClientTls
 
-DEFAULT_TOPIC = "TBW102"  # the topic that new ones are modelled on
-RETRY_TOPIC_PREFIX = "%RETRY%"
-DLQ_TOPIC_PREFIX = "%DLQ%"
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 
 T = TypeVar("T")
@@ -169,7 +167,7 @@ class AdminClient:
         """Create `config` on the broker at an address, or change it there."""
         header = CreateTopicRequestHeader(
             topic=config.topic_name,
-            default_topic=DEFAULT_TOPIC,
+            default_topic=AUTO_CREATE_TOPIC,
             read_queue_nums=config.read_queue_nums,
             write_queue_nums=config.write_queue_nums,
             perm=config.perm,
@@ -236,7 +234,7 @@ class AdminClient:
         """The clients of `group` that are online, from the first broker that serves it."""
         brokers = _addresses(await self._brokers_of_group(group, None, None))
         if not brokers:
-            raise AdminError(f"group {group}: no broker on the route of {RETRY_TOPIC_PREFIX}{group}")
+            raise AdminError(f"group {group}: no broker on the route of {RETRY_PREFIX}{group}")
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         response = await self.ask(brokers[0], RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         return _decoded(response, ConsumerConnection)
@@ -287,7 +285,7 @@ class AdminClient:
             await asyncio.sleep(0.02)
 
     async def _brokers_of_group(self, group: str, topic: str | None, route_topic: str | None) -> list[BrokerData]:
-        topics = [name for name in (RETRY_TOPIC_PREFIX + group, topic, route_topic) if name]
+        topics = [name for name in (retry_topic(group), topic, route_topic) if name]
         for position, name in enumerate(topics, 1):
             try:
                 return (await self.topic_route(name)).broker_datas

@@ -7,7 +7,7 @@ Source of requests and of how answers are gathered: RocketMQ 5.3.3, `DefaultMQAd
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from sprocket.client.admin.admin_client import RETRY_TOPIC_PREFIX, AdminClient, AdminError
+from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.answers import header_of
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import (
@@ -48,11 +48,11 @@ from sprocket.remoting.headers.offset import (
     SearchOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from sprocket.remoting.message.topic_names import RETRY_PREFIX, TIMER_TOPIC
 
 # As a time to reset to: the end of the queue.
 TO_END: Final = -1
 _LIGHT_PREFIX: Final = "%LMQ%"
-_WHEEL_TOPIC: Final = "rmq_sys_wheel_timer"
 
 T = TypeVar("T")
 
@@ -239,9 +239,9 @@ class GroupAdmin:
         return [data.broker_addrs[0] for data in route.broker_datas if 0 in data.broker_addrs]
 
     async def _broker_of(self, group: str) -> str:
-        brokers = await self._brokers(RETRY_TOPIC_PREFIX + group)
+        brokers = await self._brokers(RETRY_PREFIX + group)
         if not brokers:
-            raise AdminError(f"group {group}: no broker on the route of {RETRY_TOPIC_PREFIX}{group}")
+            raise AdminError(f"group {group}: no broker on the route of {RETRY_PREFIX}{group}")
         return brokers[0][1]
 
     async def _brokers(self, topic: str) -> list[tuple[str, str]]:
@@ -253,7 +253,7 @@ class GroupAdmin:
 
 def _route_topic(topic: str, route_topic: str | None) -> str:
     """A light topic and the wheel's have no route of their own."""
-    if route_topic and (topic.startswith(_LIGHT_PREFIX) or topic == _WHEEL_TOPIC):
+    if route_topic and (topic.startswith(_LIGHT_PREFIX) or topic == TIMER_TOPIC):
         return route_topic
     return topic
 

@@ -15,13 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sprocket.client import arguments
-from sprocket.client.admin.admin_client import (
-    DEFAULT_TOPIC,
-    DLQ_TOPIC_PREFIX,
-    RETRY_TOPIC_PREFIX,
-    AdminClient,
-    AdminError,
-)
+from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.answers import body_of, header_of
 from sprocket.client.connection.identity import random_number
@@ -42,6 +36,7 @@ from sprocket.remoting.headers.offset import (
 )
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX, dlq_topic
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +120,7 @@ class Redrive:
         self._group = group
         self._to_retry = to_retry
         self._owner = owner
-        self._topic = DLQ_TOPIC_PREFIX + group
+        self._topic = dlq_topic(group)
         self._done_group = f"{group}_REDRIVE"
         self._seen_group = f"{group}_REDRIVE_SEEN"
         self._routes: dict[str, TopicRoute] = {}
@@ -210,13 +205,13 @@ class Redrive:
 
     def _target_of(self, message: ReceivedMessage) -> str | None:
         if self._to_retry:
-            return RETRY_TOPIC_PREFIX + self._group
+            return RETRY_PREFIX + self._group
         return message.properties.get(names.RETRY_TOPIC)
 
     async def _was_sent(self, message: ReceivedMessage, target: str) -> bool:
         """By any redrive: also one that went to the other kind of topic is looked for."""
         origin = message.properties.get(names.RETRY_TOPIC)
-        for topic in {target, origin or target, RETRY_TOPIC_PREFIX + self._group}:
+        for topic in {target, origin or target, RETRY_PREFIX + self._group}:
             try:
                 copies = await self._lookup.by_unique_key(topic, message.message_id)
             except AdminError as error:
@@ -276,7 +271,7 @@ class Redrive:
             # What the group's consumers read the topic from that they subscribed to.
             properties[names.RETRY_TOPIC] = message.properties.get(names.RETRY_TOPIC, message.topic)
         header = SendMessageRequestHeaderV2(
-            producer_group=_PRODUCER_GROUP, topic=queue.topic, default_topic=DEFAULT_TOPIC,
+            producer_group=_PRODUCER_GROUP, topic=queue.topic, default_topic=AUTO_CREATE_TOPIC,
             default_topic_queue_nums=4, queue_id=queue.queue_id, sys_flag=0, born_timestamp=message.born_timestamp_ms,
             flag=message.flag, properties=names.encode(properties), reconsume_times=0, unit_mode=False, batch=False,
         )  # fmt: skip

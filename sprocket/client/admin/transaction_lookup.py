@@ -4,8 +4,6 @@ Reads both queues of every broker from where its transaction service has come to
 too.  Source: RocketMQ 5.3.3, `TransactionalMessageServiceImpl`, `TransactionalMessageBridge.fetchConsumeOffset`.
 """
 
-from typing import Final
-
 import msgspec
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
@@ -16,10 +14,7 @@ from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader, QueryConsumerOffsetResponseHeader
 from sprocket.remoting.message import properties as names
-
-_GROUP: Final = "CID_RMQ_SYS_TRANS"
-_HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-_OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+from sprocket.remoting.message.topic_names import TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 
 
 class OpenTransaction(msgspec.Struct, rename="camel", kw_only=True):
@@ -40,8 +35,8 @@ async def open_transactions(admin: AdminClient) -> list[OpenTransaction]:
     """What is open on every broker, by broker and age.  Raises AdminError."""
     lookup = MessageLookup(admin)
     found: list[OpenTransaction] = []
-    for queue, address in await lookup.queues(_HALF_TOPIC):
-        op_queue = MessageQueue(_OP_TOPIC, queue.broker_name, queue.queue_id)
+    for queue, address in await lookup.queues(TRANS_HALF_TOPIC):
+        op_queue = MessageQueue(TRANS_OP_HALF_TOPIC, queue.broker_name, queue.queue_id)
         # The op messages last: what ends while the half messages are read is then not shown.
         halves = await _unread(admin, lookup, queue, address)
         done = {
@@ -63,7 +58,7 @@ async def _unread(
 ) -> list[ReceivedMessage]:
     """What lies behind the offset that the broker's transaction service has committed."""
     low, high = await lookup.bounds(queue, address)
-    header = QueryConsumerOffsetRequestHeader(consumer_group=_GROUP, topic=queue.topic, queue_id=queue.queue_id)
+    header = QueryConsumerOffsetRequestHeader(consumer_group=TRANS_GROUP, topic=queue.topic, queue_id=queue.queue_id)
     try:
         response = await admin.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
         start = max(low, header_of(response, QueryConsumerOffsetResponseHeader, AdminError).offset)

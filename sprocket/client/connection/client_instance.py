@@ -39,13 +39,13 @@ from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
+from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC
 from sprocket.remoting.routes import Route
 from sprocket.remoting.tls.settings import TlsSettings
 from sprocket.remoting.tls.watch import ClientTls
 
 logger = logging.getLogger(__name__)
 
-AUTO_CREATE_TOPIC_KEY = "TBW102"
 _FIRST_POLL_S = 1.0
 # A route that has lost a broker is asked for this often, so that a restarted broker is found at once; for so long.
 _DIMINISHED_POLL_S = 1.0
@@ -197,7 +197,7 @@ class ClientInstance:
             route = await self.refresh_route(topic)
         except TopicNotFound as not_found:
             try:
-                data = await self.name_servers.topic_route(AUTO_CREATE_TOPIC_KEY)
+                data = await self.name_servers.topic_route(AUTO_CREATE_TOPIC)
             except TopicNotFound:
                 if await self._has_brokers():
                     raise not_found from None

@@ -6,7 +6,6 @@ Source: RocketMQ 5.3.3, `DefaultMQPushConsumerImpl.sendMessageBack`, `sendMessag
 import logging
 
 from sprocket.client.connection.client_instance import ClientInstance
-from sprocket.client.consume.subscription import retry_topic
 from sprocket.client.errors import ClientError
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.send.send_request import SendRequest, SendSettings
@@ -14,6 +13,7 @@ from sprocket.client.send.sender import Sender
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.topic_names import retry_topic
 
 logger = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from sprocket.client.connection.topic_route import TopicRoute, subscribe_address
 from sprocket.client.connection.wakeup import Wakeup, pause
 from sprocket.client.consume.allocation import AllocateMessageQueueStrategy
 from sprocket.client.errors import ClientError, TopicNotFound, is_access_refusal, refusal
-from sprocket.client.send.send_request import RETRY_PREFIX
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.bodies.client import ConsumerIdList, MessageQueue, SubscriptionData
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.client import GetConsumerListByGroupRequestHeader
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 logger = logging.getLogger(__name__)
 

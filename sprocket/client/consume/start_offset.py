@@ -10,7 +10,6 @@ from sprocket.client import arguments
 from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.consume.offset_store import OffsetStore
-from sprocket.client.send.send_request import RETRY_PREFIX
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.offset import (
@@ -19,6 +18,7 @@ from sprocket.remoting.headers.offset import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 
 class ConsumeFrom(Enum):

@@ -11,9 +11,9 @@ from typing import Final
 from sprocket.client import arguments
 from sprocket.client.arguments import check_group, check_topic
 from sprocket.client.errors import IllegalMessage
-from sprocket.client.send.send_request import RETRY_PREFIX
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.message.topic_names import retry_topic
 
 ALL = "*"
 _SQL92: Final = "SQL92"
@@ -35,11 +35,6 @@ class SqlFilter:
 
 # One topic, a list of topics, or what is wanted of each: ``*``, tags with ``||`` between them, or a SqlFilter.
 Topics = str | Iterable[str] | Mapping[str, str | SqlFilter]
-
-
-def retry_topic(group: str) -> str:
-    """The topic through which messages of `group` come again."""
-    return RETRY_PREFIX + group
 
 
 def is_sql(data: SubscriptionData) -> bool:

@@ -13,7 +13,8 @@ from sprocket.client import arguments
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message, MessageQueue, SendResult
 from sprocket.client.send.reply import Reply
-from sprocket.client.send.send_request import RETRY_PREFIX, SendSettings
+from sprocket.client.send.send_request import SendSettings
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 _Key = tuple[str, MessageQueue | None, bool, str]
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from sprocket.client.arguments import check_topic
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.errors import BrokerNotFound, IllegalMessage, refusal
-from sprocket.client.send.send_request import RETRY_PREFIX
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.send import RecallMessageRequestHeader
+from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
-_DLQ_PREFIX = "%DLQ%"
 _VERSION = "v1"
 _PARTS = 5
 
@@ -48,7 +47,7 @@ async def recall(instance: ClientInstance, group: str, handle: str, timeout_s: f
     """
     wanted = RecallHandle.decode(handle)
     check_topic(wanted.topic)
-    if wanted.topic.startswith((RETRY_PREFIX, _DLQ_PREFIX)):
+    if wanted.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         raise IllegalMessage(f"messages of {wanted.topic} cannot be recalled")
     if instance.master_address(wanted.broker_name) is None:
         await instance.refresh_route(wanted.topic)

@@ -18,8 +18,8 @@ from sprocket.common import limits
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX
 
-RETRY_PREFIX = "%RETRY%"
 # Total size, magic, body CRC, flag, body length; then the body, i16 length of properties, properties.
 _BATCHED_HEAD = struct.Struct(">iiiii")
 
@@ -28,7 +28,7 @@ _BATCHED_HEAD = struct.Struct(">iiiii")
 class SendSettings:
     """How messages are sent, under RocketMQ's names.  Source: RocketMQ 5.3.3, `DefaultMQProducer`."""
 
-    create_topic_key: str = "TBW102"
+    create_topic_key: str = AUTO_CREATE_TOPIC
     default_topic_queue_nums: int = 4
     send_msg_timeout_s: float = 3.0
     retry_times_when_send_failed: int = 2

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.limits import MAX_HEADER_BYTES
 from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
-RETRY_PREFIX: Final = "%RETRY%"
 # What `retry` can be.
 NORMAL: Final = "0"
 RETRY_V1: Final = "1"

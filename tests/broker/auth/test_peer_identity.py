@@ -72,7 +72,7 @@ async def test_a_stranger_cannot_pass_the_question_on(tmp_path: Path) -> None:
     async with guarded(tmp_path / "one") as (one, _), guarded(tmp_path / "two") as (two, _), AsyncExitStack() as stack:
         relay = await relay_to(int(two.address.rpartition(":")[2]))
         stack.callback(relay.close)
-        with pytest.raises(ConnectFailed, match="the question is for"):
+        with pytest.raises(ConnectFailed, match="the request is for"):
             await _ask(one, f"127.0.0.1:{relay.sockets[0].getsockname()[1]}")
 
 
@@ -116,7 +116,7 @@ async def test_an_open_name_server_is_warned_of(
     async with guarded(tmp_path, namesrv_addr=address) as (broker, _):
         probe = next(one for one in broker._services if isinstance(one, NameServerProbe))
         await until(lambda: not probe._unasked)
-        assert (f"the name server {address} lets everybody register" in caplog.text) is is_open
+        assert (f"the name server {address} lets anybody register" in caplog.text) is is_open
     await server.stop()
 
 

@@ -1,10 +1,9 @@
 """What another master gets of a message that is sent on."""
 
 from broker.failover.escaped_message import EscapedMessage
-from broker.names import TRANS_HALF_TOPIC
 from sprocket.remoting.message.properties import encode, parse
 from sprocket.remoting.message.record import SysFlag
-from store.config.timer_config import TIMER_TOPIC
+from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
 from store.record.record import PendingMessage
 
 

@@ -59,7 +59,7 @@ def test_a_deadline_that_moves_nearer_counts_once() -> None:
 
 
 def test_what_is_answered_neither_expires_nor_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadlines, "_MOST_STALE", 10)
+    monkeypatch.setattr(deadlines, "_MAX_STALE", 10)
     rig = Rig()
     for _ in range(1000):
         rig.hold(5).request = None

@@ -12,7 +12,7 @@ from broker.config.live_config import LiveConfig
 from broker.core import BrokerCore
 from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable
 from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
-from broker.pop.records import REVIVE_GROUP, AckMsg, BatchAckMsg, PopCheckPoint
+from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.revive.revive_log import ReviveLog
 from broker.pop.revive.revive_service import ReviveService
 from broker.role import Role
@@ -26,7 +26,7 @@ from sprocket.remoting.bodies.group import SubscriptionGroupConfig, Subscription
 from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_DELIVER_MS, encode, parse
-from store.config.timer_config import TIMER_TOPIC
+from sprocket.remoting.message.topic_names import REVIVE_GROUP, TIMER_TOPIC
 from store.delivery import OwnLog
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import Record, TagsCodes, decode

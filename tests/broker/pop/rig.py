@@ -26,11 +26,11 @@ from sprocket.remoting.message.pop_extra_info import (
     retry_kind,
 )
 from sprocket.remoting.message.properties import POP_CK, parse
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.record.record import Record, decode
 from tests.broker.rig import GROUP, TOPIC, TestClient, stored
 
 REVIVE_TOPIC = "rmq_sys_REVIVE_LOG_DefaultCluster"
-TIMER_TOPIC = "rmq_sys_wheel_timer"
 
 
 @dataclass(frozen=True)

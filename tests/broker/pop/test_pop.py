@@ -15,9 +15,10 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.offset import ResetOffsetRequestHeader
 from sprocket.remoting.headers.pop import PopMessageResponseHeader
 from sprocket.remoting.message.properties import encode, parse
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.config.store_config import FlushDiskType
 from store.record.record import PendingMessage
-from tests.broker.pop.rig import REVIVE_TOPIC, TIMER_TOPIC, ack, messages_of, peek, pop, popped, written
+from tests.broker.pop.rig import REVIVE_TOPIC, ack, messages_of, peek, pop, popped, written
 from tests.broker.rig import GROUP, TOPIC, create, running_broker, until
 
 CODE = ResponseCode

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from broker.pop.records import REVIVE_GROUP, PopCheckPoint
+from broker.pop.records import PopCheckPoint
 from broker.pop.revive.revive_log import encode_checkpoint
 from broker.server import Broker
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
@@ -12,6 +12,7 @@ from sprocket.remoting.bodies.stats import KVTable
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.message.properties import TAGS, TIMER_DELIVER_MS, encode
+from sprocket.remoting.message.topic_names import REVIVE_GROUP
 from store.config.store_config import FlushDiskType
 from store.message_store import PendingMessage
 from store.record.record import TagsCodes

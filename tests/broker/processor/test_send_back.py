@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.names import SCHEDULE_TOPIC
 from broker.server import Broker
 from broker.timer.timer_intake import TIMER_NAMES
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
@@ -12,6 +11,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from sprocket.remoting.message.properties import parse
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.record.record import Record
 from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker, stored, until
 

@@ -5,7 +5,6 @@ import pytest
 
 from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
-from broker.names import SYSTEM_GROUPS
 from broker.subscription.subscription_groups import SubscriptionGroups
 from sprocket.common import failpoints
 from sprocket.common.clock import ManualClock
@@ -20,6 +19,7 @@ from sprocket.remoting.bodies.group import (
 )
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.message.topic_names import SYSTEM_GROUPS
 from tests.broker.rig import broker_config, store_config
 
 

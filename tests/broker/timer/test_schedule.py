@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from broker.config.config_file import ConfigFile
-from broker.names import SCHEDULE_TOPIC
 from broker.timer.schedule import DelayOffsets, DelayOffsetTable, ScheduleService
 from sprocket.common.clock import ManualClock
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.properties import encode
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.config.store_config import FlushDiskType
 from store.delivery import OwnLog
 from store.message_store import MessageStore, PendingMessage

@@ -12,7 +12,8 @@ from broker.timer.timer_intake import (
 )
 from sprocket.common.errors import RequestError
 from sprocket.remoting.codes import ResponseCode
-from store.config.timer_config import TIMER_TOPIC, TimerConfig
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
+from store.config.timer_config import TimerConfig
 
 NOW = 1_700_000_000_400
 RULES = TimerRules(is_enabled=True, slot_ms=1000, max_delay_ms=60_000, congest_num_each_slot=100)

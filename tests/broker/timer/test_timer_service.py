@@ -13,7 +13,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from sprocket.remoting.message.properties import parse
-from store.config.timer_config import TIMER_TOPIC
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.timer.timer_progress import TimerCheckpoint
 from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored, until
 

@@ -76,11 +76,11 @@ def test_auto_creation_may_be_turned_off_with_the_model_still_in_the_file(tmp_pa
 
 def test_retry_topic_follows_the_order_flag(tmp_path: Path) -> None:
     topics = table(tmp_path)
-    created = topics.create_on_send_back("%RETRY%CG", 1)
+    created = topics.get_or_create("%RETRY%CG", 1)
     assert created == TopicConfig("%RETRY%CG", 1, 1, 6)
-    assert topics.create_on_send_back("%RETRY%CG", 5, order=True).order
-    assert topics.create_on_send_back("%RETRY%CG", 5).order, "None leaves it as it is"
-    assert topics.create_on_send_back("%RETRY%CG", 5).write_queue_nums == 1
+    assert topics.get_or_create("%RETRY%CG", 5, order=True).order
+    assert topics.get_or_create("%RETRY%CG", 5).order, "None leaves it as it is"
+    assert topics.get_or_create("%RETRY%CG", 5).write_queue_nums == 1
 
 
 def test_what_the_file_does_not_hold_memory_does_not_hold(tmp_path: Path) -> None:

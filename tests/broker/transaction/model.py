@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from broker.names import TRANS_OP_HALF_TOPIC
 from broker.server import Broker
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
+from sprocket.remoting.message.topic_names import TRANS_OP_HALF_TOPIC
 from store.record.record import Appended, PendingMessage
 from tests.broker.transaction.model_producer import Place
 from tests.broker.transaction.rig import COMMIT

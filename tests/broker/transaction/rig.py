@@ -8,7 +8,6 @@ from typing import Any
 from broker.client.clients import Member, ProducerRegistry
 from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
-from broker.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
 from broker.processor.end_transaction import TransactionProcessor
 from broker.send.confirm_waits import ConfirmWaits
@@ -22,6 +21,7 @@ from sprocket.remoting.command import FLAG_ONEWAY, Request, Response
 from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.message.properties import encode, parse
+from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from store.record.record import Appended, PendingMessage, Record, decode
 from tests.broker.rig import broker_config
 from tests.store.rig import HOST, Stores

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.names import TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.transaction.check_rules import CheckRules, Verdict
 from broker.transaction.half_message import HalfMessage
 from sprocket.client.consume.record_decoder import decode_records
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.message.properties import encode, parse
+from sprocket.remoting.message.topic_names import TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from store.record.record import Record
 from tests.broker.transaction.rig import COMMIT, ROLLBACK, TOPIC, UNKNOWN, FakeChannel, Rig
 from tests.store.rig import HOST

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.transaction.half_message import op_messages
+from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from store.record.record import Appended
 from tests.broker.transaction.rig import COMMIT, ROLLBACK, TOPIC, UNKNOWN, Crash, Rig
 from tests.store.rig import HOST, message

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.names import TRANS_CHECK_MAX_TIME_TOPIC
 from broker.send.message_id import offset_message_id
 from sprocket.common.errors import RequestError
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.admin import ResumeCheckHalfMessageRequestHeader
+from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC
 from tests.broker.transaction.rig import COMMIT, ROLLBACK, Rig
 from tests.store.rig import HOST
 

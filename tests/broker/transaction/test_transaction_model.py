@@ -24,7 +24,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from broker.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_GROUP, TRANS_HALF_TOPIC
 from broker.send.message_id import offset_message_id
 from broker.server import Broker
 from sprocket.client.consume.record_decoder import decode_records
@@ -33,6 +32,7 @@ from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import ResumeCheckHalfMessageRequestHeader
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
+from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_GROUP, TRANS_HALF_TOPIC
 from tests.broker.rig import TestClient, broker_config, create, store_config, stored
 from tests.broker.transaction.model import CHECK_MAX, TIMEOUT_MS, TOPICS, CutAppend, Model, Target, Transaction
 from tests.broker.transaction.model_producer import Place, Producer, Question

@@ -29,8 +29,8 @@ def test_name_servers_of_the_environment_are_the_default(monkeypatch: pytest.Mon
     ("text", "message"),
     [
         ("namesrvAddr=localhost", "allowed is host:port"),
-        ("brokerId=1", "a broker of role ASYNC_MASTER has brokerId 0"),
-        ("brokerRole=SLAVE", "a broker of role SLAVE has a brokerId above 0"),
+        ("brokerId=1", "a broker with role ASYNC_MASTER needs brokerId 0"),
+        ("brokerRole=SLAVE", "a broker with role SLAVE needs a brokerId above 0"),
         ("brokerRole=LEADER", "allowed is ASYNC_MASTER or SYNC_MASTER or SLAVE"),
         ("brokerName=", "allowed is text that is not empty"),
         ("brokerPermission=5", "allowed is 2 or 4 or 6"),

@@ -11,6 +11,7 @@ import pytest
 
 from sprocket.common.errors import StoreError
 from sprocket.remoting.message.record import HEAD, MAGIC_V1, SysFlag
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.config.store_config import StoreConfig
 from store.disk.disk import RealDisk
 from store.dispatch import redispatch
@@ -21,7 +22,7 @@ from store.log.commit_log import CommitLog, LogScan
 from store.message_store import MessageStore, PendingMessage
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.record import log_walk, record_batch, tags_scan
-from store.record.record import SCHEDULE_TOPIC, Record, TagsCodes
+from store.record.record import Record, TagsCodes
 from store.record.record_batch import RecordBatch
 from store.recovery.recovery import Recovery
 from tests.store.rig import Stores, message

@@ -9,7 +9,7 @@ import pytest
 
 from sprocket.common.errors import DiskFull
 from sprocket.remoting.codec.java_hash import java_hash_code
-from store.config.timer_config import TIMER_TOPIC
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.disk.disk import RealDisk
 from store.message_store import MessageStore
 from store.timer.timer_log import BLANK_MAGIC, DELETE, ROLL, TimerLog, Unit

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sprocket.common.clock import ManualClock
-from store.config.timer_config import TIMER_TOPIC
+from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import Record, decode
 from store.timer.timer_message_store import TimerMessageStore

@@ -89,7 +89,7 @@ async def test_what_comes_again_counts(
         await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
         waiting = asking(client, question(poll_time=60_000)) if expected else None
         await until(lambda: held(broker) == expected)
-        broker.topics.create_on_send_back(retry_topic, 1)
+        broker.topics.get_or_create(retry_topic, 1)
         broker.store.append([PendingMessage(retry_topic, 0, b"again", b"", 0, 0, 0, 0, bytes(8))])
         if waiting is not None:
             assert await waiting == (True, False)
