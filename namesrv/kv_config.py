@@ -62,6 +62,7 @@ class KVConfig:
         }
 
     def get(self, namespace: str, key: str) -> str | None:
+        """Return a value; None if the namespace does not have the key."""
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str] | None:

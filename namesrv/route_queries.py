@@ -82,6 +82,7 @@ def member_group(table: RouteInfo, cluster_name: str, broker_name: str) -> Broke
 
 
 def all_topics(table: RouteInfo) -> TopicList:
+    """Return all topics."""
     return TopicList(list(table.topics))
 
 
@@ -99,14 +100,17 @@ def system_topics(table: RouteInfo) -> TopicList:
 
 
 def unit_topics(table: RouteInfo) -> TopicList:
+    """Return the topics of units."""
     return _topics_by_flag(table, lambda flag: bool(flag & _FLAG_UNIT))
 
 
 def unit_sub_topics(table: RouteInfo) -> TopicList:
+    """Return the topics that units subscribe to."""
     return _topics_by_flag(table, lambda flag: bool(flag & _FLAG_UNIT_SUB))
 
 
 def unit_sub_ununit_topics(table: RouteInfo) -> TopicList:
+    """Return the topics that units subscribe to and that belong to no unit."""
     return _topics_by_flag(table, lambda flag: bool(flag & _FLAG_UNIT_SUB) and not flag & _FLAG_UNIT)
 
 

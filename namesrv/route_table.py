@@ -34,6 +34,7 @@ class LiveBroker:
 
     @property
     def key(self) -> BrokerKey:
+        """Cluster name and address."""
         return self.cluster_name, self.broker_addr
 
 
@@ -84,6 +85,7 @@ class RouteInfo:
         return removed
 
     def drop_topic(self, topic: str) -> bool:
+        """Remove the routes of `topic`.  Return whether it had any."""
         self.mappings.pop(topic, None)
         return self.topics.pop(topic, None) is not None
 
@@ -129,4 +131,5 @@ def min_broker_id_change(
 
 
 def has_master(group: BrokerData) -> bool:
+    """Return whether `group` has a master."""
     return MASTER_ID in group.broker_addrs

@@ -23,6 +23,7 @@ class Settings:
         return config.to_properties(self._configuration)
 
     def mutable_keys(self) -> list[str]:
+        """Return the keys that may change while the name server runs."""
         return config.mutable_keys(self._configuration)
 
     def update(self, text: bytes) -> dict[str, str]:

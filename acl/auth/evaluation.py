@@ -59,6 +59,7 @@ class _PolicyIndex:
                 self._others.append(entry)
 
     def deciding_entry(self, resource: Resource, actions: Sequence[Action], source: Parts | None) -> PolicyEntry | None:
+        """Return the entry that decides; None if none does."""
         for entry in self._exact.get((resource.resource_type.value, resource.name), _NONE):
             if entry.means(actions, source):
                 return entry

@@ -56,6 +56,7 @@ class _Loader(yaml.BaseLoader):
     """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Compose a node.  Raises YAMLError for an alias."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases (*name) are not allowed here")
         return super().compose_node(parent, index)

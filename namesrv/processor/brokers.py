@@ -72,6 +72,7 @@ class BrokerProcessor:
         self._registering: dict[BrokerKey, _Turn] = {}
 
     def routes(self) -> list[Route]:
+        """Return the routes of this processor."""
         cluster, get, update = Resource.CLUSTER, Action.GET, Action.UPDATE
         return [
             Route(RequestCode.REGISTER_BROKER, RegisterBrokerRequestHeader, self.register, cluster, update),
@@ -148,6 +149,7 @@ class BrokerProcessor:
         return b"" if order is None else msgspec.json.encode(KVTable(order))
 
     def unregister(self, request: Request[UnregisterBrokerRequestHeader]) -> Response:
+        """Remove a broker, at its own request."""
         header = request.header
         self._notify(
             unregistration.unregister(
@@ -157,6 +159,7 @@ class BrokerProcessor:
         return Response()
 
     def query_version(self, request: Request[QueryDataVersionRequestHeader]) -> Response:
+        """Note a sign of life.  Return the version of the broker's topics, and whether it must register."""
         cluster_name, broker_addr = request.header.cluster_name, request.header.broker_addr
         changed = registration.is_changed(self._table, cluster_name, broker_addr, read_data_version(request.body))
         registration.note_alive(self._table, cluster_name, broker_addr, request.channel.id, self._now_ms())
@@ -167,6 +170,7 @@ class BrokerProcessor:
         )
 
     def heartbeat(self, request: Request[BrokerHeartbeatRequestHeader]) -> Response:
+        """Note a sign of life."""
         header = request.header
         registration.note_alive(
             self._table, header.cluster_name, header.broker_addr, request.channel.id, self._now_ms()
@@ -174,18 +178,22 @@ class BrokerProcessor:
         return Response()
 
     def cluster_info(self, request: Request[Any]) -> Response:
+        """Return all broker groups and clusters."""
         return Response(body=dumps(route_queries.cluster_info(self._table)))
 
     def member_group(self, request: Request[GetBrokerMemberGroupRequestHeader]) -> Response:
+        """Return the members of a broker group."""
         group = route_queries.member_group(self._table, request.header.cluster_name, request.header.broker_name)
         return Response(body=dumps(GetBrokerMemberGroupResponseBody(group)))
 
     def wipe_write_perm(self, request: Request[WipeWritePermOfBrokerRequestHeader]) -> Response:
+        """Make the topics of a broker group unwritable."""
         count = self._table.wipe_write_perm(request.header.broker_name)
         _log_write_perm("wiped", request, request.header.broker_name, count)
         return Response(header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
 
     def add_write_perm(self, request: Request[AddWritePermOfBrokerRequestHeader]) -> Response:
+        """Make the topics of a broker group writable again."""
         count = self._table.add_write_perm(request.header.broker_name)
         _log_write_perm("added", request, request.header.broker_name, count)
         return Response(header=AddWritePermOfBrokerResponseHeader(add_topic_count=count))

@@ -39,6 +39,7 @@ class ConfigurationProcessor:
         self._settings = settings
 
     def routes(self) -> list[Route]:
+        """Return the routes of this processor."""
         code, cluster = RequestCode, Resource.CLUSTER
         get, update = Action.GET, Action.UPDATE
         return [
@@ -51,12 +52,14 @@ class ConfigurationProcessor:
         ]
 
     async def put(self, request: Request[PutKVConfigRequestHeader]) -> Response:
+        """Set a value.  Respond when it is in the file."""
         header = request.header
         self._kv_config.put(header.namespace, header.key, header.value)
         await self._kv_config.saving.saved()
         return Response()
 
     def get(self, request: Request[GetKVConfigRequestHeader]) -> Response:
+        """Return a value."""
         namespace, key = request.header.namespace, request.header.key
         value = self._kv_config.get(namespace, key)
         if value is None:
@@ -65,20 +68,24 @@ class ConfigurationProcessor:
         return Response(header=GetKVConfigResponseHeader(value=value))
 
     async def delete(self, request: Request[DeleteKVConfigRequestHeader]) -> Response:
+        """Remove a value.  Respond when it is gone from the file."""
         self._kv_config.delete(request.header.namespace, request.header.key)
         await self._kv_config.saving.saved()
         return Response()
 
     def namespace(self, request: Request[GetKVListByNamespaceRequestHeader]) -> Response:
+        """Return the keys and values of a namespace."""
         table = self._kv_config.namespace(request.header.namespace)
         if table is None:
             raise RequestError(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {request.header.namespace}")
         return Response(body=msgspec.json.encode(KVTable(table)))
 
     def get_own(self, request: Request[Any]) -> Response:
+        """Return the name server's configuration as a properties file."""
         return Response(body=self._settings.text().encode())
 
     def update_own(self, request: Request[Any]) -> Response:
+        """Change mutable keys of the name server's configuration."""
         allowed = self._settings.mutable_keys()
         try:
             refused = sorted({entry.key for entry in update_entries(request.body)} - set(allowed))

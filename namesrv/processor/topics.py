@@ -42,6 +42,7 @@ class TopicProcessor:
         self._uptime_ms = uptime_ms
 
     def routes(self) -> list[Route]:
+        """Return the routes of this processor."""
         code, topic, cluster = RequestCode, Resource.TOPIC, Resource.CLUSTER
         get, update = Action.GET, Action.UPDATE
         return [
@@ -80,6 +81,7 @@ class TopicProcessor:
         return self._settings.current.enable_topic_list
 
     def route(self, request: Request[GetRouteInfoRequestHeader]) -> Response:
+        """Return where the queues of a topic are."""
         config, header = self._settings.current, request.header
         if config.need_wait_for_service and self._uptime_ms() < config.wait_seconds_for_service * 1000:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "name server not ready")
@@ -96,6 +98,7 @@ class TopicProcessor:
         return Response(body=dumps(route, standard=standard))
 
     def by_cluster(self, request: Request[GetTopicsByClusterRequestHeader]) -> Response:
+        """Return the topics of a cluster."""
         cluster_name = request.header.cluster
         return self._topic_list(
             lambda table: route_queries.topics_by_cluster(table, cluster_name), self._topic_list_allowed()
@@ -112,6 +115,7 @@ class TopicProcessor:
         return Response()
 
     def delete(self, request: Request[DeleteTopicFromNamesrvRequestHeader]) -> Response:
+        """Remove a topic's routes, in one cluster or in all."""
         topic, cluster_name = request.header.topic, request.header.cluster_name
         if cluster_name:
             removed = bool(self._table.drop_topic_in_cluster(topic, cluster_name))

@@ -66,6 +66,7 @@ class IndexHeader:
         return header
 
     def encode(self) -> bytes:
+        """Return the 40 bytes of the header."""
         return _HEADER.pack(*astuple(self))
 
 
@@ -89,6 +90,7 @@ class IndexFile:
 
     @property
     def path(self) -> Path:
+        """Path of the file."""
         return self._file.path
 
     @property

@@ -45,6 +45,7 @@ class LogFigures:
     newest_store_timestamp: int = 0
 
     def add(self, count: int, first: int, last: int, newest: int) -> None:
+        """Add `count` records: store timestamps, ms, of the first, the last, and the newest one."""
         if not self.records:
             self.first_store_timestamp = first
         self.records += count

@@ -89,6 +89,7 @@ class QueueFigures:
     last_time: int = 0
 
     def add(self, messages: int, size_bytes: int, first_time: int, last_time: int) -> None:
+        """Add messages, their bytes, and their first and last store timestamp."""
         self.messages += messages
         self.size_bytes += size_bytes
         self.first_time = min(self.first_time, first_time)

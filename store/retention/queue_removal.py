@@ -1,6 +1,6 @@
 """Removal of queues from a running store: those of a deleted topic, and those whose messages have all expired.
 
-Its own class because it joins table, notes, cleaner and confirmation, which do not know each other.
+A file of its own, because it joins table, notes, cleaner and confirmation, which do not know each other.
 """
 
 from collections.abc import Callable, Iterator

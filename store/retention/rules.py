@@ -45,6 +45,7 @@ class DiskUse(NamedTuple):
 
     @property
     def highest(self) -> float:
+        """The larger of the two shares."""
         return max(self.log, self.queues)
 
 
@@ -57,6 +58,7 @@ class Watermarks(NamedTuple):
 
     @classmethod
     def of(cls, config: StoreConfig) -> "Watermarks":
+        """Return the marks of a configuration."""
         return cls(
             max(_MIN_MAX_USED, config.disk_max_used_space_ratio / 100),
             max(_MIN_FORCED, config.disk_space_clean_forcibly_ratio / 100),

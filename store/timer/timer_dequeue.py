@@ -87,6 +87,7 @@ class _Delivery:
         self.partial: tuple[SlotDelivery, int] | None = None
 
     def count(self, topic: str, change: int) -> None:
+        """Add `change` to the count of a topic."""
         self.counts[topic] = self.counts.get(topic, 0) + change
 
 
