@@ -1,4 +1,4 @@
-"""What the parts of a broker stand on: one record in place of ten arguments."""
+"""Common base of a broker's parts: one record instead of ten arguments."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from store.message_store import MessageStore
 
 @dataclass(frozen=True)
 class BrokerCore:
-    """The tables, the store and the outside world of one broker.  All of it lives in the event loop's thread."""
+    """Tables, store and environment of one broker.  All of it lives in the event loop's thread."""
 
     config: LiveConfig
     role: Role
@@ -39,7 +39,7 @@ class BrokerCore:
     filters: ConsumerFilters
     waits: ConfirmWaits
     timer_intake: TimerIntake
-    client: RemotingClient  # towards other brokers and towards clients
-    # What the broker cannot go on after: the owner of the process hears of it.
+    client: RemotingClient  # for requests to other brokers and to name servers
+    # Reports an error that the broker cannot survive to the owner of the process.
     fail: Callable[[SprocketError], None]
-    delivery: Delivery  # where the messages go that the broker sends on
+    delivery: Delivery  # destination of the messages that the broker forwards

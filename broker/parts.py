@@ -1,6 +1,6 @@
-"""What a broker is made of, in the order in which the parts need each other.  Start with `build`.
+"""Construction of a broker's parts, in the order of their dependencies.  Start with `build`.
 
-Each subsystem is a record of parts that are complete, and a function that makes it from what it depends on.
+Each subsystem is a record of complete parts, and a function that builds it from its dependencies.
 Source of the order: RocketMQ 5.3.3, `BrokerController.initialize`.
 """
 
@@ -65,13 +65,13 @@ from sprocket.remoting.tls.watch import ClientTls, ServerTls
 from store.disk.disk import Disk
 from store.message_store import MessageStore
 
-# Where records say that a message is stored, until the start has found out the broker's address.
+# Store host of records until the start has determined the broker's address.
 _UNKNOWN_HOST: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True)
 class Security:
-    """Who is let in at the ports, and how this broker speaks to others."""
+    """Access control at the ports, and the client for requests to others."""
 
     access: AccessControl
     users: Users
@@ -82,7 +82,7 @@ class Security:
 
 @dataclass(frozen=True)
 class Deliveries:
-    """What puts messages into their topics later: delays, the timer, transactions."""
+    """Parts that deliver messages later: delays, the timer, transactions."""
 
     schedule: ScheduleService
     timer: TimerService
@@ -92,7 +92,7 @@ class Deliveries:
 
 @dataclass(frozen=True)
 class Pops:
-    """What pop consumers ask for, and what makes their unacknowledged messages come again."""
+    """Parts that serve pop consumers and redeliver their unacknowledged messages."""
 
     pop: PopService
     revive: ReviveService
@@ -100,18 +100,18 @@ class Pops:
 
 @dataclass(frozen=True)
 class Pulls:
-    """What answers pulls, and holds those that find nothing."""
+    """Parts that answer pulls, and hold pulls that find nothing."""
 
     pulls: PullProcessor
     held: HeldPulls
     broadcasts: BroadcastOffsets
     cold: ColdFlow
-    slave: SlaveReads | None  # on a slave alone
+    slave: SlaveReads | None  # only on a slave
 
 
 @dataclass(frozen=True)
 class Slave:
-    """What a slave alone has: tables and sessions from its master."""
+    """Parts of a slave only: tables and sessions from its master."""
 
     synchronize: SlaveSynchronize
     services: Sequence[Service]
@@ -119,7 +119,7 @@ class Slave:
 
 @dataclass(frozen=True)
 class BrokerParts:
-    """All parts of one broker, complete and joined."""
+    """All parts of one broker, complete and connected."""
 
     core: BrokerCore
     security: Security
@@ -142,7 +142,7 @@ class BrokerParts:
 
 
 def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) -> BrokerParts:
-    """Make and join all parts of a broker.  Nothing runs yet."""
+    """Build and connect all parts of a broker.  Nothing runs yet."""
     config, role = environment.config, environment.role
     security = build_security(environment, tls)
     core = build_core(environment, security.client, disk)
@@ -167,7 +167,7 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
     services = [
         security.access,
         security.users,
-        tables,  # first: those that serve the group stand on them
+        tables,  # first: the parts that serve the group depend on them
         deliveries.schedule,
         HalfEscape(core, deliveries.transactions) if role.is_slave else deliveries.transaction_check,
         deliveries.timer,
@@ -204,7 +204,7 @@ def build(environment: Environment, tls: TlsSettings | None, disk: Disk | None) 
 
 
 def build_security(environment: Environment, tls: TlsSettings | None) -> Security:
-    """Nobody is asked for before the accounts are loaded."""
+    """Build `Security`; its accounts are not loaded yet."""
     config, store = environment.config.broker, environment.config.store
     users = Users(config, store.store_path_root_dir / "config", environment.fail, is_slave=environment.role.is_slave)
     access = AccessControl(config, environment.clock, store, tls or TlsSettings(), users.policy)
@@ -214,7 +214,7 @@ def build_security(environment: Environment, tls: TlsSettings | None) -> Securit
 
 
 def build_core(environment: Environment, client: RemotingClient, disk: Disk | None) -> BrokerCore:
-    """The store, the tables, and what else all parts stand on."""
+    """Build the store, the tables, and everything else that all parts depend on."""
     config, role, clock = environment.config, environment.role, environment.clock
 
     topics, groups, offsets = new_tables(config, environment.file, clock, is_copy=role.is_slave)
@@ -237,7 +237,7 @@ def build_core(environment: Environment, client: RemotingClient, disk: Disk | No
 
 
 def build_deliveries(core: BrokerCore, environment: Environment, access: AccessControl) -> Deliveries:
-    """See `Deliveries`."""
+    """Build `Deliveries`."""
     delay_offsets = DelayOffsets(environment.file("delayOffset.json", DelayOffsetTable), core.clock)
     levels = core.config.store.message_delay_level
     transactions = Transactions(core.config, core.store, core.offsets, core.clock)
@@ -254,14 +254,14 @@ def build_deliveries(core: BrokerCore, environment: Environment, access: AccessC
 
 
 def build_pops(core: BrokerCore, environment: Environment, timer: TimerService) -> Pops:
-    """See `Pops`."""
+    """Build `Pops`."""
     pop = PopService(core, environment.file("consumerOrderInfo.json", OrderInfoTable))
     wheel = timer.timer if core.config.store.timer_wheel_enable else None
     return Pops(pop, ReviveService(core, pop.log, timer=wheel, on_revived=[pop.revived]))
 
 
 def build_pulls(core: BrokerCore, following: Following | None) -> Pulls:
-    """See `Pulls`; `following` is a slave's."""
+    """Build `Pulls`; only a slave has `following`."""
     broadcasts, cold = BroadcastOffsets(core), ColdFlow(core)
     held = HeldPulls(core.store, core.clock, core.call_later)
     core.store.on_arrival.append(held.arrived)
@@ -276,7 +276,7 @@ def build_pulls(core: BrokerCore, following: Following | None) -> Pulls:
 
 
 def build_replication(core: BrokerCore, tls: ServerTls, following: Following | None) -> Replication:
-    """The port for slaves.  A slave has it too, and says there how far it is itself."""
+    """Build the port for slaves.  A slave has one too, and reports its own progress there."""
     broker = core.config.broker
     any_port = broker.listen_port == 0 and broker.ha_listen_port == 0
     status = None if following is None else following.status
@@ -286,14 +286,14 @@ def build_replication(core: BrokerCore, tls: ServerTls, following: Following | N
 def build_slave(
     core: BrokerCore, following: Following, tables: ReplicatedTables, access: AccessControl, reads: SlaveReads | None
 ) -> Slave:
-    """See `Slave`; `reads` is its part of the pulls."""
+    """Build `Slave`; `reads` is its part of the pulls."""
     synchronize = SlaveSynchronize(core, following, tables)
     sessions = SlaveSessions(core, following, tables, access)
     return Slave(synchronize, [following, sessions, *(() if reads is None else (reads,)), synchronize])
 
 
 def peer_services(core: BrokerCore, registration: Registration, security: Security) -> list[Service]:
-    """What proves to brokers and name servers who this broker is, and asks them the same."""
+    """Build the services that exchange proofs of identity with brokers, and that probe name servers."""
     return [
         PeerIdentity(core, registration, security.access),
         NameServerProbe(core, security.access, security.client_tls),
@@ -309,7 +309,7 @@ def operator_routes(
     traffic: Traffic,
     replication: Replication,
 ) -> list[Route]:
-    """What operators ask for that belongs to no service."""
+    """Return the routes of operators' requests that no service serves."""
     accounts = PlainAccountsProcessor(
         core.config, access.plain_files, access.accounts_changed, lambda: registration.address, core.clock
     )

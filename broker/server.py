@@ -1,4 +1,4 @@
-"""The broker's life: starts and stops its parts in order.
+"""Start and stop of a broker's parts, in order.
 
 Source of the order: RocketMQ 5.3.3, `BrokerController.start`, `shutdown`.
 """
@@ -46,8 +46,8 @@ _STOP_TOPICS_SAVED: Final = failpoint("server.stop_topics_saved")
 class Broker:
     """One broker in this process.
 
-    `on_fatal` hears of what the broker cannot go on after: a failed disk (nothing is acknowledged any more)
-    or a bug of ours.  The caller then ends the process; `stop` may be called and flushes what it still can.
+    `on_fatal` gets an error that the broker cannot survive: a failed disk (nothing is acknowledged any more) or a bug.
+    The caller then ends the process; `stop` may be called and flushes as much as possible.
     """
 
     def __init__(
@@ -110,29 +110,29 @@ class Broker:
 
     @property
     def synchronize(self) -> SlaveSynchronize:
-        """What asks the master for tables.  Raises InvariantError unless this is a slave."""
-        invariant(self._slave is not None, "a master asks nobody for tables")
+        """Part that gets tables from the master.  Raises InvariantError unless this is a slave."""
+        invariant(self._slave is not None, "only a slave gets tables from a master")
         assert self._slave is not None
         return self._slave.synchronize
 
     @property
     def port(self) -> int:
-        """The port that is listened on, once started."""
+        """Port for clients, once started."""
         return self.config.broker.listen_port
 
     @property
     def address(self) -> str:
-        """``host:port`` that clients are told to connect to, once started."""
+        """``host:port`` that is registered for clients, once started."""
         return self.registration.address
 
     # Start
 
     async def start(self) -> None:
-        """Take the ports, recover the store, read the configuration files, serve, and begin to register.
+        """Bind the ports, recover the store, load the tables, serve, and start to register.
 
-        Does not wait for a name server; see `registration.wait_registered`.  Raises `StoreError`, or ConfigError,
-        which also means that a port cannot be had.  After any error nothing is left running: ports, threads and the
-        lock of the store are free.  A configuration that cannot be started with is refused before anything is written.
+        Does not wait for a name server; see `registration.wait_registered`.  Raises `StoreError`, or ConfigError, also
+        for a port that cannot be bound.  After an error nothing is left running: ports, threads and the lock of the
+        store are released.  An invalid configuration is refused before anything is written.
         """
         self._environment.use_running_loop()
         try:
@@ -149,7 +149,7 @@ class Broker:
         )  # fmt: skip
 
     async def _bind(self) -> None:
-        """Check the configuration and take all ports; until they are served, connections are refused."""
+        """Check the configuration and bind all ports; until they are served, connections are refused."""
         self.config.store.check()
         for service in self._services:
             service.check()
@@ -163,8 +163,8 @@ class Broker:
             await service.bind()
 
     async def _open(self) -> None:
-        """Recover the store and read the configuration files."""
-        self.topics.load()  # first: the store asks it for the types of queues
+        """Recover the store and load the tables."""
+        self.topics.load()  # first: the store needs the types of queues
         await asyncio.to_thread(self.store.start)
         self._is_store_open = True
         _START_STORE_OPEN()
@@ -173,7 +173,7 @@ class Broker:
         self.offsets.load()
         self.filters.load()
         self.schedule.offsets.load()
-        if self.role.serves_group:  # to a slave the rest of the log is still to come
+        if self.role.serves_group:  # a slave has yet to receive the rest of the log
             self.offsets.clamp(self.store.max_offset)
         self.transactions.load(writes=not self.role.is_slave)
         for service in self._services:
@@ -195,7 +195,7 @@ class Broker:
         self.pre_online.start()
 
     async def _abandon(self) -> None:
-        """Let go of everything that a start took before it failed; the error that it failed with goes on."""
+        """Release everything after a failed start; log the errors of that, so that the first error is raised."""
         self._is_running = False
         steps: list[Callable[[], Awaitable[None] | None]] = [
             self._server.stop_accepting,
@@ -220,7 +220,7 @@ class Broker:
                 logger.error("event=start_not_undone step=%s", step.__qualname__, exc_info=error)
 
     async def _listen_for_slaves_of_rocketmq(self) -> None:
-        """Open RocketMQ's VIP port, where its slaves ask their master for topics and the timer's progress.
+        """Open RocketMQ's VIP port, on which its slaves get topics and the timer's progress from their master.
 
         Source: RocketMQ 5.3.3, `MixAll.brokerVIPChannel`, `BrokerController.initializeRemotingServer`.
         """
@@ -233,16 +233,16 @@ class Broker:
     # Stop
 
     async def stop(self) -> None:
-        """Leave in order: no new connections, off every name server, everything on disk, `abort` removed.
+        """Stop in order: refuse new connections, unregister, write everything to disk, remove `abort`.
 
-        After a failure of the disk nothing more is written.
+        After a disk failure nothing more is written.
         """
         if not self._is_running:
             return
         self._is_running = False
         await self._server.stop_accepting()
         _STOP_NOT_ACCEPTING()
-        # Until every name server has forgotten us, clients that come are still served.
+        # Until every name server has removed this broker, new clients are still served.
         await self.pre_online.stop()
         await self.registration.stop()
         await self.client.close()
@@ -250,7 +250,7 @@ class Broker:
         for service in reversed(self._services):
             service.stop()
         if self.store.failure is None:
-            self.store.flush()  # for which the saving of offsets may wait
+            self.store.flush()  # a save of offsets may wait for it
         for work in self._periodic:
             await work.stop()
         self.held.wake_all()
@@ -283,7 +283,7 @@ class Broker:
     # While it runs
 
     def _configure(self, changed: dict[str, str]) -> None:
-        """Take changed keys that no part of its own reads each time."""
+        """Apply changed keys that no part reads each time it needs them."""
         if changed:
             self.waits.configure(self.config.store)
             self._server.idle_s = self.config.broker.server_channel_max_idle_time_seconds

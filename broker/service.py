@@ -1,10 +1,15 @@
-"""A part of the broker with a life of its own: what it serves, keeps in files, and does again and again.
+"""Life cycle of a part of the broker: its routes, its files and its periodic work.
 
-The broker calls, in this order: `routes` once; `check` and `bind` before the store is opened; `load` when the store has
-recovered and nobody is served yet; `listen` when clients can connect, before anybody is told of it; `start` when they
-are served; `periodic` work from then on; `take_over`, `activate` and `deactivate` as this replica becomes the one that
-serves the group, see `broker.role`, and ceases to be; `stop` when no new work may begin, also after a start that
-failed; `save` once nothing runs any more, unless the disk has failed.
+The broker calls, in this order:
+
+- `routes`, once;
+- `check` and `bind`, before the store is opened;
+- `load`, when the store has recovered and no request is served yet;
+- `listen`, when clients can connect, before the broker registers;
+- `start`, when requests are served; the `periodic` work begins;
+- `take_over`, `activate` and `deactivate`, when this replica begins or ends to serve the group, see `broker.role`;
+- `stop`, when no new work may begin, also after a failed start;
+- `save`, when nothing runs any more, unless the disk has failed.
 """
 
 from broker.periodic import Periodic
@@ -13,45 +18,45 @@ from sprocket.remoting.routes import Route
 
 
 class Service:
-    """Does nothing; a part overrides what it needs.  Everything is called in the event loop's thread."""
+    """Base class whose methods do nothing; a part overrides some.  All are called in the event loop's thread."""
 
     def routes(self) -> list[Route]:
-        """What it answers."""
+        """Return the routes of the requests that it serves."""
         return []
 
     def periodic(self) -> list[Periodic]:
-        """What it does again and again."""
+        """Return its periodic work."""
         return []
 
     def check(self) -> None:
-        """Raise ConfigError for a configuration that it cannot start with.  Writes nothing."""
+        """Raise ConfigError for a configuration with which it cannot start.  Writes nothing."""
 
     async def bind(self) -> None:
-        """Take a port of its own, without serving it.  Raises ConfigError if it cannot be had."""
+        """Bind its own port, without serving it.  Raises ConfigError if that fails."""
 
     def load(self) -> None:
-        """Take what its files hold.  Raises `StoreError` if they are broken beyond repair."""
+        """Load its files.  Raises `StoreError` if a file and its backup cannot be read."""
 
     async def listen(self) -> None:
-        """Serve the port of its own.  Raises ConfigError if another process has taken it since."""
+        """Serve its own port.  Raises ConfigError if another process has bound it meanwhile."""
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start its work."""
 
     def take_over(self) -> None:
-        """Another replica did what `activate` begins: go on where the tables say that it was.  Before `activate`."""
+        """Read from the tables how far another replica has done the work of `activate`.  Before `activate`."""
 
     def activate(self) -> None:
-        """Begin what one replica of a group alone may do.  After `start`; may come again after `deactivate`."""
+        """Start the work that only one replica of a group may do.  After `start`; again after `deactivate`."""
 
     def deactivate(self) -> None:
-        """End what `activate` began.  Before `stop`; another replica does it from now on."""
+        """End the work of `activate`, because another replica does it from now on.  Before `stop`."""
 
     def stop(self) -> None:
-        """Begin nothing more; answer what is held."""
+        """Start no new work; answer held requests."""
 
     def save(self) -> None:
-        """Write its files, as far as they have changed; the log is flushed.  Raises `StoreError`."""
+        """Write its changed files; the log is flushed.  Raises `StoreError`."""
 
     def channel_closed(self, channel: RemotingChannel) -> None:
-        """A client's connection is gone."""
+        """Release what belongs to a closed client connection."""

@@ -1,4 +1,4 @@
-"""Pulls that found nothing and are held until something comes: RocketMQ's long polling.
+"""Long polling: pulls that found nothing are held until a message arrives.
 
 Source: RocketMQ 5.3.3, `PullRequestHoldService`, `NotifyMessageArrivingListener`.
 """
@@ -18,18 +18,18 @@ from store.queue.record_filter import RecordFilter
 
 PullFilter: TypeAlias = TagFilter | RecordFilter
 
-# A held pull that messages passed by, none of them for it, is answered after this: its offset moves on.
+# After messages that do not match, a held pull is answered within this time, so that its offset advances.
 PASSED_BY_S: Final = 5.0
-# A client that has this many pulls held gets the next one answered at once.
+# Max held pulls of a client; further ones are answered at once.
 MAX_HELD_PER_CHANNEL: Final = 8192
-# Deadlines this close together share a turn of the timer.
+# Deadlines within this time share one call of the timer.
 _TICK_S: Final = 0.05
 
 AnswerPull: TypeAlias = Callable[[Request[Any]], None]
 
 
 class QueueEnds(Protocol):
-    """The part of `MessageStore` that tells where queues end."""
+    """Part of `MessageStore` that returns the ends of queues."""
 
     def max_offset(self, topic: str, queue_id: int, /) -> int: ...
 
@@ -41,7 +41,7 @@ class QueueEnds(Protocol):
 
 
 def codes_of(store: QueueEnds, topic: str, queue_id: int, first_offset: int, end_offset: int) -> npt.NDArray[np.int64]:
-    """Tags codes of what has come, also where a file of the queue ends in between."""
+    """Return the tags codes of new entries, also across files of the queue."""
     codes = store.tags_codes(topic, queue_id, first_offset, end_offset)
     if 0 < len(codes) < end_offset - first_offset:
         codes = np.append(codes, store.tags_codes(topic, queue_id, first_offset + len(codes), end_offset))
@@ -49,7 +49,7 @@ def codes_of(store: QueueEnds, topic: str, queue_id: int, first_offset: int, end
 
 
 class HeldPull:
-    """One held pull, from `offset` on; `matches` is None when every message will do."""
+    """One held pull from `offset` on; `matches` is None if every message matches."""
 
     __slots__ = ("__weakref__", "answer", "channel_id", "deadline", "key", "matches", "offset", "request")
 
@@ -73,15 +73,15 @@ class HeldPull:
 
 
 class HeldPulls:
-    """Held pulls by topic and queue.  One timer for all of them; an idle one costs memory and nothing else.
+    """Table of held pulls by topic and queue, with one timer for all; an idle pull costs only memory.
 
-    Each pull names who answers it.  That gets the request again, once: when a message has come, or when its time is up.
+    Each pull has its own `answer`, which gets the request once: when a message has arrived, or at the deadline.
     """
 
     def __init__(self, store: QueueEnds, clock: Clock, call_later: CallLater) -> None:
         self._store = store
         self._clock = clock
-        # Sets that keep their order: who was held first is answered first.
+        # Ordered sets: pulls are answered in the order in which they were held.
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
         self._by_channel: dict[int, set[HeldPull]] = {}
         self._count = 0
@@ -100,7 +100,7 @@ class HeldPulls:
         timeout_s: float,
         answer: AnswerPull,
     ) -> bool:
-        """Hold a pull for at most `timeout_s`, then `answer` it; False if its client has too many held."""
+        """Hold a pull for at most `timeout_s`, then `answer` it; return False if its client has too many held pulls."""
         held = self._by_channel.get(request.channel.id)
         if held is None:
             held = self._by_channel[request.channel.id] = set()
@@ -115,7 +115,7 @@ class HeldPulls:
         return True
 
     def arrived(self, topic: str, queue_id: int, max_offset: int, first_offset: int) -> None:
-        """Messages `first_offset` to before `max_offset` can now be read: a listener of the store."""
+        """Wake pulls for the messages from `first_offset` to before `max_offset`: a listener of the store."""
         pulls = self._by_queue.get((topic, queue_id))
         if pulls is None:
             return
@@ -139,19 +139,19 @@ class HeldPulls:
             self._finish(pull)
 
     def drop_channel(self, channel_id: int) -> None:
-        """The connection is gone: nobody waits any more."""
+        """Drop the pulls of a closed connection."""
         for pull in self._by_channel.pop(channel_id, ()):
             pull.request = None
             self._leave_queue(pull)
 
     def wake(self, topic: str, queue_id: int, is_meant: Callable[[Request[Any]], bool]) -> None:
-        """Answer the pulls of one queue that `is_meant` says, as they are."""
+        """Answer those pulls of one queue for which `is_meant` is true."""
         for pull in list(self._by_queue.get((topic, queue_id), ())):
             if pull.request is not None and is_meant(pull.request):
                 self._finish(pull)
 
     def wake_all(self) -> None:
-        """Answer everything held, as it is: the broker stops or its role changes."""
+        """Answer all held pulls with what there is: the broker stops or its role changes."""
         for pulls in list(self._by_channel.values()):
             for pull in list(pulls):
                 self._finish(pull)
@@ -185,5 +185,5 @@ class HeldPulls:
         soon = self._clock.monotonic() + PASSED_BY_S
         if soon < pull.deadline:
             pull.deadline = soon
-            # From here on messages that do not match change nothing: the new deadline is at most this far away.
+            # From now on, messages that do not match change nothing: the deadline is within `PASSED_BY_S`.
             self._deadlines.expect(pull, self._count)

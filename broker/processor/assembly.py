@@ -1,4 +1,4 @@
-"""All processors of a broker, put together from its core."""
+"""Construction of a broker's request handlers."""
 
 import os
 
@@ -36,7 +36,7 @@ from store.record.record import TagsCodes
 
 
 def message_routes(core: BrokerCore, transactions: Transactions, pulls: PullProcessor, pop: PopService) -> list[Route]:
-    """What producers and consumers ask for."""
+    """Return the routes for producers and consumers."""
     config, store, topics, groups, waits, clock = (
         core.config, core.store, core.topics, core.groups, core.waits, core.clock,
     )  # fmt: skip
@@ -67,7 +67,7 @@ def admin_routes(
     replication: Replication,
     access: AccessControl,
 ) -> list[Route]:
-    """What operators ask for."""
+    """Return the routes for operators."""
     config, store, topics, groups, clock = core.config, core.store, core.topics, core.groups, core.clock
     offsets, consumers, producers = core.offsets, core.consumers, core.producers
     put_rates, consume_rates = traffic.put_rates, traffic.consume_rates

@@ -1,6 +1,6 @@
-"""PULL_MESSAGE and LITE_PULL_MESSAGE: messages of one queue, written from the mapping without copying them.
+"""PULL_MESSAGE and LITE_PULL_MESSAGE: messages of one queue, sent from the mapped file without a copy.
 
-What a slave does otherwise stands in `broker.slave.slave_reads`.
+For the differences on a slave see `broker.slave.slave_reads`.
 Source: RocketMQ 5.3.3, `PullMessageProcessor`, `DefaultPullMessageResultHandler`, `PullSysFlag`, `ForbiddenType`.
 """
 
@@ -42,8 +42,8 @@ SUBSCRIPTION: Final = 0x4
 _DEFAULT_MAX_BYTES: Final = 0x7FFFFFFF
 # `ForbiddenType`
 _BY_BROKER, _BY_GROUP, _BY_TOPIC, _BY_BROADCASTING, _BY_SUBSCRIPTION = 1, 2, 3, 4, 5
-# A client cannot have a pull held longer than this, whatever it asks for.
-_AS_ASKED_S: Final = 10 * 60.0
+# Max time that a pull is held, whatever the client asks for.
+_MAX_HOLD_S: Final = 10 * 60.0
 
 _CODES: Final = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -62,15 +62,15 @@ _FIELDS: Final = dict.fromkeys(
 )
 _TEMPLATES: Final = {status: ResponseTemplate(code, _FIELDS, remark=status.name) for status, code in _CODES.items()}
 _MOVED: Final = ResponseCode.PULL_OFFSET_MOVED
-# What a slave answers in place of these.
+# Codes that a slave responds instead of these.
 _RETRIES: Final = {
     status: ResponseTemplate(ResponseCode.PULL_RETRY_IMMEDIATELY, _FIELDS, remark=status.name) for status in _CODES
 }
 _FOUND: Final = _TEMPLATES[GetStatus.FOUND]
-# Looking up a member of an enum takes longer than a comparison.
+# A lookup of an enum member takes longer than a comparison.
 _STATUS_FOUND: Final = GetStatus.FOUND
 _LITE_PULL: Final = int(RequestCode.LITE_PULL_MESSAGE)
-# Of a queue that holds nothing the start is no wrong place to pull from.
+# In an empty queue, the start is a valid offset.
 _EMPTY: Final = {
     status: ResponseTemplate(ResponseCode.PULL_NOT_FOUND, _FIELDS, remark=status.name)
     for status in (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
@@ -78,7 +78,7 @@ _EMPTY: Final = {
 
 
 class PullStore(Protocol):
-    """The part of `MessageStore` that a pull needs."""
+    """Part of `MessageStore` that a pull needs."""
 
     def get(
         self,
@@ -97,7 +97,7 @@ class PullStore(Protocol):
 
 
 class ColdGate(Protocol):
-    """Delays pulls of messages that memory does not hold, see `broker.coldctr.cold_flow`."""
+    """Part of `ColdFlow` that delays pulls of messages that are no longer in memory."""
 
     @property
     def is_on(self) -> bool: ...
@@ -108,7 +108,7 @@ class ColdGate(Protocol):
 
 
 class PullForbidden(RequestError):
-    """Refused, with the field that says who forbids it."""
+    """Error: the pull is forbidden; the header's forbiddenType says why."""
 
     def __init__(self, forbidden_type: int, remark: str) -> None:
         super().__init__(ResponseCode.NO_PERMISSION, remark)
@@ -116,7 +116,7 @@ class PullForbidden(RequestError):
 
 
 class PullProcessor:
-    """Serves pulls.  Lives in the event loop's thread."""
+    """Handler of pulls.  Lives in the event loop's thread."""
 
     def __init__(
         self,
@@ -140,15 +140,15 @@ class PullProcessor:
         self._consumers = consumers
         self._offsets = offsets
         self._filters = filters
-        self.held = held  # without it nothing is held
-        self.broadcasts = broadcasts  # without it members of broadcasting groups are like others
-        self.slave = slave  # on a slave alone
-        self.cold = cold  # asked while coldDataFlowControlEnable is on
+        self.held = held  # None: no pull is held
+        self.broadcasts = broadcasts  # None: offsets of broadcasting groups are not kept
+        self.slave = slave  # only on a slave
+        self.cold = cold  # used while coldDataFlowControlEnable is on
         self.pulled_messages = 0
         self.pulled_bytes = 0
 
     def routes(self) -> list[Route]:
-        """The routes of this processor."""
+        """Return the routes of this handler."""
         return [
             Route(code, PullMessageRequestHeader, self.pull, Resource.GROUP, Action.SUB, Lane.PULL)
             for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -159,7 +159,7 @@ class PullProcessor:
         return self._pull(request, may_hold=True)
 
     def answer_held(self, request: Request[PullMessageRequestHeader]) -> None:
-        """Answer a pull that was held, with whatever there is now.  Never raises: others wait behind it."""
+        """Answer a held pull with what there is now.  Never raises, because other pulls are answered after it."""
         try:
             response = self._pull(request, may_hold=False)
         except RequestError as error:
@@ -173,7 +173,7 @@ class PullProcessor:
             request.channel.reply(request, response)
 
     def reset(self, group: str, topic: str, queue_id: int) -> None:
-        """The group was sent elsewhere: a pull of it that is held goes there now."""
+        """Answer a held pull of a group whose offset was reset, so that it moves to the new offset."""
         if self.held is not None:
             self.held.wake(topic, queue_id, lambda request: request.header.consumer_group == group)
 
@@ -215,7 +215,7 @@ class PullProcessor:
             template = _TEMPLATES[status]
         if broadcasts is not None:
             broadcasts.note(request, result.next_offset if template.code == _MOVED else None)
-        hold_s = _AS_ASKED_S if template.code == ResponseCode.PULL_NOT_FOUND else 0.0
+        hold_s = _MAX_HOLD_S if template.code == ResponseCode.PULL_NOT_FOUND else 0.0
         if slave is not None:
             code, hold_s = slave.verdict(request, result, template.code, may_hold=may_hold)
             if code != template.code:
@@ -264,7 +264,7 @@ class PullProcessor:
         return topic
 
     def _filter(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> PullFilter | None:
-        """What the consumer wants: as the request says, or else as its group's heartbeats said."""
+        """Return the filter of the consumer's subscription: from the request, else from its group's heartbeats."""
         if header.sys_flag & SUBSCRIPTION:
             if is_tag_type(header.expression_type):
                 return tag_filter(header.subscription)
@@ -304,7 +304,7 @@ class PullProcessor:
             raise _unsupported_expression(expression_type)
 
     def _of_retry(self, header: PullMessageRequestHeader) -> RecordFilter | None:
-        """A retry topic's messages are chosen by what the group wants of the topics that they came from."""
+        """Return the filter of a retry topic, which uses the group's subscriptions to the original topics."""
         group = retry_group(header.topic) if self._config.broker.filter_support_retry else None
         return None if group is None else self._filters.retry_records(group)
 
@@ -327,7 +327,7 @@ class PullProcessor:
     # The answer
 
     def _broadcasts(self, header: PullMessageRequestHeader) -> BroadcastOffsets | None:
-        """Who remembers where the consumer reads, if its group broadcasts."""
+        """Return the table of offsets if the consumer's group broadcasts; else None."""
         if header.request_source is None or header.request_source < 0:
             group = self._consumers.group(header.consumer_group)
             if group is None or not group.is_broadcasting:
@@ -353,17 +353,17 @@ class PullProcessor:
     ) -> None:
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         self._offsets.note_pull(group, topic, queue_id, result.next_offset)
-        # What it commits is from before the reset that it is told of.
+        # With OFFSET_RESET, the committed offset is from before the reset.
         if is_first and header.sys_flag & COMMIT_OFFSET and result.status is not GetStatus.OFFSET_RESET:
             self._offsets.commit(group, topic, queue_id, header.commit_offset, f"{peer[0]}:{peer[1]}")
 
-    def _hold(self, request: Request[PullMessageRequestHeader], matches: PullFilter | None, most_s: float) -> bool:
+    def _hold(self, request: Request[PullMessageRequestHeader], matches: PullFilter | None, max_s: float) -> bool:
         header, held = request.header, self.held
         if held is None or not header.sys_flag & SUSPEND:
             return False
         broker = self._config.broker
         timeout_ms = header.suspend_timeout_millis if broker.long_polling_enable else broker.short_polling_time_mills
-        timeout_s = min(max(timeout_ms, 0) / 1000, most_s)
+        timeout_s = min(max(timeout_ms, 0) / 1000, max_s)
         return held.hold(
             request, header.topic, header.queue_id, header.queue_offset, matches, timeout_s, self.answer_held
         )

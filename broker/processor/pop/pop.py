@@ -1,7 +1,7 @@
-"""POP_MESSAGE: takes messages of a topic for a group, invisible to its other members for a while.
+"""POP_MESSAGE: messages of a topic for a group, which are then invisible to the other members for a while.
 
-The pops of one read are served together: what they take is written as one append, and each is answered when that is
-safe.  Offsets follow after that (`PopOffsets`).
+The pops of one read are served together: their checkpoints are one append, and each pop is answered when that append is
+safe.  Then the offsets are committed (`PopOffsets`).
 Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `popMsgFromTopic`.
 """
 
@@ -32,7 +32,7 @@ _COMMITTED: Final = failpoint("pop.committed")
 
 
 class PopProcessor:
-    """Serves pops.  Lives in the event loop's thread."""
+    """Handler of pops.  Lives in the event loop's thread."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class PopProcessor:
         self.popped_bytes = 0
 
     def pop(self, run: list[Request[Any]]) -> None:
-        """Serve the pops of one read."""
+        """Process the pops of one read."""
         self._serve(run, may_hold=True)
 
     def answer_held(self, request: Request[Any], may_hold: bool) -> None:
-        """Serve a pop that was held, with what there is now.  Never raises: others wait behind it."""
+        """Answer a held pop with what there is now.  Never raises, because other pops are answered after it."""
         self._serve([request], may_hold=may_hold)
 
     def _serve(self, run: Iterable[Request[PopMessageRequestHeader]], *, may_hold: bool) -> None:
@@ -83,7 +83,7 @@ class PopProcessor:
         if found:
             self._finish(found)
 
-    # Taking
+    # Pop messages
 
     def _take(self, request: Request[PopMessageRequestHeader]) -> tuple[Popped, PullFilter | None]:
         config = self._checks.pop(request)
@@ -117,7 +117,7 @@ class PopProcessor:
         return queue_id
 
     def _take_retry(self, popped: Popped, draw: int, matches: PullFilter | None) -> None:
-        """From one retry topic: an answer's texts do not tell two of them apart."""
+        """Pop from one retry topic only, because a response cannot distinguish two retry topics."""
         broker, header = self._config.broker, popped.request.header
         is_v2 = broker.enable_retry_topic_v2
         if draw % 2 == 0:
@@ -130,7 +130,7 @@ class PopProcessor:
             self._take_all(popped, config, draw, matches, is_retry=True)
 
     def _has_left(self, topic: str, group: str) -> bool:
-        """Whether enableRetryTopicV2 was on and messages are left; RocketMQ leaves them where they are."""
+        """Whether a V2 retry topic has messages, without enableRetryTopicV2; RocketMQ does not deliver these."""
         config = self._topics.get(topic)
         return config is not None and any(
             self._store.max_offset(topic, queue_id) > self._offsets.current(topic, group, queue_id, FROM_FIRST)
@@ -144,7 +144,7 @@ class PopProcessor:
         for number in range(count):
             self._queues.take(popped, config.topic_name, (draw + number) % count, matches, is_retry=is_retry)
 
-    # Answering
+    # Respond
 
     def _answer_empty(self, popped: Popped, matches: PullFilter | None, *, may_hold: bool) -> None:
         request = popped.request
@@ -164,12 +164,12 @@ class PopProcessor:
         popped.answer(ResponseCode.POLLING_FULL if result is HoldResult.FULL else ResponseCode.POLLING_TIMEOUT)
 
     def _wake(self, popped: Popped) -> None:
-        """There is more: somebody else may have it."""
+        """Wake another held pop, because messages are left."""
         header = popped.request.header
         self.held.wake(header.topic, header.consumer_group, header.queue_id)
 
     def _finish(self, found: list[Popped]) -> None:
-        """Write what was taken, then answer."""
+        """Write the checkpoints, then respond."""
         messages = [message for popped in found for message in popped.checkpoints]
         if not messages:
             self._answer(found)
@@ -180,21 +180,21 @@ class PopProcessor:
                 self._log.send(messages, lambda: self._written(found))
                 return
             end = self._log.append(messages, len(messages))
-        except Exception as error:  # whatever it is, what was taken is there for others
-            self._give_back(found, error)
+        except Exception as error:  # any error: release the popped messages for other members
+            self._release(found, error)
             return
         _CHECKPOINT_WRITTEN()
         if not self._waits.is_needed:
             self._written(found)
             return
-        # Also if it takes longer than anybody waits for it.
+        # Commit also if the append becomes safe after the client's timeout.
         self._store.when_confirmed(end, lambda error: self._commit(found) if error is None else None)
         if self._config.broker.append_ck_async:
             self._answer(found)
             return
 
         def stored(error: StoreError | None, code: ResponseCode) -> None:
-            # Whatever the code, it is written.
+            # With any code the checkpoints are stored.
             if error is None:
                 self._answer(found)
             else:
@@ -213,8 +213,8 @@ class PopProcessor:
                 self._offsets.safe(taken)
         _COMMITTED()
 
-    def _give_back(self, found: list[Popped], error: Exception) -> None:
-        """Nothing was written, so nothing was handed out."""
+    def _release(self, found: list[Popped], error: Exception) -> None:
+        """Make the messages available again, because no checkpoint was written."""
         for popped in reversed(found):
             self._take_back(popped)
         for popped in found:
