@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from broker.config.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
 from broker.longpolling.held_pops import HeldPops
 from broker.periodic import Periodic
@@ -33,6 +33,7 @@ from broker.processor.pop.pop import PopProcessor
 from broker.service import Service
 from sprocket.common.errors import StoreError
 from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.pop import (
     AckMessageRequestHeader,

@@ -43,7 +43,7 @@ _DEFAULT_MAX_BYTES: Final = 0x7FFFFFFF
 # `ForbiddenType`
 _BY_BROKER, _BY_GROUP, _BY_TOPIC, _BY_BROADCASTING, _BY_SUBSCRIPTION = 1, 2, 3, 4, 5
 # A client cannot have a pull held longer than this, whatever it asks for.
-_AS_ASKED_S: Final = 10 * 60.0
+_MAX_HOLD_S: Final = 10 * 60.0
 
 _CODES: Final = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -204,7 +204,7 @@ class PullProcessor:
             template = _TEMPLATES[status]
         if broadcasts is not None:
             broadcasts.note(request, result.next_offset if template.code == _MOVED else None)
-        hold_s = _AS_ASKED_S if template.code == ResponseCode.PULL_NOT_FOUND else 0.0
+        hold_s = _MAX_HOLD_S if template.code == ResponseCode.PULL_NOT_FOUND else 0.0
         if slave is not None:
             code, hold_s = slave.verdict(request, result, template.code, may_hold=may_hold)
             if code != template.code:

@@ -7,11 +7,12 @@ import logging
 
 import msgspec
 
-from broker.config.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.names import RETRY_PREFIX
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.pretty_json import pretty
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from broker.config.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile
 from broker.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from broker.service import Service
 from sprocket.common.clock import Clock
@@ -22,6 +22,7 @@ from sprocket.common.errors import CorruptRecord, DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, find
 from store.config.store_config import parse_delay_levels
 from store.delivery import Delivery, Outstanding, deliver_fitting

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from copy import copy
 from typing import Final
 
-from broker.config.config_file import ConfigFile, EntryTexts, pretty
+from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.names import (
     AUTO_CREATE_TOPIC,
@@ -37,6 +37,7 @@ from sprocket.remoting.bodies.topic import (
     TopicConfig,
     TopicConfigTable,
 )
+from sprocket.remoting.codec.pretty_json import EntryTexts, pretty
 from store.config.timer_config import TIMER_TOPIC
 from store.queue.logic_queue import QueueType
 
