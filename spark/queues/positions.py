@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, NoReturn
 from sprocket.common.errors import ConfigError
 
 # brokerName -> topic -> queueId -> queue offset of the next message
-Positions = dict[str, dict[str, dict[int, int]]]
+QueuePositions = dict[str, dict[str, dict[int, int]]]
 TopicPositions = dict[str, dict[int, int]]
 
 EARLIEST: Final = -2
@@ -43,7 +43,7 @@ class OffsetsOption:
     name: str
     default: int
     every_broker: TopicPositions = field(default_factory=dict)
-    brokers: Positions = field(default_factory=dict)
+    brokers: QueuePositions = field(default_factory=dict)
 
     def of(self, queue: QueueId) -> int:
         """The offset asked for: `EARLIEST`, `LATEST`, or 0 and more."""
@@ -91,19 +91,14 @@ def assigned_queues(text: str, name: str = "assign") -> dict[str, frozenset[int]
     return assigned
 
 
-def positions_of(parsed: object, name: str = "positions") -> Positions:
-    """Positions from JSON that was parsed already, as a checkpoint or a table's commit keeps them.
+def positions_of(parsed: object, name: str = "positions") -> QueuePositions:
+    """QueuePositions from JSON that was parsed already, as a checkpoint or a table's commit keeps them.
 
     Every offset must be 0 or more.  Raises ConfigError that names the key.
     """
     if not isinstance(parsed, dict):
         _refuse(name, f"it must be an object: {_FORM}")
     return _brokers(parsed, name, 0)
-
-
-def positions_from_json(text: str, name: str = "positions") -> Positions:
-    """The positions that `positions_json` wrote.  Raises ConfigError."""
-    return positions_of(_parse(text, name), name)
 
 
 def positions_object(positions: Mapping[str, Mapping[str, Mapping[int, int]]]) -> dict[str, dict[str, dict[str, int]]]:
@@ -118,12 +113,7 @@ def positions_object(positions: Mapping[str, Mapping[str, Mapping[int, int]]]) -
     }
 
 
-def positions_json(positions: Mapping[str, Mapping[str, Mapping[int, int]]]) -> str:
-    """The canonical text of `positions`."""
-    return json.dumps(positions_object(positions), separators=(",", ":"), ensure_ascii=False)
-
-
-def queues_of(positions: Positions) -> dict[QueueId, int]:
+def queues_of(positions: QueuePositions) -> dict[QueueId, int]:
     """Each queue of `positions` and its offset, sorted."""
     return {
         QueueId(broker_name, topic, queue_id): offset
@@ -132,9 +122,9 @@ def queues_of(positions: Positions) -> dict[QueueId, int]:
     }
 
 
-def from_queues(queues: Mapping[QueueId, int], broker_names: Iterable[str] = ()) -> Positions:
-    """Positions of `queues`; each of `broker_names` is in it, with a queue or without."""
-    positions: Positions = {broker_name: {} for broker_name in broker_names}
+def from_queues(queues: Mapping[QueueId, int], broker_names: Iterable[str] = ()) -> QueuePositions:
+    """QueuePositions of `queues`; each of `broker_names` is in it, with a queue or without."""
+    positions: QueuePositions = {broker_name: {} for broker_name in broker_names}
     for queue, offset in queues.items():
         positions.setdefault(queue.broker_name, {}).setdefault(queue.topic, {})[queue.queue_id] = offset
     return positions
@@ -175,8 +165,8 @@ def _depth(parsed: dict[str, object], name: str) -> int:
     return next(iter(depths), 2)
 
 
-def _brokers(parsed: dict[str, object], name: str, least: int) -> Positions:
-    brokers: Positions = {}
+def _brokers(parsed: dict[str, object], name: str, least: int) -> QueuePositions:
+    brokers: QueuePositions = {}
     for broker_name, topics in parsed.items():
         if not isinstance(topics, dict):
             _refuse(name, f"broker {broker_name!r} must hold an object of topics")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark.queues.data_loss import LostRange
-from spark.queues.positions import LATEST, OffsetsOption, Positions, QueueId, from_queues, queues_of
+from spark.queues.positions import LATEST, OffsetsOption, QueueId, QueuePositions, from_queues, queues_of
 from spark.queues.ranges import QueueRange
 from spark.queues.source import Snapshot
 from sprocket.common.errors import ConfigError
@@ -20,11 +20,11 @@ from sprocket.common.errors import ConfigError
 class Step:
     """Where a micro-batch ends, and what it will not find."""
 
-    end: Positions
+    end: QueuePositions
     lost: tuple[LostRange, ...] = ()
 
 
-def first_positions(now: Snapshot, asked: OffsetsOption) -> Positions:
+def first_positions(now: Snapshot, asked: OffsetsOption) -> QueuePositions:
     """Where a stream begins.  Raises ConfigError for offsets that the queues do not have."""
     asked.check_names(now.ranges)
     return from_queues(
@@ -43,7 +43,7 @@ def resolved(asked: OffsetsOption, queue: QueueId, bounds: tuple[int, int]) -> i
     return offset
 
 
-def next_step(start: Positions, now: Snapshot, max_messages: int | None) -> Step:
+def next_step(start: QueuePositions, now: Snapshot, max_messages: int | None) -> Step:
     """The end of the batch that begins at `start`: at most `max_messages` on, shared by how far queues lag."""
     known = queues_of(start)
     lost: list[LostRange] = []
@@ -73,7 +73,7 @@ def next_step(start: Positions, now: Snapshot, max_messages: int | None) -> Step
     return Step(from_queues(ends, {*now.broker_names, *start}), tuple(lost))
 
 
-def batch_ranges(start: Positions, end: Positions, begins: Mapping[QueueId, int]) -> list[QueueRange]:
+def batch_ranges(start: QueuePositions, end: QueuePositions, begins: Mapping[QueueId, int]) -> list[QueueRange]:
     """What the batch from `start` to `end` reads.  `begins` are queue begins: what lay before was reported lost."""
     known = queues_of(start)
     ranges = []

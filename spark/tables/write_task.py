@@ -30,7 +30,7 @@ from sprocket.common.limits import MAX_INFLATED_BYTES
 logger = logging.getLogger(__name__)
 
 _US_PER_HOUR: Final = HOUR_MS * 1000
-_ADVICE: Final = "--drop-malformed, or dropMalformed: true in a file of tables, reads on"
+_ADVICE: Final = "--drop-malformed, or dropMalformed: true in a file of tables, skips it"
 NO_TIME: Final = "the store timestamp is no date"
 
 
