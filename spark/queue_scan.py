@@ -121,4 +121,4 @@ class FilteringQueueBatchReader(QueueBatchReader):
     """Reader that applies pushed filters.  Spark refuses it while its filter pushdown is off."""
 
     def pushFilters(self, filters: list[pushed.Filter]) -> list[pushed.Filter]:  # noqa: N802  # Spark's name
-        return self._rows.take_over(filters)
+        return self._rows.accept(filters)

@@ -132,7 +132,7 @@ class FilteringLogReader(LogReader):
     """Reader that applies pushed filters.  Spark refuses it while its filter pushdown is off."""
 
     def pushFilters(self, filters: list[pushed.Filter]) -> list[pushed.Filter]:  # noqa: N802  # Spark's name
-        return self._rows.take_over(filters)
+        return self._rows.accept(filters)
 
 
 def _refuse_light_queues(options: SourceOptions) -> None:
