@@ -22,10 +22,10 @@ class Merge:
     files: tuple[DataFile, ...]
 
 
-def merges(files: Sequence[DataFile], target_bytes: int, least_files: int) -> list[Merge]:
+def merges(files: Sequence[DataFile], target_bytes: int, min_files: int) -> list[Merge]:
     """What is worth it: in each partition runs of files smaller than half of `target_bytes`, together no larger.
 
-    A partition with fewer than `least_files` small files is left alone; 2 is the least that makes sense.
+    A partition with fewer than `min_files` small files is not changed; the minimum is 2.
     """
     partitions: defaultdict[int | None, list[DataFile]] = defaultdict(list)
     for each in files:
@@ -34,7 +34,7 @@ def merges(files: Sequence[DataFile], target_bytes: int, least_files: int) -> li
     found = []
     for hour in sorted(partitions, key=lambda hour: -1 if hour is None else hour):
         small = sorted(partitions[hour], key=lambda each: (each.size_bytes, each.path))
-        if len(small) >= max(2, least_files):
+        if len(small) >= max(2, min_files):
             found += [Merge(hour, run) for run in _runs(small, target_bytes) if len(run) > 1]
     return found
 

@@ -103,9 +103,9 @@ class DeltaTable:
         actions = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
         return [DataFile(each["path"], _hour(each), each["num_records"] or 0, each["size_bytes"]) for each in actions]
 
-    def compact(self, target_bytes: int, least_files: int) -> int:
+    def compact(self, target_bytes: int, min_files: int) -> int:
         gone = 0
-        found = merges(self.files(), target_bytes, least_files)
+        found = merges(self.files(), target_bytes, min_files)
         for hour in dict.fromkeys(merge.hour for merge in found):
             filters = None
             if hour is not None:

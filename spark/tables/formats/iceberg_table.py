@@ -201,12 +201,12 @@ class IcebergTable:
     def files(self) -> list[DataFile]:
         return [self._data_file(task.file) for task in self._table.scan().plan_files()]
 
-    def compact(self, target_bytes: int, least_files: int) -> int:
+    def compact(self, target_bytes: int, min_files: int) -> int:
         tables = optional_package("pyiceberg.io.pyarrow", "a table of format iceberg")
         known = {each.path: each for each in self.files()}
         entries = {self._data_file(task.file).path: task.file for task in self._table.scan().plan_files()}
         gone = 0
-        for merge in merges(list(known.values()), target_bytes, least_files):
+        for merge in merges(list(known.values()), target_bytes, min_files):
             attempt = self._compaction_attempt()
             merged = write_merged(merge, self.data_root, self.data_root, self.schema, attempt)
 

@@ -120,9 +120,9 @@ class ParquetTable:
         for each in files:
             self._to_its_place(each)
 
-    def compact(self, target_bytes: int, least_files: int) -> int:
+    def compact(self, target_bytes: int, min_files: int) -> int:
         gone = 0
-        for merge in merges(self._manifest.files, target_bytes, least_files):
+        for merge in merges(self._manifest.files, target_bytes, min_files):
             merged = write_merged(merge, self._directory, self._staging, self.schema, "compacted")
             self._sync_staged([merged])
             left = [each for each in self._manifest.files if each not in merge.files]

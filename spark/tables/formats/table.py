@@ -60,8 +60,8 @@ class Table(Protocol):
         """Remove files that this attempt has left without a commit; to be called by the only writer."""
         ...
 
-    def compact(self, target_bytes: int, least_files: int) -> int:
-        """Make one file of the small ones of each hour that has `least_files` of them; returns how many went."""
+    def compact(self, target_bytes: int, min_files: int) -> int:
+        """Merge the small files of each hour with at least `min_files` of them; return the number of merged files."""
         ...
 
 
