@@ -1,4 +1,4 @@
-"""Small files made into large ones: which of them, and the writing of the new one row group by row group."""
+"""Merge of small files into large ones: their choice, and the copy row group by row group."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ class Merge:
 
 
 def merges(files: Sequence[DataFile], target_bytes: int, min_files: int) -> list[Merge]:
-    """What is worth it: in each partition runs of files smaller than half of `target_bytes`, together no larger.
+    """Return the merges to do: in each partition, runs of files below half of `target_bytes`, together at most that.
 
     A partition with fewer than `min_files` small files is not changed; the minimum is 2.
     """
@@ -53,9 +53,9 @@ def _runs(files: Sequence[DataFile], target_bytes: int) -> Iterator[tuple[DataFi
 
 
 def write_merged(merge: Merge, source: Path, target: Path, schema: pa.Schema, attempt: str) -> DataFile:
-    """One file below `target` with the rows of all of `merge`, whose files lie below `source`.
+    """Write one file below `target` with the rows of all files of `merge`, which are below `source`.
 
-    Columns that a file has not are null.
+    Columns that a file does not have are null.
     """
     writer = DataWriter(target, schema, attempt, is_partitioned=merge.hour is not None)
     try:
@@ -70,7 +70,7 @@ def write_merged(merge: Merge, source: Path, target: Path, schema: pa.Schema, at
 
 
 def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """`batch` with the columns of `schema`, null where it has none."""
+    """Return `batch` with the columns of `schema`; missing ones are null."""
     have = set(batch.schema.names)
     arrays = [
         batch.column(each.name).cast(each.type) if each.name in have else pa.nulls(batch.num_rows, each.type)
