@@ -1,1 +1,1 @@
-"""Spark over the segment files.  Reads the layouts of `store.layout`; starts no server."""
+"""Spark data source over segment files, in the layouts of `store.layout`; it starts no server."""

@@ -1,4 +1,4 @@
-"""Reads by queue offset as Spark sees them: the ranges of a batch query, and the rows of one task."""
+"""Batch reads by queue offset: the ranges of a query, and the rows of one task."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,13 +26,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class QueuePartition(InputPartition):
-    """What one task reads; None for nothing."""
+    """Work of one task; None if there is nothing to read."""
 
     task: ReadTask | None
 
 
 class QueueScan:
-    """What both kinds of read share: the columns, and the rows of a partition."""
+    """Part that batch reads and streams share: the columns, and the rows of a partition."""
 
     def __init__(self, options: SourceOptions, schema: StructType, rows: RowFilter) -> None:
         self.options = options
@@ -42,23 +42,25 @@ class QueueScan:
         self._columns = checked_columns(schema, options.reading.corrupt_column)
 
     def source(self) -> QueueSource:
-        """The queues that the options name."""
+        """Return the queues that the options name."""
         options = self.options
         if options.wire is not None:
             return WireQueues(options.wire, self._selection, options.subscription or Subscription())
         return DirectoryQueues(options.paths, self._selection, options.reading.lease_ms)
 
     def warn_of_absent(self, queues: Iterable[QueueId]) -> None:
-        """Say in the log which topics and queues are named and not there: a broker makes a queue's files with its first
-        message, so this is no error, but a name may be misspelt."""
+        """Log a warning for each named topic and queue that does not exist.
+
+        It is no error, because a broker creates a queue's files with its first message; but a name may be misspelt.
+        """
         for name in self._selection.absent(queues):
             logger.warning("event=nothing_to_read name=%s reason='no queue of that name has a message'", name)
 
     def partitions(self, source: QueueSource, ranges: Sequence[QueueRange]) -> list[QueuePartition]:
-        """`ranges` dealt out to tasks; one that reads nothing if there is nothing to read."""
+        """Return `ranges` divided among tasks; without ranges, one empty partition."""
         options = self.options
         packs = packed(ranges, options.min_partitions, at_least=options.queues.min_partitions is not None)
-        # Spark turns an empty list into one partition without a value, and reads that.
+        # Spark would replace an empty list by one partition without a value, and read that.
         return [QueuePartition(task) for task in source.tasks(packs)] or [QueuePartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -73,11 +75,11 @@ class QueueScan:
 
 
 class QueueBatchReader(DataSourceReader):
-    """A batch read by queue offset.  Raises ConfigError for a schema that the source does not have."""
+    """Reader of a batch by queue offset.  Raises ConfigError for a schema that the source does not have."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        # Topics are chosen by their queues; a record of a light queue bears another topic.
+        # Queues select the topics: a record of a light queue has another topic.
         self._rows = RowFilter(times=options.times)
         self._scan = QueueScan(options, schema, self._rows)
 
@@ -99,8 +101,10 @@ class QueueBatchReader(DataSourceReader):
             source.close()
 
     def _within(self, source: QueueSource, wanted: QueueRange, times: TimeRange) -> QueueRange:
-        """`wanted` without the ends that cannot have a row within `times`, as long as no store timestamp is further
-        behind an earlier one than `maxClockStepBack`."""
+        """Return `wanted` without the ends that have no row within `times`.
+
+        This holds if no store timestamp is more than `maxClockStepBack` below an earlier one.
+        """
         step_back = self._options.max_clock_step_back_ms
         begin, end = wanted.begin, wanted.end
         if times.begin_ms > TimeRange().begin_ms:
@@ -114,7 +118,7 @@ class QueueBatchReader(DataSourceReader):
 
 
 class FilteringQueueBatchReader(QueueBatchReader):
-    """A batch read that takes filters over.  Spark refuses it while its filter pushdown is switched off."""
+    """Reader that applies pushed filters.  Spark refuses it while its filter pushdown is off."""
 
     def pushFilters(self, filters: list[pushed.Filter]) -> list[pushed.Filter]:  # noqa: N802  # Spark's name
-        return self._rows.take_over(filters)
+        return self._rows.accept(filters)

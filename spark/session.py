@@ -1,4 +1,4 @@
-"""A Spark session that reads RocketMQ stores, and the registration of the source with one that exists."""
+"""Spark sessions that read RocketMQ stores, and registration of the source with an existing session."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from spark.runtime.java_home import find_java_home
 from spark.runtime.worker_python import installed_pyspark
 from spark.source import RocketMQDataSource
 
-# Static ones must be there when the session starts.
+# Static settings must be set before the session starts.
 SETTINGS: Final = {
     # Without it Spark refuses the option filterPushdown.
     "spark.sql.python.filterPushdown.enabled": "true",
@@ -32,9 +32,9 @@ SETTINGS: Final = {
 }
 
 # All queries of a session share the environment of the source, a HashMap of Java, and each stream that starts puts
-# these into it (Spark 4.3, `PythonStreamingSourceRunner.init`).  No lock is held: two that start at once can leave the
-# map broken for good, and then every task of every query of the session fails with `java.io.OptionalDataException`.
-# Where the names are there already, values change and nothing else.  Whoever runs Python puts values of its own there.
+# these names into it without a lock (Spark 4.3, `PythonStreamingSourceRunner.init`).  Two streams that start at once
+# can corrupt the map, and then every task of the session fails with `java.io.OptionalDataException`.  If the map has
+# the names already, a put only replaces values, which is safe.  Each start of Python sets its own values.
 _STREAM_VARIABLES: Final = (
     "SPARK_LOCAL_DIRS",
     "SPARK_AUTH_SOCKET_TIMEOUT",
@@ -42,35 +42,35 @@ _STREAM_VARIABLES: Final = (
     "SPARK_PYTHON_RUNTIME",
 )
 
-# What SETTINGS say for one machine, and not for a cluster.
+# Additional settings for one machine, not for a cluster.
 _OF_ONE_MACHINE: Final = frozenset({"spark.sql.shuffle.partitions", "spark.ui.enabled"})
-# By default Spark makes its Unix sockets in Java's temporary directory.  That of a YARN container has a path which is
-# longer than the name of a socket can be ("AF_UNIX path too long").
+# By default Spark creates its Unix sockets in Java's temporary directory.  In a YARN container that path is too long
+# for a socket ("AF_UNIX path too long").
 _SOCKETS: Final = {"spark.python.unix.domain.socket.dir": "/tmp"}
 
-# Spark writes two small files of a stream's checkpoint for each micro-batch.  By `FileContext`, its choice, Hadoop's
-# local file system starts ten processes (chmod, readlink) for each of them, by `FileSystem` two.  Both look whether the
-# file is there and then rename to it, so a checkpoint on a local disk is as safe as before.
+# Spark writes two small files of a stream's checkpoint for each micro-batch.  With `FileContext`, Spark's default,
+# Hadoop's local file system starts ten processes (chmod, readlink) for each file; with `FileSystem`, two.  Both check
+# for the file and then rename to it, so a checkpoint on a local disk is equally safe.
 LOCAL_SETTINGS: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
 
-# spark-submit sets it for the Python that it starts: there is a JVM, and it knows its master and its workers' Python.
+# spark-submit sets it for the Python that it starts: the JVM already runs and knows the master and the workers' Python.
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-# How long a JVM may take to end before it is killed.
+# Time for a JVM to end before it is killed.
 _JVM_END_S: Final = 20.0
 
 
 def session(
     master: str | None = None, app_name: str = "sprocket", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session with the source ``rocketmq`` registered; an active one is used as it is.
+    """Return a session with the source ``rocketmq`` registered; an active session is used unchanged.
 
-    `master` is by default what started this process says (spark-submit, or SPARK_REMOTE), else all processors of this
-    machine.  `settings` go over what spark-submit was told, and that over `SETTINGS`; where the workers are of this
-    machine, over `LOCAL_SETTINGS`, too.  Raises ConfigError if no Java 17 or newer is found.
+    `master` defaults to that of spark-submit or SPARK_REMOTE, else to all processors of this machine.  `settings`
+    override those of spark-submit, and those override `SETTINGS` and, with workers on this machine, `LOCAL_SETTINGS`.
+    Raises ConfigError if no Java 17 or newer is found.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -79,7 +79,7 @@ def session(
     builder = SparkSession.builder.appName(app_name)
     if _SUBMITTED not in os.environ:
         os.environ["JAVA_HOME"] = str(find_java_home())
-        # The workers import this package: they need the interpreter that has it.
+        # The workers import this package: they need this interpreter.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if master is None and "SPARK_REMOTE" not in os.environ:
             master = os.environ.get("MASTER", "local[*]")
@@ -97,15 +97,15 @@ def session(
 
 
 def _submitted_settings() -> dict[str, str]:
-    """What of `SETTINGS` is for a cluster, and spark-submit was not told otherwise."""
-    SparkContext._ensure_initialized()  # the JVM, which has read them
+    """Return those of `SETTINGS` that apply to a cluster and that spark-submit does not set."""
+    SparkContext._ensure_initialized()  # the JVM, which has read the settings
     said = dict(SparkConf().getAll())
     ours = {name: value for name, value in SETTINGS.items() if name not in _OF_ONE_MACHINE}
     return {name: value for name, value in {**ours, **_SOCKETS}.items() if name not in said}
 
 
 def _hand_out_wheels(spark: SparkSession) -> None:
-    """Spark takes ``--py-files x.whl`` and leaves it off its workers' path, as it is no ``.zip``; a wheel is one."""
+    """Add wheels of ``--py-files`` to the workers' path: Spark adds only files named ``.zip``."""
     if _SUBMITTED not in os.environ:
         return
     for text in (spark.conf.get("spark.submit.pyFiles", "") or "").split(","):
@@ -117,7 +117,7 @@ def _hand_out_wheels(spark: SparkSession) -> None:
 
 
 def close(spark: SparkSession) -> None:
-    """Stop `spark` and wait until its JVM is gone; `SparkSession.stop` alone leaves it until this process ends."""
+    """Stop `spark` and wait for the end of its JVM; after `SparkSession.stop` alone it runs until this process ends."""
     gateway = spark.sparkContext._gateway
     process = getattr(gateway, "proc", None)
     spark.stop()
@@ -136,7 +136,7 @@ def close(spark: SparkSession) -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the source known to `spark`, and turn its filter pushdown on (a setting of the Spark session)."""
+    """Register the source with `spark`, and turn filter pushdown on (a setting of the session)."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     with _variables_of_streams(spark):
         spark.dataSource.register(RocketMQDataSource)
@@ -144,8 +144,8 @@ def register(spark: SparkSession) -> None:
 
 @contextmanager
 def _variables_of_streams(spark: SparkSession) -> Iterator[None]:
-    """While a source is registered, the environment that it gets has the names that streams will put into it."""
-    if is_remote():  # there the server makes the environment
+    """Set the variables of streams in the environment that a source gets when it is registered in this block."""
+    if is_remote():  # the server creates the environment
         yield
         return
     environment = spark.sparkContext.environment

@@ -1,14 +1,14 @@
-"""The PySpark data source ``rocketmq``: a DataFrame over the CommitLogs of one or several brokers.
+"""PySpark data source ``rocketmq``: a DataFrame over the CommitLogs of one or several brokers.
 
     spark.read.format("rocketmq").option("subscribe", "Flights").load("/data/broker-a/store")
 
-Options: `spark.options.source_options.KNOWN`.  Columns: `spark.decode.columns`.  A user schema or the option `columns`
-prunes: only what it names is decoded.
+Options: `spark.options.source_options.KNOWN`.  Columns: `spark.decode.columns`.  Only the columns in a user
+schema or in the option `columns` are decoded.
 
-Filters are pushed down only with the option `filterPushdown`.  Spark 4.1 to 4.3 keep what was pushed with the
-DataFrame's relation and not with the scan (`PythonDataSourceV2.setReadInfo`): a later query on the same
-DataFrame without a filter, or two filters of it in one plan, would silently read too few rows.  Topics and
-times can always be given as options.
+Filters are pushed down only with the option `filterPushdown`.  Spark 4.1 to 4.3 keep pushed filters with the
+DataFrame's relation, not with the scan (`PythonDataSourceV2.setReadInfo`).  So a later query on the same DataFrame
+without a filter, or two filters in one plan, would silently read too few rows.  Options for topics and times always
+work.
 """
 
 import logging
@@ -46,16 +46,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class LogPartition(InputPartition):
-    """What one task reads, and the leases that it renews meanwhile."""
+    """Work of one task, and the leases that it renews."""
 
     spans: tuple[Span, ...]
     leases: tuple[SegmentLease, ...] = ()
 
 
 class RocketMQDataSource(DataSource):
-    """The data source that ``spark.read.format("rocketmq")`` names.
+    """Data source of ``spark.read.format("rocketmq")``.
 
-    What only some reads and writes need is imported by them: each Python process of Spark imports this file.
+    Each Python process of Spark imports this file, so special reads and writes import their modules when they start.
     """
 
     @classmethod
@@ -92,7 +92,7 @@ class RocketMQDataSource(DataSource):
 
 
 class LogReader(DataSourceReader):
-    """A batch read.  Raises ConfigError for a schema that asks for something the source does not have."""
+    """Reader of a batch.  Raises ConfigError for a schema that the source does not have."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -102,7 +102,7 @@ class LogReader(DataSourceReader):
         self._rows = RowFilter(options.topics, options.topic_pattern, options.times)
 
     def partitions(self) -> Sequence[InputPartition]:
-        # Spark turns an empty list into one partition without a value, and reads that.
+        # Spark would replace an empty list by one partition without a value, and read that.
         with store_rights():
             tasks, leases = leased_plan(self._options, self._rows)
         return [LogPartition(spans, leases) for spans in tasks] or [LogPartition(())]
@@ -129,16 +129,16 @@ class LogReader(DataSourceReader):
 
 
 class FilteringLogReader(LogReader):
-    """A batch read that takes filters over.  Spark refuses it while its filter pushdown is switched off."""
+    """Reader that applies pushed filters.  Spark refuses it while its filter pushdown is off."""
 
     def pushFilters(self, filters: list[pushed.Filter]) -> list[pushed.Filter]:  # noqa: N802  # Spark's name
-        return self._rows.take_over(filters)
+        return self._rows.accept(filters)
 
 
 def _refuse_light_queues(options: SourceOptions) -> None:
     light = sorted(topic for topic in options.topics or () if topic.startswith(LIGHT_PREFIX))
     if light:
         raise ConfigError(
-            f"{', '.join(light)}: a light queue is a view of records that bear another topic; add the option "
+            f"{', '.join(light)}: a light queue is a view of records with another topic; add the option "
             "startingOffsets=earliest to read it by its queue"
         )

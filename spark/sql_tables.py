@@ -1,6 +1,6 @@
-"""Topics as tables of Spark SQL: each topic that holds messages is a table of its name, ``messages`` is all of them.
+"""Topics as tables of Spark SQL: one table for each topic with messages, and ``messages`` for all topics.
 
-A table is made when a query names it: making one takes Spark a moment, and a store can hold thousands of topics.
+A table is created when a query names it, because a creation takes time and a store can have thousands of topics.
 """
 
 import re
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 ALL: Final = "messages"
 _QUERY: Final = re.compile(r"[\s(]*(select|with|from|values)\b", re.IGNORECASE)
 _SHOW_TABLES: Final = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
-# Below one of these, Spark's optimizer leaves no column that nobody asks for.
+# Below these nodes, Spark's optimizer removes every unused column.
 _PRUNING: Final = frozenset({"Project", "Aggregate"})
 
 
 class SqlTables:
-    """The tables of some stores.  `options` are options of the data source; bodies are inflated unless they say not.
+    """Tables of some stores.  `options` are options of the data source; by default bodies are inflated.
 
     Raises ConfigError for a path that is no store, and for options that the data source refuses.
     """
@@ -38,14 +38,14 @@ class SqlTables:
         stores = find_stores(paths)
         self._paths = [f"{store.broker_name}={store.root}" for store in stores]
         self._options = {"inflateBodies": "true", **(options or {})}
-        # A query need not read a table; what it is given must be right all the same.
+        # Check paths and options now: a query may read no table.
         read_options({**self._options, "path": str(stores[0].root)})
         self._default_columns = [*DEFAULT_COLUMNS, "bodyString", *(["brokerName"] if len(stores) > 1 else [])]
         topics = {topic for store in stores for topic in every_topic_of(store.root)}
         self.names: list[str] = [ALL, *sorted(topics - {ALL})]
 
     def table(self, name: str, columns: Sequence[str] = (), **options: str) -> DataFrame:
-        """The rows of table `name`.  Raises ConfigError for one that is not there."""
+        """Return the rows of table `name`.  Raises ConfigError for an unknown table."""
         if name not in self.names:
             raise ConfigError(f"there is no table {name!r}")
         reader = self._spark.read.format("rocketmq").options(**self._options).options(**options)
@@ -54,12 +54,12 @@ class SqlTables:
         return reader.option("columns", ",".join(columns or self._default_columns)).load(self._paths)
 
     def columns_in(self, text: str) -> list[str]:
-        """The columns of the tables that the query `text` is about: the usual ones, and others that it names."""
+        """Return the columns for the tables of query `text`: the default ones, and others that it names."""
         more = [name for name in COLUMN_TYPES if name not in self._default_columns and _is_word(name, text)]
         return [*self._default_columns, *more]
 
     def named_in(self, text: str) -> list[str]:
-        """Tables that `text` may be about.  Raises ConfigError if it names two that Spark cannot tell apart."""
+        """Return the tables that `text` may name.  Raises ConfigError for two that Spark cannot distinguish."""
         by_name: dict[str, list[str]] = {}
         for name in self.names:
             if name.lower() in text.lower():
@@ -76,14 +76,14 @@ class SqlTables:
         return found
 
     def register(self, names: Sequence[str], columns: Sequence[str], **options: str) -> None:
-        """Make views of these tables, anew where they are there."""
+        """Create or replace the views of these tables."""
         for name in names:
             self.table(name, columns, **options).createOrReplaceTempView(f"`{name}`")
 
     def query(self, text: str, *, is_run_once: bool = False) -> DataFrame:
-        """What `text` selects; only the columns that it needs are read.  Raises what Spark raises.
+        """Return the result of query `text`, which reads only the columns that it needs.  Raises Spark's exceptions.
 
-        With `is_run_once` filters are pushed down where that is safe: the frame is then good for one action.
+        With `is_run_once`, filters are pushed down where that is safe; use the frame for one action only.
         """
         if _SHOW_TABLES.fullmatch(text):
             return self._spark.createDataFrame(
@@ -96,7 +96,7 @@ class SqlTables:
             return frame
         leaves = list(_leaves(frame))
         used = frozenset[str]().union(*leaves) or frozenset({"queueId"})
-        # Spark keeps pushed filters with a relation: they are safe where it is read once.
+        # Spark keeps pushed filters with a relation: they are safe if it is read once.
         pushes = is_run_once and len(leaves) == 1 and "filterPushdown" not in self._options
         options = {"filterPushdown": "true"} if pushes else {}
         try:
@@ -104,13 +104,13 @@ class SqlTables:
             narrow = self._spark.sql(text)
             if narrow.schema == frame.schema:
                 return narrow
-        except AnalysisException:  # such as `SELECT * EXCEPT (body)`, which names what it does not read
+        except AnalysisException:  # such as `SELECT * EXCEPT (body)`, which names an unused column
             pass
         return frame
 
 
 def _is_command(frame: DataFrame) -> bool:
-    """Whether Spark has run what `frame` stands for, as ``WITH ... INSERT INTO``: a second time would do it twice."""
+    """Return whether Spark has already run the statement, as ``WITH ... INSERT INTO``: do not run it again."""
     plan: Any = frame._jdf.queryExecution().commandExecuted()
     return bool(plan.nodeName() == "CommandResult")
 
@@ -120,7 +120,7 @@ def _is_word(name: str, text: str) -> bool:
 
 
 def _leaves(frame: DataFrame) -> "Iterator[AbstractSet[str]]":
-    """For each relation that the optimized plan of `frame` reads, the names of the columns that are needed."""
+    """Yield the names of the needed columns for each relation that the optimized plan of `frame` reads."""
     plan: Any = frame._jdf.queryExecution().optimizedPlan()
     inner = plan.subqueriesAll()
     for root in [plan, *_each(inner)]:
@@ -130,7 +130,7 @@ def _leaves(frame: DataFrame) -> "Iterator[AbstractSet[str]]":
 def _leaves_below(node: Any, above: list[Any]) -> "Iterator[AbstractSet[str]]":
     children = node.children()
     for child in _each(children):
-        # What several children give goes on as a whole.
+        # The output of several children is passed on as a whole.
         yield from _leaves_below(child, [*above, node] if children.size() == 1 else [])
     if children.size() == 0:
         output = {attribute.exprId().id(): attribute.name() for attribute in _each(node.output())}
@@ -139,7 +139,7 @@ def _leaves_below(node: Any, above: list[Any]) -> "Iterator[AbstractSet[str]]":
 
 
 def _needed(output: dict[int, str], above: list[Any]) -> "AbstractSet[str]":
-    """Of a leaf's columns, those that the nodes above it use, up to the first that gives nothing else on."""
+    """Return the leaf's columns that the nodes above use, up to the first node that drops the others."""
     used = set()
     for node in reversed(above):
         used |= {attribute.exprId().id() for attribute in _each(node.references().toSeq())}

@@ -1,10 +1,10 @@
-"""The streaming reader of the source: micro-batches whose offsets are positions in the queues.
+"""Streaming reader of the source: micro-batches whose offsets are positions in the queues.
 
     spark.readStream.format("rocketmq").option("subscribe", "Flights").load("/data/broker-a/store")
 
-Offsets are `spark.queues.positions`: ``{brokerName: {topic: {queueId: queueOffset}}}``.  A batch is defined by its two
-offsets alone (`spark.queues.stream_positions`), so one that Spark repeats after a crash has the same rows; with a sink
-that drops a batch it has already, each row is there once.
+Offsets are `spark.queues.positions`: ``{brokerName: {topic: {queueId: queueOffset}}}``.  Only its two
+offsets define a batch (`spark.queues.stream_positions`), so a batch that Spark repeats after a crash has the same rows.
+With a sink that ignores a repeated batch, each row is written exactly once.
 """
 
 import logging
@@ -22,8 +22,8 @@ from spark.queues.data_loss import report_loss
 from spark.queues.positions import (
     LATEST,
     OffsetsOption,
-    Positions,
     QueueId,
+    QueuePositions,
     from_queues,
     positions_object,
     positions_of,
@@ -39,7 +39,7 @@ _OFFSET = "offset of the stream"
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream.  Raises ConfigError for a schema that the source does not have, or options that are for batches."""
+    """Reader of a stream.  Raises ConfigError for a schema that the source does not have, or for options of batches."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         _check(options)
@@ -50,8 +50,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source: QueueSource | None = None  # on the driver only
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802  # Spark's name
-        """Nothing, so that it is the same whenever Spark asks; the first batch, which reads nothing, says where the
-        stream begins."""
+        """Return no positions, so that every call returns the same.
+
+        The first batch reads nothing; its end is where the stream begins.
+        """
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
@@ -59,14 +61,14 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        self._target = self._look()
+        self._target = self._snapshot()
 
     def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> dict[str, object]:  # noqa: N802  # Spark's name
-        """The end of the batch that begins at `start`.
+        """Return the end of the batch that begins at `start`.
 
-        Raises MessagesLost, with `failOnDataLoss`, if messages after `start` have gone.
+        Raises MessagesLost, with `failOnDataLoss`, if messages after `start` have expired.
         """
-        self._last = now = self._target or self._look(strict=not start)
+        self._last = now = self._target or self._snapshot(strict=not start)
         if not start:
             self._scan.warn_of_absent(now.ranges)
             return _object(self._beginning(now))
@@ -88,7 +90,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._scan.read(partition)
 
     def commit(self, end: Mapping[str, object]) -> None:
-        """Nothing: the checkpoint of the query has the offsets."""
+        """Do nothing: the checkpoint of the query has the offsets."""
 
     def stop(self) -> None:
         if self._source is not None:
@@ -100,10 +102,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._source = self._scan.source()
         return self._source
 
-    def _look(self, strict: bool = True) -> Snapshot:
+    def _snapshot(self, strict: bool = True) -> Snapshot:
         return self._queues().snapshot(strict)
 
-    def _beginning(self, now: Snapshot) -> Positions:
+    def _beginning(self, now: Snapshot) -> QueuePositions:
         queues = self._options.queues
         begin_ms = self._options.times.begin_ms
         if begin_ms == TimeRange().begin_ms:
@@ -121,5 +123,5 @@ def _check(options: SourceOptions) -> None:
         raise ConfigError("options 'startingOffsets' and 'startingTimestamp' exclude each other in a stream")
 
 
-def _object(positions: Positions) -> dict[str, object]:
+def _object(positions: QueuePositions) -> dict[str, object]:
     return cast(dict[str, object], positions_object(positions))

@@ -5,16 +5,13 @@ Source: RocketMQ 5.3.3, `ConfigManager`, `RemotingSerializable.toJson(pretty)` w
 
 import errno
 import logging
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-import msgspec
-
 from sprocket.common.atomic_file import read_whole, write_whole
 from sprocket.common.errors import DiskFailed, DiskFull, ProtocolError, StoreError
-from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codec.fastjson import loads
 
 logger = logging.getLogger(__name__)
 
@@ -96,123 +93,3 @@ class ConfigFile(Generic[T]):
             failure = DiskFailed(detail)
             self._failed(failure)
             raise failure from error
-
-
-def pretty(value: object) -> bytes:
-    """Encode `value` in fastjson's pretty format: tabs, fields in alphabetical order, no nulls.
-
-    Like fastjson, it writes a map with numeric keys on one line, except for the closing brace, and a set entirely on
-    one line.  A Java array, or a set of objects, is a tuple here.
-    """
-    pieces: list[bytes] = []
-    _write(value, b"\n", pieces)
-    return b"".join(pieces)
-
-
-class EntryTexts(Generic[T]):
-    """Cache of the `pretty` texts of a table's entries, so that a write encodes changed entries only.
-
-    Only one thread at a time may use it.
-    """
-
-    def __init__(self, field: str) -> None:
-        self._empty = b'\n\t"%b":{}' % field.encode()
-        self._begin = self._empty[:-1]
-        self._texts: dict[str, bytes] = {}
-
-    def clear(self) -> None:
-        """Remove all entries."""
-        self._texts.clear()
-
-    def update(self, entries: Mapping[str, T | None]) -> None:
-        """Add or change entries; None removes one.  The order is that of a dictionary."""
-        for name, value in entries.items():
-            if value is None:
-                self._texts.pop(name, None)
-            else:
-                pieces = [b"\n\t\t" + dumps(name) + b":"]
-                _write(value, b"\n\t\t", pieces)
-                self._texts[name] = b"".join(pieces)
-
-    def within(self, struct: msgspec.Struct) -> bytes:
-        """Return the `pretty` text of `struct`, whose table is empty, with these entries in the table."""
-        text = pretty(struct)
-        if not self._texts:
-            return text
-        before, _, after = text.rpartition(self._empty)
-        return b"".join((before, self._begin, b",".join(self._texts.values()), b"\n\t}", after))
-
-
-@cache  # msgspec's answer takes longer than writing the struct
-def _fields(struct: type[msgspec.Struct]) -> tuple[tuple[str, bytes], ...]:
-    """Return pairs of attribute and JSON key, in the order of the keys."""
-    fields = sorted(msgspec.structs.fields(struct), key=lambda field: field.encode_name)
-    return tuple((field.name, dumps(field.encode_name) + b":") for field in fields)
-
-
-def _write(value: object, line: bytes, pieces: list[bytes]) -> None:
-    if type(value) is int:
-        pieces.append(b"%d" % value)
-    elif isinstance(value, msgspec.Struct):
-        _write_struct(value, line, pieces)
-    elif isinstance(value, Mapping):
-        _write_members(value, line, pieces)
-    elif isinstance(value, list):
-        _write_items(value, line, pieces)
-    elif isinstance(value, tuple):
-        _write_row(value, line, pieces)
-    else:
-        pieces.append(dumps(value))
-
-
-def _write_struct(struct: msgspec.Struct, line: bytes, pieces: list[bytes]) -> None:
-    inner = line + b"\t"
-    before, between = b"{" + inner, b"," + inner
-    is_empty = True
-    for name, key in _fields(type(struct)):
-        value = getattr(struct, name)
-        if value is None:
-            continue
-        if type(value) is int:
-            pieces.append(b"%b%b%d" % (before, key, value))
-        else:
-            pieces.append(before + key)
-            _write(value, inner, pieces)
-        before, is_empty = between, False
-    pieces.append(b"{}" if is_empty else line + b"}")
-
-
-def _write_members(members: Mapping[str | int, object], line: bytes, pieces: list[bytes]) -> None:
-    inner = line + b"\t"
-    separator = b""
-    pieces.append(b"{")
-    for key, value in members.items():
-        if value is None:
-            continue
-        if type(value) is int and type(key) is int:
-            pieces.append(b"%b%d:%d" % (separator, key, value))
-            separator = b","
-            continue
-        pieces.append(separator)
-        separator = b","
-        pieces.append(b"%d:" % key if isinstance(key, int) else inner + dumps(key) + b":")
-        _write(value, inner, pieces)
-    pieces.append(line + b"}" if separator else b"}")
-
-
-def _write_row(items: tuple[object, ...], line: bytes, pieces: list[bytes]) -> None:
-    pieces.append(b"[")
-    for index, item in enumerate(items):
-        if index:
-            pieces.append(b",")
-        _write(item, line, pieces)
-    pieces.append(b"]")
-
-
-def _write_items(items: list[object], line: bytes, pieces: list[bytes]) -> None:
-    inner = line + b"\t"
-    pieces.append(b"[")
-    for index, item in enumerate(items):
-        pieces.append(b"," + inner if index else inner)
-        _write(item, inner, pieces)
-    pieces.append(line + b"]" if items else b"]")

@@ -9,12 +9,12 @@ Source of the periods: RocketMQ 5.3.3, `BrokerController.initializeBrokerSchedul
 import asyncio
 from typing import Final
 
-from broker.config.config_file import pretty
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.service import Service
 from broker.timer.schedule import DelayOffsets
 from sprocket.common.errors import StoreError
+from sprocket.remoting.codec.pretty_json import pretty
 
 _FILTER_SAVE_S: Final = 10.0
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from broker.config.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.filter.bloom_positions import BITS, bloom_positions
 from broker.filter.sql_filter import SQL92, SqlFilter, compiled
@@ -19,6 +19,7 @@ from broker.filter.tokens import InvalidExpression
 from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.properties import NAME_END, RETRY_TOPIC, find_last
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from store.queue.record_filter import RecordFilter

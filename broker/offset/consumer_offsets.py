@@ -11,11 +11,12 @@ from typing import Final
 
 import msgspec
 
-from broker.config.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile
 from sprocket.common.clock import Clock
 from sprocket.common.failpoints import failpoint
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codec.pretty_json import pretty
 
 logger = logging.getLogger(__name__)
 

@@ -10,13 +10,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from broker.config.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile
 from broker.offset.consumer_offsets import SEPARATOR
 from broker.pop.order_locks import OrderLocks, QueueKey
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
 from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.pop_extra_info import message_order_count_entry, queue_order_count_entry, retry_kind
 
 logger = logging.getLogger(__name__)

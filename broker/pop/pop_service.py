@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from broker.config.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.pop.inflight import InflightMessages
@@ -33,6 +33,7 @@ from broker.service import Service
 from sprocket.common.errors import StoreError
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.pop import (
     AckMessageRequestHeader,

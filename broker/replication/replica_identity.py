@@ -17,12 +17,13 @@ from typing import Final
 import msgspec
 
 from broker.auth.access_control import AccessControl
-from broker.config.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile
 from broker.core import BrokerCore
 from ha.greeting import Credentials
 from ha.hello import Identity
 from sprocket.common.atomic_file import read_whole
 from sprocket.common.errors import ConfigError
+from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.credentials import Credentials as Account
 
 logger = logging.getLogger(__name__)

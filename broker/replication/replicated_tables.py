@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from broker.config.config_file import pretty
 from broker.core import BrokerCore
 from broker.offset.consumer_offsets import decoded
 from broker.periodic import Periodic
@@ -29,6 +28,7 @@ from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfigTable
 from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.codes import RequestCode
 from store.timer.timer_progress import CHECKPOINT_BYTES, TimerCheckpoint
 

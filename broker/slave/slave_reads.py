@@ -39,7 +39,7 @@ _WATCH_S: Final = 0.2
 _SENT_AWAY_S: Final = 1.0
 # Consumers of one second that are remembered as sent away, at the most; further ones wait.
 _MOST_SENT_AWAY: Final = 8_192
-_AS_ASKED_S: Final = float("inf")
+_NO_HOLD_LIMIT_S: Final = float("inf")  # the pull is held for as long as its client asked
 _REFUSED: Final = "[REJECTREQUEST]system busy, start flow control for a while"
 # The read went on from where the consumer asked.
 _PROGRESS: Final = frozenset({GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING})
@@ -138,9 +138,9 @@ class SlaveReads(Service):
         if not result.suggest_slave and self.is_master_online:
             return self._to_master(request, result, may_hold=may_hold)
         if code == ResponseCode.PULL_NOT_FOUND:
-            return Verdict(code, _AS_ASKED_S)
+            return Verdict(code, _NO_HOLD_LIMIT_S)
         if code == ResponseCode.PULL_OFFSET_MOVED and not self._moves(result):
-            return Verdict(ResponseCode.PULL_RETRY_IMMEDIATELY, _AS_ASKED_S)
+            return Verdict(ResponseCode.PULL_RETRY_IMMEDIATELY, _NO_HOLD_LIMIT_S)
         return Verdict(code)
 
     def _moves(self, result: GetResult) -> bool:

@@ -7,10 +7,11 @@ import logging
 
 import msgspec
 
-from broker.config.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 logger = logging.getLogger(__name__)

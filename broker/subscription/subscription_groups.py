@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from broker.config.config_file import ConfigFile, EntryTexts, pretty
+from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.names import illegal_group
 from sprocket.common.clock import Clock
@@ -20,6 +20,7 @@ from sprocket.common.table_saver import TableSaver
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.pretty_json import EntryTexts, pretty
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 

@@ -14,13 +14,14 @@ from typing import Final
 
 import msgspec
 
-from broker.config.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile
 from broker.service import Service
 from sprocket.common.clock import Clock
 from sprocket.common.errors import CorruptRecord, DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, find
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from store.config.store_config import parse_delay_levels

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from copy import copy
 from typing import Final
 
-from broker.config.config_file import ConfigFile, EntryTexts, pretty
+from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.topic.attributes import MESSAGE_TYPE, QUEUE_TYPE, altered
 from sprocket.common.clock import Clock
@@ -23,6 +23,7 @@ from sprocket.remoting.bodies.topic import (
     TopicConfig,
     TopicConfigTable,
 )
+from sprocket.remoting.codec.pretty_json import EntryTexts, pretty
 from sprocket.remoting.message.topic_names import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,

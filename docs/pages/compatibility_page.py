@@ -1,7 +1,7 @@
-"""Writes docs/compatibility.md: what becomes of every request code of RocketMQ.
+"""Writes docs/compatibility.md: the support of every request code of RocketMQ.
 
-What is served is read off the routes of a broker, a name server and the client; why something is not, off
-`docs.pages.unsupported_codes`; the tests are those that say ``@pytest.mark.code(RequestCode.X)``.  Run as
+The routes of a broker, a name server and the client tell which codes are served; `docs.pages.unsupported_codes` has the
+reasons for the others.  The tests are those with the mark ``@pytest.mark.code(RequestCode.X)``.  Run as
 ``python -m docs.pages.compatibility_page <file>`` (`make docs`); a test compares the file with it.
 """
 
@@ -21,15 +21,15 @@ from sprocket.remoting.codes import RequestCode
 from store.config.store_config import StoreConfig
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-# Where the tests of a server are, the nearest first; any other folder of tests comes after.
+# Folder of each server's own tests: they are listed before other tests.
 _FOLDERS: Final = {"broker": "broker", "name server": "namesrv", "client": "client"}
 _HEAD: Final = """\
 # Compatibility
 
 Written by `make docs` from the routes in the code; do not edit.
 
-Every request code of Apache RocketMQ 5.3.3: whether Sprocket serves it, what does, and the tests that ask for it.
-A server answers a code that it does not serve with REQUEST_CODE_NOT_SUPPORTED and the code's name. NEGOTIATE_HA_SESSION
+Every request code of Apache RocketMQ 5.3.3: whether Sprocket serves it, which part does, and the tests that send it.
+The response to any other code is REQUEST_CODE_NOT_SUPPORTED with the code's name. NEGOTIATE_HA_SESSION
 and PROVE_BROKER_IDENTITY are Sprocket's own, see [replication-protocol.md](replication-protocol.md) and
 [security.md](security.md#other-brokers).
 
@@ -37,14 +37,14 @@ and PROVE_BROKER_IDENTITY are Sprocket's own, see [replication-protocol.md](repl
 
 
 class MarkedTest(NamedTuple):
-    """A test that has a mark for a request code; `path` is its file under the project's folder."""
+    """Test with a mark for a request code; `path` is its file, relative to the project's folder."""
 
     path: str
     name: str
 
 
 class Row(NamedTuple):
-    """One request code: who serves it, or why nobody does, and the tests marked with it, the server's own first."""
+    """One request code: its servers or the reason for none, and its tests, the server's own first."""
 
     code: RequestCode
     servers: tuple[str, ...]
@@ -66,7 +66,7 @@ def rows(root: Path = ROOT) -> list[Row]:
 
 
 def served_codes(root: Path = ROOT) -> Mapping[str, frozenset[RequestCode]]:
-    """The codes that each kind of peer has a route for."""
+    """Return the codes that each kind of peer has a route for."""
     with tempfile.TemporaryDirectory() as folder:
         config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=0, namesrv_addr="")
         broker = Broker(config, StoreConfig(store_path_root_dir=Path(folder) / "store"))
@@ -79,7 +79,7 @@ def served_codes(root: Path = ROOT) -> Mapping[str, frozenset[RequestCode]]:
 
 
 def _codes_in_routes(files: Iterable[Path]) -> set[RequestCode]:
-    """Codes that stand in a function which makes a route: a client's routes depend on what it is opened for."""
+    """Return the codes in functions that create a route: a client's routes depend on what it is opened for."""
     codes = set()
     for file in files:
         for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -118,7 +118,7 @@ def _distance(path: str, folders: list[str]) -> int:
 
 
 def page(root: Path = ROOT) -> str:
-    """The whole text of docs/compatibility.md."""
+    """Return the text of docs/compatibility.md."""
     table = rows(root)
     done = sum(bool(row.servers) for row in table)
     parts = [_HEAD, f"{done} of {len(table)} codes are served.\n\n"]

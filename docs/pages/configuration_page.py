@@ -18,35 +18,34 @@ _HEAD = """\
 
 Written by `make docs` from the declarations in the code; do not edit.
 
-Sprocket takes RocketMQ's `.properties` files as they are: `mqbroker -c conf/broker.conf`,
-`mqnamesrv -c conf/namesrv.properties`. A name that is unknown is warned about with the nearest known one; a key
-of RocketMQ that is not supported here is named; a bad value stops the start with file, line, key and what is
-allowed. `${user.home}`, `$ROCKETMQ_HOME` and `${ROCKETMQ_HOME}` are replaced in paths. White space around a value
-is dropped.
+Sprocket reads RocketMQ's `.properties` files unchanged: `mqbroker -c conf/broker.conf`,
+`mqnamesrv -c conf/namesrv.properties`. An unknown key causes a warning that suggests the nearest known key. A key of
+RocketMQ that Sprocket does not support causes a warning, too. A wrong value stops the start; the error names file,
+line, key and the allowed values. `${user.home}`, `$ROCKETMQ_HOME` and `${ROCKETMQ_HOME}` are replaced in paths. White
+space around a value is ignored.
 
-A key marked *running* can be changed with an update request while the server runs; no other can.
-The file of `-c` keeps what was changed: the keys of the request in their places or at its end, comments, other
-keys and permissions as they were, the content before as `.bak`. Where it cannot be written (read-only, gone, full
-disk) nothing changes, and the request is answered with SYSTEM_ERROR and the reason. RocketMQ replaces the file by
-all keys without comments, and changes the running server alone where it cannot. Without `-c` a change lasts until
-the server ends, and a key that the command line gives too (`--set`) has that value again at the next start; the
-answer's remark says so.
+Only keys marked *running* can be changed by an update request while the server runs. The file of `-c` keeps the
+change: the keys of the request are replaced in place or added at the end. Comments, other keys and permissions stay,
+and the old content is kept as `.bak`. If the file cannot be written (read-only, deleted, full disk), nothing changes,
+and the response is SYSTEM_ERROR with the reason. RocketMQ instead replaces the file by all keys without comments; if it
+cannot, it changes only the running server. Without `-c`, a change lasts until the server ends. A key that is also given
+on the command line (`--set`) has that value again at the next start; the remark of the response says so.
 """
 _TLS = """\
-They stand in the server's file, among the words of `JAVA_OPT` or `JAVA_OPT_EXT` in its environment
-(`-Dtls.enable=true`, as RocketMQ's scripts have them; the server's file wins), or in the file of `tls.config.file`,
-which wins over both. Commands take them from the environment and that file. See [security.md](security.md).
+Set these keys in one of three places, from the lowest to the highest priority: `JAVA_OPT` or `JAVA_OPT_EXT` in the
+environment (`-Dtls.enable=true`, as in RocketMQ's scripts), the server's file, the file of `tls.config.file`. Commands
+read them from the environment and from that last file. See [security.md](security.md).
 
 """
 _FIXED = """\
-Every other key of a name server and a broker can be changed while the server runs. RocketMQ takes an update of these,
-too, but for brokerConfigPath, rocketmqHome and configBlackList; most of them then change nothing before a restart.
+Every other key of a name server and a broker can be changed while the server runs. RocketMQ also accepts updates of
+these keys, except brokerConfigPath, rocketmqHome and configBlackList; most of them have no effect before a restart.
 The keys of TLS are read again when their files change, see [security.md](security.md).
 """
 
 
 def page() -> str:
-    """The whole text of docs/configuration.md."""
+    """Return the text of docs/configuration.md."""
     parts = [_HEAD]
     broker, store, tls = BROKER_CLASSES
     sections = (
@@ -74,7 +73,7 @@ def _row(setting: Setting, declared: "Field[object]") -> str:
 
 
 def _default(setting: Setting, declared: "Field[object]") -> str:
-    """The default as a reader anywhere would see it, not as it is on the machine that writes the page."""
+    """Return the default without values of the machine that writes the page, such as its home folder."""
     if "default_text" in setting.metadata:
         return str(setting.metadata["default_text"])
     if declared.default is not MISSING:

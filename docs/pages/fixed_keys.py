@@ -1,12 +1,12 @@
-"""Keys that no update request changes, each with the reason: docs/configuration.md shows them.
+"""Keys that need a restart, grouped by the reason; docs/configuration.md shows them.
 
-RocketMQ takes an update of every key but three, also where nothing reads the new value before a restart.
+RocketMQ accepts an update of every key except three, even if nothing reads the new value before a restart.
 """
 
 from typing import Final
 
 FIXED_KEYS: Final[dict[str, tuple[str, ...]]] = {
-    "It guards the server: whoever may change configuration must not switch guards off.": (
+    "Protects the server: the right to change configuration must not include the right to turn protection off.": (
         "aclEnable", "authenticationEnabled", "authenticationProvider", "authenticationMetadataProvider",
         "authenticationStrategy", "authenticationWhitelist", "authorizationEnabled", "authorizationProvider",
         "authorizationMetadataProvider", "authorizationStrategy", "authorizationWhitelist", "initAuthenticationUser",
@@ -14,27 +14,27 @@ FIXED_KEYS: Final[dict[str, tuple[str, ...]]] = {
         "authFailuresBurst", "auditAllowed", "auditLinesPerSecond", "authSecretKeyFile", "authSecretsInClear",
         "tls.server.certificate.as.user", "haSecretFile", "haAllowPlainPeers", "haAllowCleartext", "haSessionEnable",
     ),
-    "It names a place: a remote request must not make the server read, write, listen or connect elsewhere.": (
+    "Names a place: a remote request must not make the server read, write, listen or connect elsewhere.": (
         "storePathRootDir", "storePathCommitLog", "kvConfigPath", "authConfigPath", "tableTopicsConfigPath",
         "rocketmqHome", "bindAddress", "listenPort", "haListenPort", "namesrvAddr", "haMasterAddress",
     ),
-    "It says who the broker is: clients, slaves, name servers and stored messages have it.": (
+    "Identifies the broker: clients, slaves, name servers and stored messages hold the value.": (
         "brokerName", "brokerClusterName", "brokerId", "brokerRole", "brokerIP1", "brokerIP2", "regionId",
     ),
-    "Files are laid out by it: those that are there have the old form.": (
+    "Sets the layout of files: existing files have the old layout.": (
         "mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "mapperFileSizeBatchConsumeQueue",
         "mappedFileSizeTimerLog", "maxHashSlotNum", "maxIndexNum", "timerPrecisionMs", "timerRollWindowSlot",
         "messageIndexEnable", "enableLmq", "enableMultiDispatch",
     ),
-    "System topics are made of it at the start.": (
+    "Creates system topics at the start.": (
         "clusterTopicEnable", "brokerTopicEnable", "traceTopicEnable", "msgTraceTopicName", "reviveQueueNum",
         "timerWheelEnable",
     ),
-    "Stored messages were numbered by it: another value would give them another time.": ("messageDelayLevel",),
-    "It decides at the start which parts the broker has, and what they have promised.": (
+    "Stored messages hold levels: a new value would change their times.": ("messageDelayLevel",),
+    "Selects the broker's parts and their guarantees at the start.": (
         "flushDiskType", "enableSlaveActingMaster", "haAckFlushedOffset",
     ),
-    "It is read once, at the start.": (
+    "Is read once, at the start.": (
         "checkCRCOnRecover", "messageIndexSafe", "haTailRecoveryWait", "syncFromLastFile", "skipPreOnline",
         "serverSocketRcvBufSize", "serverSocketSndBufSize",
     ),

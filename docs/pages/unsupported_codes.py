@@ -1,7 +1,7 @@
-"""Request codes of RocketMQ that nothing here answers, each with its reason.
+"""Request codes of RocketMQ that Sprocket does not serve, each with its reason.
 
-The one place that says so: docs/compatibility.md shows the reasons, and tests hold the table to the routes of
-broker, name server and client.  A code that gets a route leaves this table.
+docs/compatibility.md shows the reasons.  Tests compare the table with the routes of broker, name server and client.
+Remove a code from this table when it gets a route.
 """
 
 from collections.abc import Iterable
@@ -19,10 +19,10 @@ def _named(*prefixes: str) -> list[Code]:
 
 
 UNSUPPORTED: Final = _by_reason(
-    ("Moves pop's records out of RocksDB, which is not used here.", (Code.POP_ROLLBACK,)),
+    ("Moves the records of pop out of RocksDB, which Sprocket does not use.", (Code.POP_ROLLBACK,)),
     ("No controller mode yet.", (Code.GET_BROKER_EPOCH_CACHE, Code.NOTIFY_BROKER_ROLE_CHANGED)),
     (
-        "No controller: a master is not replaced by itself.",
+        "No controller: no automatic failover of a master.",
         (
             *_named("CONTROLLER_"), Code.UPDATE_CONTROLLER_CONFIG, Code.GET_CONTROLLER_CONFIG, Code.CLEAN_BROKER_DATA,
             Code.BROKER_CLOSE_CHANNEL_REQUEST, Code.CHECK_NOT_ACTIVE_BROKER_REQUEST,
@@ -30,14 +30,14 @@ UNSUPPORTED: Final = _by_reason(
             Code.RAFT_BROKER_HEART_BEAT_EVENT_REQUEST,
         ),
     ),
-    ("One broker in a process; there is no broker container.", (Code.ADD_BROKER, Code.REMOVE_BROKER)),
+    ("No broker container: one broker per process.", (Code.ADD_BROKER, Code.REMOVE_BROKER)),
     ("No static topics (logical queues that move between brokers).", (Code.UPDATE_AND_CREATE_STATIC_TOPIC,)),
     (
-        "RocksDB is not used here.",
+        "Sprocket does not use RocksDB.",
         (Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON),
     ),
     (
-        "Not answered by RocketMQ's own servers either.",
+        "RocketMQ's own servers do not serve it either.",
         (
             Code.QUERY_BROKER_OFFSET, Code.GET_TOPIC_CONFIG_LIST, Code.GET_TOPIC_NAME_LIST, Code.TRIGGER_DELETE_FILES,
             Code.GET_CLIENT_CONFIG, Code.SUSPEND_CONSUMER, Code.RESUME_CONSUMER,

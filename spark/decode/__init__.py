@@ -1,1 +1,1 @@
-"""Records to Arrow columns."""
+"""Decoding of records to Arrow columns."""

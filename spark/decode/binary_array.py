@@ -1,4 +1,4 @@
-"""Arrow arrays cut out of a buffer by positions, without a Python object per value."""
+"""Arrow arrays from ranges of a buffer, without a Python object per value."""
 
 from functools import lru_cache
 from typing import Final
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 Positions = npt.NDArray[np.int64]
 
-# The indexes are in bounds: a look at each costs as much as taking it.
+# No bounds check: the indexes are in bounds, and a check costs as much as the copy.
 _UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
 _LAST_ASCII: Final = 0x7F
 
@@ -18,10 +18,10 @@ _LAST_ASCII: Final = 0x7F
 def gather(
     data: pa.Buffer, begins: Positions, ends: Positions, present: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """A binary array of ``data[begin:end]`` for each pair; null where `present` is false, and its pair is empty.
+    """Return a binary array of ``data[begin:end]`` for each pair, null where `present` is false (that pair is empty).
 
-    The pairs must be in order and must not overlap.  They become one zero-copy array of values and the gaps
-    between them; taking every other element copies the values and nothing else.
+    The pairs must be in order and must not overlap.  A zero-copy array of values and the gaps between them is built
+    first; taking every other element copies only the values.
     """
     count = begins.size
     if count == 0:
@@ -38,7 +38,7 @@ def gather(
 
 
 def _every_other(count: int) -> pa.Array:
-    """0, 2, 4 ..., `count` of them."""
+    """Return the first `count` even numbers: 0, 2, 4 ..."""
     return _even_numbers(max(0, count - 1).bit_length()).slice(0, count)
 
 
@@ -48,7 +48,7 @@ def _even_numbers(bits: int) -> pa.Array:
 
 
 def as_text(values: pa.Array) -> pa.Array:
-    """Binary `values` as strings; bytes that are not UTF-8 become U+FFFD, as Java reads them."""
+    """Return binary `values` as strings; bytes that are not UTF-8 become U+FFFD, as Java reads them."""
     octets = values.buffers()[2]
     if values.offset == 0 and (octets is None or np.frombuffer(octets, np.uint8).max(initial=0) <= _LAST_ASCII):
         return values.view(pa.string())

@@ -1,4 +1,4 @@
-"""Whether records are what was written: by the CRC of the whole record where the broker wrote one, else of the body.
+"""Check of records by a CRC: of the whole record if the broker wrote one (a seal), else of the body.
 
 Source: RocketMQ 5.3.3, `MessageDecoder.decode`; see `store.record.checksum` for the CRC of whole records.
 """
@@ -13,7 +13,7 @@ from spark.decode.binary_array import Positions
 from sprocket.remoting.message.record import CRC_MASK
 from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, SEAL_NAME, crc32, sealed_crcs
 
-# Three bytes that are unlike those of a seal, and not zero, make it none.
+# A seal of which at least three bytes differ and are not zero counts as no seal.
 _TELLING_PLACES: Final = (0, 1, 7)
 _BLOCK_RECORDS: Final = 2048
 
@@ -26,9 +26,9 @@ def crc_holds(
     body_crcs: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     seals: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.bool_]:
-    """For each record [`begins`, `ends`) of `data`; `seals` are what `seals` says of them.
+    """Return whether the CRC of each record [`begins`, `ends`) of `data` holds; `seals` are the results of `seals`.
 
-    A body without bytes matches whatever its CRC says, as in the store.
+    An empty body matches any CRC, as in the store.
     """
     is_sealed = seals >= 0
     if is_sealed.all():
@@ -45,14 +45,14 @@ def crc_holds(
 
 
 def _crcs(data: memoryview, begins: Positions, ends: Positions) -> npt.NDArray[np.uint32]:
-    """The CRC, without its top bit, of each [`begins`, `ends`)."""
-    # A slice and a call for each record: no vector of CRCs is faster.  In a comprehension the interpreter makes each
-    # slice of the memory of the last one; `map` makes them of new memory.  The numbers of a block fit the cache.
+    """Return the CRC, without its top bit, of each [`begins`, `ends`)."""
+    # A slice and a call for each record: no vectorised CRC is faster.  In a comprehension the interpreter reuses the
+    # memory of the previous slice; `map` allocates new memory.  The numbers of a block fit the cache.
     computed = np.empty(begins.size, np.uint32)
     for first in range(0, begins.size, _BLOCK_RECORDS):
         block = slice(first, first + _BLOCK_RECORDS)
         bounds = zip(begins[block].tolist(), ends[block].tolist(), strict=True)
-        # `array` takes a list in a third of the time that numpy takes.
+        # `array` converts a list in a third of numpy's time.
         computed[block] = np.frombuffer(array("I", [crc32(data[begin:end]) for begin, end in bounds]), np.uintc)
     computed &= CRC_MASK
     return computed
@@ -61,9 +61,9 @@ def _crcs(data: memoryview, begins: Positions, ends: Positions) -> npt.NDArray[n
 def seals(
     octets: npt.NDArray[np.uint8], properties: Positions, ends: Positions, places: Positions
 ) -> npt.NDArray[np.int64]:
-    """The CRC in the seal of each record, NO_SEAL, or DAMAGED_SEAL.
+    """Return the CRC in the seal of each record, NO_SEAL, or DAMAGED_SEAL.
 
-    Its properties are [`properties`, `ends`) of the segment, and end at one of `places` in `octets`.
+    The properties of a record are [`properties`, `ends`) of the segment, and end at one of `places` in `octets`.
     """
     found = np.full(ends.size, NO_SEAL, np.int64)
     if octets.size < SEAL_BYTES or not ends.size:
@@ -71,7 +71,7 @@ def seals(
     every = np.ndarray((octets.size - SEAL_BYTES + 1,), f"V{SEAL_BYTES}", octets, 0, (1,))
     tails = every[places - SEAL_BYTES].view(np.uint8).reshape(-1, SEAL_BYTES)
     has_room = ends - properties >= SEAL_BYTES
-    if tails[0].tobytes().startswith(SEAL_NAME):  # then most likely all have one
+    if tails[0].tobytes().startswith(SEAL_NAME):  # then probably all have one
         crcs = sealed_crcs(tails)
         return crcs if has_room.all() else np.where(has_room, crcs, NO_SEAL)
     is_unlike = np.ones(ends.size, np.bool_)

@@ -1,4 +1,4 @@
-"""The columns of the data source: names, Arrow types, and what a request for an unknown one is told."""
+"""Columns of the data source: names, Arrow types, and the error for an unknown one."""
 
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
@@ -10,7 +10,7 @@ from sprocket.common.errors import ConfigError
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
-# In the order of `spark.read.format("rocketmq").load(...)`, then those that are read on request only.
+# First the default columns, in the order of `load(...)`; then those that are read on request only.
 COLUMN_TYPES: Final[dict[str, pa.DataType]] = {
     "topic": pa.string(),
     "queueId": pa.int32(),
@@ -25,7 +25,7 @@ COLUMN_TYPES: Final[dict[str, pa.DataType]] = {
     "brokerName": pa.string(),
     "properties": pa.map_(pa.string(), pa.string()),
     "msgId": pa.string(),  # UNIQ_KEY of the producer, else the offset message id
-    "bodyString": pa.string(),  # UTF-8; bytes that are none become U+FFFD
+    "bodyString": pa.string(),  # UTF-8; invalid bytes become U+FFFD
     "compression": pa.string(),  # zlib, lz4, zstd; null for a plain body
     "bodySize": pa.int32(),  # bytes as stored
     "storeSize": pa.int32(),  # bytes of the whole record
@@ -36,7 +36,7 @@ COLUMN_TYPES: Final[dict[str, pa.DataType]] = {
     "storeHost": pa.string(),
     "reconsumeTimes": pa.int32(),
     "preparedTransactionOffset": pa.int64(),
-    "realTopic": pa.string(),  # where a message that waits (delayed, timed, half) is to go; else its topic
+    "realTopic": pa.string(),  # destination of a waiting message (delayed, timed, half); else its topic
     "realQueueId": pa.int32(),
 }
 DEFAULT_COLUMNS: Final = tuple(COLUMN_TYPES)[:9]
@@ -44,14 +44,14 @@ _BY_LOWER_CASE: Final = {name.lower(): name for name in COLUMN_TYPES}
 
 
 def column_type(name: str) -> pa.DataType:
-    """The type of a column; one that is not of `COLUMN_TYPES` says what is damaged."""
+    """Return the type of a column; a name that is not in `COLUMN_TYPES` is that of the corrupt column."""
     return COLUMN_TYPES.get(name, pa.string())
 
 
 def column_names(requested: Sequence[str], corrupt_column: str | None = None) -> list[str]:
-    """`requested` in the source's own spelling.  Raises ConfigError for an unknown or repeated column.
+    """Return `requested` in the source's own spelling.  Raises ConfigError for an unknown or repeated column.
 
-    `corrupt_column` is the name of one more, for what is damaged.
+    `corrupt_column` is the name of an additional column with texts about damage.
     """
     names: list[str] = []
     for name in requested:
@@ -61,13 +61,13 @@ def column_names(requested: Sequence[str], corrupt_column: str | None = None) ->
         if known is None:
             raise ConfigError(f"unknown column {name!r}{nearest(name, COLUMN_TYPES)}; known: {', '.join(COLUMN_TYPES)}")
         if known in names:
-            raise ConfigError(f"column {known!r} is asked for twice")
+            raise ConfigError(f"column {known!r} is requested twice")
         names.append(known)
     return names
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """``; did you mean 'x'?`` for the known name that is most like `name`, or nothing."""
+    """Return ``; did you mean 'x'?`` with the known name nearest to `name`, "" if none is near."""
     spelling = {candidate.lower(): candidate for candidate in known}
     match = get_close_matches(name.lower(), spelling, n=1, cutoff=0.5)
     return f"; did you mean {spelling[match[0]]!r}?" if match else ""

@@ -1,7 +1,7 @@
-"""Records to Arrow: a run of positions in a segment becomes columns, with no Python object per record.
+"""Decoder of records to Arrow columns, without a Python object per record.
 
-No Spark here.  A `Chunk` gathers the fixed fields of its records once, finds each variable part from the
-lengths before it, and builds the columns that are asked for.
+This module does not need Spark.  A `Chunk` gathers the fixed fields of its records once, finds each variable part from
+the lengths before it, and builds the requested columns.
 """
 
 import ipaddress
@@ -29,9 +29,9 @@ from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, T
 from store.layout import MAGIC_V1, MAGIC_V2, RECORD_FIXED_DTYPE, STORE_TIMESTAMP
 
 CHUNK_ROWS: Final = 16384
-_MAX_TIMESTAMP_MS: Final = 253_402_300_799_999  # the end of the year 9999, the last that Python has
+_MAX_TIMESTAMP_MS: Final = 253_402_300_799_999  # the end of the year 9999, the last of Python's dates
 
-# Its records are halves of transactions: what was committed comes once more, in its own topic.
+# Its records are halves of transactions: a committed message is stored again in its own topic.
 HALF_TOPIC: Final = TRANS_HALF_TOPIC.encode()
 # Messages wait in these for the topic that their property REAL_TOPIC names.
 WAITING_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC)
@@ -39,10 +39,10 @@ WAITING_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC)
 
 @dataclass(frozen=True)
 class DecodeOptions:
-    """What a query wants beside its columns.
+    """Settings of a query, besides its columns.
 
-    `drop_malformed` is set where a read goes on after damage; `corrupt_column` besides where damage becomes rows.
-    `check_crc` None: where bodies are read.  `reads_tails` is for speed alone: whether topics or properties are read.
+    `drop_malformed`: skip damage; with `corrupt_column`, damage also becomes rows.  `check_crc` None: check only if
+    bodies are read.  `reads_tails`: whether topics or properties are read; it affects only the speed.
     """
 
     broker_name: str = ""
@@ -56,11 +56,12 @@ class DecodeOptions:
 
 
 class Chunk(RecordParts):
-    """Records of `segment` at `positions` (in order), to be read as columns; a batch that is one record as its rows.
+    """Columns of the records of `segment` at `positions` (in order); a record with a batch gives several rows.
 
-    Records whose transaction was never committed (prepared halves and rollback marks) are left out, as the
-    ConsumeQueue leaves them out, unless `read_uncommitted`.  A record that does not hold raises CorruptRecord; with
-    `drop_malformed` it is left out and `damage` says so.
+    Records of uncommitted transactions (prepared halves and rollback marks) are left out, as in the ConsumeQueue,
+    unless
+    `read_uncommitted`.  A damaged record raises CorruptRecord; with `drop_malformed` it is left out and added to
+    `damage`.
     """
 
     def __init__(self, segment: Segment, positions: Positions, options: DecodeOptions) -> None:
@@ -79,17 +80,17 @@ class Chunk(RecordParts):
         self._unwrap_batches()
 
     def column(self, name: str) -> pa.Array:
-        """The column `name` of `COLUMN_TYPES`; every call decodes it anew, `filter` keeps what is shared."""
+        """Return the column `name` of `COLUMN_TYPES`.  Every call decodes it again; `filter` keeps shared parts."""
         return _COLUMNS[name](self)
 
     def topic_numbers(self, topics: pa.Array) -> npt.NDArray[np.int32]:
-        """For each row the number in `topics` of the topic that its record bears; -1 if it is none of them."""
+        """Return, for each row, the index of its record's topic in `topics`, -1 if it is not there."""
         found = pc.index_in(self.column("topic"), value_set=topics)
         numbers: npt.NDArray[np.int32] = pc.fill_null(found, -1).to_numpy()
         return numbers
 
     def check_crc(self) -> None:
-        """Leave out, or raise for, records whose CRC says that they are not what was written."""
+        """Leave out, or raise for, records whose CRC does not hold."""
         first, of_row = self.records() if self.inner is not None else (slice(None), slice(None))
         begins, ends = self.stored_body_bounds
         holds = crc_holds(
@@ -104,7 +105,7 @@ class Chunk(RecordParts):
             self._leave_out(~holds[of_row], "the CRC does not hold")
 
     def _seals(self, first: slice | Positions) -> npt.NDArray[np.int64]:
-        """What the records of these rows say is the CRC of the whole of each: see `spark.decode.body_crc`."""
+        """Return the CRCs of whole records in the records of these rows: see `spark.decode.body_crc`."""
         octets, shift, _ = self.tails
         tail_ends = self.ends + shift
         return seals(octets, self.stored_properties_bounds[0][first], self.ends[first], tail_ends[first])
@@ -112,8 +113,8 @@ class Chunk(RecordParts):
     def inflate(self) -> None:
         """Inflate bodies for the columns that need them.
 
-        Leaves out, or raises for, those that cannot be.  Raises InflatesTooMuch for several that are too much at once;
-        `halves` are then to be read in turn.
+        Leaves out, or raises for, bodies that cannot be inflated.  Raises InflatesTooMuch if several bodies are too
+        large together; read the `halves` in turn then.
         """
         if not self._options.inflate_bodies:
             return
@@ -128,7 +129,7 @@ class Chunk(RecordParts):
         self._inflated = bodies
 
     def halves(self) -> "tuple[Chunk, Chunk]":
-        """The first and the second half of the rows; `damage` goes with the first."""
+        """Return the first and the second half of the rows; `damage` stays with the first."""
         first, second = copy(self), copy(self)
         second.damage = []
         in_first = np.arange(len(self)) < len(self) // 2
@@ -143,7 +144,7 @@ class Chunk(RecordParts):
         self.filter(~bad)
 
     def _note(self, rows: Positions, reason: str) -> None:
-        """Rows that are damage.  Raises CorruptRecord unless the read goes on."""
+        """Add rows to the damage.  Raises CorruptRecord unless the read skips damage."""
         at, first = np.unique(self.positions[rows], return_index=True)
         sizes = self.fixed["total_size"][rows[first]]
         found = [
@@ -155,7 +156,7 @@ class Chunk(RecordParts):
         self.damage += found
 
     def _physical_offsets(self, positions: Positions) -> Positions:
-        """Where in the log the records at these positions begin."""
+        """Return the physical offsets of the records at these positions."""
         return positions + self.segment.start
 
     def _leave_out_uncommitted(self) -> None:
@@ -169,7 +170,7 @@ class Chunk(RecordParts):
             self.filter(keep)
 
     def _halves(self) -> Positions:
-        """Rows of the topic of halves."""
+        """Return the rows of the topic of halves."""
         begins, ends = self.topic_bounds
         alike = np.flatnonzero(ends - begins == len(HALF_TOPIC))
         if not alike.size:
@@ -245,7 +246,7 @@ class Chunk(RecordParts):
         return pc.fill_null(ids, self._offset_message_ids()) if ids.null_count else ids
 
     def _offset_message_ids(self) -> pa.Array:
-        """Store host, port and physical offset in hexadecimal (`MessageDecoder.createMessageId`)."""
+        """Return store host, port and physical offset in hexadecimal (`MessageDecoder.createMessageId`)."""
         offsets = self._physical_offsets(self.positions).tolist()
         hosts = self._host_bytes("store_host")
         return pa.array(
@@ -262,7 +263,7 @@ class Chunk(RecordParts):
         return pa.array([texts[host] for host in hosts], pa.string())
 
     def _host_bytes(self, field: str) -> list[bytes]:
-        """Address and port of each record as they lie in the log: 8 or 20 bytes."""
+        """Return address and port of each record as stored: 8 or 20 bytes."""
         is_store = field == "store_host"
         flag = SysFlag.STORE_HOST_V6 if is_store else SysFlag.BORN_HOST_V6
         begins = self.positions + RECORD_FIXED_DTYPE.itemsize
@@ -273,7 +274,7 @@ class Chunk(RecordParts):
         return hosts
 
     def timestamps(self, field: str) -> pa.Array:
-        """Milliseconds of `field` as timestamps; null where they are no date (a producer may send anything)."""
+        """Return the milliseconds of `field` as timestamps, null where they are no date."""
         milliseconds = self.integers(field)
         validity = None
         if milliseconds.size and not 0 <= int(milliseconds.min()) <= int(milliseconds.max()) <= _MAX_TIMESTAMP_MS:

@@ -1,6 +1,6 @@
-"""Entries of property texts that all have as many: column k has entry k of each text.
+"""Entries of property texts with the same number of entries: column k has entry k of each text.
 
-One producer writes its properties in one order, so a name is most often in one column and in no other.
+A producer writes its properties in one order, so a name is usually in a single column.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ _WORD: Final = 8
 
 
 class Entries:
-    """Some entries of property texts in `octets`: from `begins` on, each up to the separator at one of `ends`."""
+    """Entries of property texts in `octets`, each from one of `begins` to the separator at one of `ends`."""
 
     def __init__(self, octets: npt.NDArray[np.uint8], begins: Positions, ends: Positions) -> None:
         self._octets = octets
@@ -26,7 +26,7 @@ class Entries:
         self._heads: npt.NDArray[np.uint64] | None = None
 
     def have(self, key: bytes) -> npt.NDArray[np.bool_]:
-        """Which entries begin with `key`, a name and the byte that ends it."""
+        """Return which entries begin with `key`, a name and the byte that ends it."""
         if self._heads is None:  # the first 8 bytes: shared by all names
             every: npt.NDArray[np.uint64] = np.ndarray((self._octets.size - _WORD + 1,), "<u8", self._octets, 0, (1,))
             self._heads = every[self.begins]
@@ -45,14 +45,14 @@ class Entries:
 
 
 class EntryColumns:
-    """The entries of `texts`, of which each has `count`."""
+    """Entries of `texts`, which have `count` entries each."""
 
     def __init__(self, texts: PropertyTexts, count: int) -> None:
         ends = texts.entry_ends.reshape(-1, count)
         self._columns: list[Entries] = []
         begins = texts.begins
         for number in range(count):
-            # A copy: what follows reads it several times.
+            # A copy: it is read several times below.
             self._columns.append(Entries(texts.octets, begins, ends[:, number].copy()))
             begins = self._columns[-1].ends + 1
         self._first = [bytes(texts.octets[each.begins[0] : each.ends[0]]) for each in self._columns]
@@ -61,8 +61,10 @@ class EntryColumns:
         return self._columns[number]
 
     def column_of(self, key: bytes) -> int | None:
-        """The column that has `key`, a name and the byte that ends it, in each text while no later one has it in any;
-        ABSENT if no text has it; None if it is not so simple."""
+        """Return the column that has `key` (a name and the byte that ends it) in every text.
+
+        ABSENT: no text has it.  None: the column varies, or a later column of some text repeats the name.
+        """
         for number in reversed(range(len(self._columns))):
             found = self._columns[number].have(key)
             if self._first[number].startswith(key):

@@ -1,4 +1,4 @@
-"""Compressed bodies: which rows have one, and their content within a bound.
+"""Compressed bodies: rows that have one, and their content up to a limit.
 
 Source: RocketMQ 5.3.3, `MessageSysFlag.getCompressionType`, `CompressionType`, `Lz4Compressor` (LZ4 frames).
 """
@@ -15,9 +15,9 @@ import zstandard
 
 from sprocket.remoting.message.record import COMPRESSION_MASK, SysFlag
 
-# Content of compressed bodies that is held at once, unless it is that of a single one.
-MOST_AT_ONCE: Final = 32 * 1024 * 1024
-# Four bytes can stand for a block of 128 KiB: what a byte of zstd inflates to at most, and what is taken at least.
+# Maximum size of inflated bodies that are held at once; a single body may be larger.
+MAX_AT_ONCE: Final = 32 * 1024 * 1024
+# Four bytes of zstd can stand for a block of 128 KiB.  So a byte inflates to at most a quarter of it.
 _ZSTD_RATIO: Final = 32 * 1024
 _ZSTD_STEP_BYTES: Final = 64
 _NAMES: Final = {
@@ -29,23 +29,24 @@ _NAMES: Final = {
 
 
 def compression_names(sys_flags: npt.NDArray[np.int32]) -> pa.Array:
-    """zlib, lz4 or zstd for each record with a compressed body, the number of an unknown kind, else null."""
+    """Return zlib, lz4, zstd or an unknown number for each record with a compressed body, else null."""
     if not (sys_flags & SysFlag.COMPRESSED).any():
         return pa.nulls(sys_flags.size, pa.string())
     return pa.array([_name(int(flag)) if flag & SysFlag.COMPRESSED else None for flag in sys_flags], pa.string())
 
 
 class InflatesTooMuch(Exception):
-    """Several bodies are more than is held at once: read fewer of them."""
+    """Several bodies are too large together: read fewer at once."""
 
 
 def inflate_bodies(
     bodies: pa.Array, sys_flags: npt.NDArray[np.int32], limit_bytes: int
 ) -> tuple[pa.Array, dict[int, str]]:
-    """`bodies` with the compressed ones inflated, and by row why one could not be; it is null then.
+    """Return `bodies` with the compressed ones inflated, and the reason for each row that failed; such a row is null.
 
-    A body that is not what its flag says, or that inflates to more than `limit_bytes`, cannot; nothing larger than
-    that is ever allocated.  Raises InflatesTooMuch if several are more than `MOST_AT_ONCE` together.
+    A body fails if it does not match its flag, or inflates to more than `limit_bytes`; nothing larger is ever
+    allocated.
+    Raises InflatesTooMuch if several bodies have more than `MAX_AT_ONCE` bytes together.
     """
     compressed = np.flatnonzero(sys_flags & SysFlag.COMPRESSED)
     failed: dict[int, str] = {}
@@ -59,7 +60,7 @@ def inflate_bodies(
         if content is None:
             failed[row] = str(found)
         total += len(content or b"")
-        if total > MOST_AT_ONCE and compressed.size > 1:
+        if total > MAX_AT_ONCE and compressed.size > 1:
             raise InflatesTooMuch
         pieces += [bodies.slice(done, row - done), pa.array([content], pa.binary())]
         done = row + 1
@@ -71,7 +72,7 @@ def _name(flag: int) -> str:
 
 
 def _inflate(body: bytes, flag: int, limit_bytes: int) -> bytes | str:
-    """The content, or why there is none."""
+    """Return the content, or the reason for a failure."""
     name = _name(flag)
     inflate = _INFLATERS.get(name)
     if inflate is None:
@@ -100,14 +101,14 @@ def _lz4(body: bytes, limit: int) -> bytes:
 
 
 def _zstd(body: bytes, limit: int) -> bytes:
-    # The reader of the library takes a stream that is cut short for a whole one; these objects know the end of a frame.
+    # The library's reader accepts a truncated stream; these objects detect the end of a frame.
     decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
     pieces: list[bytes] = []
     left = limit
     frame = decompressor.decompressobj()
     at = 0
     while at < len(body) and left > 0:
-        # So much that it inflates to no more than what is left, or 2 MiB.
+        # Input that inflates to at most what is left, or 2 MiB.
         step = body[at : at + max(_ZSTD_STEP_BYTES, left // _ZSTD_RATIO)]
         at += len(step)
         while step and left > 0:

@@ -1,4 +1,4 @@
-"""Messages inside a record: a producer's batch that a topic with a batch ConsumeQueue keeps as one record.
+"""Messages inside a record: topics with a batch ConsumeQueue keep a producer's batch as one record.
 
 The body is a chain of total size, magic, body CRC, flag, body length (i32 each), body, properties length (i16),
 properties.  Message k has the record's queue offset plus k; hosts, times and topic are the record's.
@@ -18,13 +18,15 @@ HEAD_BYTES: Final = 20
 FLAG_AT: Final = 12
 _BODY_LENGTH_AT: Final = 16
 _LEAST_BYTES: Final = HEAD_BYTES + 2
-# What consumers unwrap.
+# Flags of batches that consumers unwrap.
 _FLAGS: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 
 
 class InnerMessages(NamedTuple):
-    """The rows of some records: for each row the index of its record, where an inner message begins (-1: the record is
-    one message) and its place in the batch.  `broken` are the indexes of records whose batch does not add up."""
+    """Rows of some records: for each its record's index, the start of its inner message, its place in the batch.
+
+    The start is -1 if the record is one message.  `broken` are the indexes of records with an inconsistent batch.
+    """
 
     records: Positions
     begins: Positions
@@ -33,18 +35,18 @@ class InnerMessages(NamedTuple):
 
 
 def may_hold(all_flags: int) -> bool:
-    """Whether a record can hold a batch, if `all_flags` are all those that any record has."""
+    """Return whether some record may hold a batch; `all_flags` is the union of the records' flags."""
     return all_flags & _FLAGS == _FLAGS
 
 
 def batches(sys_flags: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    """Which records hold a batch that is to be unwrapped; a compressed one is left as it is."""
+    """Return which records hold a batch to unwrap; a compressed batch is left as it is."""
     held: npt.NDArray[np.bool_] = sys_flags & (_FLAGS | SysFlag.COMPRESSED) == _FLAGS
     return held
 
 
 def unwrap(data: memoryview, is_batch: npt.NDArray[np.bool_], begins: Positions, ends: Positions) -> InnerMessages:
-    """The rows of records whose bodies are [`begins`, `ends`) of `data`; all batches are followed in lock-step."""
+    """Return the rows of records with bodies [`begins`, `ends`) of `data`; all batches are walked in lock-step."""
     record = np.flatnonzero(is_batch)
     cursor, end = begins[record], ends[record]
     plain = np.flatnonzero(~is_batch)
@@ -73,7 +75,7 @@ def unwrap(data: memoryview, is_batch: npt.NDArray[np.bool_], begins: Positions,
 
 
 def bodies(data: memoryview, begins: Positions) -> tuple[Positions, Positions]:
-    """Begin and end of the body of each message that begins at one of `begins`."""
+    """Return start and end of the body of each message that begins at one of `begins`."""
     lengths = _integers(data, begins + _BODY_LENGTH_AT)
     return begins + HEAD_BYTES, begins + HEAD_BYTES + lengths
 

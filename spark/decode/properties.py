@@ -1,7 +1,7 @@
-"""Message properties of many records at once: the entries are found once and shared by every name.
+"""Message properties of many records at once: the entries are found once for all names.
 
-The text is ``name 0x01 value 0x02 ...``.  A value may hold 0x01, a repeated name counts with its last value, and an
-entry without 0x01 is none.
+The text is ``name 0x01 value 0x02 ...``.  A value may hold 0x01.  The last value of a repeated name counts.  An entry
+without 0x01 is ignored.
 Source: RocketMQ 5.3.3, `MessageDecoder.string2messageProperties`.
 """
 
@@ -20,12 +20,12 @@ from sprocket.remoting.message.record import NAME_VALUE_SEPARATOR
 
 _NAME_END: Final = NAME_VALUE_SEPARATOR[0]
 _MANY_NAMES: Final = 64
-# In texts with more entries a name is looked for in all entries at once.
+# In texts with more entries, a name is searched for in all entries at once.
 _MOST_COLUMNS: Final = 32
 
 
 class PropertyTable:
-    """The properties of a run of records, of which `texts` holds the texts."""
+    """Properties of some records, whose texts are `texts`."""
 
     def __init__(self, texts: PropertyTexts) -> None:
         self._texts = texts
@@ -37,7 +37,7 @@ class PropertyTable:
         return len(self._texts)
 
     def find(self, name: bytes) -> pa.Array:
-        """The value of `name`, of at most 63 bytes, in each record, as strings; null where a record has none."""
+        """Return the value of `name` (at most 63 bytes) in each record, as strings; null if a record has none."""
         key = name + NAME_VALUE_SEPARATOR
         assert len(key) <= PADDING
         number = None if self._columns is None else self._columns.column_of(key)
@@ -53,7 +53,7 @@ class PropertyTable:
         rows = self._rows[entries]
         begins = self._texts.begins.copy()
         ends = begins.copy()
-        # The last of several of one row stays.
+        # The last one of a row overrides the others.
         begins[rows] = self._entries.begins[entries] + len(key)
         ends[rows] = self._entries.ends[entries]
         present = np.zeros(len(self), np.bool_)
@@ -62,7 +62,7 @@ class PropertyTable:
 
     @cached_property
     def _bounds(self) -> Positions:
-        """The first entry of each row, and the number of entries."""
+        """Return the first entry of each row, and the number of entries."""
         count = self._texts.entries_per_text
         if count is not None:
             return np.arange(0, len(self) * count + 1, count)
@@ -72,12 +72,12 @@ class PropertyTable:
 
     @cached_property
     def _rows(self) -> Positions:
-        """The row of each entry."""
+        """Return the row of each entry."""
         return np.repeat(np.arange(len(self)), np.diff(self._bounds))
 
     @cached_property
     def _entries(self) -> Entries:
-        """What stands before separators, in all rows: with 0x01 or without."""
+        """Return the entries of all rows, with and without 0x01."""
         ends = self._texts.entry_ends
         begins = np.empty_like(ends)
         begins[1:] = ends[:-1] + 1
@@ -85,7 +85,7 @@ class PropertyTable:
         return Entries(self._text, begins, ends)
 
     def maps(self) -> pa.Array:
-        """All properties of each record, as a map array."""
+        """Return all properties of each record, as a map array."""
         bounds = self._find_names()
         entries = self._last_of_each_name(bounds)
         bounds = np.searchsorted(entries, bounds)
@@ -95,9 +95,9 @@ class PropertyTable:
         return pa.MapArray.from_arrays(pa.array(bounds, pa.int32()), names, values)
 
     def _find_names(self) -> Positions:
-        """Set, for every entry that has a name, where it begins, where its name ends and where its value ends.
+        """Set, for every entry with a name, its start, the end of its name and the end of its value.
 
-        Returns the first of them of each row, and their number.
+        Returns the first such entry of each row, and their number.
         """
         begins, ends = self._entries.begins, self._entries.ends
         found = self._texts.places_of(_NAME_END)
@@ -110,7 +110,7 @@ class PropertyTable:
         return np.append(0, np.cumsum(has_name))[self._bounds]
 
     def _last_of_each_name(self, bounds: npt.NDArray[np.int64]) -> Positions:
-        """Entries without those that a later entry of the same record and name overrides."""
+        """Return the entries that no later entry of the same record and name overrides."""
         dropped: set[int] = set()
         for row in self._rows_with_a_repeated_name(bounds).tolist():
             last: dict[bytes, int] = {}
@@ -123,7 +123,7 @@ class PropertyTable:
         return np.delete(every, sorted(dropped)) if dropped else every
 
     def _rows_with_a_repeated_name(self, bounds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Records where two names look alike, and those with too many to compare; repeated names are rare."""
+        """Return records with equal signatures of names, and records with too many names to compare."""
         counts = np.diff(bounds)
         rows = np.repeat(np.arange(len(self)), counts)
         signatures = self._name_signatures()
@@ -134,7 +134,7 @@ class PropertyTable:
         return np.unique(np.concatenate(suspects))
 
     def _name_signatures(self) -> npt.NDArray[np.uint64]:
-        """A number for each entry's name; equal names have equal numbers."""
+        """Return a number for each entry's name; equal names have equal numbers."""
         every = np.ndarray((self._text.size - 7,), "<u8", self._text, 0, (1,))
         lengths = self._name_ends - self._entry_begins
         unused_bits = (8 * np.clip(8 - lengths, 0, 7)).astype(np.uint64)

@@ -1,6 +1,6 @@
-"""The property texts of many records in one array, and where their entries end.
+"""Property texts of many records in one array, and the ends of their entries.
 
-The text is ``name 0x01 value 0x02 ...``; the last 0x02 may be missing, and is put in then.
+The text is ``name 0x01 value 0x02 ...``; a missing last 0x02 is added.
 Source: RocketMQ 5.3.3, `MessageDecoder.string2messageProperties`.
 """
 
@@ -16,16 +16,15 @@ from sprocket.remoting.message.record import PROPERTY_SEPARATOR
 
 ENTRY_END: Final = PROPERTY_SEPARATOR[0]
 _WORD: Final = 8
-# Times a word in which one byte is 1, it has the number of that byte in its highest.
+# The product with a word in which one byte is 1 has the index of that byte in its highest byte.
 _BYTE_NUMBERS: Final = np.uint64(0x0001020304050607)
 
 
 class PropertyTexts:
-    """Property texts in `octets`: text i is what stands from `begins`[i] on up to a separator at `last_ends`[i], the
-    last of its entries.
+    """Property texts in `octets`: text i begins at `begins`[i] and ends with the separator at `last_ends`[i].
 
-    `entry_ends` is where all their entries end.  Something else may stand between two texts, and `PADDING` bytes
-    behind the last.
+    `entry_ends` are the ends of all entries.  Other bytes may be between two texts; `PADDING` bytes follow the last
+    one.
     """
 
     def __init__(
@@ -35,13 +34,13 @@ class PropertyTexts:
         sizes: npt.NDArray[np.int64],
         rows: TextRows | None = None,
     ) -> None:
-        """Texts of `sizes` in `octets`, which get separators.  If those are not of `rows`, zeros are between them."""
+        """Take texts of `sizes` in `octets` and add separators.  Without `rows`, zeros are between the texts."""
         self.octets = octets
         self.begins = begins
         self.last_ends: Positions = begins + (sizes - 1)
         self._rows = rows
         self.entry_ends = self.places_of(ENTRY_END)
-        # How many entries each text has if all have as many, else None.
+        # Number of entries of each text if all have the same number, else None.
         self.entries_per_text = self._count_entries()
         if self.entries_per_text is None and self._put_in_separators(sizes):
             self.entry_ends = self.places_of(ENTRY_END)
@@ -49,7 +48,7 @@ class PropertyTexts:
 
     @classmethod
     def copied(cls, data: pa.Buffer, begins: Positions, ends: Positions) -> Self:
-        """Copies of [`begins`, `ends`) of `data`, in order."""
+        """Copy the texts [`begins`, `ends`) of `data`, in order."""
         sizes = ends - begins
         rows = TextRows.of(data, begins, ends)
         if rows is not None:
@@ -62,7 +61,7 @@ class PropertyTexts:
         return self.begins.size
 
     def places_of(self, octet: int) -> Positions:
-        """Where in the texts `octet` stands."""
+        """Return the places of `octet` in the texts."""
         found = self.octets == octet
         if self._rows is not None:
             self._rows.within(found, self.begins, self.last_ends + 1)
@@ -72,12 +71,12 @@ class PropertyTexts:
         if not len(self):
             return None
         count, left = divmod(self.entry_ends.size, len(self))
-        # In order, and each last of so many ends its text: then all have so many.
+        # If each count-th entry ends its text, all texts have that number of entries.
         alike = not left and count > 0 and np.array_equal(self.entry_ends[count - 1 :: count], self.last_ends)
         return count if alike else None
 
     def _put_in_separators(self, sizes: npt.NDArray[np.int64]) -> bool:
-        """Let each text end in a separator; whether one had none."""
+        """Make each text end in a separator; return whether one was missing."""
         lacks = (sizes == 0) | (self.octets[self.last_ends] != ENTRY_END)
         if not lacks.any():
             return False
@@ -87,9 +86,9 @@ class PropertyTexts:
 
 
 def _end_to_end(data: pa.Buffer, begins: Positions, ends: Positions, gaps: Positions) -> npt.NDArray[np.uint8]:
-    """The texts with a zero behind each, at `gaps`, and padding behind all."""
+    """Return the texts with a zero after each, at `gaps`, and padding after the last."""
     octets = np.zeros((int(gaps[-1]) + _WORD if gaps.size else 0) // _WORD * _WORD + PADDING, np.uint8)
-    # One byte more of each, for the zero; the data may end with the last text.
+    # Copy one more byte of each, in place of the zero; the data may end with the last text.
     held = gather(data, begins, np.minimum(ends + 1, data.size)).buffers()[2]
     if held is not None:
         octets[: held.size] = np.frombuffer(held, np.uint8)
@@ -98,10 +97,10 @@ def _end_to_end(data: pa.Buffer, begins: Positions, ends: Positions, gaps: Posit
 
 
 def _places(found: npt.NDArray[np.bool_]) -> Positions:
-    """Where `found` is true.  Its size is a multiple of 8, and few are."""
+    """Return the places where `found` is true: they must be few, and its size a multiple of 8."""
     words = found.view("<u8")
     at = np.flatnonzero(words != 0)
-    if np.count_nonzero(found) != at.size:  # some word has several
+    if np.count_nonzero(found) != at.size:  # some word has several places
         return np.flatnonzero(found)
     bytes_of_words = words[at] * _BYTE_NUMBERS >> np.uint64(56)
     at *= _WORD

@@ -1,7 +1,7 @@
-"""Where the parts of many records lie in their segment: fixed fields, bodies, topics, properties, messages in batches.
+"""Parts of many records in their segment: fixed fields, bodies, topics, properties, messages in batches.
 
-No Python object per record: the fixed fields are gathered once, and each variable part is found from the lengths before
-it.
+There is no Python object per record: the fixed fields are gathered once, and each variable part is found from the
+lengths before it.
 """
 
 from functools import cached_property
@@ -25,7 +25,7 @@ IPV6_HOST_BYTES: Final = 20
 
 Integers = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
-# What stands before the body when both hosts are IPv4.
+# The fields before the body if both hosts are IPv4.
 _RECORD_IPV4_DTYPE: Final = np.dtype(
     [
         *RECORD_FIXED_DTYPE.descr,
@@ -39,13 +39,13 @@ _RECORD_IPV4_DTYPE: Final = np.dtype(
 )
 assert _RECORD_IPV4_DTYPE.itemsize == FIXED_IPV4.size <= MIN_RECORD_BYTES
 
-# Of each field: how it is stored, where, and its native type.
+# For each field: its stored type, its place, and its native type.
 _FIELDS: Final = {
     name: (kind, int(at), kind.newbyteorder("="))
     for name, (kind, at, *_) in _RECORD_IPV4_DTYPE.fields.items()  # type: ignore[union-attr]  # numpy types it as optional
 }
 
-# What is found once for all columns, until rows are left out.
+# Parts that are found once for all columns, until rows are left out.
 _SHARED: Final = (
     "ends",
     "tails",
@@ -59,10 +59,10 @@ _SHARED: Final = (
 
 
 class Tails(NamedTuple):
-    """What follows the bodies of records: lengths, topics and properties.
+    """Parts of records after the bodies: lengths, topics and properties.
 
-    A byte of record i at position p of the segment is at p + `shift`[i] of `octets`.  `rows` is None where they have
-    not been copied: `octets` is then the segment.
+    A byte of record i at position p of the segment is at p + `shift`[i] of `octets`.  `rows` is None without a copy:
+    `octets` is the segment then.
     """
 
     octets: npt.NDArray[np.uint8]
@@ -73,10 +73,10 @@ class Tails(NamedTuple):
 class RecordParts:
     """Records of `segment` at `positions` (in order), or the messages inside them.
 
-    With `reads_tails` what follows the bodies is copied first: reads of topics or properties touch it many times.
+    With `reads_tails` the parts after the bodies are copied first: reads of topics or properties use them many times.
 
-    `inner` is where an inner message begins, -1 for a record that is one message, and `places` its place in its
-    batch; both are None while no record is a batch.
+    `inner` is the start of an inner message, -1 for a record that is one message; `places` is its place in the batch.
+    Both are None while no record is a batch.
     """
 
     def __init__(self, segment: Segment, positions: Positions, reads_tails: bool = True) -> None:
@@ -110,20 +110,20 @@ class RecordParts:
         self.fixed = fixed
         self._integers: dict[str, Integers] = {}
         self.sys_flags: npt.NDArray[np.int32] = self.integers("sys_flag").astype(np.int32, copy=False)
-        # Those that any of the records has: what none has needs no look at each.
+        # The union of all flags: a flag that no record has needs no check of each.
         self.all_flags = int(np.bitwise_or.reduce(self.sys_flags))
         self.born_shift = self._host_shift(SysFlag.BORN_HOST_V6)
         self.store_shift = self.born_shift + self._host_shift(SysFlag.STORE_HOST_V6)
 
     def _host_shift(self, flag: SysFlag) -> Positions | int:
-        """How many bytes later the fields after a host stand, for each record; plain 0 if all are IPv4."""
+        """Return the shift of the fields after a host, in bytes, for each record; plain 0 if all are IPv4."""
         if not self.all_flags & flag:
             return 0
         shift: Positions = (self.sys_flags & flag != 0) * (IPV6_HOST_BYTES - IPV4_HOST_BYTES)
         return shift
 
     def integers(self, field: str) -> Integers:
-        """A fixed field in native byte order, wherever the hosts' sizes put it.  Shared: not to be written to."""
+        """Return a fixed field in native byte order.  The array is shared: do not write to it."""
         values = self._integers.get(field)
         if values is None:
             values = self._integers[field] = self._native(field)
@@ -136,7 +136,7 @@ class RecordParts:
         shift = self.store_shift if after_store else self.born_shift if after_born else 0
         values = self.fixed[field]
         if not isinstance(shift, int):
-            # A damaged record can point past the end; it is dropped for its lengths, not for this.
+            # A damaged record can point past the end; the check of its lengths drops it later.
             at_most = self.segment.size - kind.itemsize
             every = np.ndarray((at_most + 1,), kind, self.segment.data, 0, (1,))
             values = every[np.minimum(self.positions + at + shift, at_most)]
@@ -146,18 +146,18 @@ class RecordParts:
 
     @cached_property
     def ends(self) -> Positions:
-        """Of the records, by their sizes."""
+        """Ends of the records, by their sizes."""
         return self.positions + self.integers("total_size")
 
     @cached_property
     def stored_body_bounds(self) -> tuple[Positions, Positions]:
-        """Of the record, whatever its body holds."""
+        """Bounds of the record's body, also if that holds a batch."""
         begins = self.positions + FIXED_IPV4.size + self.store_shift
         return begins, np.add(begins, self.integers("body_length"), dtype=np.int64)
 
     @cached_property
     def tails(self) -> Tails:
-        """Copied where they are alike, and asked for."""
+        """The parts after the bodies: copied if requested and if their sizes are similar."""
         begins = self.stored_body_bounds[1]
         rows = TextRows.of(self.buffer, begins, self.ends) if self._reads_tails else None
         if rows is None:
@@ -212,7 +212,7 @@ class RecordParts:
         return pa.py_buffer(self.segment.data)
 
     def topics(self) -> pa.Array:
-        """As bytes."""
+        """Return the topics as bytes."""
         begins, ends = self.topic_bounds
         octets, shift, rows = self.tails
         if rows is None or self.inner is not None:
@@ -220,14 +220,14 @@ class RecordParts:
         return gather(pa.py_buffer(octets), begins + shift, ends + shift)
 
     def parts(self, bounds: tuple[Positions, Positions]) -> pa.Array:
-        """Parts of records: those of one record are the same in each of its rows."""
+        """Return parts of records; all rows of one record have the same part."""
         if self.inner is None:
             return gather(self.buffer, *bounds)
         first, of_row = self.records()
         return gather(self.buffer, bounds[0][first], bounds[1][first]).take(pa.array(of_row))
 
     def records(self) -> tuple[Positions, Positions]:
-        """The first row of each record, and for each row which of them is its record's."""
+        """Return the first row of each record, and the index of its record for each row."""
         if self.inner is None:
             rows = np.arange(len(self))
             return rows, rows
@@ -236,8 +236,8 @@ class RecordParts:
 
 
 def _pairs_at(octets: npt.NDArray[np.uint8], positions: Positions) -> npt.NDArray[np.int64]:
-    """The signed 16-bit integer at each position; positions outside of `octets` read some other place."""
-    # Two gathers of bytes cost less than one of integers that are not aligned.
+    """Return the signed 16-bit integer at each position; a position outside of `octets` gives any value."""
+    # Two gathers of bytes cost less than one of unaligned integers.
     pairs = np.empty((positions.size, 2), np.uint8)
     pairs[:, 0], pairs[:, 1] = octets.take(positions, mode="clip"), octets.take(positions + 1, mode="clip")
     return pairs.view(">i2")[:, 0].astype(np.int64)

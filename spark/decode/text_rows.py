@@ -1,6 +1,6 @@
-"""Short texts of many records in rows of one width: copied in a quarter of the time that it takes end to end.
+"""Short texts of many records in rows of one width, which takes a quarter of the time of a copy end to end.
 
-A copy of one width is a few instructions, and the processor fetches the memory of many of them at once.
+A copy of fixed width needs few instructions, and the processor fetches the memory of many copies at once.
 """
 
 from typing import Final, Self
@@ -11,20 +11,21 @@ import pyarrow as pa
 
 from spark.decode.binary_array import Positions
 
-# Behind the rows, so that a comparison may read past the last text.
+# Bytes after the rows, so that a comparison may read past the last text.
 PADDING: Final = 64
 _WORD: Final = 8
-# Rows may take so many times what the texts take.
+# Maximum size of the rows, as a multiple of the texts.
 _MOST_WIDENING: Final = 2
-# The longest and the shortest text may be so far apart.
+# Maximum difference of the longest and the shortest text, bytes.
 _MOST_RAGGED_BYTES: Final = 128
-# Which bytes of a word are the first 0 to 8; the first byte is the lowest.
+# Masks of the first 0 to 8 bytes of a word; the first byte is the lowest.
 _FIRST_BYTES: Final = np.array([(1 << 8 * count) - 1 for count in range(_WORD + 1)], "<u8")
 
 
 class TextRows:
-    """Texts in `octets`: text i is at the begin of row i, of `width` bytes, and at least one byte shorter.  Behind it
-    is what followed it where it was copied from.  Padding is behind the rows.
+    """Texts in `octets`: text i is at the start of row i, which has `width` bytes, at least one more than the text.
+
+    After the text, the row has the bytes that followed it in the source.  Padding follows the rows.
     """
 
     def __init__(self, octets: npt.NDArray[np.uint8], width: int, count: int) -> None:
@@ -34,7 +35,7 @@ class TextRows:
 
     @classmethod
     def of(cls, data: pa.Buffer, begins: Positions, ends: Positions) -> Self | None:
-        """[`begins`, `ends`) of `data`, or None if their sizes differ by too much, or are none within `data`."""
+        """Copy [`begins`, `ends`) of `data`; return None if their sizes differ by too much or exceed `data`."""
         sizes = ends - begins
         count = sizes.size
         if not count:
@@ -53,13 +54,13 @@ class TextRows:
         at[late] = 0
         rows = every[at].view(np.uint8).reshape(-1, width)
         rows[count:] = 0
-        for row in late.tolist():  # so near to the end of the data: a few
+        for row in late.tolist():  # the few rows near the end of the data
             rows[row, : sizes[row]] = np.frombuffer(data, np.uint8, int(sizes[row]), int(begins[row]))
             rows[row, sizes[row] :] = 0
         return cls(rows.reshape(-1), width, count)
 
     def within(self, found: npt.NDArray[np.bool_], begins: Positions, ends: Positions) -> None:
-        """Set `found`, of a bool for each of `octets`, to false outside [`begins`, `ends`) in each row.
+        """Set `found`, one bool for each of `octets`, to false outside [`begins`, `ends`) in each row.
 
         Both are places in `octets`.
         """

@@ -1,1 +1,1 @@
-"""Store directories as Spark finds them: segments, ConsumeQueues, leases."""
+"""Store directories: segments, ConsumeQueues, leases."""

@@ -1,9 +1,9 @@
-"""Up to where the log of a live store may be read: never past what consumers may see.
+"""Limit of reads of a live store: no message that consumers may not see yet.
 
-A broker that syncs or replicates before it shows a message keeps the mark ``confirm`` in its store's root
-(`store.flush.confirm_mark`).  A mark without a broker is what a kill left behind: the next start confirms the whole
-log, so it limits nothing.  The store's lock tells whether a broker is there, or, where locks cannot be seen (a folder
-that another machine shares), the age of the mark.
+A broker that syncs or replicates a message before consumers see it keeps the mark ``confirm`` in the root of its store
+(`store.flush.confirm_mark`).  A mark without a running broker is left over from a kill and limits nothing, because the
+next start confirms the whole log.  The store's lock shows whether a broker runs; where locks are not visible, as in a
+folder shared by another machine, the age of the mark does.
 """
 
 import logging
@@ -19,14 +19,14 @@ from store.flush.confirm_mark import CONFIRM_MARK, decode_confirm_mark
 logger = logging.getLogger(__name__)
 
 _FRESH_MS: Final = 60_000
-# A mark is written in place; one that is read half written is whole a moment later.
+# A mark is written in place: if it is read half written, read it again.
 _TRIES: Final = 200
 
 
 def confirm_limit(root: Path, clock: Clock | None = None) -> int | None:
-    """Physical offset behind which nothing of the store at `root` may be read now; None if there is no such limit.
+    """Return the physical offset where reads of the store at `root` must end now, None without a limit.
 
-    Raises ConfigError if there is one and it cannot be read.
+    Raises ConfigError if the mark exists but cannot be read.
     """
     now_ms = (clock or SystemClock()).wall_ms()
     mark = _read(root / CONFIRM_MARK)
@@ -42,7 +42,7 @@ def confirm_limit(root: Path, clock: Clock | None = None) -> int | None:
     offset, written_ms = mark
     if _has_broker(root, now_ms - written_ms):
         return offset
-    logger.info("event=confirm_mark_left_behind store=%s offset=%d", root, offset)
+    logger.info("event=confirm_mark_left_over store=%s offset=%d", root, offset)
     return None
 
 
@@ -62,7 +62,7 @@ def _read(path: Path) -> tuple[int, int] | str | None:
 
 
 def _has_broker(root: Path, age_ms: int) -> bool:
-    """Whether a broker runs on the store, as far as can be told; `age_ms` is that of what it wrote last."""
+    """Return whether a broker seems to run on the store; `age_ms` is the age of its mark."""
     try:
         if is_locked(root / "lock"):
             return True

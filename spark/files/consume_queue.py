@@ -1,10 +1,10 @@
-"""ConsumeQueues as a reader sees them: which queue offsets exist, and where their records lie in the CommitLog.
+"""ConsumeQueues for readers: the existing queue offsets, and the places of their records in the CommitLog.
 
 ``consumequeue/<topic>/<queueId>/`` holds files of 20-byte entries, named by the first byte's offset in the
-queue.  An entry's queue offset is that file offset plus its place in the file, divided by 20: never its place
-alone, because old files expire.  The file being written ends in zeros; a queue that starts late begins with
-entries of size 2^31-1 (`ConsumeQueue.fillPreBlank`).  Entries are read with pread, so that a broker that
-truncates or deletes a file does not hurt the reader.
+queue.  An entry's queue offset is that file offset plus its place in the file, divided by 20.  The place
+alone is not enough, because old files expire.  The file being written ends in zeros; a queue that starts late begins
+with entries of size 2^31-1 (`ConsumeQueue.fillPreBlank`).  Entries are read with pread, so a broker
+may truncate or delete a file meanwhile.
 
 Source: RocketMQ 5.3.3, `ConsumeQueue`.
 """
@@ -24,7 +24,7 @@ from spark.files.segment import segment_paths
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_DTYPE
 
 Entries = npt.NDArray[np.void]
-# Which of some entries lie behind the place that is searched for.
+# Returns which entries are past the place that is searched for.
 IsPast = Callable[[Entries], npt.NDArray[np.bool_]]
 
 PRE_BLANK_SIZE: Final = 2**31 - 1
@@ -33,12 +33,12 @@ DIRECTORY: Final = "consumequeue"
 BATCH_DIRECTORY: Final = "batchconsumequeue"
 # Light queues are views: their entries point at records of other topics (`MixAll.LMQ_PREFIX`).
 LIGHT_PREFIX: Final = "%LMQ%"
-# Entries on each side of a place that was searched for, which are looked at.
+# Entries that are checked on each side of a found place.
 _AROUND: Final = 3
-# A search reads so few entries at once instead of one after the other.
+# A search reads this many entries at once at its end, instead of single ones.
 _AT_ONCE: Final = 1024
 _FILE_NAME_BYTES: Final = 255
-# How many entries after the expected end of a queue are looked at.
+# Entries after the expected end of a queue that are searched for its end.
 _NEAR_ENTRIES: Final = 1024
 
 
@@ -56,7 +56,7 @@ class _File:
     dtype: "np.dtype[np.void]"
 
     def read(self, begin: int, end: int) -> Entries:
-        """Entries with queue offsets [`begin`, `end`); fewer if the file has become shorter."""
+        """Return the entries with queue offsets [`begin`, `end`); fewer if the file has become shorter."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
             return self.read_from(descriptor, begin, end)
@@ -64,14 +64,14 @@ class _File:
             os.close(descriptor)
 
     def read_from(self, descriptor: int, begin: int, end: int) -> Entries:
-        """As `read`, from a descriptor of the file."""
+        """Read as `read` does, from a descriptor of the file."""
         unit = self.dtype.itemsize
         content = os.pread(descriptor, (end - begin) * unit, (begin - self.first) * unit)
         return np.frombuffer(content, self.dtype, len(content) // unit)
 
 
 class _Search:
-    """Looks at entries of a queue here and there; a file that was looked into stays open until the end."""
+    """Search among the entries of a queue; each file stays open until the search ends."""
 
     def __init__(self, files: Sequence[_File], dtype: "np.dtype[np.void]") -> None:
         self._files = files
@@ -87,9 +87,9 @@ class _Search:
         self._descriptors.clear()
 
     def first_past(self, low: int, high: int, is_past: IsPast) -> int:
-        """The first of the entries [`low`, `high`) that is past the place; `high` if none is.
+        """Return the first of the entries [`low`, `high`) that is past the place, `high` if none is.
 
-        Among entries that are not in order it ends where one is not past and the next one is.
+        Among unordered entries, return one that is past the place and follows one that is not.
         """
         while high - low > _AT_ONCE:
             middle = (low + high) // 2
@@ -101,12 +101,12 @@ class _Search:
         return low + int(past[0]) if past.size else high
 
     def is_written(self, number: int) -> bool:
-        """Whether there is anything at this entry."""
+        """Return whether this entry is written."""
         found = self._entries(number, number + 1)
         return bool(found["physical_offset"][0] or found["size"][0])
 
     def _entries(self, begin: int, end: int) -> Entries:
-        """Entries [`begin`, `end`), zeros where there are none."""
+        """Return the entries [`begin`, `end`), with zeros for missing ones."""
         found = None
         for file in self._files:
             low, high = max(begin, file.first), min(end, file.first + file.count)
@@ -127,13 +127,12 @@ class _Search:
 
 
 class ConsumeQueue:
-    """One queue.  [`begin`, `end`) are the queue offsets it holds, as of its opening."""
+    """One queue.  [`begin`, `end`) are its queue offsets at the time of its opening."""
 
     def __init__(self, topic: str, queue_id: int, directory: Path, expected_end: int = 0, kind: Kind = PLAIN) -> None:
-        """`expected_end` is about where the queue ends, as far as the caller knows: found near there, it costs
-        one read; a wrong one does no harm.
+        """Open the queue.  `expected_end` is a guess of its end: a good guess saves reads, a wrong one does no harm.
 
-        Of a batch ConsumeQueue the numbers of entries are not queue offsets: an entry is a record of many messages.
+        In a batch ConsumeQueue an entry is a record of many messages, so numbers of entries are not queue offsets.
         """
         self.topic = topic
         self.queue_id = queue_id
@@ -142,17 +141,17 @@ class ConsumeQueue:
         unit = self.dtype.itemsize
         found = [(start, path, path.stat().st_size) for start, path in segment_paths(directory)]
         self._files = [_File(path, start // unit, size // unit, self.dtype) for start, path, size in found]
-        # Sizes of its files: all queues of a store have the same one.
+        # File size: all queues of a store have the same one.
         self.file_bytes = {size for _, _, size in found}
         self.begin, self.end = self._bounds(expected_end)
 
     def entry(self, queue_offset: int) -> tuple[int, int]:
-        """(physical offset, size) at `queue_offset`; (0, 0) where nothing is written."""
+        """Return (physical offset, size) at `queue_offset`, (0, 0) if it is not written."""
         found = self.entries(queue_offset, queue_offset + 1)
         return (int(found["physical_offset"][0]), int(found["size"][0])) if found.size else (0, 0)
 
     def entries(self, begin: int, end: int) -> Entries:
-        """Entries with queue offsets [`begin`, `end`), as far as they exist."""
+        """Return the existing entries with queue offsets in [`begin`, `end`)."""
         parts = []
         for file in self._files:
             low, high = max(begin, file.first), min(end, file.first + file.count)
@@ -163,15 +162,15 @@ class ConsumeQueue:
         return np.concatenate(parts) if parts else np.empty(0, self.dtype)
 
     def numbers_at(self, physical_offsets: Sequence[int]) -> list[int]:
-        """For each of these rising offsets the number of the first entry that does not begin before it; `end` if none.
+        """Return the number of the first entry at or after each of these rising offsets, `end` if there is none.
 
-        Together they cost a fraction of as many searches.
+        This costs a fraction of separate searches.
         """
         if not physical_offsets:
             return []
         numbers = [0] * len(physical_offsets)
         with _Search(self._files, self.dtype) as search:
-            # Runs of offsets, and the entries among which they lie.
+            # Runs of offsets, and the ranges of entries to search for them.
             runs = [(0, len(physical_offsets), self.begin, self.end)]
             while runs:
                 first, past, low, high = runs.pop()
@@ -186,36 +185,38 @@ class ConsumeQueue:
         return numbers
 
     def range_of(self, physical_begin: int, physical_end: int) -> tuple[int, int]:
-        """Queue offsets [from, to) of the records that begin in this range of the CommitLog."""
+        """Return the queue offsets [from, to) of the records that begin in this range of the CommitLog."""
         first = self._first_at(physical_begin)
         return first, first if physical_end == physical_begin else self._first_at(physical_end)
 
     def record_at_or_after(self, physical_offset: int) -> int | None:
-        """Physical offset of this queue's first record that does not begin before `physical_offset`."""
+        """Return the physical offset of this queue's first record at or after `physical_offset`, None without one."""
         found = self._first_at(physical_offset)
         return self.entry(found)[0] if found < self.end else None
 
     @property
     def has_files(self) -> bool:
-        """False for a directory without any: a queue that had a message keeps its last file."""
+        """Whether the directory has files: a queue that ever had a message keeps its last file."""
         return bool(self._files)
 
     def is_sound_at(self, number: int) -> bool:
-        """Whether the entries around `number` can be right: written, and in the order of the log.
+        """Return whether the entries around `number` are written and in log order.
 
-        A search among damaged entries ends next to one.
+        A search among damaged entries ends next to one, so this check notices it.
         """
         first, past = max(self.begin, number - _AROUND), min(self.end, number + _AROUND)
         return _in_order(self.entries(first, past), past - first)
 
     def are_sound_at(self, numbers: Iterable[int], entries: Entries | None = None) -> bool:
-        """`is_sound_at` of each; `entries` are those of the whole queue, if the caller has them."""
+        """Return whether `is_sound_at` holds for all; `entries` may hold those of the whole queue."""
         is_whole = entries is not None and _in_order(entries, self.end - self.begin)
         return is_whole or all(self.is_sound_at(number) for number in numbers)
 
     def ends_in_zeros(self) -> bool:
-        """Whether nothing is written behind the end, where it is looked at: at 1, 2, 4 ... entries behind it and in
-        every later file.  A hole in the queue, zeros where entries were, looks like its end."""
+        """Return whether samples after the end are zeros: 1, 2, 4 ... entries after it, and in every later file.
+
+        A hole in the queue (zeros in place of entries) looks like its end.
+        """
         with _Search(self._files, self.dtype) as search:
             for file in self._files:
                 distance, at = 1, max(self.end, file.first)
@@ -227,12 +228,12 @@ class ConsumeQueue:
 
     @property
     def ends_in_full_file(self) -> bool:
-        """Whether the last file has no room left: a following one is made with the next message."""
+        """Return whether the last file is full: the next message creates another one."""
         return bool(self._files) and self.end == self._files[-1].first + self._files[-1].count
 
     @property
     def dispatched(self) -> int:
-        """End, in the CommitLog, of the last record in this queue; 0 if it is empty."""
+        """Return the end, in the CommitLog, of the last record in this queue; 0 if it is empty."""
         return sum(self.entry(self.end - 1)) if self.end > self.begin else 0
 
     def _first_at(self, physical_offset: int) -> int:
@@ -253,7 +254,7 @@ class ConsumeQueue:
         return begin, end
 
     def _end_near(self, expected: int) -> int | None:
-        """The end, if it lies in the same file and not far after `expected`."""
+        """Return the end if it is in the same file and soon after `expected`, else None."""
         for file in self._files:
             if file.first < expected < file.first + file.count:
                 sizes = file.read(expected - 1, min(expected + _NEAR_ENTRIES, file.first + file.count))["size"]
@@ -271,14 +272,14 @@ class ConsumeQueue:
 
 
 def _in_order(entries: Entries, count: int) -> bool:
-    """Whether these are `count` entries, all of them written, with rising offsets."""
+    """Return whether these are `count` written entries with rising offsets."""
     sizes, offsets = entries["size"], entries["physical_offset"].astype(np.int64)
     are_written = (sizes > 0) & (sizes < PRE_BLANK_SIZE)
     return entries.size == count and bool(are_written.all() and (offsets[1:] > offsets[:-1]).all())
 
 
 def open_queues(store: Path, topic: str, kind: Kind = PLAIN) -> list[ConsumeQueue]:
-    """Every ConsumeQueue of `topic` under the store directory `store`; empty if it has none."""
+    """Return every ConsumeQueue of `topic` in the store directory `store`."""
     directory = store / kind[1] / topic
     if not can_be_file_name(topic) or not directory.is_dir():
         return []
@@ -287,20 +288,20 @@ def open_queues(store: Path, topic: str, kind: Kind = PLAIN) -> list[ConsumeQueu
 
 
 def open_queue(store: Path, topic: str, queue_id: int, kind: Kind = PLAIN) -> ConsumeQueue | None:
-    """One ConsumeQueue of `topic`, without a look at the others; None if there is none."""
+    """Return one ConsumeQueue of `topic`, None if it does not exist; the others are not opened."""
     directory = store / kind[1] / topic / str(queue_id)
     is_there = can_be_file_name(topic) and directory.is_dir()
     return ConsumeQueue(topic, queue_id, directory, kind=kind) if is_there else None
 
 
 def can_be_file_name(topic: str) -> bool:
-    """Whether a directory can have the topic's name: a query may ask for anything, also for a path."""
+    """Return whether a directory can have the topic's name: a query may name anything, even a path."""
     is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
     return is_name and len(topic.encode()) <= _FILE_NAME_BYTES
 
 
 def topics_of(store: Path, kind: str = DIRECTORY) -> list[str]:
-    """Topics that have a queue directory of this kind."""
+    """Return the topics with a queue directory of this kind."""
     try:
         with os.scandir(store / kind) as children:
             return sorted(child.name for child in children if child.is_dir())
@@ -309,5 +310,5 @@ def topics_of(store: Path, kind: str = DIRECTORY) -> list[str]:
 
 
 def every_topic_of(store: Path) -> list[str]:
-    """Topics that have a queue directory of either kind, each once."""
+    """Return the topics with a queue directory of either kind, each once."""
     return sorted({*topics_of(store), *topics_of(store, BATCH_DIRECTORY)})

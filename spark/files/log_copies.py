@@ -1,4 +1,4 @@
-"""Finds stores that hold the same log: a master and its slaves, or a copy.  Each row would come twice."""
+"""Check for stores with the same log, as a master and its slave or a copy: rows would be read twice."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -9,14 +9,14 @@ from spark.files.segment import segment_paths
 from sprocket.common.errors import ConfigError
 
 _COMPARED_BYTES: Final = 4096
-# Common segments of two logs that are looked at, the newest first: one that was made in advance is empty.
+# Common segments of two logs to compare, newest first: a preallocated one is empty.
 _LOOKED_AT: Final = 3
 
 
 def check_copies(logs: Sequence[Path]) -> None:
-    """Raises ConfigError if two of these CommitLog directories begin a segment with the same records.
+    """Raise ConfigError if two of these CommitLog directories begin a segment with the same records.
 
-    A slave's log is its master's byte for byte, at the same physical offsets; the records of two brokers differ in
+    A slave's log equals its master's byte for byte, at the same physical offsets.  Records of two brokers differ in
     host and time.
     """
     if len(logs) < 2:
@@ -29,7 +29,7 @@ def check_copies(logs: Sequence[Path]) -> None:
             if any(mine[:4]) and mine == its:
                 raise ConfigError(
                     f"{left.parent} and {right.parent} hold the same log, as a master and its slave or a copy do: "
-                    "every row would come twice; name one of them in path"
+                    "every row would be read twice; name only one of them in path"
                 )
 
 
@@ -37,11 +37,11 @@ def _segments(log: Path) -> dict[int, Path]:
     try:
         return dict(segment_paths(log))
     except OSError:
-        return {}  # said when it is read
+        return {}  # the read reports it
 
 
 def _head(path: Path) -> bytes:
-    """The first record of the file, or as much of it as is compared."""
+    """Return the first record of the file, up to the length that is compared."""
     try:
         with path.open("rb") as file:
             content = file.read(_COMPARED_BYTES)

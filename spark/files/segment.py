@@ -1,10 +1,10 @@
-"""A CommitLog segment as a reader sees it: its bytes, the walk of its records, and resynchronisation.
+"""CommitLog segment for readers: its bytes, the walk over its records, and resynchronisation.
 
-A segment is a chain of records (`sprocket.remoting.message.record`), each at the byte where the one before it ends,
-closed by a blank record or, in the file that is being written, by zeros.  A record is taken for one only if
-its magic is V1 or V2 and its `physical_offset` is its own position.
+A segment is a chain of records (`sprocket.remoting.message.record`), each at the byte where the previous one ends.  A
+blank record ends the chain or, in the file that is being written, zeros do.  Bytes count as a record only if the magic
+is V1 or V2 and `physical_offset` is their own position.
 
-The walk itself is the store's (`store.record.log_walk`): bytes of a body that imitate a record are never read as one.
+The walk is the store's (`store.record.log_walk`): it never reads bytes of a body that imitate a record.
 """
 
 import mmap
@@ -36,22 +36,22 @@ from store.record.log_walk import walk as follow_chain
 Positions = npt.NDArray[np.int64]
 
 _MAGIC_AT: Final = 4
-# What the two magics share: one search finds both.
+# Common bytes of the two magics: one search finds both.
 _MAGIC_PREFIX: Final = struct.pack(">i", MAGIC_V1)[:3]
 assert struct.pack(">i", MAGIC_V2).startswith(_MAGIC_PREFIX)
 _MAGIC: Final = re.compile(re.escape(_MAGIC_PREFIX))
-# Both as a little-endian processor reads them: nothing has to be turned round to compare.
+# Both as a little-endian processor reads them: comparisons need no byte swap.
 _MAGIC_NUMBERS: Final = [int.from_bytes(struct.pack(">i", magic), "little") for magic in (MAGIC_V1, MAGIC_V2)]
 PAGE_BYTES: Final = mmap.ALLOCATIONGRANULARITY
-# A size above this is damage: it is not what anything is allocated by.
+# A size above this is damage: no memory is allocated for it.
 MAX_RECORD_BYTES: Final = 256 * 1024 * 1024
-# How far past a broken place of the last segment a later record is looked for.
+# Distance after damage in the last segment within which a later record is searched for.
 RESYNC_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Walk:
-    """Where the records of a range begin, and the first position that does not continue the chain."""
+    """Positions of the records in a range, and the first position that does not continue the chain."""
 
     positions: Positions
     stop: int
@@ -59,7 +59,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class RecordSpan:
-    """The parts of one record, as positions in its segment."""
+    """Parts of one record, as positions in its segment."""
 
     size: int
     body: slice
@@ -68,28 +68,28 @@ class RecordSpan:
 
 
 class WindowMemory:
-    """Memory for the windows of one reader, one after the other: each is read over the one before.
+    """Memory for the windows of one reader: each window overwrites the previous one.
 
-    What is read into memory that is in the processor's cache, and goes on from there, costs a third of what a mapping
-    costs, whose every page is a fault, and a mapping of a file that becomes shorter kills who touches it.
+    Reads into memory that is in the processor's cache cost a third of a mapping, where every page is a fault.  Besides,
+    an access to a mapped file that was shortened kills the process.
     """
 
     def __init__(self, size_bytes: int) -> None:
-        # A mapping begins with a page, as the bytes that are read do: from one page to another the system copies
-        # several times as fast.  Private: a process that is forked has its own.
+        # A mapping begins at a page, as the bytes to read do: the system copies aligned pages several times faster.
+        # Private: a forked process has its own.
         self._memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with suppress(OSError):  # a system without large pages
             self._memory.madvise(mmap.MADV_HUGEPAGE)
 
     def read(self, descriptor: int, begin: int, size_bytes: int) -> memoryview:
-        """`size_bytes` of the file from `begin` on, or what there is of them; good until the next call.
+        """Return up to `size_bytes` of the file from `begin` on; valid until the next call.
 
-        More than the memory holds gets memory of its own.
+        A larger read gets memory of its own.
         """
         fits = size_bytes <= len(self._memory)
         view = memoryview(self._memory if fits else mmap.mmap(-1, size_bytes))[:size_bytes]
         held = 0
-        while held < size_bytes:  # one call reads 2 GiB at most, and less where the file has become shorter
+        while held < size_bytes:  # one call reads at most 2 GiB, less if the file has become shorter
             count = os.preadv(descriptor, [view[held:]], begin + held)
             if not count:
                 break
@@ -98,10 +98,10 @@ class WindowMemory:
 
 
 class Segment:
-    """One segment, or a window of it.  Positions are bytes from the begin of `data`, whose physical offset is `start`.
+    """One segment, or a window of it.  Positions are bytes from the start of `data`, whose physical offset is `start`.
 
     By default the whole file is mapped.  Raises OSError if the file cannot be opened.  A file that the broker deletes
-    meanwhile stays readable until `close`.
+    stays readable until `close`.
     """
 
     def __init__(self, path: Path, start: int) -> None:
@@ -117,10 +117,10 @@ class Segment:
     def window(
         cls, path: Path, descriptor: int, file_start: int, begin: int, size_bytes: int, memory: WindowMemory | None
     ) -> Self:
-        """About `size_bytes` of an open file from physical offset `begin` on, or what there is of them.
+        """Return about `size_bytes` of an open file from physical offset `begin` on, or as many as exist.
 
-        It may begin up to a page before.  The bytes are read into `memory`, and are good until the next window is;
-        without, they are mapped.
+        The window may begin up to a page earlier.  The bytes are read into `memory` and valid until the next window;
+        without `memory` they are mapped.
         """
         window = cls.__new__(cls)
         window.path = path
@@ -139,7 +139,7 @@ class Segment:
         self.close()
 
     def close(self) -> None:
-        """Give the mapping back once no view of it is left; before that, it goes with the last view."""
+        """Unmap the file once no view of it is left."""
         if isinstance(self.data, mmap.mmap):
             try:
                 self.data.close()
@@ -147,14 +147,14 @@ class Segment:
                 self.data = b""
 
     def header(self, position: int) -> tuple[int, int, int]:
-        """(total_size, magic, physical_offset) at `position`; zeros where the file ends before."""
+        """Return (total_size, magic, physical_offset) at `position`, zeros if the file ends before."""
         if position + HEAD.size > self.size:
             return 0, 0, 0
         fields = HEAD.unpack_from(self.data, position)
         return fields[0], fields[1], fields[6]
 
     def span(self, position: int) -> RecordSpan | None:
-        """The record at `position` if there is a whole one whose lengths add up, else None."""
+        """Return the record at `position` if it is complete and its lengths add up, else None."""
         size, magic, physical_offset = self.header(position)
         if magic not in (MAGIC_V1, MAGIC_V2) or physical_offset != self.start + position:
             return None
@@ -177,8 +177,10 @@ class Segment:
         return RecordSpan(size, slice(body_at, body_end), slice(topic_at, topic_end), properties)
 
     def is_whole(self, position: int) -> bool:
-        """Whether the record at `position` has been written to its last byte: its lengths, the CRC of its body
-        and its properties (text, so never a zero byte) all hold."""
+        """Return whether the record at `position` has been written to its last byte.
+
+        Its lengths, the CRC of its body and its properties (text, so no zero bytes) must all hold.
+        """
         span = self.span(position)
         if span is None:
             return False
@@ -186,14 +188,14 @@ class Segment:
         return zlib.crc32(self.data[span.body]) & CRC_MASK == crc and 0 not in self.data[span.properties]
 
     def store_timestamp(self, position: int) -> int:
-        """ms, of the record at `position`."""
+        """Return the store timestamp of the record at `position`, ms."""
         sys_flag: int = HEAD.unpack_from(self.data, position)[7]
         at = position + record_size(sys_flag & SysFlag.BORN_HOST_V6, 0, 0, 0, 0) - 2
         value: int = STORE_TIMESTAMP.unpack_from(self.data, at - TAIL.size - 8 - STORE_TIMESTAMP.size)[0]
         return value
 
     def resync(self, position: int, end: int) -> int | None:
-        """The first position in [`position`, `end`) where a record begins, found by its magic."""
+        """Return the first position in [`position`, `end`) where a record begins, found by its magic."""
         limit = min(end + _MAGIC_AT + len(_MAGIC_PREFIX), self.size)
         found = _MAGIC.search(self.data, position + _MAGIC_AT, limit)
         while found is not None:
@@ -204,9 +206,9 @@ class Segment:
         return None
 
     def reaches_beyond(self, position: int) -> int:
-        """Bytes of a record at `position` that does not end in this window but can end in the file; else 0.
+        """Return the size of a record at `position` that exceeds this window but not the file, else 0.
 
-        Where the window ends before the record's fixed fields, those.
+        If the window ends within the record's fixed fields, return the size of those.
         """
         at, left = self.start + position, self.size - position
         if self.start + self.size >= self.file_end:
@@ -218,7 +220,7 @@ class Segment:
         return size if is_record and left < size <= min(MAX_RECORD_BYTES, self.file_end - at) else 0
 
     def is_blank(self, position: int) -> bool:
-        """Whether nothing but filling follows: a blank record to the file's end, or too few bytes for one."""
+        """Return whether only filling follows: a blank record up to the file's end, or too few bytes for a record."""
         left = self.file_end - self.start - position
         if left < BLANK_MIN_BYTES:
             return True
@@ -226,7 +228,7 @@ class Segment:
         return magic == MAGIC_BLANK and size == left
 
     def walk(self, begin: int, end: int) -> Walk:
-        """All records that begin in [`begin`, `end`); one must begin at `begin`."""
+        """Return all records that begin in [`begin`, `end`); one must begin at `begin`."""
         end = min(end, self.size - BLANK_MIN_BYTES + 1)
         if begin >= end:
             return Walk(np.empty(0, np.int64), begin)
@@ -234,7 +236,7 @@ class Segment:
         positions += begin
         magics = np.ndarray((self.size - 3 - _MAGIC_AT,), "<u4", self.data, _MAGIC_AT, (1,))[positions]
         is_record = (magics == _MAGIC_NUMBERS[0]) | (magics == _MAGIC_NUMBERS[1])
-        # Each position is where the record before it ends, so only the last size has to be read.
+        # Each record ends where the next one begins, so only the last size has to be read.
         last = int(positions[-1])
         last_end = last + int.from_bytes(self.data[last : last + 4], "big")
         is_record[:-1] &= np.diff(positions) >= MIN_RECORD_BYTES
@@ -253,7 +255,7 @@ def _mapped(descriptor: int, skip: int, size: int) -> mmap.mmap | bytes:
 
 
 def segment_paths(directory: Path) -> list[tuple[int, Path]]:
-    """(physical offset of the first byte, file) of every segment in `directory`, in order.
+    """Return (physical offset of the first byte, file) of every segment in `directory`, in order.
 
     Files whose name is not 20 digits are not segments.  Raises OSError if the directory cannot be read.
     """

@@ -1,8 +1,9 @@
 """Leases that keep the segments of a running query from expiring: see `store.retention.leases`.
 
-A query takes one when it is planned, on everything from its first segment on, and its tasks renew it while they read.
-Nobody sees the end of a query, so the lease ends by itself.  Queries that begin at the same segment share one, which
-keeps their number small.  Only a store that a broker of this project uses gets one; nobody else would look at it.
+A query takes a lease when it is planned, on everything from its first segment on, and its tasks renew it while they
+read.  Spark does not report the end of a query, so the lease expires by itself.  Queries that begin at the same segment
+share one, which keeps the number of leases small.  Only a store with a broker of Sprocket gets one: RocketMQ's ignores
+leases.
 """
 
 import logging
@@ -24,14 +25,14 @@ _CLOCK: Final[Clock] = SystemClock()
 
 @dataclass(frozen=True)
 class SegmentLease:
-    """The store at `root` is asked to keep its log from physical offset `from_offset` on, each time for so long."""
+    """Lease that asks the store at `root` to keep its log from physical offset `from_offset` on."""
 
     root: Path
     from_offset: int
     duration_ms: int
 
     def hold(self) -> bool:
-        """Take the lease, or renew it once half of it is over.  False, and a warning, if it cannot be had."""
+        """Take the lease, or renew it after half its time.  Log a warning and return False if that fails."""
         name = f"spark-{file_name(self.from_offset)}"
         leases = Leases(self.root)
         try:
@@ -46,20 +47,20 @@ class SegmentLease:
 
 
 def wants_lease(root: Path) -> bool:
-    """Whether a broker of this project is using the store, or was killed."""
+    """Return whether a broker of Sprocket uses the store, or was killed."""
     return (root / "flushed").exists() and (root / "abort").exists()
 
 
 class LeaseKeeper:
-    """Renews leases from within a task.  `keep` may be called often."""
+    """Renewal of leases by a task; `keep` may be called often."""
 
     def __init__(self, leases: Iterable[SegmentLease]) -> None:
         self._leases = list(leases)
         self._due_s = 0.0
 
     def keep(self) -> None:
-        """Renew what is due."""
+        """Renew the leases that are due."""
         if self._leases and _CLOCK.monotonic() >= self._due_s:
             for lease in self._leases:
-                lease.hold()  # one that cannot be had now may be had the next time, before it has ended
+                lease.hold()  # after a failure, the next call may renew it before it expires
             self._due_s = _CLOCK.monotonic() + min(lease.duration_ms for lease in self._leases) / 4000

@@ -1,7 +1,7 @@
-"""Store directories: which ones a path names, the broker each belongs to, and what of its log may be read.
+"""Store directories: their paths, the names of their brokers, and the readable part of their logs.
 
-Nothing past the last whole record is read.  The file that is being written is walked once when a query is
-planned; its end is fixed there, so all tasks of a query see the same log although the broker goes on writing.
+Nothing after the last complete record is read.  The file that is being written is walked once, when a query is planned.
+That fixes its end, so all tasks of a query see the same log while the broker keeps writing.
 """
 
 import glob
@@ -26,10 +26,10 @@ from store.recovery.flushed_mark import FlushedMark
 logger = logging.getLogger(__name__)
 
 COMMIT_LOG: Final = "commitlog"
-# Files that a broker makes in its store when it starts, before there is a message.
+# Files that a broker creates in its store at its start, before the first message.
 _OF_A_BROKER: Final = ("lock", "abort", "checkpoint", "config/topics.json")
 _QUEUES_ASKED: Final = 8
-# file:/a and file:///a; no host may stand between.
+# file:/a and file:///a; no host is allowed.
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://(?=/))?(/.*)")
 # Segments may expire while they are listed.
 _TRIES: Final = 10
@@ -37,9 +37,9 @@ _TRIES: Final = 10
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """A segment whose records in physical offsets [`start`, `end`) may be read.
+    """Segment with readable records in physical offsets [`start`, `end`).
 
-    `is_sealed` once the log goes on in another one: nobody writes to the file any more.
+    `is_sealed` is set once the log continues in another file: this one no longer changes.
     """
 
     path: Path
@@ -50,17 +50,17 @@ class SegmentFile:
 
 @dataclass(frozen=True)
 class StoreDirectory:
-    """The store of one broker: `root` holds ``commitlog/`` and ``consumequeue/``."""
+    """Store of one broker: `root` holds ``commitlog/`` and ``consumequeue/``."""
 
     root: Path
     broker_name: str
 
     def segments(self, drop_malformed: bool = False) -> list[SegmentFile]:
-        """The segments with records, in order; the last one ends at the last whole record that consumers may see.
+        """Return the segments with records, in order, up to the last complete record that consumers may see.
 
-        Raises ConfigError if there is no CommitLog that can be read, CorruptRecord if the last segment is damaged in
-        its middle, or ends before what is known to have been there (with `drop_malformed` it is read up to its last
-        record all the same).
+        Raises ConfigError if there is no readable CommitLog.  Raises CorruptRecord if the last segment is damaged in
+        its middle, or ends before a record that is known to exist; with `drop_malformed` it is read up to its last
+        record.
         """
         for _ in range(_TRIES):
             try:
@@ -69,13 +69,13 @@ class StoreDirectory:
                 missing = error
             except OSError as error:
                 raise ConfigError(
-                    f"{error.filename}: {error.strerror}; who runs Spark needs the right to read the store, and "
-                    "what is no segment must not bear the name of one"
+                    f"{error.filename}: {error.strerror}; the user of Spark needs the right to read the store, and "
+                    "a file that is no segment must not have the name of one"
                 ) from error
-        raise ConfigError(f"{missing.filename}: segments go while they are looked at; try again")
+        raise ConfigError(f"{missing.filename}: segments expire while they are listed; try again")
 
     def _segments(self, drop_malformed: bool) -> list[SegmentFile]:
-        # In this order: what is promised now is in the log when it is looked at.
+        # In this order: a record that queues name now is in the log when the log is read.
         limit = confirm_limit(self.root)
         asked = self._some_queues()
         queued_end = max((queue.dispatched for queues in asked for queue in queues), default=0)
@@ -97,7 +97,7 @@ class StoreDirectory:
         return []
 
     def has_record(self, physical_offset: int, size: int) -> bool:
-        """Whether a record of `size` bytes begins at `physical_offset` by now, readable or not."""
+        """Return whether a record of `size` bytes begins at `physical_offset` now, visible to consumers or not."""
         for start, path in reversed(self._segment_paths()):
             if start <= physical_offset:
                 with Segment(path, start) as segment:
@@ -106,7 +106,7 @@ class StoreDirectory:
         return False
 
     def _some_queues(self) -> list[list[ConsumeQueue]]:
-        """The ConsumeQueues of a few topics."""
+        """Return the ConsumeQueues of a few topics."""
         return [open_queues(self.root, topic) for topic in topics_of(self.root)[:_QUEUES_ASKED]]
 
     @staticmethod
@@ -128,9 +128,9 @@ class StoreDirectory:
 
 
 def log_paths(root: Path) -> list[tuple[int, Path]]:
-    """(first physical offset, file) of every segment of the store at `root`; empty if no message was ever sent to it.
+    """Return (first physical offset, file) of every segment of the store at `root`; empty if it never had a message.
 
-    Raises ConfigError if there ought to be a log and there is none, or none that can be read.
+    Raises ConfigError if the log is missing or cannot be read.
     """
     directory = root / COMMIT_LOG
     try:
@@ -146,17 +146,17 @@ def log_paths(root: Path) -> list[tuple[int, Path]]:
 
 
 def _is_unused(root: Path) -> bool:
-    """Whether a broker has opened a store at `root`, which makes a few files, and nothing was sent to it yet.
+    """Return whether `root` is a store without messages: it has only the files of a broker's start.
 
-    A queue needs a log: with queues here, the log is missing, or on another disk.
+    If there are queues, the log is missing or on another disk.
     """
     return any((root / name).is_file() for name in _OF_A_BROKER) and not every_topic_of(root)
 
 
 def _late_record(segment: Segment, asked: list[list[ConsumeQueue]]) -> int:
-    """Position of a record near the end of `segment`, from the first queue of each topic; 0 if they know none.
+    """Return the position of a record near the end of `segment`, from the first queue of each topic; 0 without one.
 
-    From there the end is found without walking the whole segment.
+    A walk from there finds the end without reading the whole segment.
     """
     latest = 0
     for queue in (queue for queues in asked for queue in queues[:1]):
@@ -168,12 +168,10 @@ def _late_record(segment: Segment, asked: list[list[ConsumeQueue]]) -> int:
 
 
 def last_whole_record_end(segment: Segment, drop_malformed: bool = False, begin: int = 0) -> int:
-    """Position after the last record of the segment that is being written; 0 if it has none.
+    """Return the position after the last record of the segment that is being written, 0 if it has none.
 
-    `begin` is where some record is known to begin, or 0.
-
-    The chain ends at zeros, at a blank record, or at a record that is not complete.  A broken place with
-    records after it is damage, not an end: CorruptRecord, unless `drop_malformed`.
+    `begin` is the known position of some record, or 0.  The chain ends at zeros, at a blank record, or at an incomplete
+    record.  Raises CorruptRecord for damage that records follow, unless `drop_malformed`.
     """
     if segment.size < BLANK_MIN_BYTES or segment.span(begin) is None:
         found = segment.resync(0, min(RESYNC_BYTES, segment.size))
@@ -195,7 +193,7 @@ def last_whole_record_end(segment: Segment, drop_malformed: bool = False, begin:
 
 
 def _cut(segments: list[SegmentFile], limit: int) -> list[SegmentFile]:
-    """What lies before the physical offset `limit`."""
+    """Return the part of `segments` before the physical offset `limit`."""
     return [replace(each, end=min(each.end, limit)) for each in segments if each.start < limit]
 
 
@@ -220,11 +218,11 @@ def _after_damage(segment: Segment, broken: int, later: int, drop_malformed: boo
 
 
 def find_stores(paths: Sequence[str]) -> list[StoreDirectory]:
-    """The store directories that `paths` name: directories, globs, or ``brokerName=directory``.
+    """Return the store directories that `paths` name: directories, globs, or ``brokerName=directory``.
 
-    A store's broker name is the part of its path that tells it from the others: of ``a/store`` and
-    ``b/store`` the names are ``a`` and ``b``.  One that a glob finds alone is named by what its last wildcard stands
-    for, so that it keeps its name when another one comes.  Raises ConfigError if one names nothing or two names clash.
+    A broker's name is the part of the path that distinguishes its store: for ``a/store`` and ``b/store`` the names are
+    ``a`` and ``b``.  A single match of a glob is named by the part that matches the last wildcard, so it keeps its name
+    when another store appears.  Raises ConfigError if a path matches nothing or two names are equal.
     """
     named: dict[Path, str] = {}
     alone = ""
@@ -260,7 +258,7 @@ def find_stores(paths: Sequence[str]) -> list[StoreDirectory]:
 
 
 def _local_path(text: str) -> str:
-    """`text` without the scheme ``file:``, as Hadoop takes it.  Raises ConfigError for any other scheme."""
+    """Return `text` without the scheme ``file:`` of Hadoop.  Raises ConfigError for any other scheme."""
     scheme = _SCHEME.match(text)
     if scheme is None:
         return text
@@ -273,7 +271,7 @@ def _local_path(text: str) -> str:
 
 
 def split_paths(path: str | None, paths: str | None) -> list[str]:
-    """Spark's `path` (one, or several with commas) and `paths` (a JSON list, from ``load([..])``)."""
+    """Return the paths in Spark's `path` (separated by commas) and `paths` (a JSON list, from ``load([..])``)."""
     try:
         listed: list[str] = json.loads(paths) if paths else []
     except ValueError as error:
@@ -288,15 +286,14 @@ def _store_root(path: Path) -> Path | None:
 
 
 def _wildcard_part(pattern: str, match: Path) -> str:
-    """The part of `match` that the last wildcard of `pattern` stands for, but for the log's own directory; empty if
-    there is none."""
+    """Return the part of `match` for the last wildcard of `pattern`, the log's own directory aside; "" without one."""
     parts = zip(Path(pattern).parts, match.parts, strict=True)
     wild = [found for part, found in parts if glob.has_magic(part) and found != COMMIT_LOG]
     return wild[-1] if wild else ""
 
 
 def _telling_parts(roots: list[Path]) -> dict[Path, str]:
-    """For each path the last part in which it differs from another; alone, its last part but ``store``."""
+    """Return the last differing part of each path; of a single path, the last part except ``store``."""
     if len(roots) < 2:
         return {root: root.parent.name if root.name == "store" and root.parent.name else root.name for root in roots}
     depth = min(len(root.parts) for root in roots)

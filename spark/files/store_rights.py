@@ -1,4 +1,4 @@
-"""What is said where the right to read a store is missing."""
+"""Error for a missing right to read a store."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,10 +8,10 @@ from sprocket.common.errors import ConfigError
 
 @contextmanager
 def store_rights() -> Iterator[None]:
-    """Raises ConfigError, which says what to do, for a PermissionError inside."""
+    """Turn a PermissionError in the block into a ConfigError that says what to do."""
     try:
         yield
     except PermissionError as error:
         raise ConfigError(
-            f"{error.filename}: {error.strerror}; who runs Spark needs the right to read the store, on every machine"
+            f"{error.filename}: {error.strerror}; the user of Spark needs the right to read the store, on every machine"
         ) from error

@@ -1,6 +1,6 @@
-"""Options of reads, streams and writes: their names, and values that they have in common.
+"""Parsing of options that reads, streams and writes share.
 
-What only connections need is imported for them: each Python process of Spark imports this file.
+Modules for connections are imported where they are used, because each Python process of Spark imports this file.
 """
 
 import re
@@ -19,9 +19,9 @@ _TLS_FILES: Final = ("tlsTrustCertPath", "tlsClientCertPath", "tlsClientKeyPath"
 
 
 def by_known_names(options: Mapping[str, str], known: Sequence[str], hidden: Sequence[str] = ()) -> dict[str, str]:
-    """`options`, whose names may be in any case, under the spelling of `known`.
+    """Return `options`, whose names may be in any case, with the names as spelled in `known`.
 
-    Raises ConfigError for a name that is neither there nor among `hidden`, which nobody is told of.
+    Raises ConfigError for a name that is neither in `known` nor in `hidden`; the error does not list `hidden`.
     """
     spelling = {name.lower(): name for name in (*known, *hidden)}
     given: dict[str, str] = {}
@@ -34,7 +34,7 @@ def by_known_names(options: Mapping[str, str], known: Sequence[str], hidden: Seq
 
 
 def one_of(given: Mapping[str, str], name: str, allowed: Sequence[str]) -> str:
-    """The value of option `name`, as `allowed` spells it; the first of them if it is not given.  Raises ConfigError."""
+    """Return the value of option `name` as spelled in `allowed`; default is the first.  Raises ConfigError."""
     text = given.get(name, allowed[0])
     for each in allowed:
         if each.lower() == text.lower():
@@ -43,21 +43,21 @@ def one_of(given: Mapping[str, str], name: str, allowed: Sequence[str]) -> str:
 
 
 def yes_or_no(given: Mapping[str, str], name: str, default: bool) -> bool:
-    """Option `name`, which is true or false.  Raises ConfigError."""
+    """Return the value of option `name`, true or false.  Raises ConfigError."""
     return one_of(given, name, ("true", "false")) == "true" if name in given else default
 
 
-def whole_number(given: Mapping[str, str], name: str, default: int, least: int, digits: int = 9) -> int:
-    """A number of at most so many digits.  Raises ConfigError."""
+def whole_number(given: Mapping[str, str], name: str, default: int, minimum: int, digits: int = 9) -> int:
+    """Return the value of option `name`, a number of at most `digits` digits.  Raises ConfigError."""
     text = given.get(name, str(default))
-    if not re.fullmatch(rf"\d{{1,{digits}}}", text) or int(text) < least:
-        allowed = f"a whole number of at least {least}, of at most {digits} digits"
+    if not re.fullmatch(rf"\d{{1,{digits}}}", text) or int(text) < minimum:
+        allowed = f"a whole number of at least {minimum}, of at most {digits} digits"
         raise ConfigError(f"option {name!r}: {text!r} is not {allowed}")
     return int(text)
 
 
 def name_servers(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The addresses in `namesrvAddr`.  Raises ConfigError for what is no address, and if there is none."""
+    """Return the addresses in `namesrvAddr`.  Raises ConfigError for a wrong address, and if there is none."""
     from sprocket.remoting.client import split_address
 
     addresses = tuple(part.strip() for part in re.split("[;,]", given.get("namesrvAddr", "")) if part.strip())
@@ -73,7 +73,7 @@ def name_servers(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def credentials(given: Mapping[str, str]) -> "Credentials | None":
-    """`accessKey` and `secretKey`; None without them.  Raises ConfigError for one alone."""
+    """Return the account of `accessKey` and `secretKey`, None without them.  Raises ConfigError if one is missing."""
     access, secret = given.get("accessKey"), given.get("secretKey")
     if bool(access) != bool(secret):
         raise ConfigError("options 'accessKey' and 'secretKey' belong together: give both or none")
@@ -85,7 +85,7 @@ def credentials(given: Mapping[str, str]) -> "Credentials | None":
 
 
 def tls(given: Mapping[str, str]) -> "TlsSettings | None":
-    """`useTLS` and its files; None for plain connections.  Raises ConfigError."""
+    """Return the settings of `useTLS` and its files, None for plain connections.  Raises ConfigError."""
     files = {name: Path(given[name]) for name in _TLS_FILES if given.get(name)}
     if not yes_or_no(given, "useTLS", False):
         if files:

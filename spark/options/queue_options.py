@@ -1,4 +1,4 @@
-"""Options of reads by queue offset: where they begin and end, which queues, how much at a time."""
+"""Options of reads by queue offset: start, end, queues, size of a micro-batch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ QUEUE_OPTIONS: Final = (
     "startingOffsets",  # earliest, latest or JSON: see `spark.queues.positions`
     "endingOffsets",  # exclusive; batch only
     "assign",  # JSON {topic: [queueId, ...]}
-    "maxOffsetsPerTrigger",  # messages in a micro-batch at most
+    "maxOffsetsPerTrigger",  # maximum number of messages in a micro-batch
     "failOnDataLoss",  # true (default): messages that have expired, or a topic made again, stop the query
 )
 
 
 @dataclass(frozen=True)
 class QueueOptions:
-    """What was given; None where nothing was."""
+    """Values of the options; None for an option that is not set."""
 
     starting: OffsetsOption | None = None
     ending: OffsetsOption | None = None
@@ -30,12 +30,12 @@ class QueueOptions:
 
     @property
     def are_given(self) -> bool:
-        """Whether a batch read has to go by queue offsets."""
+        """Whether a batch must be read by queue offsets."""
         return self.starting is not None or self.ending is not None or self.assigned is not None
 
 
 def read_queue_options(given: Mapping[str, str]) -> QueueOptions:
-    """The options of `QUEUE_OPTIONS` in `given`, under their own spelling.  Raises ConfigError."""
+    """Return the options of `QUEUE_OPTIONS` in `given`.  Raises ConfigError."""
     others = [name for name in ("subscribe", "subscribePattern") if name in given]
     if "assign" in given and others:
         raise ConfigError(f"options 'assign' and {others[0]!r} exclude each other")

@@ -1,4 +1,4 @@
-"""Options that say what a read does with damage, with transactions, with checks and with leases."""
+"""Options of reads for damage, transactions, CRC checks and leases."""
 
 import re
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from sprocket.common.errors import ConfigError
 
 READING_OPTIONS: Final = (
     "mode",  # FAILFAST (default), DROPMALFORMED or PERMISSIVE
-    "columnNameOfCorruptRecord",  # of PERMISSIVE: the column that says what is damaged
+    "columnNameOfCorruptRecord",  # with PERMISSIVE: column with the text about damage
     "isolationLevel",  # read_committed (default) or read_uncommitted
     "checkCRC",  # true or false; default: true where bodies are read
-    "leaseTime",  # ms for which the segments of a query are kept from expiring, renewed by its tasks; 0: not at all
+    "leaseTime",  # ms; time of the lease on the segments of a query, which its tasks renew; 0: no lease
 )
 CORRUPT_COLUMN: Final = "_corrupt_record"
 _MODES: Final = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
@@ -24,7 +24,10 @@ _DAY_MS: Final = 24 * 3_600_000
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """`corrupt_column` is set with PERMISSIVE, `drop_malformed` with every mode that reads on after damage."""
+    """Values of the options.
+
+    `corrupt_column` is set with PERMISSIVE, `drop_malformed` with each mode that skips damage.
+    """
 
     drop_malformed: bool = False
     corrupt_column: str | None = None
@@ -34,7 +37,7 @@ class ReadingOptions:
 
 
 def read_reading_options(given: Mapping[str, str]) -> ReadingOptions:
-    """The options of `READING_OPTIONS` in `given`, under their own spelling.  Raises ConfigError."""
+    """Return the options of `READING_OPTIONS` in `given`.  Raises ConfigError."""
     mode = one_of(given, "mode", _MODES)
     column = given.get("columnNameOfCorruptRecord", CORRUPT_COLUMN)
     if "columnNameOfCorruptRecord" in given and mode != "PERMISSIVE":

@@ -16,17 +16,17 @@ from sprocket.remoting.tls.settings import TlsSettings
 
 KNOWN: Final = (
     "namesrvAddr",  # host:port, several separated by ;
-    "topic",  # where the rows have no column topic
+    "topic",  # for rows without a column topic
     "producerGroup",
-    "sendMsgTimeout",  # ms of one attempt
+    "sendMsgTimeout",  # ms; time limit of one attempt
     "retryTimesWhenSendFailed",  # attempts after the first one
     "maxMessageSize",  # bytes of a body
-    "batchMaxBytes",  # bytes of the bodies that travel as one request; 0: each message by itself
-    "maxOutstanding",  # requests of one task that wait for their answer
+    "batchMaxBytes",  # bytes of bodies in one request; 0: one message per request
+    "maxOutstanding",  # requests of one task that wait for a response
     "accessKey",
     "secretKey",
     "useTLS",  # true: every connection is TLS
-    "tlsTrustCertPath",  # file of authorities to check servers with; without it those of the system
+    "tlsTrustCertPath",  # file of authorities that verify servers; default: those of the system
     "tlsClientCertPath",  # file of the client's own certificate, for servers that ask for one
     "tlsClientKeyPath",
     "delayTimeLevel",  # of rows without a column of that name
@@ -40,7 +40,7 @@ _DEFAULT_RETRIES: Final = 5
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Options, read and checked."""
+    """Checked options."""
 
     namesrv_addr: str
     topic: str | None = None
@@ -56,11 +56,11 @@ class SinkOptions:
     tls: TlsSettings | None = None
 
     def client(self) -> ClientSettings:
-        """Connections of a task."""
+        """Return the settings for connections of a task."""
         return ClientSettings(namesrv=self.namesrv_addr, credentials=self.credentials, tls=self.tls)
 
     def sending(self) -> SendSettings:
-        """How a task sends.  Its retries are counted there, so that a commit can name them."""
+        """Return the settings for sends, without retries: the task itself retries and counts."""
         return SendSettings(
             send_msg_timeout_s=self.send_msg_timeout_s,
             retry_times_when_send_failed=0,
@@ -68,7 +68,7 @@ class SinkOptions:
         )
 
     def checking(self) -> SendSettings:
-        """For the check of a message before any of its neighbours is sent: limits as in `sending`, no compression."""
+        """Return the settings for checks of messages before a send: the limits of `sending`, no compression."""
         return replace(self.sending(), compress_msg_body_over_howmuch=self.max_message_size + 1)
 
 
@@ -77,7 +77,7 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
     given = by_known_names(options, KNOWN, _SET_BY_SPARK)
     servers = name_servers(given)
     if given.get("path"):
-        raise ConfigError("option 'path': rows are written to brokers, by name; leave save() without a path")
+        raise ConfigError("option 'path': rows are sent to brokers; call save() without a path")
     topic = given.get("topic")
     group = given.get("producerGroup", SinkOptions.group)
     try:

@@ -1,4 +1,4 @@
-"""Options of the data source, named after Spark's Kafka connector where that has a name for the thing."""
+"""Options of the data source, named as in Spark's Kafka connector where it has such an option."""
 
 import os
 import re
@@ -28,20 +28,20 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 # Of numbers of bytes and milliseconds.
 _DIGITS: Final = 18
 KNOWN: Final = (
-    "path",  # store directory, glob, name=directory, or several of them with commas
-    "paths",  # what load([...]) sets
-    "subscribe",  # topics with commas
-    "subscribePattern",  # a regular expression that a topic's whole name matches
+    "path",  # store directory, glob or name=directory; several separated by commas
+    "paths",  # set by load([...])
+    "subscribe",  # topics, separated by commas
+    "subscribePattern",  # regular expression for the whole name of a topic
     "startingTimestamp",  # of the store timestamp, inclusive: ms since 1970, or ISO 8601
     "endingTimestamp",  # exclusive
-    "columns",  # names with commas
-    "includeHeaders",  # true: the column properties too
+    "columns",  # names, separated by commas
+    "includeHeaders",  # true: also the column properties
     "inflateBodies",  # true: compressed bodies are inflated
-    "inflateMaxBytes",  # what one body may inflate to
-    "minPartitions",  # tasks at least, where there is enough to read; default: the planning machine's processors
+    "inflateMaxBytes",  # maximum size of an inflated body
+    "minPartitions",  # minimum number of tasks if there is enough to read; default: processors of the driver
     "maxPartitionBytes",
     "filterPushdown",  # true: see `spark.source`; use the DataFrame for one query
-    "maxClockStepBack",  # ms; how far a store timestamp may lie behind an earlier record's
+    "maxClockStepBack",  # ms; how much lower a store timestamp may be than an earlier record's
     *READING_OPTIONS,
     *QUEUE_OPTIONS,
     *WIRE_OPTIONS,
@@ -50,7 +50,7 @@ KNOWN: Final = (
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Options, read and checked."""
+    """Checked options."""
 
     paths: tuple[str, ...]
     columns: tuple[str, ...] = DEFAULT_COLUMNS
@@ -66,16 +66,16 @@ class SourceOptions:
     max_clock_step_back_ms: int = 2 * 3_600_000
     queues: QueueOptions = field(default_factory=QueueOptions)
     wire: "WireSettings | None" = None
-    # What brokers leave out; None: nothing.
+    # Filter that brokers apply; None: no filter.
     subscription: "Subscription | None" = None
 
     @property
     def drop_malformed(self) -> bool:
-        """Whether the read goes on after damage."""
+        """Whether the read skips damage."""
         return self.reading.drop_malformed
 
     def decoding(self, broker_name: str = "") -> DecodeOptions:
-        """What records are decoded with."""
+        """Return the settings of the decoder."""
         return DecodeOptions(
             broker_name=broker_name,
             inflate_bodies=self.inflate_bodies,
@@ -104,7 +104,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
     named = (topics or frozenset()) | (queues.assigned or {}).keys()
     if HALF_TOPIC.decode() in named and not reading.read_uncommitted:
         raise ConfigError(
-            f"topic {HALF_TOPIC.decode()} holds what is not committed: set isolationLevel=read_uncommitted"
+            f"topic {HALF_TOPIC.decode()} holds uncommitted messages: set isolationLevel=read_uncommitted"
         )
     return SourceOptions(
         paths=tuple(paths),
@@ -141,7 +141,7 @@ def _columns(given: Mapping[str, str], corrupt_column: str | None) -> tuple[str,
 def _list(text: str, name: str) -> list[str]:
     values = [value.strip() for value in text.split(",") if value.strip()]
     if not values:
-        raise ConfigError(f"option {name!r} is empty: names with commas between them")
+        raise ConfigError(f"option {name!r} is empty: give names, separated by commas")
     return values
 
 
@@ -166,5 +166,5 @@ def _moment(given: Mapping[str, str], name: str, default: int) -> int:
         raise ConfigError(f"option {name!r}: {text!r} is neither milliseconds nor an ISO 8601 time") from error
     if moment.tzinfo is None:
         raise ConfigError(f"option {name!r}: {text!r} needs a time zone, as in {moment.isoformat()}Z")
-    # Stored times are whole milliseconds: what is not before a moment is not before the next of them, for both ends.
+    # Stored times are whole milliseconds, so both ends are rounded up to the next one.
     return -((_EPOCH - moment) // _MILLISECOND)

@@ -1,6 +1,6 @@
 """Options of reads over the wire.
 
-What only these reads need is imported for them: each Python process of Spark imports this file.
+Modules for the wire are imported where they are used, because each Python process of Spark imports this file.
 """
 
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 WIRE_OPTIONS: Final = (
     "namesrvAddr",  # host:port of name servers, several separated by ;
-    "consumerGroup",  # what brokers know the reader by; it commits no offsets
+    "consumerGroup",  # group of the reader; it commits no offsets
     "accessKey",
     "secretKey",
     "useTLS",  # true: connections are TLS
-    "tlsTrustCertPath",  # PEM of the authorities that servers are checked with; default: the system's
+    "tlsTrustCertPath",  # PEM of the authorities that verify servers; default: those of the system
     "tlsClientCertPath",  # PEM of the reader's own certificate, for servers that ask for one
     "tlsClientKeyPath",
-    "mqClientApiTimeout",  # ms of one request
-    "numRetries",  # of requests that nobody answers
+    "mqClientApiTimeout",  # ms; time limit of one request
+    "numRetries",  # retries of a request without a response
     "subExpression",  # tags (A || B) or SQL92 that brokers filter by
     "expressionType",  # TAG or SQL92
 )
@@ -31,13 +31,11 @@ _KINDS: Final = ("TAG", "SQL92")
 
 
 def read_wire_settings(given: Mapping[str, str]) -> "WireSettings | None":
-    """The options of `WIRE_OPTIONS` in `given`; None without namesrvAddr.  Raises ConfigError."""
+    """Return the options of `WIRE_OPTIONS` in `given`, None without namesrvAddr.  Raises ConfigError."""
     if "namesrvAddr" not in given:
         astray = [name for name in WIRE_OPTIONS if name in given]
         if astray:
-            raise ConfigError(
-                f"option {astray[0]!r} is for reads over the wire: give 'namesrvAddr' too, or leave it out"
-            )
+            raise ConfigError(f"option {astray[0]!r} is for reads over the wire: add 'namesrvAddr', or leave it out")
         return None
     if "path" in given or "paths" in given:
         raise ConfigError("options 'path' and 'namesrvAddr' exclude each other: read files, or over the wire")
@@ -54,13 +52,16 @@ def read_wire_settings(given: Mapping[str, str]) -> "WireSettings | None":
 
 
 def read_subscription(given: Mapping[str, str]) -> "Subscription":
-    """Raises ConfigError for an expressionType that RocketMQ does not have, and for an expression without a tag."""
+    """Return the filter for brokers.
+
+    Raises ConfigError for an unknown expressionType and for an expression without a tag.
+    """
     kind = one_of(given, "expressionType", _KINDS)
     if kind != "TAG" and "subExpression" not in given:
         raise ConfigError("option 'subExpression' is missing: an expressionType needs one")
     from spark.wire.pull import Subscription
 
-    # A broker takes blanks around the * for a tag of that name.
+    # A broker treats "*" with blanks around it as a tag of that name.
     subscription = Subscription(given.get("subExpression", "*").strip(), kind)
     if subscription.tags == frozenset():
         raise ConfigError(f"option 'subExpression': {given['subExpression']!r} names no tag; * stands for all messages")

@@ -1,1 +1,1 @@
-"""Reading by ConsumeQueue: which queues there are, up to where, and the records that ranges of their entries name."""
+"""Reads by ConsumeQueue: queues, their bounds, and the records of ranges of entries."""

@@ -1,4 +1,4 @@
-"""Messages that a query was to read and that are no longer there: named, and an error or a warning."""
+"""Messages of a query that no longer exist: an error or a warning with their ranges."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -9,12 +9,12 @@ from sprocket.common.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
-_ADVICE = "option failOnDataLoss=false goes on without them"
+_ADVICE = "option failOnDataLoss=false skips them"
 
 
 @dataclass(frozen=True, order=True)
 class LostRange:
-    """Queue offsets [`begin`, `end`) of a queue, and why they cannot be read."""
+    """Queue offsets [`begin`, `end`) of a queue, and the reason why they cannot be read."""
 
     queue: QueueId
     begin: int
@@ -26,7 +26,7 @@ class LostRange:
 
 
 class MessagesLost(StoreError):
-    """What was to be read has expired, or its topic was deleted; `lost` names every range."""
+    """Messages of the query have expired, or their topic was deleted; `lost` has every range."""
 
     def __init__(self, lost: Sequence[LostRange]) -> None:
         super().__init__(f"messages are lost: {'; '.join(map(str, sorted(lost)))}; {_ADVICE}")
@@ -37,7 +37,7 @@ class MessagesLost(StoreError):
 
 
 def report_loss(lost: Iterable[LostRange], fail: bool) -> int:
-    """How many messages `lost` names, each range logged as a warning.  Raises MessagesLost if `fail`."""
+    """Log each range as a warning and return the number of lost messages.  Raises MessagesLost if `fail`."""
     ranges = list(lost)
     if ranges and fail:
         raise MessagesLost(ranges)

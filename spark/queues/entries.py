@@ -1,4 +1,4 @@
-"""Entries of several ranges of queues in the order of the log, as one task reads them."""
+"""Entries of several ranges of queues in log order, as one task reads them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,8 +26,10 @@ _Columns = tuple[Integers, Integers, Integers, Integers]
 
 @dataclass(frozen=True)
 class QueueEntries:
-    """Entries in the order of the log, each a record; `counts` messages from `queue_offsets` on are in it, of which
-    those within its range are wanted."""
+    """Entries in log order, one for each record.
+
+    An entry has `counts` messages from `queue_offsets` on; those within its range are wanted.
+    """
 
     ranges: Sequence[QueueRange]
     physical_offsets: Integers
@@ -38,9 +40,9 @@ class QueueEntries:
 
     @classmethod
     def of(cls, store: StoreDirectory, ranges: Sequence[QueueRange], on_loss: OnLoss) -> "QueueEntries":
-        """What the queues of `store` have of `ranges`.
+        """Return the entries of `ranges` in the queues of `store`.
 
-        `on_loss` is told of what they no longer have.  Raises CorruptRecord for a queue that is no queue there.
+        Calls `on_loss` for entries that no longer exist.  Raises CorruptRecord for a damaged queue.
         """
         parts = [_entries(store, each, on_loss) for each in ranges]
         owners = np.repeat(np.arange(len(ranges)), [part[0].size for part in parts])
@@ -50,46 +52,46 @@ class QueueEntries:
 
     @cached_property
     def are_light(self) -> npt.NDArray[np.bool_]:
-        """Whether each is of a light queue."""
+        """Return whether each entry is of a light queue."""
         light = np.array([each.queue.topic.startswith(LIGHT_PREFIX) for each in self.ranges], np.bool_)
         return light[self.owners]
 
     @cached_property
     def queue_ids(self) -> Integers:
-        """The queue that each is of."""
+        """Return the queue id of each entry."""
         return np.array([each.queue.queue_id for each in self.ranges], np.int64)[self.owners]
 
     @cached_property
     def topics(self) -> pa.Array:
-        """The topics of the ranges, each once."""
+        """Return the topics of the ranges, each once."""
         return pa.array(sorted({each.queue.topic for each in self.ranges}), pa.string())
 
     @cached_property
     def topic_numbers(self) -> Integers:
-        """The topic that each is of, by its number in `topics`."""
+        """Return the topic of each entry, as an index in `topics`."""
         numbers = {topic: number for number, topic in enumerate(self.topics.to_pylist())}
         return np.array([numbers[each.queue.topic] for each in self.ranges], np.int64)[self.owners]
 
     @cached_property
     def are_batches(self) -> bool:
-        """Whether any is a record of several messages."""
+        """Return whether some entry is a record of several messages."""
         return bool((self.counts != 1).any())
 
     def wanted(self, chosen: slice | Integers) -> tuple[Integers, Integers]:
-        """[begin, end) of the queue offsets that are wanted of each of the entries `chosen`."""
+        """Return the wanted queue offsets [begin, end) of each of the entries `chosen`."""
         begins = np.array([each.begin for each in self.ranges], np.int64)[self.owners[chosen]]
         ends = np.array([each.end for each in self.ranges], np.int64)[self.owners[chosen]]
         firsts = self.queue_offsets[chosen]
         return np.maximum(begins, firsts), np.minimum(ends, firsts + self.counts[chosen])
 
     def misfit(self, index: int, segment: Segment, why: str) -> Damage:
-        """The entry number `index`, which does not fit the log."""
+        """Return the damage for entry number `index`, which does not match the log."""
         place = f"{self.ranges[self.owners[index]].queue} at {self.queue_offsets[index]}"
         reason = f"the ConsumeQueue of {place} points here, but {why}"
         return Damage(int(self.physical_offsets[index]), int(self.sizes[index]), reason, segment.path)
 
     def lost(self, chosen: slice, reason: str) -> list[LostRange]:
-        """The ranges of the entries `chosen`."""
+        """Return the ranges of the entries `chosen` as lost."""
         begins, ends = self.wanted(chosen)
         each = sorted(zip(self.owners[chosen].tolist(), begins.tolist(), ends.tolist(), strict=True))
         lost = []
@@ -105,7 +107,7 @@ class QueueEntries:
 
 
 def _entries(store: StoreDirectory, wanted: QueueRange, on_loss: OnLoss) -> _Columns:
-    """What the queue has of `wanted`."""
+    """Return the entries of `wanted` in the queue."""
     try:
         queue = open_queue(store.root, wanted.queue, wanted.end)
         return _batch_entries(queue, wanted, on_loss) if queue.is_batch else _plain_entries(queue, wanted, on_loss)
@@ -134,7 +136,7 @@ def _all_written(entries: Entries) -> bool:
 
 
 def _entries_left(queue: OffsetQueue, wanted: QueueRange, on_loss: OnLoss) -> tuple[int, Entries]:
-    """What the queue still has of a range that was there when it was planned."""
+    """Return the entries that still exist of a range that was complete when the query was planned."""
     begin = min(max(wanted.begin, queue.begin), wanted.end)
     end = max(begin, min(wanted.end, queue.end))
     _report(wanted, begin, end, on_loss)
@@ -145,13 +147,15 @@ def _entries_left(queue: OffsetQueue, wanted: QueueRange, on_loss: OnLoss) -> tu
 
 
 def _batch_entries(queue: OffsetQueue, wanted: QueueRange, on_loss: OnLoss) -> _Columns:
-    """Of a batch ConsumeQueue: the records that have a message within `wanted`.  Offsets between two records were
-    never taken, so only what lies before the first and behind the last entry is lost."""
+    """Return the records of a batch ConsumeQueue with a message within `wanted`.
+
+    Offsets between two records were never used.  So only offsets before the first and after the last entry are lost.
+    """
     first, past = queue.number_at(wanted.begin), min(queue.number_at(wanted.end - 1) + 1, queue.end)
     begin, end = queue.bounds(queue.begin, queue.end)
     at = min(max(wanted.begin, begin), wanted.end)
     _report(wanted, at, max(at, min(wanted.end, end)), on_loss)
-    # The neighbours, too: a wrong number of messages would hide what follows.
+    # Also read the neighbours: a wrong number of messages would hide the next ones.
     first, past = max(first - 1, queue.begin), min(past + 1, queue.end)
     entries = queue.entries(first, past)
     bases, counts = entries["base_offset"].astype(np.int64), entries["batch_size"].astype(np.int64)
@@ -164,7 +168,7 @@ def _batch_entries(queue: OffsetQueue, wanted: QueueRange, on_loss: OnLoss) -> _
 
 
 def _report(wanted: QueueRange, begin: int, end: int, on_loss: OnLoss) -> None:
-    """Tell `on_loss` of what lies in `wanted` and not in [`begin`, `end`)."""
+    """Call `on_loss` for the parts of `wanted` outside [`begin`, `end`)."""
     lost = []
     if begin > wanted.begin:
         lost.append(LostRange(wanted.queue, wanted.begin, begin))

@@ -1,8 +1,8 @@
-"""A queue by queue offset, whatever its index is.
+"""Queues by queue offset, for both kinds of ConsumeQueue.
 
 An entry of a ConsumeQueue is one message, and its number is its queue offset.  An entry of a batch ConsumeQueue is a
-record of many messages, which have the queue offsets from its base offset on; offsets that no record takes lie between
-entries.  Source: RocketMQ 5.3.3, `BatchConsumeQueue`.
+record of many messages with the queue offsets from its base offset on; between entries, offsets may be unused.  Source:
+RocketMQ 5.3.3, `BatchConsumeQueue`.
 """
 
 from bisect import bisect_left
@@ -28,15 +28,15 @@ class OffsetQueue:
         return self._queue.has_files
 
     def entry(self, number: int) -> tuple[int, int]:
-        """(physical offset, size) of the entry `number`; (0, 0) where nothing is written."""
+        """Return (physical offset, size) of the entry `number`, (0, 0) if it is not written."""
         return self._queue.entry(number)
 
     def entries(self, begin: int, end: int) -> Entries:
-        """The entries with these numbers, as far as they exist."""
+        """Return the existing entries with these numbers."""
         return self._queue.entries(begin, end)
 
     def offset_of(self, number: int) -> int:
-        """Queue offset of the first message of the entry `number`; behind the last entry, where the next one begins."""
+        """Return the first queue offset of entry `number`; after the last entry, that of the next message."""
         if not self.is_batch:
             return number
         if number < self.end:
@@ -44,21 +44,21 @@ class OffsetQueue:
         return self._span(self.end - 1)[1] if self.end > self.begin else 0
 
     def bounds(self, begin: int, end: int) -> tuple[int, int]:
-        """[first, past) of the queue offsets that the entries [`begin`, `end`) have."""
+        """Return the queue offsets [first, past) of the entries [`begin`, `end`)."""
         first = self.offset_of(begin)
         if not self.is_batch:
             return first, end
         return first, self._span(end - 1)[1] if end > begin else first
 
     def number_at(self, offset: int) -> int:
-        """The entry that has the queue offset `offset`, or the next one; `end` if there is none."""
+        """Return the entry with the queue offset `offset`, or the next one; `end` if there is none."""
         if not self.is_batch:
             return min(max(offset, self.begin), self.end)
         numbers = range(self.begin, self.end)
         return self.begin + bisect_left(numbers, offset + 1, key=lambda number: self._span(number)[1])
 
     def _span(self, number: int) -> tuple[int, int]:
-        """Queue offset of the first message of an entry of a batch ConsumeQueue, and behind its last."""
+        """Return the queue offsets [first, past) of the messages of an entry of a batch ConsumeQueue."""
         found = self._queue.entries(number, number + 1)
         if not found.size:
             return 0, 0
@@ -67,7 +67,7 @@ class OffsetQueue:
 
 
 def open_queue(store: Path, queue: QueueId, expected_end: int = 0) -> OffsetQueue:
-    """`queue` of the store directory `store`; `expected_end` is about the number of entries that it has had in all.
+    """Open `queue` in the store directory `store`; `expected_end` is a guess of its total number of entries.
 
     Raises FileNotFoundError if the store has none of either kind.
     """
@@ -81,11 +81,11 @@ def open_queue(store: Path, queue: QueueId, expected_end: int = 0) -> OffsetQueu
 
 
 def check_kind(store: Path, queue: QueueId) -> None:
-    """Raises ConfigError if `queue` has files of both kinds: then nothing says which of them counts."""
+    """Raise ConfigError if `queue` has files of both kinds, because the valid kind is unknown."""
     directories = [_directory(store, queue, kind) for kind in (DIRECTORY, BATCH_DIRECTORY)]
     if all(directory.is_dir() and any(directory.iterdir()) for directory in directories):
         raise ConfigError(
-            f"queue {queue} has files in both {directories[0]} and {directories[1]}: the topic was made again with "
+            f"queue {queue} has files in both {directories[0]} and {directories[1]}: the topic was created again with "
             "another queue.type; remove the directory that the broker does not use, or leave the topic out of subscribe"
         )
 

@@ -1,8 +1,8 @@
-"""Places in the queues of several brokers: ``{brokerName: {topic: {queueId: queueOffset}}}``.
+"""Positions in the queues of several brokers: ``{brokerName: {topic: {queueId: queueOffset}}}``.
 
-As JSON the keys are strings.  The options `startingOffsets` and `endingOffsets` are ``earliest``, ``latest``, or
-JSON of this form; without the level of brokers (``{topic: {queueId: offset}}``, the form of Spark's Kafka
-connector) it holds for every broker.  There -2 is earliest and -1 latest, also as in the Kafka connector.
+In JSON the keys are strings.  The options `startingOffsets` and `endingOffsets` are ``earliest``, ``latest``, or JSON
+of this form.  JSON without the level of brokers (``{topic: {queueId: offset}}``, as in Spark's Kafka connector) applies
+to every broker.  In options -2 is earliest and -1 latest, as in the Kafka connector.
 A position is the queue offset of the next message to read, so an end position is exclusive.
 """
 
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, NoReturn
 from sprocket.common.errors import ConfigError
 
 # brokerName -> topic -> queueId -> queue offset of the next message
-Positions = dict[str, dict[str, dict[int, int]]]
+QueuePositions = dict[str, dict[str, dict[int, int]]]
 TopicPositions = dict[str, dict[int, int]]
 
 EARLIEST: Final = -2
@@ -26,7 +26,7 @@ _FORM: Final = '{"brokerName": {"topic": {"0": 12}}} or {"topic": {"0": 12}}'
 
 
 class QueueId(NamedTuple):
-    """One queue of one broker; sorts by broker, topic and number.  A tuple: a look at thousands hashes each often."""
+    """One queue of one broker; sorts by broker, topic and number.  A tuple, because that hashes fast."""
 
     broker_name: str
     topic: str
@@ -38,20 +38,20 @@ class QueueId(NamedTuple):
 
 @dataclass(frozen=True)
 class OffsetsOption:
-    """`startingOffsets` or `endingOffsets`.  `default` holds for queues that the JSON does not name."""
+    """Value of `startingOffsets` or `endingOffsets`; `default` applies to queues that the JSON does not name."""
 
     name: str
     default: int
     every_broker: TopicPositions = field(default_factory=dict)
-    brokers: Positions = field(default_factory=dict)
+    brokers: QueuePositions = field(default_factory=dict)
 
     def of(self, queue: QueueId) -> int:
-        """The offset asked for: `EARLIEST`, `LATEST`, or 0 and more."""
+        """Return the requested offset: `EARLIEST`, `LATEST`, or at least 0."""
         topics = self.brokers.get(queue.broker_name, {}) if self.brokers else self.every_broker
         return topics.get(queue.topic, {}).get(queue.queue_id, self.default)
 
     def check_names(self, known: Mapping[QueueId, object]) -> None:
-        """Raises ConfigError for a queue in the JSON that is not in `known`: those that the query reads."""
+        """Raise ConfigError for a queue in the JSON that is not in `known`, the queues of the query."""
         if not self.every_broker and not self.brokers:
             return
         queues = {(queue.topic, queue.queue_id) for queue in known}
@@ -66,7 +66,10 @@ class OffsetsOption:
 
 
 def offsets_option(text: str, name: str, default: int) -> OffsetsOption:
-    """`text` of the option `name`; `default` is for queues that its JSON does not name.  Raises ConfigError."""
+    """Parse `text` of the option `name`; `default` applies to queues that its JSON does not name.
+
+    Raises ConfigError.
+    """
     named = _NAMED.get(text.strip().lower())
     if named is not None:
         return OffsetsOption(name, named)
@@ -77,7 +80,7 @@ def offsets_option(text: str, name: str, default: int) -> OffsetsOption:
 
 
 def assigned_queues(text: str, name: str = "assign") -> dict[str, frozenset[int]]:
-    """Option `assign`: JSON ``{topic: [queueId, ...]}``.  Raises ConfigError."""
+    """Return the queue ids by topic in option `assign`: JSON ``{topic: [queueId, ...]}``.  Raises ConfigError."""
     parsed = _parse(text, name)
     assigned: dict[str, frozenset[int]] = {}
     for topic, queues in parsed.items():
@@ -91,8 +94,8 @@ def assigned_queues(text: str, name: str = "assign") -> dict[str, frozenset[int]
     return assigned
 
 
-def positions_of(parsed: object, name: str = "positions") -> Positions:
-    """Positions from JSON that was parsed already, as a checkpoint or a table's commit keeps them.
+def positions_of(parsed: object, name: str = "positions") -> QueuePositions:
+    """QueuePositions from JSON that was parsed already, as a checkpoint or a table's commit keeps them.
 
     Every offset must be 0 or more.  Raises ConfigError that names the key.
     """
@@ -101,14 +104,11 @@ def positions_of(parsed: object, name: str = "positions") -> Positions:
     return _brokers(parsed, name, 0)
 
 
-def positions_from_json(text: str, name: str = "positions") -> Positions:
-    """The positions that `positions_json` wrote.  Raises ConfigError."""
-    return positions_of(_parse(text, name), name)
-
-
 def positions_object(positions: Mapping[str, Mapping[str, Mapping[int, int]]]) -> dict[str, dict[str, dict[str, int]]]:
-    """`positions` with string keys in one order, brokers and topics by name, queues by number: equal positions
-    give equal JSON, which is how Spark compares offsets."""
+    """Return `positions` with string keys, sorted by broker, topic and queue number.
+
+    Equal positions give equal JSON, which Spark compares.
+    """
     return {
         broker_name: {
             topic: {str(queue_id): queues[queue_id] for queue_id in sorted(queues)}
@@ -118,13 +118,8 @@ def positions_object(positions: Mapping[str, Mapping[str, Mapping[int, int]]]) -
     }
 
 
-def positions_json(positions: Mapping[str, Mapping[str, Mapping[int, int]]]) -> str:
-    """The canonical text of `positions`."""
-    return json.dumps(positions_object(positions), separators=(",", ":"), ensure_ascii=False)
-
-
-def queues_of(positions: Positions) -> dict[QueueId, int]:
-    """Each queue of `positions` and its offset, sorted."""
+def queues_of(positions: QueuePositions) -> dict[QueueId, int]:
+    """Return each queue of `positions` with its offset, sorted."""
     return {
         QueueId(broker_name, topic, queue_id): offset
         for broker_name, topics in sorted(positions.items())
@@ -132,9 +127,9 @@ def queues_of(positions: Positions) -> dict[QueueId, int]:
     }
 
 
-def from_queues(queues: Mapping[QueueId, int], broker_names: Iterable[str] = ()) -> Positions:
-    """Positions of `queues`; each of `broker_names` is in it, with a queue or without."""
-    positions: Positions = {broker_name: {} for broker_name in broker_names}
+def from_queues(queues: Mapping[QueueId, int], broker_names: Iterable[str] = ()) -> QueuePositions:
+    """QueuePositions of `queues`; each of `broker_names` is in it, with a queue or without."""
+    positions: QueuePositions = {broker_name: {} for broker_name in broker_names}
     for queue, offset in queues.items():
         positions.setdefault(queue.broker_name, {}).setdefault(queue.topic, {})[queue.queue_id] = offset
     return positions
@@ -163,7 +158,7 @@ def _parse(text: str, name: str) -> dict[str, object]:
 
 
 def _depth(parsed: dict[str, object], name: str) -> int:
-    """2 for ``{topic: {queue: offset}}``, 3 with brokers around it."""
+    """Return 2 for ``{topic: {queue: offset}}``, 3 with the level of brokers."""
     depths = {}
     for key, inner in parsed.items():
         if not isinstance(inner, dict):
@@ -175,16 +170,16 @@ def _depth(parsed: dict[str, object], name: str) -> int:
     return next(iter(depths), 2)
 
 
-def _brokers(parsed: dict[str, object], name: str, least: int) -> Positions:
-    brokers: Positions = {}
+def _brokers(parsed: dict[str, object], name: str, minimum: int) -> QueuePositions:
+    brokers: QueuePositions = {}
     for broker_name, topics in parsed.items():
         if not isinstance(topics, dict):
             _refuse(name, f"broker {broker_name!r} must hold an object of topics")
-        brokers[broker_name] = _topics(topics, name, least)
+        brokers[broker_name] = _topics(topics, name, minimum)
     return brokers
 
 
-def _topics(parsed: dict[str, object], name: str, least: int) -> TopicPositions:
+def _topics(parsed: dict[str, object], name: str, minimum: int) -> TopicPositions:
     topics: TopicPositions = {}
     for topic, queues in parsed.items():
         if not isinstance(queues, dict):
@@ -193,8 +188,8 @@ def _topics(parsed: dict[str, object], name: str, least: int) -> TopicPositions:
         if len(numbered) < len(queues):
             _refuse(name, f"topic {topic!r} names a queue twice")
         for queue_id, offset in numbered.items():
-            if not isinstance(offset, int) or isinstance(offset, bool) or not least <= offset <= _MAX_OFFSET:
-                meaning = " (-2 is earliest, -1 latest)" if least < 0 else ""
+            if not isinstance(offset, int) or isinstance(offset, bool) or not minimum <= offset <= _MAX_OFFSET:
+                meaning = " (-2 is earliest, -1 latest)" if minimum < 0 else ""
                 _refuse(name, f"topic {topic!r}, queue {queue_id}: {offset!r} is no queue offset{meaning}")
         topics[topic] = numbered
     return topics

@@ -1,9 +1,8 @@
-"""Which messages of each queue of a store may be read now, and the queues that a query asks for.
+"""Readable messages of each queue of a store, and the queues that a query selects.
 
-A queue's range [begin, end) begins with the first entry whose record still stands in the log, although older
-entries may still be there, and ends with the last entry whose record has been written whole.  Offsets come from
-the names of the queue's files, or from its entries (`spark.queues.offset_queue`), so they hold although older
-files have expired.
+A queue's range [begin, end) begins with the first entry whose record is still in the log; older entries may exist.  It
+ends with the last entry whose record is complete.  Offsets come from the names of the queue's files, or from its
+entries (`spark.queues.offset_queue`), so they stay right after older files have expired.
 """
 
 import logging
@@ -32,10 +31,10 @@ _SEARCH_ENTRIES = 16384
 
 @dataclass(frozen=True)
 class QueueSelection:
-    """The queues that a query asks for: by topic, by a pattern of the whole topic, or each by its number.
+    """Queues that a query selects: by topic, by a pattern for the whole topic, or by queue id.
 
-    All three None: every queue.  Light queues are read only where they are named: they are views of records that
-    other queues have as well.
+    All three None: every queue.  Light queues are read only if they are named, because other queues have their records,
+    too.
     """
 
     topics: frozenset[str] | None = None
@@ -57,11 +56,11 @@ class QueueSelection:
 
     @property
     def named_topics(self) -> frozenset[str] | None:
-        """The topics, where they are named; None where they have to be looked for."""
+        """Return the named topics, None if they must be searched for."""
         return frozenset(self.assigned) if self.assigned is not None else self.topics
 
     def absent(self, queues: Iterable[QueueId]) -> list[str]:
-        """Topics, and queues as ``topic/queueId``, that are named and not among `queues`."""
+        """Return the named topics, and queues as ``topic/queueId``, that are not among `queues`."""
         held = {(queue.topic, queue.queue_id) for queue in queues}
         topics = {topic for topic, _ in held}
         names = [topic for topic in self.named_topics or () if topic not in topics]
@@ -85,22 +84,24 @@ class QueueRange:
 
 @dataclass
 class StoreQueues:
-    """The queues of one store that `selection` asks for.  Remembers where they ended, which makes the next look
-    at them quick; nothing that is remembered is trusted."""
+    """Queues of one store that `selection` selects.
+
+    It remembers their last ends, which makes the next search fast; remembered values are always verified.
+    """
 
     store: StoreDirectory
     selection: QueueSelection
     _ends: dict[QueueId, int] = field(default_factory=dict)  # numbers of entries
-    # Last entry that was found to point at a whole record: (its number, physical offset).
+    # Last entry that pointed at a complete record: (its number, physical offset).
     _stood: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
     _tails: dict[QueueId, "_Tail"] = field(default_factory=dict)
-    # Queues whose last entries were there at the last look, and not yet for consumers to see.
+    # Queues whose last entries existed at the last snapshot, but were not yet visible to consumers.
     held_back: set[QueueId] = field(default_factory=set)
 
     def ranges(self) -> dict[QueueId, tuple[int, int]]:
-        """[begin, end) of every queue, as of now.
+        """Return the current [begin, end) of every queue.
 
-        Raises ConfigError for a queue with files of both kinds, or if there is no log to be read.
+        Raises ConfigError for a queue with files of both kinds, or without a readable log.
         """
         ranges: dict[QueueId, tuple[int, int]] = {}
         self.held_back.clear()
@@ -111,12 +112,12 @@ class StoreQueues:
                     ranges[queue] = known.bounds
                     continue
                 try:
-                    ranges[queue] = self._looked_at(queue, log)
+                    ranges[queue] = self._bounds_of(queue, log)
                 except FileNotFoundError:  # the topic is being deleted
                     continue
         return ranges
 
-    def _looked_at(self, name: QueueId, log: "OpenLog") -> tuple[int, int]:
+    def _bounds_of(self, name: QueueId, log: "OpenLog") -> tuple[int, int]:
         self._tails.pop(name, None)
         queue = self._open(name)
         begin, end = self._readable(name, queue, log)
@@ -129,10 +130,11 @@ class StoreQueues:
         return bounds
 
     def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int = 0, *, is_end: bool = False) -> int:
-        """Offset of the first message that was stored at `milliseconds` or later; the end if there is none.
+        """Return the offset of the first message stored at `milliseconds` or later, the end if there is none.
 
-        Right as long as no store timestamp is more than `step_back_ms` behind an earlier one of the queue.  What can no
-        longer be read counts as later, or with `is_end` as earlier: who reads from there, or up to there, meets it.
+        This is right if no store timestamp is more than `step_back_ms` below an earlier one of the queue.  An
+        unreadable message counts as later, or with `is_end` as earlier: so a read from there, or up to there, includes
+        it.
         """
         unknown = milliseconds - step_back_ms - 1 if is_end else milliseconds
         opened = self._open(queue)
@@ -154,8 +156,10 @@ class StoreQueues:
         return opened.bounds(begin, end)[1]
 
     def first_segment(self, ranges: Iterable[QueueRange]) -> int | None:
-        """Physical offset of the first segment that `ranges` read; None if there is only the one being written,
-        which does not expire."""
+        """Return the physical offset of the first segment of `ranges`.
+
+        None if that is the segment being written, which does not expire.
+        """
         with OpenLog(self.store) as log:
             if len(log.starts) < 2:
                 return None
@@ -191,14 +195,14 @@ class StoreQueues:
         return opened
 
     def _readable(self, name: QueueId, queue: OffsetQueue, log: "OpenLog") -> tuple[int, int]:
-        """The entries that may be read now: [begin, end) of their numbers."""
+        """Return the numbers [begin, end) of the entries that are readable now."""
         begin, end = queue.begin, queue.end
         if begin < end and queue.entry(begin)[0] < log.begin:
             begin += bisect_left(range(begin, end), log.begin, key=lambda at: queue.entry(at)[0])
         if begin < end:
             last = queue.entry(end - 1)
             if self._stood.get(name) != (end - 1, last[0]):
-                if not log.stands(*last):
+                if not log.has_record(*last):
                     end = self._whole_end(name, queue, begin, end, log)
                 if begin < end:
                     self._stood[name] = (end - 1, queue.entry(end - 1)[0])
@@ -206,15 +210,15 @@ class StoreQueues:
 
     @staticmethod
     def _whole_end(name: QueueId, queue: OffsetQueue, begin: int, end: int, log: "OpenLog") -> int:
-        """The queue is ahead of its log: the broker has died, or is just writing."""
-        found = begin + bisect_left(range(begin, end), True, key=lambda at: not log.stands(*queue.entry(at)))
+        """Return the end of a queue that is ahead of its log: the broker was killed, or is writing."""
+        found = begin + bisect_left(range(begin, end), True, key=lambda at: not log.has_record(*queue.entry(at)))
         logger.info("event=queue_ahead_of_log queue=%s entries=%d", name, end - found)
         return found
 
 
 @dataclass(frozen=True)
 class _Tail:
-    """What was found of a queue: while it ends as it did in a log that begins as it did, its bounds are the same."""
+    """Last result for a queue: its bounds stay valid while the ends of the queue and of the log are unchanged."""
 
     tail: QueueTail
     bounds: tuple[int, int]
@@ -222,7 +226,7 @@ class _Tail:
 
 
 class OpenLog(ExitStack):
-    """The segments of a store, each opened once, when it is first looked at."""
+    """Segments of a store, each opened once, at its first use."""
 
     def __init__(self, store: StoreDirectory) -> None:
         super().__init__()
@@ -235,11 +239,11 @@ class OpenLog(ExitStack):
 
     @property
     def is_limited(self) -> bool:
-        """Whether the broker shows consumers the log up to some place only."""
+        """Whether consumers may see only a part of the log."""
         return self._limit is not None
 
     def segment(self, index: int) -> Segment | None:
-        """The segment at `index` in `starts`; None if it has been deleted."""
+        """Return the segment at `index` in `starts`, None if it has been deleted."""
         if index not in self._open:
             start, path = self._paths[index]
             try:
@@ -248,8 +252,8 @@ class OpenLog(ExitStack):
                 self._open[index] = None
         return self._open[index]
 
-    def stands(self, physical_offset: int, size: int) -> bool:
-        """Whether a whole record of `size` bytes begins at `physical_offset`, and consumers may see it."""
+    def has_record(self, physical_offset: int, size: int) -> bool:
+        """Return whether a complete record of `size` bytes begins at `physical_offset`, and consumers may see it."""
         if self._limit is not None and physical_offset + size > self._limit:
             return False
         segment = self._holding(physical_offset)
@@ -259,7 +263,7 @@ class OpenLog(ExitStack):
         return span is not None and span.size == size and segment.is_whole(physical_offset - segment.start)
 
     def store_timestamp(self, physical_offset: int) -> int | None:
-        """ms, of the record there; None if its segment has been deleted, or cut short."""
+        """Return the store timestamp of the record there, ms; None if its segment was deleted or shortened."""
         segment = self._holding(physical_offset)
         return None if segment is None else segment.store_timestamp(physical_offset - segment.start)
 
@@ -273,7 +277,7 @@ class OpenLog(ExitStack):
 
 def _queue_ids(store: StoreDirectory, kind: str, topic: str) -> list[int]:
     try:
-        names = os.listdir(store.root / kind / topic)  # noqa: PTH208  # names are enough, and quicker
+        names = os.listdir(store.root / kind / topic)  # noqa: PTH208  # names are enough, and faster
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [int(name) for name in names if name.isdecimal()]

@@ -1,7 +1,7 @@
-"""Reading ranges of queues from a store directory: ConsumeQueue entries become rows in chunks.
+"""Reader of ranges of queues in a store directory: ConsumeQueue entries become chunks of rows.
 
-The ranges of one task are read together, in the order of the log, which is also the order of every queue: many
-queues with few messages each make full chunks.
+The ranges of one task are read together, in log order, which is also the order of every queue.  So many queues with few
+messages each make full chunks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from spark.rows.filters import RowFilter
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.layout import RECORD_FIXED_DTYPE
 
-# Entries that a task holds at once: 20 bytes each, and as much again for what is made of them.
+# Entries that a task holds at once: about 40 bytes each.
 _ENTRIES_AT_ONCE: Final = 1 << 19
 
 
@@ -34,10 +34,10 @@ def read_ranges(
     options: DecodeOptions,
     on_loss: OnLoss,
 ) -> Iterator[Rows]:
-    """(one array per column, number of rows) for each chunk that has rows left after `rows`.
+    """Yield (one array per column, number of rows) for each chunk with rows that pass `rows`.
 
-    `on_loss` is told of messages that are no longer there, before what follows them is read; it may raise.
-    Raises CorruptRecord for an entry that points at no record of its size, unless `options.drop_malformed`.
+    Calls `on_loss` for messages that no longer exist, before the next ones are read; it may raise.  Raises
+    CorruptRecord for an entry that does not point at a record of its size, unless `options.drop_malformed`.
     """
     for together in _in_portions(ranges):
         entries = QueueEntries.of(store, together, on_loss)
@@ -46,7 +46,7 @@ def read_ranges(
 
 
 def _in_portions(ranges: Sequence[QueueRange]) -> Iterator[list[QueueRange]]:
-    """`ranges`, cut and put together so that each portion has at most `_ENTRIES_AT_ONCE` messages."""
+    """Yield `ranges` cut and combined into portions of at most `_ENTRIES_AT_ONCE` messages."""
     portion: list[QueueRange] = []
     room = _ENTRIES_AT_ONCE
     for each in ranges:
@@ -97,7 +97,7 @@ def _read(
 
 
 def _chunks(entries: QueueEntries, first: int, past: int) -> Iterator[slice]:
-    """[`first`, `past`) cut into runs of `CHUNK_ROWS` messages at most, or of one entry that has more."""
+    """Yield [`first`, `past`) in runs of at most `CHUNK_ROWS` messages, or of one entry with more."""
     ends = np.cumsum(entries.counts[first:past])
     at, before = first, 0
     while at < past:
@@ -107,13 +107,13 @@ def _chunks(entries: QueueEntries, first: int, past: int) -> Iterator[slice]:
 
 
 def _leave_out_foreign(chunk: Chunk, entries: QueueEntries, indexes: Positions, options: DecodeOptions) -> None:
-    """Leave out, or raise for, records that bear another topic than their queue; those of light queues do."""
+    """Leave out, or raise for, records whose topic is not that of their queue; light queues are exempt."""
     at = indexes[np.searchsorted(entries.physical_offsets[indexes] - chunk.segment.start, chunk.positions)]
     is_other = (chunk.topic_numbers(entries.topics) != entries.topic_numbers[at]) & ~entries.are_light[at]
     if not is_other.any():
         return
     found = [
-        entries.misfit(index, chunk.segment, "the record there bears another topic")
+        entries.misfit(index, chunk.segment, "the record there has another topic")
         for index in np.unique(at[is_other]).tolist()
     ]
     if not options.drop_malformed:
@@ -123,13 +123,13 @@ def _leave_out_foreign(chunk: Chunk, entries: QueueEntries, indexes: Positions, 
 
 
 def _leave_out_unwanted(chunk: Chunk, entries: QueueEntries, indexes: Positions, options: DecodeOptions) -> None:
-    """Leave only the messages that the ranges ask for: the first and the last batch may hold others as well.
+    """Keep only the messages within the ranges: the first and the last batch may have others.
 
-    A record in a light queue bears another queue's offset; it is one message, which is wanted.
+    A record in a light queue has another queue's offset; it is one message, and wanted.
     """
     at = np.searchsorted(entries.physical_offsets[indexes] - chunk.segment.start, chunk.positions)
     held = np.bincount(at, minlength=indexes.size)
-    # One row may be a batch that is left closed.
+    # One row may be a batch that is not unwrapped.
     for index in np.flatnonzero((held > 1) & (held != entries.counts[indexes])).tolist():
         why = f"the record holds {held[index]} messages, not {entries.counts[indexes[index]]}"
         damage = entries.misfit(int(indexes[index]), chunk.segment, why)
@@ -142,8 +142,10 @@ def _leave_out_unwanted(chunk: Chunk, entries: QueueEntries, indexes: Positions,
 
 
 def _without_repetition(positions: Positions, indexes: Positions) -> Iterator[Positions]:
-    """`indexes` of `positions`, in lists of which each has its positions strictly in order: a record that two queues
-    have is read for each of them."""
+    """Yield `indexes` of `positions` in lists with strictly rising positions.
+
+    A record that is in two queues is read for each of them.
+    """
     while True:
         is_first = np.diff(positions[indexes], prepend=-1) > 0
         yield indexes[is_first]
@@ -155,13 +157,15 @@ def _without_repetition(positions: Positions, indexes: Positions) -> Iterator[Po
 def _checked(
     segment: Segment, entries: QueueEntries, chosen: slice, options: DecodeOptions
 ) -> tuple[Positions, list[Damage]]:
-    """Which of `chosen` point at records, counted from its first, and the places where none is.  Each entry must point
-    at a record of its size and its place in its queue; a wrong place that looks like a record is not enough."""
+    """Return which of `chosen` point at records, counted from its first, and the places without a record.
+
+    An entry must point at a record with its size, its queue and its queue offset, not just at any record.
+    """
     positions: Positions = entries.physical_offsets[chosen] - segment.start
     last = segment.size - RECORD_FIXED_DTYPE.itemsize
     every = np.ndarray((last + 1,), f"V{RECORD_FIXED_DTYPE.itemsize}", segment.data, 0, (1,))
     heads = every[np.minimum(positions, last)].view(RECORD_FIXED_DTYPE)
-    # A record in a light queue bears the place in the queue that it was sent to.
+    # A record in a light queue has its offset in the queue that it was sent to.
     is_own = (heads["queue_offset"] == entries.queue_offsets[chosen]) & (heads["queue_id"] == entries.queue_ids[chosen])
     fits: npt.NDArray[np.bool_] = (heads["total_size"] == entries.sizes[chosen]) & (is_own | entries.are_light[chosen])
     fits &= positions + entries.sizes[chosen] <= segment.size

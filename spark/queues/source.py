@@ -1,6 +1,6 @@
-"""Queues of several brokers as a query reads them, wherever they lie; here: in store directories.
+"""Queues of several brokers for a query: the protocols, and the queues in store directories.
 
-A `QueueSource` says what may be read, on the driver; a `ReadTask` reads ranges of it, in a task.
+On the driver, a `QueueSource` lists the readable ranges; in a task, a `ReadTask` reads some of them.
 """
 
 import logging
@@ -24,16 +24,16 @@ from sprocket.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-# Fewer messages than this are not worth another task.
+# Minimum number of messages for another task.
 _TASK_MESSAGES: Final = 4096
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What there was to read at one moment: [begin, end) of each queue, and the brokers that were asked.
+    """Readable ranges at one moment: [begin, end) of each queue, and the brokers that were asked.
 
-    `behind` are queues that may have had more: a slave told their end, or their broker does not yet show what follows.
-    `closed` are those that are there and may not be read now.
+    `behind` are queues that may have had more messages: a slave reported their end, or consumers may not see more yet.
+    `closed` are existing queues that may not be read now.
     """
 
     broker_names: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Snapshot:
 
 
 class ReadTask(Protocol):
-    """Ranges that one task reads; sent to it by pickle."""
+    """Ranges for one task, which receives them by pickle."""
 
     @property
     def ranges(self) -> Sequence[QueueRange]: ...
@@ -54,22 +54,22 @@ class ReadTask(Protocol):
 
 
 class QueueSource(Protocol):
-    """The queues that a query reads, as its driver sees them."""
+    """Queues of a query, on its driver."""
 
     def snapshot(self, strict: bool = True) -> Snapshot:
-        """What there is to read; without `strict`, of the brokers that can be reached."""
+        """Return what is readable now; without `strict`, only of the brokers that respond."""
         ...
 
     def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int, *, is_end: bool = False) -> int:
-        """Offset of the first message of `queue` that was stored at `milliseconds` or later; its end if none was.
+        """Return the offset of the first message of `queue` stored at `milliseconds` or later, its end without one.
 
-        Right as long as no store timestamp is more than `step_back_ms` behind an earlier one of the queue.  `is_end`
-        where a read ends there: what can no longer be read lies before it then, otherwise behind it.
+        This is right if no store timestamp is more than `step_back_ms` below an earlier one of the queue.  Set `is_end`
+        if a read ends there: unreadable messages are then before the result, otherwise after it.
         """
         ...
 
     def tasks(self, packs: Sequence[Sequence[QueueRange]]) -> Sequence[ReadTask]:
-        """A task for each list of ranges."""
+        """Return a task for each list of ranges."""
         ...
 
     def close(self) -> None: ...
@@ -95,10 +95,10 @@ class DirectoryTask:
 
 
 class DirectoryQueues:
-    """The queues of every store that `paths` name; stores that appear later are found when they are looked at."""
+    """Queues of every store that `paths` name; each snapshot finds new stores."""
 
     def __init__(self, paths: Sequence[str], selection: QueueSelection, lease_ms: int = 0) -> None:
-        """`lease_ms`: for how long segments that are about to be read are kept from expiring each time; 0: not."""
+        """Open the source.  `lease_ms` is the time of a lease on segments to read, ms; 0: no leases."""
         self._paths = paths
         self._selection = selection
         self._lease_ms = lease_ms
@@ -106,7 +106,7 @@ class DirectoryQueues:
 
     @store_rights()
     def snapshot(self, strict: bool = True) -> Snapshot:
-        """Raises ConfigError if a store has got another name: its queues would be read from their begin again."""
+        """Raise ConfigError if the name of a store changed, because its queues would be read again from the start."""
         stores = find_stores(self._paths)
         self._check_names(stores)
         self._stores = {
@@ -123,7 +123,7 @@ class DirectoryQueues:
         return self._stores[queue.broker_name].at_time(queue, milliseconds, step_back_ms, is_end=is_end)
 
     def tasks(self, packs: Sequence[Sequence[QueueRange]]) -> list[DirectoryTask]:
-        """Raises ConfigError for a range of a broker whose store is not there."""
+        """Raise ConfigError for a range of a broker whose store is missing."""
         names = {each.queue.broker_name for pack in packs for each in pack}
         if not names <= self._stores.keys():
             self._stores = {
@@ -144,7 +144,7 @@ class DirectoryQueues:
         return DirectoryTask(tuple(self._stores[name].store for name in names), ranges, held)
 
     def _lease(self, broker_name: str, packs: Sequence[Sequence[QueueRange]]) -> SegmentLease | None:
-        """A lease on the segments from the first that is read on, if they can expire and it can be had."""
+        """Take a lease from the first segment of the read on; None if it cannot expire or the lease fails."""
         queues = self._stores[broker_name]
         root = queues.store.root
         if not self._lease_ms or not wants_lease(root):
@@ -154,7 +154,7 @@ class DirectoryQueues:
         return lease if lease is not None and lease.hold() else None
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file stays open."""
 
     def _check_names(self, stores: Sequence[StoreDirectory]) -> None:
         names = {known.store.root: name for name, known in self._stores.items()}
@@ -172,9 +172,9 @@ class DirectoryQueues:
 
 
 def packed(ranges: Iterable[QueueRange], tasks: int, at_least: bool = False) -> list[list[QueueRange]]:
-    """`ranges` dealt out to `tasks` lists of as many messages each; ranges are cut where that needs it.
+    """Return `ranges` divided into `tasks` lists with equal numbers of messages; ranges are cut where needed.
 
-    Fewer lists if there are fewer messages; and unless `at_least`, if lists would be short.
+    There are fewer lists if there are fewer messages or, unless `at_least`, if the lists would be short.
     """
     every = [each for each in ranges if len(each)]
     total = sum(map(len, every))
@@ -198,7 +198,7 @@ def packed(ranges: Iterable[QueueRange], tasks: int, at_least: bool = False) -> 
 def read_task(
     task: ReadTask, columns: Sequence[str], rows: RowFilter, decode: DecodeOptions, fail_on_data_loss: bool
 ) -> Iterator[Rows]:
-    """The rows of `task`.  Raises MessagesLost with `fail_on_data_loss`; without it, what is lost is logged."""
+    """Yield the rows of `task`.  Lost messages raise MessagesLost with `fail_on_data_loss`; else they are logged."""
     skipped = 0
 
     def on_loss(lost: list[LostRange]) -> None:

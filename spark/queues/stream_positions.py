@@ -1,16 +1,15 @@
-"""From one position of a stream to the next: what a micro-batch reads.  No I/O.
+"""Steps of a stream from one position to the next: the ranges of a micro-batch.  No I/O.
 
-A batch reads a queue from its position in the start to its position in the end, and what is not in the start is
-not read.  So a queue that is new, or that was made again, first gets a position and is read from the next batch
-on; a batch that Spark repeats after a crash reads exactly the same, whatever has happened meanwhile.  The first
-position of a stream is empty for the same reason.
+A batch reads each queue from its position in the start to its position in the end; a queue that is not in the start is
+not read.  So a new or recreated queue first gets a position, and is read from the next batch on.  A batch that Spark
+repeats after a crash reads exactly the same messages.  The first position of a stream is empty for the same reason.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark.queues.data_loss import LostRange
-from spark.queues.positions import LATEST, OffsetsOption, Positions, QueueId, from_queues, queues_of
+from spark.queues.positions import LATEST, OffsetsOption, QueueId, QueuePositions, from_queues, queues_of
 from spark.queues.ranges import QueueRange
 from spark.queues.source import Snapshot
 from sprocket.common.errors import ConfigError
@@ -18,14 +17,14 @@ from sprocket.common.errors import ConfigError
 
 @dataclass(frozen=True)
 class Step:
-    """Where a micro-batch ends, and what it will not find."""
+    """End of a micro-batch, and the messages that it will not find."""
 
-    end: Positions
+    end: QueuePositions
     lost: tuple[LostRange, ...] = ()
 
 
-def first_positions(now: Snapshot, asked: OffsetsOption) -> Positions:
-    """Where a stream begins.  Raises ConfigError for offsets that the queues do not have."""
+def first_positions(now: Snapshot, asked: OffsetsOption) -> QueuePositions:
+    """Return the start of a stream.  Raises ConfigError for offsets that the queues do not have."""
     asked.check_names(now.ranges)
     return from_queues(
         {queue: resolved(asked, queue, bounds) for queue, bounds in now.ranges.items()}, now.broker_names
@@ -33,7 +32,7 @@ def first_positions(now: Snapshot, asked: OffsetsOption) -> Positions:
 
 
 def resolved(asked: OffsetsOption, queue: QueueId, bounds: tuple[int, int]) -> int:
-    """The queue offset that `asked` means; it may lie before the queue's begin, where messages have expired."""
+    """Return the queue offset for `asked`; it may precede the queue's begin if messages have expired."""
     begin, end = bounds
     offset = asked.of(queue)
     if offset < 0:
@@ -43,8 +42,8 @@ def resolved(asked: OffsetsOption, queue: QueueId, bounds: tuple[int, int]) -> i
     return offset
 
 
-def next_step(start: Positions, now: Snapshot, max_messages: int | None) -> Step:
-    """The end of the batch that begins at `start`: at most `max_messages` on, shared by how far queues lag."""
+def next_step(start: QueuePositions, now: Snapshot, max_messages: int | None) -> Step:
+    """Return the end of the batch that begins at `start`: `max_messages` are divided by the lags of the queues."""
     known = queues_of(start)
     lost: list[LostRange] = []
     ends: dict[QueueId, int] = {}
@@ -54,7 +53,7 @@ def next_step(start: Positions, now: Snapshot, max_messages: int | None) -> Step
         if at is None:
             ends[queue] = begin
         elif at > end and queue not in now.behind:
-            why = "the topic was deleted and made again, or the log was cut short"
+            why = "the topic was deleted and created again, or the log was truncated"
             lost.append(LostRange(queue, at, at, f"is past the queue's end {end}: {why}"))
             ends[queue] = begin
         else:
@@ -68,13 +67,13 @@ def next_step(start: Positions, now: Snapshot, max_messages: int | None) -> Step
         if queue.broker_name in now.broker_names and queue not in now.closed:
             lost.append(LostRange(queue, at, at, "and what followed was deleted with its queue"))
         else:
-            ends[queue] = at  # it is closed, or its broker is away: it goes on where it was
+            ends[queue] = at  # it is closed, or its broker is away: keep its position
     ends.update(_admitted(unread, max_messages))
     return Step(from_queues(ends, {*now.broker_names, *start}), tuple(lost))
 
 
-def batch_ranges(start: Positions, end: Positions, begins: Mapping[QueueId, int]) -> list[QueueRange]:
-    """What the batch from `start` to `end` reads.  `begins` are queue begins: what lay before was reported lost."""
+def batch_ranges(start: QueuePositions, end: QueuePositions, begins: Mapping[QueueId, int]) -> list[QueueRange]:
+    """Return the ranges of the batch from `start` to `end`; messages before `begins` were reported as lost."""
     known = queues_of(start)
     ranges = []
     for queue, past in queues_of(end).items():
@@ -86,7 +85,7 @@ def batch_ranges(start: Positions, end: Positions, begins: Mapping[QueueId, int]
 def query_ranges(
     now: Snapshot, starting: OffsetsOption, ending: OffsetsOption
 ) -> tuple[list[QueueRange], list[LostRange]]:
-    """What a batch query reads, and what it asks for that has expired.  Raises ConfigError."""
+    """Return the ranges of a batch query, and the requested ranges that have expired.  Raises ConfigError."""
     starting.check_names(now.ranges)
     ending.check_names(now.ranges)
     ranges, lost = [], []
@@ -99,7 +98,7 @@ def query_ranges(
 
 
 def _admitted(unread: Mapping[QueueId, QueueRange], max_messages: int | None) -> dict[QueueId, int]:
-    """Where each queue's part of a batch of `max_messages` ends."""
+    """Return the end of each queue's part in a batch of `max_messages`."""
     total = sum(map(len, unread.values()))
     if max_messages is None or total <= max_messages:
         return {queue: max(each.begin, each.end) for queue, each in unread.items()}

@@ -1,7 +1,6 @@
-"""Whether a queue still ends where it ended when it was looked at last, at the cost of one read.
+"""Check that a queue still ends at its last known end, with a single read.
 
-Most looks at a queue find nothing new: a stream without a trigger interval looks at all its queues a hundred times a
-second.
+Usually there is nothing new: a stream without a trigger interval polls all its queues a hundred times a second.
 """
 
 import os
@@ -11,14 +10,14 @@ from pathlib import Path
 from spark.files.segment import segment_paths
 from store.layout import CONSUME_QUEUE_DTYPE
 
-# Where the size stands in an entry, of either kind of queue.
+# Place of the size in an entry of either kind of queue.
 _SIZE_AT = int(CONSUME_QUEUE_DTYPE.fields["size"][1])  # type: ignore[index]  # numpy types it as optional
 _SIZE_BYTES = CONSUME_QUEUE_DTYPE["size"].itemsize
 
 
 @dataclass(frozen=True)
 class QueueTail:
-    """The last entry of a queue, and its place."""
+    """Last entry of a queue, and its place."""
 
     first_file: str
     last_file: str
@@ -27,8 +26,10 @@ class QueueTail:
 
     @classmethod
     def of(cls, directory: Path, end: int, unit_bytes: int) -> "QueueTail | None":
-        """The tail of the queue in `directory` whose entries, of `unit_bytes` each, end with number `end`; None if
-        there is no entry, or if the next one would begin another file."""
+        """Return the tail of the queue in `directory` with `end` entries of `unit_bytes` each.
+
+        None if there is no entry, or if the next one would begin another file.
+        """
         files = segment_paths(directory)
         last = (end - 1) * unit_bytes
         holding = [(start, path) for start, path in files if start <= last]
@@ -41,7 +42,7 @@ class QueueTail:
         return cls(str(files[0][1]), str(path), last - start, found[:unit_bytes])
 
     def still_ends(self) -> bool:
-        """Whether the entry is the one that it was, nothing follows it, and the oldest file is still there."""
+        """Return whether the entry is unchanged, nothing follows it, and the oldest file still exists."""
         try:
             unit = len(self.entry)
             found = _read(self.last_file, self.at, 2 * unit)

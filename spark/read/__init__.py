@@ -1,1 +1,1 @@
-"""Plans of batch queries, and the tasks that read the log."""
+"""Plans of batch queries, and the reads of their tasks."""

@@ -1,7 +1,7 @@
-"""The records of a span that the ConsumeQueues of its topics point at, checked against the log.
+"""Records of a span that the ConsumeQueues of its topics point at, checked against the log.
 
-A ConsumeQueue is derived from the log.  One that is damaged is not worth an error, as long as it is noticed: what it
-says is compared with the records themselves, and where it does not fit the log is read instead.
+A ConsumeQueue is derived from the log, so damage of a queue is no error if it is noticed.  Its entries are compared
+with the records; where they do not match, the log is scanned instead.
 """
 
 from collections import Counter
@@ -22,9 +22,9 @@ from store.layout import RECORD_FIXED_DTYPE
 
 
 class IndexMisfit(Exception):
-    """A ConsumeQueue does not fit the log, or itself.
+    """A ConsumeQueue does not match the log, or is inconsistent.
 
-    `damage` are records that do not fit any ConsumeQueue: of those it is the log that is wrong.
+    `damage` are records that match no ConsumeQueue: there the log is wrong.
     """
 
     def __init__(self, reason: str, damage: Sequence[Damage] = ()) -> None:
@@ -34,8 +34,7 @@ class IndexMisfit(Exception):
 
 @dataclass(frozen=True)
 class IndexedRecords:
-    """Records in the order of the log: physical offset, bytes, and the place that the index says: a queue of one of
-    `topics`, given by its number there, and the offset in it."""
+    """Records in log order: physical offset, size, and topic (a number in `topics`), queue and offset by the index."""
 
     topics: pa.Array
     offsets: Positions
@@ -48,7 +47,7 @@ class IndexedRecords:
         return int(self.offsets.size)
 
     def end_of(self, index: int) -> int:
-        """Physical offset behind the record number `index`."""
+        """Return the end, as a physical offset, of record number `index`."""
         return int(self.offsets[index] + self.sizes[index])
 
     def part(self, first: int, past: int) -> "IndexedRecords":
@@ -63,10 +62,10 @@ class IndexedRecords:
         )
 
     def check(self, window: Segment) -> None:
-        """Raises IndexMisfit unless each is a record of `window` that says of itself what the index says of it."""
+        """Raise IndexMisfit unless each is a record of `window` with the queue and offset of the index."""
         positions = self.offsets - window.start
         if (positions + self.sizes > window.size).any() or window.size < FIXED_IPV4.size:
-            raise IndexMisfit(f"an entry points behind the end of {window.path}")
+            raise IndexMisfit(f"an entry points after the end of {window.path}")
         kind = RECORD_FIXED_DTYPE
         every = np.ndarray((window.size - kind.itemsize + 1,), f"V{kind.itemsize}", window.data, 0, (1,))
         heads = every[positions].view(kind)
@@ -81,9 +80,9 @@ class IndexedRecords:
             raise IndexMisfit(f"a ConsumeQueue points at physical offset {at} for another record than is there")
 
     def check_topics(self, chunk: Chunk, store: Path) -> None:
-        """Raises IndexMisfit unless the records of `chunk`, which are of these, bear the topics of their queues.
+        """Raise IndexMisfit unless the records of `chunk`, some of these, have the topics of their queues.
 
-        `store` is the directory that the queues are in.
+        `store` is the directory of the queues.
         """
         of_row = np.searchsorted(self.offsets, chunk.positions + chunk.segment.start)
         is_other = chunk.topic_numbers(self.topics) != self.topic_numbers[of_row]
@@ -96,11 +95,11 @@ class IndexedRecords:
             )
 
     def _without_queue(self, chunk: Chunk, others: Positions, of_row: Positions, store: Path) -> list[Damage]:
-        """Of the records in the rows `others`, those whose topic is wrong and not the queue that points at them.
+        """Return the damage among the rows `others`: records whose topic is wrong, while the queue is right.
 
-        No CRC covers a topic, but in stores with enabledAppendPropCRC: nobody who asks for topics would get such a
-        record, or hear of it.  It is one if the queue of the topic that it bears does not have it, and the queue that
-        does is not that of another topic as a whole.
+        Without enabledAppendPropCRC no CRC covers the topic, so queries by topic would silently miss such a record.  A
+        record is damaged if the queue of its topic does not have it, and the queue that has it holds its own topic
+        elsewhere.
         """
         others = others[np.diff(chunk.positions[others], prepend=-1) > 0]  # a batch is one record
         queues = self.topic_numbers << 32 | self.queue_ids
@@ -118,21 +117,21 @@ class IndexedRecords:
 
 
 def _has(store: Path, topic: str, queue_id: int, physical_offset: int) -> bool:
-    """Whether this queue has an entry for the record there."""
+    """Return whether this queue has an entry for the record there."""
     queues = (open_queue(store, topic, queue_id, kind) for kind in (PLAIN, BATCH))
     return any(queue is not None and queue.record_at_or_after(physical_offset) == physical_offset for queue in queues)
 
 
 def indexed_records(span: Span) -> IndexedRecords:
-    """What the ConsumeQueues of the span's topics say of it.
+    """Return the records of the span in the ConsumeQueues of its topics.
 
-    Raises IndexMisfit for a queue that cannot be right, and for one that was there when the span was planned and has
-    been deleted since: its records are in the log still.
+    Raises IndexMisfit for an inconsistent queue, and for a queue that was deleted after the plan: its records are still
+    in the log.
     """
     try:
         return _indexed_records(span)
     except FileNotFoundError as error:
-        raise IndexMisfit(f"{error.filename} has gone since the query was planned") from error
+        raise IndexMisfit(f"{error.filename} was deleted after the query was planned") from error
 
 
 def _indexed_records(span: Span) -> IndexedRecords:
@@ -145,7 +144,7 @@ def _indexed_records(span: Span) -> IndexedRecords:
     ]
     gone = set(topics) - {queue.topic for _, queue in queues if queue.has_files}
     if gone:
-        raise IndexMisfit(f"the ConsumeQueues of {', '.join(sorted(gone))} have gone since the query was planned")
+        raise IndexMisfit(f"the ConsumeQueues of {', '.join(sorted(gone))} were deleted after the query was planned")
     named = pa.array(topics, pa.string())
     parts = [_of_queue(queue, number, span.begin, span.end) for number, queue in queues]
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]

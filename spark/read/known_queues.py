@@ -1,6 +1,6 @@
-"""The ConsumeQueues of a store as far as a plan looks at them, and how far they are written.
+"""ConsumeQueues of a store that a plan needs, and how far the broker has dispatched the log to them.
 
-A store may have thousands of queues: each is opened at most once, and only those that a question is about.
+A store may have thousands of queues: only needed ones are opened, each at most once.
 """
 
 import logging
@@ -19,20 +19,20 @@ from store.layout import HEAD
 
 logger = logging.getLogger(__name__)
 
-# Topics whose queues stand for those of all others.
+# Topics whose queues are a sample of all queues.
 _SAMPLED_TOPICS: Final = 8
-# Queues that are asked for a record near a cut; each gives a true one, more give a nearer one.
+# Queues to ask for a record near a cut; more queues give a nearer record.
 _CUT_QUEUES: Final = 4
-# So many topics are looked at for them, more only while there is no queue at all.
+# Topics to search for these queues; more only while no queue is found.
 _CUT_TOPICS: Final = 32
-# The end of the log in which a record is looked for that is in its queue.
+# Size of the log's end to search for a record that is in its queue.
 _TAIL_BYTES: Final = 4 * 1024 * 1024
-# So many of the last records are looked at one after the other, then ever fewer.
+# The last records are checked one by one up to this number, then in growing steps.
 _LAST_RECORDS: Final = 16
 
 
 class KnownQueues:
-    """The queues of `store`, each as of its first opening."""
+    """Queues of `store`, each as of its first opening."""
 
     def __init__(self, store: StoreDirectory) -> None:
         self._store = store
@@ -41,21 +41,21 @@ class KnownQueues:
 
     @property
     def root(self) -> Path:
-        """The directory of the store."""
+        """Directory of the store."""
         return self._store.root
 
     @cached_property
     def topics(self) -> list[tuple[Kind, str]]:
-        """Every topic that has a directory of queues, with their kind."""
+        """Return every topic with a directory of queues, with the kind of queue."""
         return [(kind, topic) for kind in (PLAIN, BATCH) for topic in topics_of(self.root, kind[1])]
 
     def every(self) -> Iterator[ConsumeQueue]:
-        """All queues of the store, opened as they are asked for."""
+        """Yield all queues of the store, opened one by one."""
         for kind, topic in self.topics:
             yield from self._opened(kind, topic)
 
     def sample(self) -> Iterator[ConsumeQueue]:
-        """The queues of a few topics of each kind, and those that were opened one by one."""
+        """Yield the queues of a few topics of each kind, and the queues that are already open."""
         for wanted in (PLAIN, BATCH):
             for kind, topic in islice((each for each in self.topics if each[0] is wanted), _SAMPLED_TOPICS):
                 yield from self._opened(kind, topic)
@@ -63,7 +63,7 @@ class KnownQueues:
             yield from found
 
     def near(self, physical_offset: int) -> list[ConsumeQueue]:
-        """A few queues that reach beyond `physical_offset`; none only if no queue does."""
+        """Return a few queues that reach beyond `physical_offset`; empty only if no queue does."""
         near: list[ConsumeQueue] = []
         for number, (kind, topic) in enumerate(self.topics):
             if near and number >= _CUT_TOPICS:
@@ -76,10 +76,10 @@ class KnownQueues:
         return near
 
     def dispatched_to(self, segments: list[SegmentFile]) -> int:
-        """Physical offset up to which the ConsumeQueues point at the log; 0 if they cannot be trusted.
+        """Return the physical offset up to which the log is in the ConsumeQueues, 0 if they cannot be trusted.
 
-        The broker dispatches in log order, so all before a record that is in its queue are in theirs: one near the
-        end of the log says it at once.  Where none is, every queue is asked for its last entry.
+        The broker dispatches in log order: if a record is in its queue, all earlier records are in theirs.  So one
+        record near the end of the log is enough.  Without one, the last entry of every queue is read.
         """
         if not segments:
             return 0
@@ -113,14 +113,14 @@ class KnownQueues:
                     record = segment.span(at - found.start)
                 if record is not None and record.size == size:
                     return at + size
-        logger.warning("ConsumeQueue does not fit the log store=%s last_entry=%d scan=all", self.root, at)
+        logger.warning("event=queue_misfits_log store=%s last_entry=%d action=scan", self.root, at)
         return 0
 
     def _queue(self, topic: str, queue_id: int) -> list[ConsumeQueue]:
-        """One queue of a topic, of either kind."""
+        """Return one queue of a topic, of either kind."""
         found = self._single.get((topic, queue_id))
         if found is None:
-            # A name that is read from the log is no path unless the directory has it.
+            # A name from the log is used as a path only if the directory has it.
             kinds = [kind for kind, known in self.topics if known == topic]
             opened = [open_queue(self.root, topic, queue_id, kind) for kind in kinds]
             found = self._single[topic, queue_id] = [queue for queue in opened if queue is not None]
@@ -134,7 +134,7 @@ class KnownQueues:
 
 
 def usual_file_bytes(queues: Iterable[ConsumeQueue]) -> dict[int, int]:
-    """The size of their files by that of their entries: all queues of one kind have it, a shorter file is cut off."""
+    """Return the size of files by the size of entries: all queues of one kind share it; a shorter file is truncated."""
     usual: dict[int, int] = {}
     for queue in queues:
         unit = queue.dtype.itemsize
@@ -148,7 +148,7 @@ def _holds(queue: ConsumeQueue, physical_offset: int, size: int) -> bool:
 
 
 def _last_records(segment: Segment, end: int) -> Positions:
-    """Where records begin in the last `_TAIL_BYTES` before `end`, and what imitates one there in a body."""
+    """Return the starts of records in the last `_TAIL_BYTES` before `end`, and of bytes in bodies that imitate one."""
     chains = [np.empty(0, np.int64)]
     at = segment.resync(max(0, end - _TAIL_BYTES), end)
     while at is not None:
@@ -159,7 +159,7 @@ def _last_records(segment: Segment, end: int) -> Positions:
 
 
 def _backwards(count: int) -> Iterator[int]:
-    """1, 2, 3 ... and then in ever longer steps, up to `count`."""
+    """Yield 1, 2, 3 ..., then in growing steps up to `count`."""
     back = 1
     while back <= count:
         yield back

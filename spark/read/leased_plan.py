@@ -1,4 +1,4 @@
-"""A plan whose segments stay: leases are taken before its tasks start, and it is made anew if they came too late."""
+"""Plan with leases on its segments, taken before its tasks start; a plan whose leases came too late is repeated."""
 
 import logging
 from typing import Final
@@ -17,7 +17,7 @@ Tasks = list[tuple[Span, ...]]
 
 
 def leased_plan(options: SourceOptions, rows: RowFilter) -> tuple[Tasks, tuple[SegmentLease, ...]]:
-    """The spans that each task reads, and the leases that hold them.
+    """Return the spans that each task reads, and the leases on them.
 
     Raises as `spark.read.plan.plan`; StoreError if segments expire faster than they can be planned.
     """
@@ -30,10 +30,10 @@ def leased_plan(options: SourceOptions, rows: RowFilter) -> tuple[Tasks, tuple[S
         held = tuple(lease for lease in leases if lease.hold())
         if all(span.segment.path.exists() for task in tasks for span in task):
             return tasks, held
-        logger.info("event=lease_came_too_late action=plan_again")
+        logger.info("event=lease_too_late action=plan_again")
     raise StoreError(
         "segments expire while the query is planned; the broker removes them at fileReservedTime or when its disk is "
-        "full: read a later time or topic, or give the disk room"
+        "full: read a later time or another topic, or free disk space"
     )
 
 

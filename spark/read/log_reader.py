@@ -1,8 +1,8 @@
-"""Reading one span of a log: windows of its segment, the records in them, and their rows in chunks.
+"""Reader of one span of a log: windows of its segment, the records in them, and their rows in chunks.
 
-A scan reads each window into the memory of the one before, so the memory of a task does not grow with what it reads.
-Through an index few of the pages may be needed: sealed segments are mapped for that.  The one that the broker writes is
-not: who shortens a mapped file kills the process that reads it.
+A scan reads each window into the memory of the previous one, so the memory of a task stays constant.  A read through an
+index may need few pages, so it maps sealed segments.  It does not map the segment that is being written: if a mapped
+file is shortened, an access kills the process.
 """
 
 import logging
@@ -24,26 +24,26 @@ from spark.rows.filters import RowFilter
 
 logger = logging.getLogger(__name__)
 
-# So little that what is read is still in the processor's cache when it is decoded, so much that what a window costs
-# whatever is in it does not count.
+# Small enough that the bytes are still in the processor's cache when they are decoded; large enough that the fixed cost
+# of a window is negligible.
 WINDOW_BYTES: Final = 8 * 1024 * 1024
-# Through an index a mapped window may be that many times as large: only the pages with records are touched.
+# A mapped window may be larger by this factor: only pages with records are touched.
 _MAPPED_WINDOWS: Final = 4
-# Behind a span's end: room for most records that begin before it.
+# Bytes to read after a span's end: enough for most records that begin before it.
 _LAST_RECORD_BYTES: Final = 64 * 1024
-# Freed at once, it tells the C library what to keep of freed memory from then on.
+# Size of a block that is freed at once, so that the C library keeps freed memory from then on.
 _KEPT_BYTES: Final = 31 * 1024 * 1024
-# Of a file that is read, not mapped, what lies between records further apart than this is left out.
+# In a file that is read, not mapped, a larger gap between records is skipped.
 _MAX_GAP_BYTES: Final = 256 * 1024
-# Of the reader that was done last.
+# Memory of the last reader, for the next one.
 _spare_memory: Final[list[WindowMemory]] = []
 
 
 def read_span(span: Span, columns: Sequence[str], rows: RowFilter, options: DecodeOptions) -> Iterator[Rows]:
-    """(one array per column, number of rows) for each chunk that has rows left after `rows`.
+    """Yield (one array per column, number of rows) for each chunk with rows that pass `rows`.
 
-    Raises CorruptRecord at the first damage, unless `options.drop_malformed`; FileNotFoundError if the broker
-    has deleted the segment since the query was planned.  One that it deletes now stays readable.
+    Raises CorruptRecord at the first damage, unless `options.drop_malformed`.  Raises FileNotFoundError if the broker
+    has deleted the segment since the query was planned.  A segment that it deletes during the read stays readable.
     """
     _keep_freed_memory()
     with span.segment.path.open("rb") as file, _window_memory() as memory:
@@ -53,19 +53,19 @@ def read_span(span: Span, columns: Sequence[str], rows: RowFilter, options: Deco
 
 @cache
 def _keep_freed_memory() -> None:
-    """Let windows and what is decoded from them find their memory where that of the ones before them was; once will do.
+    """Make the C library reuse freed memory for windows and their decoded columns; one call is enough.
 
-    The C library of Linux (glibc) gives freed memory back to the system, where page faults cost more than decoding
-    does, unless as large a piece has been freed before (`mallopt(3)`, M_MMAP_THRESHOLD).  Others do without.
+    The C library of Linux (glibc) returns freed memory to the system, and the page faults then cost more than decoding.
+    It stops that once a block of this size has been freed (`mallopt(3)`, M_MMAP_THRESHOLD).  Other libraries ignore it.
     """
-    bytes(_KEPT_BYTES)  # zeros that nobody looks at: no page of it is touched
+    bytes(_KEPT_BYTES)  # zeros that are never read: no page is touched
 
 
 @contextmanager
 def _window_memory() -> Iterator[WindowMemory]:
-    """Memory for the windows of one reader.
+    """Yield the memory for the windows of one reader.
 
-    The next one takes it over: new pages cost more than what is read into them.
+    The next reader reuses it, because new pages cost more than the reads into them.
     """
     try:
         memory = _spare_memory.pop()
@@ -78,7 +78,7 @@ def _window_memory() -> Iterator[WindowMemory]:
 
 
 class SpanReader:
-    """The rows of one span, from its open segment; `memory` is for its windows."""
+    """Reader of one span from its open segment; `memory` is for its windows."""
 
     def __init__(
         self,
@@ -94,11 +94,11 @@ class SpanReader:
         self._descriptor = descriptor
         self._columns = columns
         self._rows = rows
-        # Of what is read through queues the topics are known.
+        # Records that are read through queues have known topics.
         self._rows_of_topics = replace(rows, topics=None, topic_pattern=None)
         self._options = options_for(columns, options)
         self._memory = memory
-        # Physical offset up to which a scan has come.
+        # Physical offset that the scan has reached.
         self._at = span.begin
 
     def _window(self, begin: int, size_bytes: int, *, is_mapped: bool = False) -> Segment:
@@ -113,9 +113,9 @@ class SpanReader:
     # -- through ConsumeQueues ---------------------------------------------------------------------------
 
     def indexed(self) -> Iterator[Rows]:
-        """The rows of records that the ConsumeQueues of the span's topics point at.
+        """Yield the rows of records that the ConsumeQueues of the span's topics point at.
 
-        What does not fit the log is no index: from there on the span is scanned.
+        From the first entry that does not match the log on, the span is scanned.
         """
         first = 0
         try:
@@ -132,11 +132,11 @@ class SpanReader:
         except IndexMisfit as misfit:
             logger.warning("event=index_not_trusted reason=%r from=%d action=scan", str(misfit), self._at)
             if misfit.damage:
-                yield from self._passed_over(misfit.damage)
+                yield from self._damage_rows(misfit.damage)
             yield from self._scanned_from_here()
 
     def _past(self, records: IndexedRecords, first: int) -> int:
-        """One past the last record that is read together with number `first`."""
+        """Return one past the last record that is read together with record `first`."""
         offsets = records.offsets
         most_bytes = WINDOW_BYTES * (_MAPPED_WINDOWS if self._segment.is_sealed else 1)
         past = max(first + 1, int(np.searchsorted(offsets, offsets[first] + most_bytes)))
@@ -160,7 +160,7 @@ class SpanReader:
     # -- by a scan ---------------------------------------------------------------------------------------
 
     def scanned(self) -> Iterator[Rows]:
-        """The rows of all records that begin in the span."""
+        """Yield the rows of all records that begin in the span."""
         span = self._span
         if not span.begins_at_record:
             found = self._next_record(span.begin)
@@ -177,20 +177,20 @@ class SpanReader:
                 if window.file_end >= self._segment.end and window.is_blank(position):
                     return
                 is_short = window.file_end < self._segment.end and position >= window.size
-            yield from self._pass_over("the file ends here" if is_short else "no record begins here")
+            yield from self._skip_damage("the file ends here" if is_short else "no record begins here")
         if self._at > span.end and span.ends_at_record:
             self._at = span.end
-            yield from self._pass_over("a record goes on over the begin of another")
+            yield from self._skip_damage("a record extends over the start of another")
 
     def _walked(self, window: Segment) -> Iterator[Rows]:
-        """The rows of the chain of records from `_at` on that is whole in `window`; `_at` is then its end."""
+        """Yield the rows of the chain of complete records from `_at` in `window`; set `_at` to its end."""
         walk = window.walk(self._at - window.start, self._span.end - window.start)
         positions = walk.positions
         for at in range(0, positions.size, CHUNK_ROWS):
             piece = positions[at : at + CHUNK_ROWS]
             chunk = Chunk(window, piece, self._options)
             if chunk.malformed.size:
-                # Nor is its size to be trusted: the chain breaks off here.
+                # Its size cannot be trusted either: the chain ends here.
                 bad = int(chunk.malformed[0])
                 yield from self._rows_of(Chunk(window, piece[piece < bad], self._options))
                 self._at = window.start + bad
@@ -198,15 +198,18 @@ class SpanReader:
             yield from self._rows_of(chunk)
         self._at = window.start + walk.stop
 
-    def _pass_over(self, reason: str) -> Iterator[Rows]:
-        """What is at `_at` is no record.  Raises CorruptRecord, or goes on behind it and makes a row of it."""
+    def _skip_damage(self, reason: str) -> Iterator[Rows]:
+        """Skip bytes at `_at` that are no record, and yield a row for them.
+
+        Raises CorruptRecord unless damage is skipped.
+        """
         begin = self._at
         found = self._next_record(begin + 1)
         self._at = self._span.end if found is None else found
-        yield from self._passed_over([Damage(begin, self._at - begin, reason, self._segment.path)])
+        yield from self._damage_rows([Damage(begin, self._at - begin, reason, self._segment.path)])
 
-    def _passed_over(self, damage: list[Damage]) -> Iterator[Rows]:
-        """Raises CorruptRecord for the first, or makes rows of them."""
+    def _damage_rows(self, damage: list[Damage]) -> Iterator[Rows]:
+        """Yield the rows for damage.  Raises CorruptRecord for the first unless damage is skipped."""
         if not self._options.drop_malformed:
             raise damage[0].error()
         log_damage(damage)
@@ -214,8 +217,8 @@ class SpanReader:
             yield damage_rows(damage, self._columns, self._options.corrupt_column), len(damage)
 
     def _next_record(self, begin: int) -> int | None:
-        """Physical offset of the first record of the span from `begin` on."""
-        # Mapped: it may be far away, and is not worth reading what is in between.
+        """Return the physical offset of the first record of the span from `begin` on, None without one."""
+        # Mapped, because the record may be far away.
         with self._window(begin, self._segment.end - begin, is_mapped=True) as rest:
             found = rest.resync(begin - rest.start, self._span.end - rest.start)
             return None if found is None else rest.start + found

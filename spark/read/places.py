@@ -1,4 +1,4 @@
-"""Where the blocks of a log lie in one ConsumeQueue: looked for once, all together, and kept."""
+"""Places of a log's blocks in one ConsumeQueue, found once in a single search."""
 
 from collections.abc import Collection
 from typing import Final
@@ -7,14 +7,14 @@ import numpy as np
 
 from spark.files.consume_queue import ConsumeQueue
 
-# A queue of so few entries is read whole: that costs less than a search.
+# A queue with at most this many entries is read as a whole, which costs less than a search.
 _WHOLE_ENTRIES: Final = 32 * 1024
-# Entries whose sizes stand for those of the others of a block.
+# Entries of a block to sample for the size of its records.
 _SAMPLED_ENTRIES: Final = 16
 
 
 class QueuePlaces:
-    """Physical offsets, and the numbers of the entries of `queue` that they fall on."""
+    """Physical offsets, with the numbers of the entries of `queue` at or after them."""
 
     def __init__(self, queue: ConsumeQueue, places: Collection[int]) -> None:
         self.queue = queue
@@ -29,9 +29,9 @@ class QueuePlaces:
         self._numbers: dict[int, int] = dict(zip(ordered, numbers, strict=True))
 
     def bytes_between(self, begin: int, end: int) -> int:
-        """About how many bytes the queue's records in physical offsets [`begin`, `end`) take; 0 only without any.
+        """Estimate the bytes of the queue's records in physical offsets [`begin`, `end`); 0 only without records.
 
-        Both must be places.
+        Both offsets must be among the places.
         """
         first, past = self._numbers[begin], self._numbers[end]
         if past <= first:
@@ -44,5 +44,5 @@ class QueuePlaces:
         return max(1, (past - first) * int(sizes.astype(np.int64).sum()) // max(1, sizes.size))
 
     def are_sound(self) -> bool:
-        """Whether the entries around each place can be right: see `ConsumeQueue.is_sound_at`."""
+        """Return whether the entries around each place are plausible: see `ConsumeQueue.is_sound_at`."""
         return self.queue.are_sound_at(set(self._numbers.values()), self._entries)

@@ -1,8 +1,8 @@
-"""What a query reads: the logs of its stores cut into spans, the spans dealt out to tasks.
+"""Plan of a query: the logs of its stores cut into spans, and the spans divided among tasks.
 
-No topic asked for: byte ranges of segments.  Topics asked for: the same ranges, read through the topics'
-ConsumeQueues as far as the broker has dispatched the log, and by a scan after that.  A range without an entry
-is left out.  A time range leaves out what cannot hold it; what is left is filtered row by row.
+Without topics, spans are byte ranges of segments.  With topics, these ranges are read through the topics' ConsumeQueues
+up to the dispatched end of the log, and by a scan after it; a range without an entry is left out.  With a time range,
+spans outside of it are left out, and the rows of the others are filtered.
 """
 
 import logging
@@ -29,9 +29,10 @@ _MIN_BLOCK_BYTES: Final = 4 * MEBIBYTE
 class Span:
     """Records of one segment that begin in physical offsets [`begin`, `end`).
 
-    `topics` is set where they are read through these topics' ConsumeQueues.  `weight` is about how many bytes
-    are read.  `begins_at_record` and `ends_at_record`: `begin` and `end` are where records begin or the log ends, so
-    nothing may be missing next to them.
+    With `topics`, they are read through these topics' ConsumeQueues.  `weight` is the estimated number of bytes to
+    read.
+    `begins_at_record` and `ends_at_record`: a record or the end of the log is exactly at `begin` or `end`, so missing
+    bytes there are damage.
     """
 
     store: StoreDirectory
@@ -45,7 +46,7 @@ class Span:
 
 
 def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
-    """The spans that each task reads; empty if there is nothing to read."""
+    """Return the spans that each task reads; empty if there is nothing to read."""
     times, topics = rows.times_to_read(), rows.topics_to_read()
     stores = find_stores(options.paths)
     if times.begin_ms >= times.end_ms or topics == frozenset():
@@ -59,7 +60,7 @@ def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
         blocks = _blocks(store, segments, block_bytes)
         if times.is_bounded:
             blocks = within(blocks, times, options.max_clock_step_back_ms)
-        # What was never committed is in no ConsumeQueue.
+        # Uncommitted messages are in no ConsumeQueue.
         is_scan = options.reading.read_uncommitted or (topics is None and rows.topic_pattern is None)
         if is_scan:
             spans += blocks
@@ -81,18 +82,19 @@ def _blocks(store: StoreDirectory, segments: Iterable[SegmentFile], block_bytes:
 
 
 def within(blocks: list[Span], times: TimeRange, step_back_ms: int) -> list[Span]:
-    """The blocks that can hold records stored within `times`.
+    """Return the blocks that may have records stored within `times`.
 
-    Only the first record of each block is looked at.  Store timestamps follow the broker's clock, which may
-    step back; as long as no record is more than `step_back_ms` behind an earlier one, a block lies between its
-    own first timestamp minus that and the next block's plus that.  Where the samples themselves step back
-    further, nothing is left out.
+    Only the first record of each block is read.  Store timestamps follow the broker's clock, which may step back.  If
+    no record is more than `step_back_ms` below an earlier one, a block lies between its own first timestamp minus that
+    and the next block's plus that.  If the samples step back further, no block is left out.
     """
     firsts = [_first_timestamp(block) for block in blocks]
     latest = None
     for first in firsts:
         if first is not None and latest is not None and first < latest - step_back_ms:
-            logger.warning("store timestamps step back by_ms=%d limit_ms=%d pruning=off", latest - first, step_back_ms)
+            logger.warning(
+                "event=store_timestamps_step_back by_ms=%d limit_ms=%d pruning=off", latest - first, step_back_ms
+            )
             return blocks
         latest = first if latest is None or (first is not None and first > latest) else latest
     kept = []
@@ -107,7 +109,7 @@ def within(blocks: list[Span], times: TimeRange, step_back_ms: int) -> list[Span
 
 
 def _first_timestamp(block: Span) -> int | None:
-    """ms; None if no record begins in the block."""
+    """Return the store timestamp of the block's first record, ms; None if no record begins in it."""
     start = block.segment.start
     with Segment(block.segment.path, start) as segment:
         position = segment.resync(block.begin - start, block.end - start)
@@ -117,13 +119,12 @@ def _first_timestamp(block: Span) -> int | None:
 def through_queues(
     store: StoreDirectory, segments: list[SegmentFile], blocks: list[Span], rows: RowFilter
 ) -> tuple[Iterable[Span], int]:
-    """`blocks` as they are read through the ConsumeQueues of the topics that `rows` names, and the offset up to which
-    those are used: 0 and the blocks as they are if they cannot be.
+    """Return `blocks` for reads through the ConsumeQueues of the topics in `rows`, and the offset where those end.
 
-    `segments` are all of the store.
+    If the queues cannot be used, return the blocks unchanged, and 0.  `segments` are all segments of the store.
     """
     known = KnownQueues(store)
-    # Before the queues are opened: they have all that was dispatched then.
+    # Before the queues are opened, so that they have all that is dispatched by now.
     dispatched = known.dispatched_to(segments)
     queues = _queues_to_read(store, rows)
     if queues is None:
@@ -139,7 +140,7 @@ def through_queues(
 
 
 def _queues_to_read(store: StoreDirectory, rows: RowFilter) -> list[ConsumeQueue] | None:
-    """The queues of the topics asked for; None if the log must be scanned, because one of them has no ConsumeQueue."""
+    """Return the queues of the requested topics; None if a topic has none, so that the log must be scanned."""
     topics, pattern = rows.topics_to_read(), rows.topic_pattern
     wanted = set(topics or ())
     if pattern is not None:
@@ -158,9 +159,9 @@ def _queues_to_read(store: StoreDirectory, rows: RowFilter) -> list[ConsumeQueue
 
 
 def _are_sound(store: StoreDirectory, places: list[QueuePlaces], usual: dict[int, int], log_end: int) -> bool:
-    """Whether the queues are in order wherever they were searched: a wrong place would leave a block out in silence.
+    """Return whether the queues are in order at all found places: a wrong place would silently leave out a block.
 
-    `usual` is the size of a queue's files by that of its entries: a shorter one is cut off.
+    `usual` is the size of a queue's files by the size of its entries: a shorter file is truncated.
     """
     return all(
         each.queue.file_bytes == {usual.get(each.queue.dtype.itemsize)}
@@ -172,11 +173,10 @@ def _are_sound(store: StoreDirectory, places: list[QueuePlaces], usual: dict[int
 
 
 def _known(queues: Iterable[ConsumeQueue], segments: list[SegmentFile], dispatched: int) -> tuple[int, int]:
-    """Physical offsets [from, to) in which `queues` are sure to know every record of theirs.
+    """Return the physical offsets [from, to) in which `queues` certainly have all their records.
 
-    A queue that begins with a later file lacks entries, unless what they pointed at has expired; one that ends with
-    its last file, which is full, may lack the next.  Neither happens by itself but once in as many messages as a
-    file has entries.
+    A queue whose first file is a later one lacks entries, unless their records have expired.  A queue whose last file
+    is full may lack the next file.  Without damage, each is rare: once in as many messages as a file has entries.
     """
     begin, end = 0, dispatched
     for queue in queues:
@@ -194,8 +194,7 @@ def _clipped(between: tuple[int, int], block: Span) -> tuple[int, int]:
 
 
 def _indexed(blocks: Iterable[Span], queues: list[QueuePlaces], known: tuple[int, int]) -> Iterator[Span]:
-    """`blocks` as they are read through `queues`: without those that have no entry, and as they are outside of what
-    is `known`."""
+    """Yield `blocks` for reads through `queues`, without blocks that have no entry; unchanged outside of `known`."""
     topics = frozenset(each.queue.topic for each in queues)
     for block in blocks:
         begin, end = _clipped(known, block)
@@ -210,14 +209,16 @@ def _indexed(blocks: Iterable[Span], queues: list[QueuePlaces], known: tuple[int
 
 
 def _task_count(weight: int, block_bytes: int, options: SourceOptions) -> int:
-    """A multiple of the processors, so that they end together, of which none reads more than it may; fewer where tasks
-    would be smaller than a block."""
+    """Return the number of tasks: a multiple of the processors, so that they end together.
+
+    No task exceeds its maximum size; there are fewer tasks if they would be smaller than a block.
+    """
     turns = -(-weight // (options.min_partitions * options.max_partition_bytes))
     return max(1, min(turns * options.min_partitions, -(-weight // min(block_bytes, options.max_partition_bytes))))
 
 
 def _dealt(spans: Iterable[Span], weight: int, count: int) -> Iterator[list[Span]]:
-    """`spans`, of the total `weight`, as about `count` runs of the same weight."""
+    """Yield `spans`, of the total `weight`, in about `count` runs of equal weight."""
     task: list[Span] = []
     number = done = 0
     for span in spans:
@@ -233,7 +234,7 @@ def _dealt(spans: Iterable[Span], weight: int, count: int) -> Iterator[list[Span
 
 
 def _merged(task: list[Span]) -> list[Span]:
-    """Adjacent spans of one segment as one: a walk over more is faster."""
+    """Return the spans with adjacent ones of one segment merged: a longer walk is faster."""
     merged: list[Span] = []
     for span in task:
         last = merged[-1] if merged else None
@@ -252,12 +253,11 @@ def _merged(task: list[Span]) -> list[Span]:
 def cut_at_records(
     tasks: list[list[Span]], fixed: Collection[tuple[StoreDirectory, int]] = ()
 ) -> list[tuple[Span, ...]]:
-    """Move each begin and end of a scan inside a segment to where a record begins, except those that are `fixed`: there
-    a record begins.
+    """Move the start and end of each scan to the start of a record; offsets in `fixed` already are one.
 
-    A cut between two tasks moves forward, for both of them, to where a ConsumeQueue says that a record begins.  What
-    begins after blocks that were left out begins a bit earlier.  A task that begins in mid-segment finds its first
-    record by magic otherwise, and a body could hold bytes that imitate one.
+    A cut between two tasks moves forward, for both, to a record that a ConsumeQueue knows.  A span after left-out
+    blocks begins a bit earlier.  Otherwise a task that begins in mid-segment would find its first record by magic, and
+    a body could hold bytes that imitate a record.
     """
     cuts = _Cuts((span for task in tasks for span in task if span.topics is None), fixed)
     moved = []
@@ -268,7 +268,7 @@ def cut_at_records(
 
 
 class _Cuts:
-    """The begins and ends of some spans that are scanned."""
+    """Cuts of spans that are scanned."""
 
     def __init__(self, spans: Iterable[Span], fixed: Collection[tuple[StoreDirectory, int]]) -> None:
         scanned = list(spans)
@@ -279,7 +279,7 @@ class _Cuts:
         self._queues = {store: KnownQueues(store) for store in {span.store for span in scanned}}
 
     def at_records(self, span: Span) -> Span:
-        """`span` from and to where records begin."""
+        """Return `span` with start and end at records."""
         segment = span.segment
         if span.begin != segment.start and (span.store, span.begin) not in self._fixed:
             if (segment, span.begin) in self._ends:
@@ -295,7 +295,7 @@ class _Cuts:
         return span
 
     def _cut_at(self, store: StoreDirectory, segment: SegmentFile, at: int) -> int:
-        """Where a record begins, not before `at`; the segment's end if none is known to."""
+        """Return the first known start of a record at or after `at`, else the segment's end."""
         found = self._found.get((segment, at))
         if found is None:
             near = [queue.record_at_or_after(at) for queue in self._queues[store].near(at)]
@@ -308,7 +308,7 @@ class _Cuts:
         return found
 
     def _record_before(self, store: StoreDirectory, segment: SegmentFile, at: int) -> int | None:
-        """Where the last record begins, before `at`, that some ConsumeQueues know of in this segment."""
+        """Return the start of the last record before `at` in this segment that some ConsumeQueues know."""
         latest = None
         for queue in self._queues[store].near(at):
             past = queue.range_of(0, at)[1]

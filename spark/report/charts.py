@@ -1,4 +1,4 @@
-"""Charts of a report, each a PNG with its caption and what it says in words."""
+"""Charts of a report, each a PNG with its caption and a text alternative."""
 
 import io
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Steps:
-    """One value for each step of a time axis; None where there is none."""
+    """Values for the steps of a time axis; None for a missing one."""
 
     name: str
     values: Sequence[float | None]
@@ -53,7 +53,7 @@ class Steps:
 
 
 def timeline_bars(title: str, caption: str, alt: str, times: Times, series: Sequence[Steps], *, y_label: str) -> Chart:
-    """Bars on top of each other, one for each step; what lies lowest is named first."""
+    """Draw stacked bars, one for each step; the lowest series is named first."""
     figure, axes = _axes(9.6, 3.9)
     starts = np.array(times.starts, "datetime64[s]")
     edges = _days(np.append(starts, starts[-1] + np.timedelta64(times.step_s, "s")))
@@ -83,7 +83,7 @@ def timeline_lines(
     y_label: str,
     logarithmic: bool = False,
 ) -> Chart:
-    """A line for each series, broken where it has no value; every value stands in the middle of its step."""
+    """Draw a line for each series, with gaps for missing values; values are at the middle of their step."""
     figure, axes = _axes(9.6, 3.9)
     middles = np.array(times.starts, "datetime64[s]") + np.timedelta64(times.step_s * 500, "ms")
     colors = [each.color or color for each, color in zip(series, _colors(len(series)), strict=True)]
@@ -107,9 +107,12 @@ def timeline_lines(
     return Chart(title, caption, _png(figure), alt)
 
 
-def short_name(name: str, most: int = 30) -> str:
-    """`name`, its middle left out where it is longer than `most`."""
-    return name if len(name) <= most else f"{name[: most // 2]}…{name[-(most - most // 2 - 1) :]}"
+def short_name(name: str, max_length: int = 30) -> str:
+    """Return `name`, without its middle if it is longer than `max_length`."""
+    if len(name) <= max_length:
+        return name
+    head = max_length // 2
+    return f"{name[:head]}…{name[-(max_length - head - 1) :]}"
 
 
 def line_chart(
@@ -125,7 +128,7 @@ def line_chart(
     x_format: FuncFormatter | None = None,
     x_ticks: Sequence[float] | None = None,
 ) -> Chart:
-    """Lines over a common axis.  `marks` are named vertical lines; `fill` shades below the lines."""
+    """Draw lines over a common axis.  `marks` are named vertical lines; `fill` shades below the lines."""
     figure, axes = _axes(9.6, 3.7)
     for color, each in zip(_colors(len(series)), series, strict=True):
         is_dense = len(each.x) > _DENSE_POINTS
@@ -162,7 +165,7 @@ def stacked_chart(
     y_label: str,
     marks: Mapping[str, float] | None = None,
 ) -> Chart:
-    """Areas on top of each other; all series have the same x."""
+    """Draw stacked areas; all series have the same x."""
     figure, axes = _axes(9.6, 3.7)
     areas = [each.y for each in series]
     axes.stackplot(series[0].x, *areas, labels=[each.name for each in series], colors=_colors(len(series)), alpha=0.75)
@@ -187,7 +190,7 @@ def bar_chart(
     alt: str = "",
     value_text: Callable[[float], str] = "{:.1f}".format,
 ) -> Chart:
-    """One bar for each name, its value above it; `notes` stand below the names."""
+    """Draw one bar for each name with its value above; `notes` are below the names."""
     figure, axes = _axes(9.6, 3.5)
     bars = axes.bar(range(len(names)), values, color=PALETTE[0], width=0.68)
     axes.bar_label(bars, [value_text(value) for value in values], padding=2, fontsize=8.5, color=_INK)
@@ -212,7 +215,7 @@ def heat_map(
     x_label: str,
     color_label: str,
 ) -> Chart:
-    """A coloured grid; a cell without a value is left empty."""
+    """Draw a coloured grid; a cell without a value stays empty."""
     table = np.full((len(rows), len(columns)), np.nan)
     for (row, column), value in values.items():
         table[rows.index(row), columns.index(column)] = value

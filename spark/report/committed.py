@@ -1,4 +1,4 @@
-"""How far groups are behind now: ``config/consumerOffset.json`` against the ConsumeQueues.  No Spark."""
+"""Current lag of groups: ``config/consumerOffset.json`` compared with the ConsumeQueues, without Spark."""
 
 from bisect import bisect_right
 from pathlib import Path
@@ -27,10 +27,10 @@ class OffsetFile(msgspec.Struct):
 
 
 def committed_lags(store: StoreDirectory) -> tuple[list[GroupLag], str | None]:
-    """The lag of every group on every topic of `store`, largest first, and why there are none to tell.
+    """Return the lag of every group on every topic of `store`, largest first, and the reason if it is unknown.
 
-    The broker writes the file every few seconds, so what was consumed since counts as lag.  As RocketMQ has it, lag is
-    the queue's end less the committed offset; a queue that a group has committed nothing of does not count.
+    The broker writes the file every few seconds, so messages consumed since then count as lag.  As in RocketMQ, lag is
+    the queue's end minus the committed offset; a queue without a committed offset does not count.
     """
     path = store.root / FILE
     try:
@@ -61,7 +61,7 @@ def _lag(store: StoreDirectory, group: str, topic: str, offsets: dict[int, int])
 
 
 def _opened(store: StoreDirectory, queue: QueueId) -> OffsetQueue | None:
-    """None if the store has none of that name: the topic was deleted, or nothing was sent yet."""
+    """Return the queue, None if it does not exist: the topic was deleted, or has no message yet."""
     try:
         return open_queue(store.root, queue) if can_be_file_name(queue.topic) else None
     except (FileNotFoundError, NotADirectoryError):
@@ -69,8 +69,7 @@ def _opened(store: StoreDirectory, queue: QueueId) -> OffsetQueue | None:
 
 
 def _stored_at(store: StoreDirectory, queue: OffsetQueue, offset: int) -> int | None:
-    """When the message at this queue offset, or the first that is left behind it, was stored, ms; None if its record is
-    gone."""
+    """Return the store timestamp (ms) of the first message at or after this queue offset; None if it has expired."""
     physical_offset, size = queue.entry(queue.number_at(offset))
     paths = segment_paths(store.root / COMMIT_LOG)
     index = bisect_right(paths, physical_offset, key=lambda each: each[0]) - 1

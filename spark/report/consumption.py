@@ -1,7 +1,8 @@
-"""What the log itself keeps of consuming: traces of clients, and the check points of pop.
+"""Consumption in the log itself: traces of clients, and the check points of pop.
 
-A trace message holds contexts, each ended by 0x02, of fields parted by 0x01.  ``SubBefore``: time (ms), region, group,
-request id, message id, retries, keys.  ``SubAfter``: request id, message id, cost (ms), success, keys, code.
+A trace message holds contexts that end with 0x02; their fields are separated by 0x01.  ``SubBefore``: time (ms),
+region, group, request id, message id, retries, keys.  ``SubAfter``: request id, message id, cost (ms), success, keys,
+code.
 Source: RocketMQ 5.3.3, `TraceDataEncoder`.
 
 A check point of pop is JSON: ``c`` group, ``t`` topic, ``q`` queue, ``so`` first queue offset, ``d`` distances of the
@@ -23,7 +24,7 @@ _CHECK_POINT: Final = "so long, d array<int>, t string, c string, q int, pt long
 
 
 def trace_contexts(log: Log, topic: str) -> DataFrame:
-    """The contexts in trace topic `topic`: one row each, ``kind`` and ``field`` (an array of text)."""
+    """Return the contexts in trace topic `topic`: one row each, ``kind`` and ``field`` (an array of text)."""
     frame = log.read("bodyString", subscribe=topic, inflateBodies="true")
     context = sf.explode(sf.split("bodyString", "\x02")).alias("context")
     return (
@@ -34,8 +35,8 @@ def trace_contexts(log: Log, topic: str) -> DataFrame:
     )
 
 
-def first_takings(contexts: DataFrame) -> DataFrame:
-    """When each group was first handed each message: ``group``, ``msgId``, ``taken`` (ms)."""
+def first_deliveries(contexts: DataFrame) -> DataFrame:
+    """Return the first delivery of each message to each group: ``group``, ``msgId``, ``taken`` (ms)."""
     before = contexts.where("kind = 'SubBefore' AND size(field) >= 8")
     return before.groupBy(sf.col("field")[3].alias("group"), sf.col("field")[5].alias("msgId")).agg(
         sf.min(sf.col("field")[1].cast("long")).alias("taken")
@@ -43,9 +44,9 @@ def first_takings(contexts: DataFrame) -> DataFrame:
 
 
 def follow_trace(log: Log, buckets: Buckets, topic: str) -> Traced:
-    """How long messages took until they were consumed, and how many waited at each time.
+    """Return the latency until consumption, and the number of waiting messages over time.
 
-    A message that no group was handed, according to the trace, counts nowhere.
+    A message without a delivery in the trace does not count.
     """
     contexts = trace_contexts(log, topic).cache()
     stored = (
@@ -56,7 +57,7 @@ def follow_trace(log: Log, buckets: Buckets, topic: str) -> Traced:
             sf.min(milliseconds("bornTimestamp")).alias("born"), sf.min(milliseconds("storeTimestamp")).alias("stored")
         )
     )
-    taken = first_takings(contexts).join(stored, "msgId", "left").cache()
+    taken = first_deliveries(contexts).join(stored, "msgId", "left").cache()
     try:
         latencies, not_in_log = _latencies(taken)
         return Traced(_groups(contexts, latencies), _waiting(taken.where("stored IS NOT NULL"), buckets), not_in_log)
@@ -66,7 +67,7 @@ def follow_trace(log: Log, buckets: Buckets, topic: str) -> Traced:
 
 
 def _latencies(taken: DataFrame) -> tuple[dict[str, Latency], int]:
-    """By group, of the messages that the log holds; and how many it does not hold."""
+    """Return latencies by group for messages in the log, and the number of messages that are not in it."""
     elapsed = sf.col("taken") - sf.col("born")
     rows = (
         taken.groupBy("group").agg(*_figures(elapsed), sf.count_if(sf.col("stored").isNull()).alias("gone")).collect()
@@ -100,7 +101,7 @@ def _groups(contexts: DataFrame, latencies: dict[str, Latency]) -> list[GroupCon
 
 
 def _figures(value: Column) -> list[Column]:
-    """What `_latency` needs of the milliseconds of a group."""
+    """Return the columns that `_latency` needs for the milliseconds of a group."""
     return [
         sf.count(value).alias("messages"),
         sf.percentile(value, sf.lit(list(PERCENTILES))).alias("percentiles"),
@@ -113,8 +114,8 @@ def _latency(row: Row) -> Latency:
 
 
 def _waiting(taken: DataFrame, buckets: Buckets) -> dict[str, list[int]]:
-    """By group, how many were stored and not yet taken at the end of each step."""
-    # A consumer whose clock is behind takes nothing before it is stored.
+    """Return, by group, the number of messages stored but not delivered at the end of each step."""
+    # If a consumer's clock is behind, count the delivery at the store timestamp.
     left = sf.greatest("taken", "stored")
     entered = taken.select("group", step_of(sf.col("stored"), buckets).alias("step"), sf.lit(1).alias("change"))
     events = entered.union(taken.select("group", step_of(left, buckets), sf.lit(-1)))
@@ -128,10 +129,10 @@ def _waiting(taken: DataFrame, buckets: Buckets) -> dict[str, list[int]]:
 
 
 def follow_pops(log: Log, buckets: Buckets) -> dict[str, list[int | None]]:
-    """``group on topic`` -> messages stored and not yet popped, at the end of each step, over the queues popped so far.
+    """Return, by ``group on topic``, the messages stored but not popped at the end of each step.
 
-    None before the first pop and after the last: a check point is in the log only once its pop is due, so the latest
-    are not there yet.
+    Only queues with a pop so far count.  The value is None before the first pop and after the last.  A check point is
+    in the log only when its pop is due, so the latest ones are missing.
     """
     points = (
         log.read("brokerName", "tags", "bodyString", subscribePattern=REVIVE_PATTERN)
@@ -158,7 +159,7 @@ def follow_pops(log: Log, buckets: Buckets) -> dict[str, list[int | None]]:
 
 
 def _ends(log: Log, buckets: Buckets, topics: list[str]) -> dict[tuple[str, str, int], dict[int, int]]:
-    """(topic, broker, queue) -> step -> the queue's end after the last message that was stored in it."""
+    """Return, by (topic, broker, queue) and step, the queue's end after the step's last message."""
     ends: dict[tuple[str, str, int], dict[int, int]] = {}
     if topics:
         rows = (

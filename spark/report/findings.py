@@ -1,4 +1,4 @@
-"""What a report is made of: plain values, so that a test can count them its own way."""
+"""Findings of a report: plain values, so that tests can compute them in another way."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ PERCENTILES = (0.5, 0.9, 0.99, 0.999)
 
 @dataclass(frozen=True)
 class TopicTotals:
-    """All records of one topic.  Times are store timestamps in ms, bodies count as they are stored."""
+    """Totals of one topic.  Times are store timestamps in ms; sizes of bodies are as stored."""
 
     topic: str
     kind: TopicKind
@@ -23,7 +23,7 @@ class TopicTotals:
 
 @dataclass(frozen=True)
 class BrokerTotals:
-    """All records of one broker, and the physical offsets of its first and last one."""
+    """Totals of one broker, and the physical offsets of its first and last record."""
 
     broker: str
     messages: int
@@ -36,14 +36,14 @@ class BrokerTotals:
 
 @dataclass(frozen=True)
 class Buckets:
-    """Time cut into `count` steps of `step_s` seconds; the first begins at `start_s` since 1970."""
+    """Time axis with `count` steps of `step_s` seconds; the first begins `start_s` seconds after 1970."""
 
     start_s: int
     step_s: int
     count: int
 
     def index(self, ms: int) -> int:
-        """The step that holds this moment; may lie outside."""
+        """Return the index of the step at this time; it may be out of range."""
         return (ms // 1000 - self.start_s) // self.step_s
 
     @property
@@ -63,7 +63,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class StoreLatency:
-    """From bornTimestamp to storeTimestamp, over messages of applications that were to be stored at once."""
+    """Latency from bornTimestamp to storeTimestamp, for messages of applications without a delay."""
 
     by_topic: Sequence[Latency] = ()
     overall: Latency | None = None
@@ -76,7 +76,7 @@ class StoreLatency:
 
 @dataclass(frozen=True)
 class Hot:
-    """A tag or a key, and how many messages of a topic carry it."""
+    """Tag or key, with the number of messages of a topic that have it."""
 
     topic: str
     value: str
@@ -86,7 +86,7 @@ class Hot:
 
 @dataclass(frozen=True)
 class HotValues:
-    """The largest, and over how many different ones and how many messages they were found."""
+    """Most frequent values, with the numbers of different values and of messages."""
 
     top: Sequence[Hot] = ()
     different: int = 0
@@ -95,7 +95,7 @@ class HotValues:
 
 @dataclass(frozen=True)
 class FailureFlow:
-    """Retries and dead letters of one group that came from one topic (None: the records do not say)."""
+    """Retries and dead letters of one group from one topic (None: unknown)."""
 
     group: str
     origin: str | None
@@ -105,28 +105,28 @@ class FailureFlow:
 
 @dataclass(frozen=True)
 class GroupConsumption:
-    """What the trace says of one group."""
+    """Figures of one group from the trace."""
 
     group: str
-    latency: Latency  # from bornTimestamp to the first handing over to the consumer
-    cost: Latency | None  # how long the consumer took, each time
+    latency: Latency  # from bornTimestamp to the first delivery
+    cost: Latency | None  # time of the consumer for each delivery
     attempts: int
     failures: int
 
 
 @dataclass(frozen=True)
 class Traced:
-    """What is in the trace topic."""
+    """Figures from the trace topic."""
 
     groups: Sequence[GroupConsumption] = ()
-    # group -> messages stored and not yet handed over, at the end of each step; only those handed over in the end
+    # group -> messages stored but not delivered at the end of each step; only messages with a delivery count
     waiting: dict[str, list[int]] = field(default_factory=dict)
     not_in_log: int = 0  # pairs of group and message whose message the log no longer holds
 
 
 @dataclass(frozen=True)
 class GroupLag:
-    """How far a group is behind on a topic of a broker, now."""
+    """Current lag of a group on a topic of a broker."""
 
     broker: str
     group: str
@@ -138,7 +138,7 @@ class GroupLag:
 
 @dataclass(frozen=True)
 class Findings:
-    """All that a page shows."""
+    """All findings of a page."""
 
     stores: Sequence[str]
     brokers: Sequence[BrokerTotals] = ()

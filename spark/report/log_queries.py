@@ -1,7 +1,7 @@
 """Queries over the records of the log itself.
 
-The first one fixes the log's end for all others, by physical offset: a broker may go on writing, and the numbers of
-one page still agree with each other.
+The first query fixes the log's end, as a physical offset, for all others.  So the numbers of one page agree while a
+broker keeps writing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
 MAX_STEPS: Final = 720
 _DAY_S: Final = 86_400
-# A step, s, and the longest time, s, that is cut into such steps.
+# A step, s, and the maximum time span for it, s.
 _STEPS_S: Final = (
     (1, 300),
     (5, 900),
@@ -39,7 +39,7 @@ _FAILURES_PATTERN: Final = f"({RETRY_PREFIX}|{DLQ_PREFIX}).*"
 
 @dataclass(frozen=True)
 class Log:
-    """The records that a report covers: of these paths, with these options, within these physical offsets."""
+    """Records of a report: those of the paths, with the options, within the physical offsets."""
 
     spark: SparkSession
     paths: Sequence[str]
@@ -47,14 +47,14 @@ class Log:
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # broker -> first and last physical offset
 
     def read(self, *columns: str, **options: str) -> DataFrame:
-        """A frame with these columns."""
+        """Return a frame with these columns."""
         needed = [*columns, *(name for name in self._place_columns() if name not in columns)]
         reader = self.spark.read.format("rocketmq").options(**self.options).options(columns=",".join(needed))
         frame = reader.options(**options).load(list(self.paths))
         return frame.where(self._within()).select(*columns) if self.bounds else frame
 
     def up_to(self, brokers: Iterable[BrokerTotals]) -> "Log":
-        """The same, without what has been written since `brokers` were counted."""
+        """Return the log without records written after `brokers` were counted."""
         return replace(self, bounds={each.broker: (each.first_offset, each.last_offset) for each in brokers})
 
     def _place_columns(self) -> tuple[str, ...]:
@@ -82,22 +82,22 @@ def milliseconds(column: str) -> Column:
 
 
 def step_of(milliseconds_column: Column, buckets: Buckets) -> Column:
-    """The index of the step that holds a moment, as `Buckets.index` has it."""
+    """Return the index of the step at a time, as `Buckets.index` does."""
     second = sf.floor(milliseconds_column / sf.lit(1000)) - sf.lit(buckets.start_s)
     return sf.floor(second / sf.lit(buckets.step_s)).cast("int")
 
 
 def buckets_between(first_ms: int, last_ms: int) -> Buckets:
-    """Steps that hold both moments: of a minute up to 12 hours, finer for less than 15 minutes; at most `MAX_STEPS`."""
+    """Return steps that include both times: one minute up to 12 hours, finer below 15 minutes; at most `MAX_STEPS`."""
     span_s = last_ms // 1000 - first_ms // 1000 + 1
     days = -(-span_s // (MAX_STEPS - 1) // _DAY_S)
-    step_s = next((step for step, most_s in _STEPS_S if span_s <= most_s), days * _DAY_S)
+    step_s = next((step for step, max_s in _STEPS_S if span_s <= max_s), days * _DAY_S)
     start_s = first_ms // 1000 // step_s * step_s
     return Buckets(start_s, step_s, (last_ms // 1000 - start_s) // step_s + 1)
 
 
 def count_topics(log: Log) -> tuple[list[TopicTotals], list[BrokerTotals], dict[int, int]]:
-    """Totals by topic (largest first) and by broker, and application messages by the bits of their body's size."""
+    """Return totals by topic (largest first) and by broker, and application messages by the bits of their size."""
     stored = milliseconds("storeTimestamp")
     rows = (
         log.read("brokerName", "topic", "bodySize", "storeSize", "storeTimestamp", "physicalOffset")
@@ -162,7 +162,7 @@ def _broker_totals(broker: str, rows: list[Row]) -> BrokerTotals:
 
 
 def count_traffic(log: Log, buckets: Buckets, drawn: Sequence[str], rest: str) -> dict[str, list[int]]:
-    """Application messages in each step: for each topic of `drawn`, and for all others together as `rest`."""
+    """Return application messages per step: for each topic of `drawn`, and for all others together as `rest`."""
     frame = log.read("topic", "storeTimestamp").where(sf.col("topic").rlike(f"^{APPLICATION_PATTERN}$"))
     name = sf.when(sf.col("topic").isin(list(drawn)), sf.col("topic"))
     step = step_of(milliseconds("storeTimestamp"), buckets)
@@ -174,9 +174,9 @@ def count_traffic(log: Log, buckets: Buckets, drawn: Sequence[str], rest: str) -
 
 
 def measure_latency(log: Log, buckets: Buckets) -> StoreLatency:
-    """From birth to store.  Left out are messages that waited on purpose, and redriven dead letters.
+    """Return the latency from birth to store, without delayed messages and redriven dead letters.
 
-    A redriven message keeps the time of its birth: the time to its store holds all its failures, and the operator.
+    A redriven message keeps its bornTimestamp, so its latency would include all its failures.
     """
     frame = log.read("topic", "bornTimestamp", "storeTimestamp", "properties")
     frame = frame.where(sf.col("topic").rlike(f"^{APPLICATION_PATTERN}$"))
@@ -234,9 +234,9 @@ def _latency(name: str, row: Row) -> Latency:
 
 
 def find_hot(log: Log, column: str, count: int) -> HotValues:
-    """The `count` values of `column` (tags or keys) that most messages of one topic carry.
+    """Return the `count` most frequent values of `column` (tags or keys) within a topic.
 
-    A message with several keys (they are parted by spaces) counts for each of them once.
+    A message with several keys (separated by spaces) counts once for each of them.
     """
     frame = log.read("topic", column, "bodySize").where(sf.col("topic").rlike(f"^{APPLICATION_PATTERN}$"))
     if column == "keys":
@@ -258,7 +258,7 @@ def find_hot(log: Log, column: str, count: int) -> HotValues:
 
 
 def follow_failures(log: Log, buckets: Buckets) -> tuple[list[FailureFlow], dict[str, list[int]], dict[str, list[int]]]:
-    """Retries and dead letters: by group and origin, and each by group in steps."""
+    """Return retries and dead letters: by group and origin, and by group over time."""
     origin = sf.expr("coalesce(properties['DLQ_ORIGIN_TOPIC'], properties['RETRY_TOPIC'])")
     rows = (
         log.read("topic", "storeTimestamp", "properties", subscribePattern=_FAILURES_PATTERN)

@@ -1,4 +1,4 @@
-"""The page that shows findings: first in numbers, then drawn, and at its end what it could not show."""
+"""Page of a report: figures first, then charts, then what is missing."""
 
 from collections.abc import Sequence
 from typing import Final

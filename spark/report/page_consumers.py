@@ -1,4 +1,4 @@
-"""Of the page: who consumes, how long that takes, and who is behind."""
+"""Part of the page about consumers: deliveries, their latency, and lag."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _LISTED: Final = 25
 
 
 def consumers(findings: Findings, times: Times) -> list[Chart | Table]:
-    """Latency to consumption, what waited over time, lag now: as far as they can be had."""
+    """Return latency to consumption, waiting messages over time, and current lag, as far as they are known."""
     sections: list[Chart | Table] = []
     if findings.traced is not None:
         sections += _traced(findings.traced, times)

@@ -1,4 +1,4 @@
-"""Of the page: what consumers gave back, and what they gave up."""
+"""Part of the page about retries and dead letters."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _REST: Final = "all other groups"
 
 
 def failures(findings: Findings, times: Times) -> list[Chart | Table]:
-    """Retries and dead letters by group, and over time."""
+    """Return retries and dead letters by group, and over time."""
     if not findings.failures:
         return [Table("None", "The log holds no message of a retry topic or a dead-letter topic.", (), [])]
     sections: list[Chart | Table] = [_flow(findings)]

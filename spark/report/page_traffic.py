@@ -1,4 +1,4 @@
-"""Of the page: how much, how large, how late, and about what."""
+"""Part of the page about traffic: numbers, sizes, latency, tags and keys."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,7 +15,7 @@ LATENCY_COLUMNS: Final = ("Messages", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", 
 
 
 def summary(findings: Findings) -> list[Chart | Table]:
-    """Totals by topic, and by broker where there are several."""
+    """Return totals by topic and, if there are several brokers, by broker."""
     sections: list[Chart | Table] = [_topic_table(findings)]
     if len(findings.brokers) > 1:
         rows = [
@@ -68,7 +68,7 @@ def _sum_row(name: str, topics: Sequence[TopicTotals]) -> tuple[object, ...]:
 
 
 def traffic(findings: Findings, times: Times) -> list[Chart | Table]:
-    """Messages over time, their sizes, and the tags and keys that are met most."""
+    """Return messages over time, their sizes, and the most frequent tags and keys."""
     if not findings.traffic:
         return []
     return [
@@ -143,7 +143,7 @@ def _hot(hot: HotValues, noun: str) -> list[Table]:
 
 
 def latency(findings: Findings, times: Times) -> list[Chart | Table]:
-    """From the producer's clock to the store's."""
+    """Return the latency from the producer's clock to the store's."""
     found = findings.latency
     notes = []
     if found.held_back:
@@ -203,5 +203,5 @@ def _latency_chart(findings: Findings, times: Times) -> Chart:
 
 
 def latency_row(each: Latency) -> tuple[object, ...]:
-    """The cells of a latency under `LATENCY_COLUMNS`, its name before them."""
+    """Return the cells of a latency for `LATENCY_COLUMNS`, after its name."""
     return (each.name, each.messages, *each.percentiles, round(each.largest))

@@ -1,4 +1,4 @@
-"""Brings together what a report shows of some stores."""
+"""Collection of the findings about some stores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from spark.report.log_queries import (
 from spark.report.topic_kinds import TopicKind, kind_of
 from sprocket.remoting.message.topic_names import REVIVE_TOPIC_PREFIX, TRACE_TOPIC
 
-# How many topics are drawn by themselves; the others are drawn together.
+# Number of topics with a series of their own; the others share one.
 DRAWN: Final = 7
 REST: Final = "all other topics"
 _HOT: Final = 15
@@ -34,9 +34,9 @@ def survey(
     options: Mapping[str, str] | None = None,
     trace_topic: str = TRACE_TOPIC,
 ) -> Findings:
-    """Findings over the stores that `paths` name.  `options` are read options such as startingTimestamp.
+    """Return the findings about the stores that `paths` name.  `options` are read options such as startingTimestamp.
 
-    Raises ConfigError for a path that is no store, and what Spark raises.
+    Raises ConfigError for a path that is no store, and Spark's exceptions.
     """
     stores = find_stores(paths)
     lags: list[GroupLag] = []
@@ -66,7 +66,7 @@ def _with_log(findings: Findings, log: Log, trace_topic: str, missing: list[tupl
     findings = replace(findings, buckets=buckets, missing=missing)
     applications = [topic.topic for topic in findings.of_kind(TopicKind.APPLICATION)]
     if applications:
-        # A single one more is drawn by itself: "all others" would hide just its name.
+        # A single further topic gets its own series: "all others" would only hide its name.
         drawn = applications if len(applications) <= DRAWN + 1 else applications[:DRAWN]
         findings = replace(
             findings,

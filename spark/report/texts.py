@@ -1,4 +1,4 @@
-"""How a report writes times, sizes and durations."""
+"""Texts of times, sizes and durations in a report."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final

@@ -1,4 +1,4 @@
-"""Topics that RocketMQ makes for itself, told from those that applications send to.
+"""Kinds of topics: those of applications, and those that RocketMQ creates for itself.
 
 Source: RocketMQ 5.3.3, `TopicValidator` and `MixAll`.
 """
@@ -26,7 +26,7 @@ APPLICATION_PATTERN: Final = (
 
 
 class TopicKind(Enum):
-    """What a topic is for; the value is how a page says it."""
+    """Purpose of a topic; the value is its name on the page."""
 
     APPLICATION = "application"
     RETRY = "retry"
@@ -35,7 +35,7 @@ class TopicKind(Enum):
 
 
 def kind_of(topic: str) -> TopicKind:
-    """The kind of `topic`."""
+    """Return the kind of `topic`."""
     if topic.startswith(RETRY_PREFIX):
         return TopicKind.RETRY
     if topic.startswith(DLQ_PREFIX):
@@ -44,5 +44,5 @@ def kind_of(topic: str) -> TopicKind:
 
 
 def group_of(topic: str) -> str:
-    """The consumer group of a retry or dead-letter topic; a retry topic of pop ends in ``+<topic>``."""
+    """Return the consumer group of a retry or dead-letter topic; a retry topic of pop ends in ``+<topic>``."""
     return topic.removeprefix(RETRY_PREFIX).removeprefix(DLQ_PREFIX).partition("+")[0]

@@ -1,1 +1,1 @@
-"""Rows as Spark takes them: chunks, filters, record batches."""
+"""Rows for Spark: chunks, filters, record batches."""

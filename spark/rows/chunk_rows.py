@@ -1,4 +1,4 @@
-"""A chunk of records as the rows that a query returns: filtered, checked, inflated, with rows for damage."""
+"""Rows of a chunk of records: filtered, checked, inflated, with rows for damage."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,10 +16,10 @@ _TAIL_COLUMNS = frozenset({"topic", "tags", "keys", "properties", "msgId", "real
 
 
 def chunk_rows(chunk: Chunk, columns: Sequence[str], rows: RowFilter, options: DecodeOptions) -> Iterator[Rows]:
-    """(one array per column, number of rows) of `chunk` after `rows`: nothing, one batch, or several.
+    """Yield (one array per column, number of rows) of `chunk` filtered by `rows`: no batch, one, or several.
 
-    Raises CorruptRecord for damage unless `options.drop_malformed`; with `options.corrupt_column` it becomes rows, in
-    which all other columns are null.
+    Raises CorruptRecord for damage unless `options.drop_malformed`; with `options.corrupt_column` it becomes rows
+    whose other columns are null.
     """
     rows.apply(chunk)
     reads_bodies = not _BODY_COLUMNS.isdisjoint(columns)
@@ -33,7 +33,7 @@ def chunk_rows(chunk: Chunk, columns: Sequence[str], rows: RowFilter, options: D
 
 
 def options_for(columns: Sequence[str], options: DecodeOptions) -> DecodeOptions:
-    """`options` as they are quickest for chunks of which `columns` are read."""
+    """Return the fastest form of `options` for reads of `columns`."""
     return replace(options, reads_tails=_checks_crc(columns, options) or not _TAIL_COLUMNS.isdisjoint(columns))
 
 

@@ -1,7 +1,7 @@
-"""Filters that Spark pushes down: applied exactly to the rows, and read as hints for what can be skipped.
+"""Filters that Spark pushes down: applied exactly to the rows, and used to skip parts of the log.
 
-A filter is taken over only if its literal has the column's own type; every other one is left to Spark.  What
-is taken over is evaluated as SQL does: a comparison with null is not true, and so is its negation.
+A filter is accepted only if its literal has the type of the column; Spark applies the others.  Accepted filters follow
+SQL: a comparison with null is not true, nor is its negation.
 """
 
 import re
@@ -31,7 +31,7 @@ _TEXT_MATCHES: Final = {
     pushed.StringEndsWith: pc.ends_with,
     pushed.StringContains: pc.match_substring,
 }
-# Decoding order: what is cheap to decode is filtered by first.
+# Order of evaluation: columns that are cheap to decode come first.
 _COSTS: Final = {"topic": 1, "brokerName": 0, "tags": 2, "keys": 2, "msgId": 2, "bornHost": 3, "storeHost": 3}
 _NOT_FILTERED_HERE: Final = ("body", "bodyString", "properties")
 _INT64: Final = np.iinfo(np.int64)
@@ -54,9 +54,9 @@ class TimeRange:
 
 @dataclass
 class RowFilter:
-    """The conjunction of the filters taken over, and of topics and times from the options.
+    """Conjunction of the accepted filters, and of topics and times from the options.
 
-    `topics` None means every topic; an empty set means none at all.
+    `topics` None: every topic; an empty set: no topic.
     """
 
     topics: frozenset[str] | None = None
@@ -64,8 +64,8 @@ class RowFilter:
     times: TimeRange = field(default_factory=TimeRange)
     _filters: list[pushed.Filter] = field(default_factory=list)
 
-    def take_over(self, filters: Iterable[pushed.Filter]) -> list[pushed.Filter]:
-        """Add every filter that can be applied exactly; returns the others."""
+    def accept(self, filters: Iterable[pushed.Filter]) -> list[pushed.Filter]:
+        """Add every filter that can be applied exactly; return the others."""
         left = []
         for candidate in filters:
             if is_exact(candidate):
@@ -76,7 +76,7 @@ class RowFilter:
         return left
 
     def topics_to_read(self) -> frozenset[str] | None:
-        """Topics that can have rows; None means all, an empty set means that there is nothing to read."""
+        """Return the topics that may have rows; None: all; an empty set: nothing to read."""
         topics = self.topics
         for each in self._filters:
             if _column(each) != "topic":
@@ -92,7 +92,7 @@ class RowFilter:
         return None if topics is None else frozenset(topic for topic in topics if topic is not None)
 
     def times_to_read(self) -> TimeRange:
-        """Store timestamps that can have rows; a range that ends before it begins holds nothing."""
+        """Return the store timestamps that may have rows; a range that ends before its start is empty."""
         times = self.times
         for each in self._filters:
             if _column(each) == "storeTimestamp":
@@ -100,7 +100,7 @@ class RowFilter:
         return times
 
     def apply(self, chunk: Chunk) -> None:
-        """Leave only the rows that pass."""
+        """Keep only the rows that pass."""
         if self.times.is_bounded:
             stored = chunk.integers("store_timestamp")
             chunk.filter((stored >= self.times.begin_ms) & (stored < self.times.end_ms))
@@ -117,9 +117,9 @@ class RowFilter:
             chunk.filter(_mask(_evaluate(each, chunk.column(_column(each)))))
 
     def passes_nulls(self) -> bool:
-        """Whether a row passes of which nothing is known: every column is null.
+        """Return whether a row with only null columns passes, as a row for damage has.
 
-        Topics and times from the options do not leave it out: it may be what they ask for.
+        Topics and times from the options do not exclude it, because its own are unknown.
         """
         return all(_is_true_of_null(each) for each in self._filters)
 
@@ -137,7 +137,7 @@ def _is_true_of_null(each: pushed.Filter) -> bool:
 
 
 def is_exact(candidate: pushed.Filter) -> bool:
-    """Whether `candidate` can be applied here with the same result as in Spark."""
+    """Return whether `candidate` gives the same result here as in Spark."""
     match candidate:
         case pushed.Not(child):
             return not isinstance(child, pushed.Not) and is_exact(child)
@@ -170,7 +170,7 @@ def _column(each: pushed.Filter) -> str:
 
 
 def _path(each: Any) -> tuple[str, ...]:
-    """The column of a filter; `Filter` itself declares none, each of its kinds does."""
+    """Return the column of a filter; `Filter` itself declares none, its subclasses do."""
     path: tuple[str, ...] = each.attribute
     return path
 
@@ -180,7 +180,7 @@ def _literal(each: Any) -> object:
 
 
 def _evaluate(each: pushed.Filter, column: pa.Array) -> pa.Array:
-    """True, false or null for each row."""
+    """Return true, false or null for each row."""
     match each:
         case pushed.Not(child):
             return pc.invert(_evaluate(child, column))
@@ -201,7 +201,7 @@ def _evaluate(each: pushed.Filter, column: pa.Array) -> pa.Array:
 
 
 def _is_in(column: pa.Array, values: Sequence[object]) -> pa.Array:
-    """`column IN (values)`: null where the column is, and where nothing matches but a value is null."""
+    """Return `column IN (values)`: null for a null cell, and without a match if a value is null."""
     known = pa.array([value for value in values if value is not None], column.type)
     found = pc.is_in(column, value_set=known)
     unknown = pc.is_null(column)
@@ -216,7 +216,7 @@ def _mask(result: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _time_range(each: pushed.Filter) -> TimeRange:
-    """The whole milliseconds that can pass: wider than the filter, never narrower."""
+    """Return the range of whole milliseconds that may pass: never narrower than the filter."""
     match each:
         case pushed.GreaterThan(_, value) | pushed.GreaterThanOrEqual(_, value) if value is not None:
             return TimeRange(begin_ms=_milliseconds(value))

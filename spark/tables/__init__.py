@@ -1,5 +1,5 @@
-"""Topics kept as tables: Parquet, Delta or Iceberg, with bodies decoded by a declared type, exactly once.
+"""Topics written to tables (Parquet, Delta, Iceberg) exactly once, with bodies decoded by a declared type.
 
-Nothing here needs a Spark session: a task is a pure function from a range of the log to Parquet files, and the one
-process that commits them needs `deltalake` or `pyiceberg` alone.  Spark may run the tasks (`spark.tables.workers`).
+Nothing here needs a Spark session.  A task is a pure function from a range of the log to Parquet files; the process
+that commits them needs only `deltalake` or `pyiceberg`.  Spark may run the tasks (`spark.tables.workers`).
 """

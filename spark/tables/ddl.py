@@ -1,4 +1,4 @@
-"""Spark's two forms of a schema, as Arrow: DDL (``id bigint, at timestamp, tags array<string>``) and JSON.
+"""Parser of Spark's two forms of a schema to Arrow: DDL (``id bigint, at timestamp, tags array<string>``) and JSON.
 
 Source: Spark 4, `StructType.fromDDL`, `DataType.fromJson`; the types that tables of all three formats have.
 """
@@ -32,14 +32,14 @@ _SIMPLE: Final[dict[str, pa.DataType]] = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _TOKEN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([A-Za-z_]\w*)|('(?:[^'\\]|\\.)*')|(\d+)|([<>(),:]))", re.DOTALL)
-# Of a decimal, in Spark and in each of the formats.
-MOST_DECIMAL_DIGITS: Final = 38
+# Maximum number of digits of a decimal, in Spark and in each of the formats.
+MAX_DECIMAL_DIGITS: Final = 38
 _MAX_DEPTH: Final = 32
 _MAX_FIELDS: Final = 4096
 
 
 def parse_schema(text: str) -> pa.Schema:
-    """`text` in either form.  Raises ConfigError that names the place and what is known."""
+    """Parse `text` in either form.  Raises ConfigError with the place and the known types."""
     return _from_json(text) if text.lstrip().startswith("{") else _Ddl(text).schema()
 
 
@@ -64,7 +64,7 @@ class _Ddl:
             if self._peek() == ":":
                 self._take()
             kind = self._type(depth)
-            # A body may lack any field, whatever is declared: the column is nullable all the same.
+            # A body may lack any field, so every column is nullable.
             if self._word_is("NOT"):
                 self._take()
                 self._expect_word("NULL")
@@ -143,7 +143,7 @@ class _Ddl:
         return token
 
     def _take(self) -> str:
-        """The next token; empty at the end."""
+        """Return the next token, "" at the end."""
         match = _TOKEN.match(self._text, self._at)
         if match is None:
             if self._text[self._at :].strip():
@@ -193,14 +193,14 @@ def _json_type(value: object, depth: int) -> pa.DataType:
 def _decimal(precision: int, scale: int) -> pa.DataType:
     if not has_column(precision, scale):
         raise ConfigError(
-            f"schema: decimal({precision},{scale}): precision is 1 to {MOST_DECIMAL_DIGITS}, scale at most as much"
+            f"schema: decimal({precision},{scale}): precision is 1 to {MAX_DECIMAL_DIGITS}, scale at most as much"
         )
     return pa.decimal128(precision, scale)
 
 
 def has_column(precision: int, scale: int) -> bool:
-    """Whether a column of decimals can have so many digits, `scale` of them behind the point."""
-    return 1 <= precision <= MOST_DECIMAL_DIGITS and scale <= precision
+    """Return whether a decimal column can have `precision` digits, `scale` of them after the point."""
+    return 1 <= precision <= MAX_DECIMAL_DIGITS and scale <= precision
 
 
 def _checked(fields: list[pa.Field]) -> list[pa.Field]:
@@ -208,7 +208,7 @@ def _checked(fields: list[pa.Field]) -> list[pa.Field]:
         raise ConfigError(f"schema: {len(fields)} fields, at most {_MAX_FIELDS}")
     seen: dict[str, str] = {}
     for each in fields:
-        # Tables are read by engines that do not tell names apart by case.
+        # Some engines that read tables ignore the case of names.
         if each.name.lower() in seen:
             raise ConfigError(f"schema: fields {seen[each.name.lower()]!r} and {each.name!r} have one name")
         seen[each.name.lower()] = each.name

@@ -1,4 +1,4 @@
-"""What a table is declared to be: topic, place, format, type of the bodies; and the YAML file that lists several."""
+"""Declaration of a table: topic, place, format, type of bodies; and the YAML file with several declarations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -22,7 +22,7 @@ from sprocket.client.errors import ClientError
 from sprocket.common.errors import ConfigError
 
 MEBIBYTE: Final = 1024 * 1024
-# What stands in front of the body's fields.  A message is found again by the first four.
+# Columns before the body's fields.  The first four identify a message.
 MESSAGE_COLUMNS: Final = (
     "brokerName",
     "queueId",
@@ -35,12 +35,12 @@ MESSAGE_COLUMNS: Final = (
 )
 _ALWAYS: Final = ("brokerName", "queueId", "queueOffset", "physicalOffset", "storeTimestamp")
 _NOT_BESIDE_A_BODY: Final = ("topic", "body", "bodyString")
-# Made of storeTimestamp; in Iceberg they are no columns but a transform of it.
+# Derived from storeTimestamp; in Iceberg they are a transform of it, not columns.
 PARTITION_COLUMNS: Final = ("day", "hour")
 
 
 class TableFormat(StrEnum):
-    """How a table lies on the disk."""
+    """Format of a table on the disk."""
 
     PARQUET = "parquet"
     DELTA = "delta"
@@ -49,7 +49,7 @@ class TableFormat(StrEnum):
 
 @dataclass(frozen=True)
 class BodyType:
-    """The declared type of the bodies.  `schema` is text, or the bytes of a descriptor set; it travels with tasks."""
+    """Declared type of the bodies.  `schema` is text or the bytes of a descriptor set, and is sent with tasks."""
 
     kind: str = "binary"
     schema: str | bytes = ""
@@ -57,7 +57,7 @@ class BodyType:
     prefix: str = ""
 
     def decoder(self) -> BodyDecoder:
-        """Raises ConfigError for a schema that cannot be used, or that is missing."""
+        """Return the decoder.  Raises ConfigError for a wrong or missing schema."""
         if self.kind not in _DECODERS:
             raise ConfigError(f"body type {self.kind!r}{nearest(self.kind, _DECODERS)}; known: {', '.join(_DECODERS)}")
         if self.kind in ("json", "avro", "protobuf") and not self.schema:
@@ -76,7 +76,7 @@ _DECODERS: Final[dict[str, Callable[[BodyType], BodyDecoder]]] = {
 
 @dataclass(frozen=True)
 class TableDeclaration:
-    """One table.  `dead_letters` is the table of what does not decode: by default beside it."""
+    """Declaration of one table.  `dead_letters` is the table for messages that do not decode, by default beside it."""
 
     topic: str
     directory: Path
@@ -84,18 +84,18 @@ class TableDeclaration:
     body: BodyType = field(default_factory=BodyType)
     columns: tuple[str, ...] = MESSAGE_COLUMNS
     dead_letters: Path | None = None
-    catalog: tuple[tuple[str, str], ...] = ()  # of Iceberg: properties for `pyiceberg.catalog.load_catalog`
-    identifier: str = ""  # of Iceberg: namespace.table
+    catalog: tuple[tuple[str, str], ...] = ()  # Iceberg: properties for `pyiceberg.catalog.load_catalog`
+    identifier: str = ""  # Iceberg: namespace.table
     fail_on_data_loss: bool = True
     drop_malformed: bool = False
-    batch_bytes: int = 1024 * MEBIBYTE  # of the log, in one commit
-    interval_s: float = 10.0  # between two looks at the log, where it is followed
-    compact_files: int = 16  # so many small files of an hour are made one; 0: never by itself
+    batch_bytes: int = 1024 * MEBIBYTE  # bytes of log in one commit
+    interval_s: float = 10.0  # time between two checks of a followed log
+    compact_files: int = 16  # merge the small files of an hour from this number on; 0: never
     target_file_bytes: int = 128 * MEBIBYTE
-    compression: Compression = Compression.ZSTD  # of new files; compacted ones are always zstd
+    compression: Compression = Compression.ZSTD  # for new files; compacted ones always use zstd
 
     def check(self) -> None:
-        """Raises ConfigError for what cannot be kept as a table."""
+        """Raise ConfigError for a declaration that no table can have."""
         try:
             check_topic(self.topic)
         except ClientError as error:
@@ -106,11 +106,11 @@ class TableDeclaration:
                 raise ConfigError(f"column {name!r} cannot be asked for: the declared type makes the body's columns")
         missing = [name for name in _ALWAYS if name not in columns]
         if missing:
-            raise ConfigError(f"columns must hold {', '.join(missing)}: by them a message is found again")
+            raise ConfigError(f"columns must have {', '.join(missing)}: they identify a message")
         self.schema()
 
     def schema(self) -> pa.Schema:
-        """The columns of the table, without those that only say its partition.  Raises ConfigError."""
+        """Return the columns of the table, without those of its partitions.  Raises ConfigError."""
         decoded = self.body.decoder().fields
         own = [pa.field(name, COLUMN_TYPES[name]) for name in column_names(self.columns)]
         taken = {each.name.lower() for each in own} | set(PARTITION_COLUMNS)
@@ -130,7 +130,7 @@ class TableDeclaration:
 
     @property
     def dead_letter_directory(self) -> Path:
-        """Where what does not decode is kept."""
+        """Directory of the table for messages that do not decode."""
         return self.dead_letters or self.directory.with_name(self.directory.name + "_dead_letters")
 
 
@@ -142,7 +142,7 @@ DEAD_LETTER_SCHEMA: Final = pa.schema(
     ]
 )
 
-# Keys of a table in YAML, and the field that each one is.
+# Keys of a table in YAML, with their fields.
 _KEYS: Final = {
     "topic": "topic",
     "to": "directory",
@@ -165,9 +165,9 @@ _BODY_KEYS: Final = ("type", "schema", "schemaFile", "message", "prefix")
 
 
 def read_declarations(path: Path) -> list[TableDeclaration]:
-    """The tables that the YAML file `path` lists; paths in it are relative to its directory.
+    """Return the tables in the YAML file `path`; paths in it are relative to its directory.
 
-    Raises ConfigError that names the table and the key.
+    Raises ConfigError with the table and the key.
     """
     try:
         content = yaml.safe_load(path.read_text())
@@ -192,7 +192,7 @@ def read_declarations(path: Path) -> list[TableDeclaration]:
 
 
 def declaration_of(entry: object, base: Path) -> TableDeclaration:
-    """One table of the YAML form, checked.  Raises ConfigError that names the key."""
+    """Return one checked table of the YAML form.  Raises ConfigError with the key."""
     if not isinstance(entry, Mapping):
         raise ConfigError("a table is a map of keys")
     for key in entry:
@@ -233,10 +233,10 @@ def _flag(key: str, value: object, base: Path) -> bool:
     return value
 
 
-def _at_least(least: float) -> Callable[[str, object, Path], float]:
+def _at_least(minimum: float) -> Callable[[str, object, Path], float]:
     def read(key: str, value: object, base: Path) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
-            raise ConfigError(f"{key} is a number of at least {least:g}, not {value!r}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < minimum:
+            raise ConfigError(f"{key} is a number of at minimum {minimum:g}, not {value!r}")
         return value
 
     return read
@@ -282,7 +282,7 @@ def _body(key: str, value: object, base: Path) -> BodyType:
 
 
 def schema_from(path: Path, kind: str) -> str | bytes:
-    """A schema in a file: text, or of protobuf a descriptor set.  Raises ConfigError."""
+    """Read a schema from a file: text, or a descriptor set of protobuf.  Raises ConfigError."""
     try:
         return path.read_bytes() if kind == "protobuf" else path.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,7 +1,7 @@
-"""Tables that follow their logs: one process looks at each of them again and again.
+"""Tables that follow their logs: one process polls the log for each table.
 
-A table that fails does not stop the others: it is opened anew after a while, which grows up to a limit.  Nothing is
-lost by that, because the table itself says how far it is.
+A table that fails does not stop the others.  It is opened again after a pause, which grows up to a limit.  Nothing is
+lost, because the table itself records its place in the log.
 """
 
 import logging
@@ -34,7 +34,7 @@ class _Followed:
 
 
 class Follower:
-    """Keeps `declarations` up with `stores`; a context manager that lets go of every table."""
+    """Writer of new messages in `stores` to the tables of `declarations`; a context manager that closes every table."""
 
     def __init__(
         self, declarations: Sequence[TableDeclaration], stores: Sequence[StoreDirectory], workers: Workers, clock: Clock
@@ -52,12 +52,12 @@ class Follower:
             self._close(table)
 
     def run(self, pause: Callable[[float], bool]) -> None:
-        """Look at what is due until `pause`, which waits for seconds, says that it is time to stop."""
+        """Process due tables until `pause`, which waits for the given seconds, returns True."""
         while not pause(max(0.0, min(table.due_s for table in self._tables) - self._clock.monotonic())):
             self.look()
 
     def look(self) -> None:
-        """Look once at every table that is due."""
+        """Process every due table once."""
         for table in self._tables:
             if table.due_s <= self._clock.monotonic():
                 self._look_at(table)
@@ -68,7 +68,7 @@ class Follower:
             if table.job is None:
                 job = TableJob(declaration, self._stores, self._workers, self._clock)
                 table.job = job.__enter__()
-            # One batch, so that a table that is far behind does not keep the others waiting.
+            # Only one batch, so that a table with a large lag does not delay the others.
             table.job.run_batch()
             is_behind = table.job.is_behind
             self._compact_if_due(table, table.job)
@@ -76,7 +76,7 @@ class Follower:
             self._failed(table, error)
             return
         if table.failures:
-            logger.info("event=table_goes_on table=%s", declaration.directory)
+            logger.info("event=table_recovered table=%s", declaration.directory)
             table.failures = 0
         table.due_s = self._clock.monotonic() + (0 if is_behind else declaration.interval_s)
 
@@ -91,7 +91,7 @@ class Follower:
         table.failures += 1
         table.due_s = self._clock.monotonic() + pause_s
         logger.error(
-            "event=table_failed table=%s topic=%s tried_again_in_s=%g reason=%r",
+            "event=table_failed table=%s topic=%s retry_in_s=%g reason=%r",
             table.declaration.directory, table.declaration.topic, pause_s, str(error),
             exc_info=None if isinstance(error, SprocketError | OSError) else error,
         )  # fmt: skip

@@ -1,9 +1,9 @@
-"""The keeping of one table: batch after batch of the log, each in one commit with the place that it reaches.
+"""Writer of one table: each batch of the log is one commit, together with the place that it reaches.
 
-One batch: what is new in the logs is cut into tasks; workers write Parquet files; what did not decode is committed to
-the dead letters; then the messages are.  Killed between the two, the batch is done again: the dead letters know how far
-they are and take nothing twice.  Killed before a commit, files are left that no table knows; the next start removes
-them by their name.
+A batch cuts the new part of the logs into tasks, and workers write Parquet files.  Dead letters are committed first,
+then the messages.  After a kill between the two commits the batch is repeated: the table of dead letters records its
+own place and takes nothing twice.  After a kill before a commit, files are left that no table has; the next start
+removes them by their names.
 """
 
 import logging
@@ -30,13 +30,13 @@ from sprocket.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-# A place that moved without a message of the topic is worth a commit of its own after so much of the log.
+# Bytes of log without a message of the topic after which the place is committed by itself.
 _IDLE_BYTES: Final = 256 * MEBIBYTE
 
 
 @dataclass
 class Totals:
-    """What a job has done since it began."""
+    """Totals of a job since its start."""
 
     rows: int = 0
     dead_rows: int = 0
@@ -48,9 +48,9 @@ class Totals:
 
 @dataclass
 class TableJob:
-    """Keeps the table of `declaration` from the logs of `stores`; a context manager that holds the table's lock.
+    """Writer of the table of `declaration` from the logs of `stores`; a context manager that holds the table's lock.
 
-    Raises ConfigError if the table is another topic's, or its columns do not fit the declared ones.
+    Raises ConfigError if the table belongs to another topic, or its columns do not match the declared ones.
     """
 
     declaration: TableDeclaration
@@ -82,9 +82,9 @@ class TableJob:
         self._stack.close()
 
     def run_batch(self) -> bool:
-        """Take one batch into the table.  False if there is nothing new.
+        """Write one batch to the table; return False if there is nothing new.
 
-        Raises DataLost, CorruptRecord, TaskFailed, PlaceMoved, StoreError; the table is then as it was before.
+        Raises DataLost, CorruptRecord, TaskFailed, PlaceMoved, StoreError; the table is unchanged then.
         """
         with writing_to(self.declaration.directory):
             return self._run_batch()
@@ -97,7 +97,7 @@ class TableJob:
         try:
             written = self.workers.run(self._tasks(ranges))
         except TaskFailed:
-            self._settle()  # what the other tasks wrote is to leave a disk that is full
+            self._settle()  # remove the other tasks' files, because the disk may be full
             raise
         after = {each.store.broker_name: self._after(each, written) for each in ranges}
         if written.dead_files:
@@ -106,7 +106,7 @@ class TableJob:
         places = {**self._places, **after}
         if written.files or moved >= _IDLE_BYTES:
             self._commit(written, places)
-        # Not before the commit: one that fails leaves the batch to be done again.
+        # After the commit: if that fails, the batch is repeated.
         self._places = places
         self.totals.rows += written.rows
         self.totals.dead_rows += written.dead_rows
@@ -115,11 +115,11 @@ class TableJob:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the last batch ended before the log did: it was as large as a batch may be."""
+        """Whether the last batch ended before the log, because it had the maximum size."""
         return self._is_behind
 
     def run_to_end(self, should_stop: Callable[[], bool] = lambda: False) -> Totals:
-        """Batches until there is nothing new; the place is committed then, whatever came."""
+        """Write batches until there is nothing new, then commit the place; return the totals."""
         while not should_stop() and self.run_batch():
             pass
         if self._places != self._committed:
@@ -127,10 +127,10 @@ class TableJob:
                 self._commit(Written(), self._places)
         return self.totals
 
-    def compact(self, least_files: int | None = None) -> int:
-        """Make small files large; returns how many went."""
+    def compact(self, min_files: int | None = None) -> int:
+        """Merge small files; return the number of merged files."""
         target = self.declaration.target_file_bytes
-        least = self.declaration.compact_files if least_files is None else least_files
+        least = self.declaration.compact_files if min_files is None else min_files
         if not least:
             return 0
         with writing_to(self.declaration.directory):
@@ -214,9 +214,9 @@ class TableJob:
         ]
 
     def _buried(self, dead_places: Places) -> dict[str, frozenset[tuple[int, int]]]:
-        """The dead letters that a batch has left which was killed before its messages were committed.
+        """Return the dead letters of a batch that was killed before the commit of its messages.
 
-        They are looked up one by one: a declaration that has changed since may have others.
+        They are looked up one by one, because a changed declaration may give others.
         """
         found: dict[str, frozenset[tuple[int, int]]] = {}
         for name, place in dead_places.items():

@@ -1,4 +1,4 @@
-"""What of a store's log a table has not got yet, cut into tasks, and whether the log is still the same one."""
+"""Part of a store's log that a table does not have yet, cut into tasks; and the check for the same log."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -16,21 +16,21 @@ from sprocket.common.errors import StoreError
 logger = logging.getLogger(__name__)
 
 _MEBIBYTE: Final = 1024 * 1024
-# What is less is scanned: asking the ConsumeQueues where the topic's messages are takes longer.
+# A smaller range is scanned, which takes less time than a search in ConsumeQueues.
 _SCAN_BYTES: Final = 64 * _MEBIBYTE
 _TASK_BYTES: Final = 256 * _MEBIBYTE
 _LEAST_TASK_BYTES: Final = 16 * _MEBIBYTE
 
 
 class DataLost(StoreError):
-    """Messages that the table has not got are no longer in the log."""
+    """Messages that the table does not have yet are no longer in the log."""
 
 
 @dataclass(frozen=True)
 class LogRange:
     """Physical offsets [`begin`, `end`) of one store; `tasks` are the spans that each task reads.
 
-    `leaves_some`: the log goes on after `end`.
+    `leaves_some`: the log continues after `end`.
     """
 
     store: StoreDirectory
@@ -54,10 +54,10 @@ def next_range(
     fail_on_data_loss: bool = True,
     drop_malformed: bool = False,
 ) -> LogRange | None:
-    """The log of `store` behind `place`: whole segments of about `budget_bytes` together, or up to the log's end.
+    """Return the log of `store` after `place`: whole segments of about `budget_bytes` together, or up to its end.
 
-    None if there is nothing new.  Raises DataLost, unless `fail_on_data_loss` is false; then it goes on with what
-    there is, and a warning.
+    None if there is nothing new.  For lost messages raises DataLost or, if `fail_on_data_loss` is false, logs a warning
+    and skips them.
     """
     segments = store.segments(drop_malformed)
     if not segments:
@@ -75,7 +75,7 @@ def next_range(
     end = chosen[-1].end
     spans = _spans(store, topic, begin, chosen, segments)
     wanted = task_bytes(end - begin, processes)
-    # These begin where a record does: moved, they would be read twice.
+    # These begin at a record: they must not move, or records would be read twice.
     fixed = {span.begin for span in spans}
     pieces = [piece for span in spans for piece in _pieces(span, wanted)]
     cut = cut_at_records([[piece] for piece in pieces])
@@ -111,15 +111,15 @@ def _begin(
     if lost:
         message = f"topic {topic}, {store.root} ({store.broker_name}): {lost}"
         if fail_on_data_loss:
-            raise DataLost(f"{message}; with failOnDataLoss=false it goes on at {begin}")
-        logger.warning("event=data_lost detail=%r goes_on_at=%d", message, begin)
+            raise DataLost(f"{message}; with failOnDataLoss=false it continues at {begin}")
+        logger.warning("event=data_lost detail=%r continues_at=%d", message, begin)
     return begin
 
 
 def is_same_log(place: BrokerPlace, store: StoreDirectory) -> bool:
-    """Whether the last message that the table has is still where it was, as far as it has not expired.
+    """Return whether the last message of the table is still at its place, or has expired.
 
-    It may lie behind what may be read just now.
+    It may be after the part of the log that is readable now.
     """
     before = [found for found in log_paths(store.root) if found[0] <= place.last_offset]
     if place.last_offset < 0 or not before:
@@ -133,7 +133,7 @@ def is_same_log(place: BrokerPlace, store: StoreDirectory) -> bool:
 
 
 def task_bytes(size_bytes: int, processes: int) -> int:
-    """Of the log in a task: so many that no process is without one while others have their last."""
+    """Return the bytes of log for a task, small enough that all processes end at about the same time."""
     rounds = -(-size_bytes // (processes * _TASK_BYTES))
     return max(_LEAST_TASK_BYTES, -(-size_bytes // (processes * rounds)))
 
@@ -156,7 +156,7 @@ def _pieces(span: Span, wanted_bytes: int) -> list[Span]:
 
 
 def _dealt(spans: Sequence[Span], wanted_bytes: int) -> Iterator[tuple[Span, ...]]:
-    """Runs of spans of about `wanted_bytes` each."""
+    """Yield runs of spans of about `wanted_bytes` each."""
     task: list[Span] = []
     size = 0
     for span in spans:

@@ -1,4 +1,4 @@
-"""Packages that only some tables need: imported when they are, with an error that says how to get them."""
+"""Import of packages that only some tables need, with an error that says how to install them."""
 
 from importlib import import_module
 from types import ModuleType
@@ -7,7 +7,7 @@ from sprocket.common.errors import ConfigError
 
 
 def optional_package(name: str, what: str) -> ModuleType:
-    """The module `name`.  Raises ConfigError that says `what` needs it and how it is installed."""
+    """Return the module `name`.  Raises ConfigError that says that `what` needs it and how to install it."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

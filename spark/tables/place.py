@@ -1,6 +1,6 @@
-"""How far the log of each broker is in a table: part of the table's own commits.
+"""Place of a table in the log of each broker, kept in the table's own commits.
 
-The log of a broker is one sequence, so one number says it all: every message of the topic that begins before that
+The log of a broker is one sequence, so one number is enough: every message of the topic that begins before that
 physical offset is in the table or in its dead letters, and none at or after it.
 """
 
@@ -14,10 +14,9 @@ from sprocket.common.errors import StoreError
 
 @dataclass(frozen=True)
 class BrokerPlace:
-    """`end`: physical offset up to which the log is in the table.
+    """Place in one log; `end` is the physical offset up to which the log is in the table.
 
-    The last message that was written, by physical offset and store timestamp in ms, tells the log from another one;
-    -1 if there was none.
+    Physical offset and store timestamp (ms) of the last written message identify the log; -1 without a message.
     """
 
     end: int
@@ -29,19 +28,19 @@ Places = Mapping[str, BrokerPlace]
 
 
 class PlaceMoved(StoreError):
-    """Another process has written to the table meanwhile; nothing of this commit is in it."""
+    """Another process has written to the table; this commit was not made."""
 
 
 def as_json(places: Places) -> str:
-    """Readable by `from_json`; equal places give equal texts."""
+    """Return the text for `from_json`; equal places give equal texts."""
     return json.dumps({name: asdict(place) for name, place in sorted(places.items())}, sort_keys=True)
 
 
 def from_json(text: str) -> dict[str, BrokerPlace]:
-    """The opposite of `as_json`."""
+    """Return the places in a text of `as_json`."""
     return {name: BrokerPlace(**place) for name, place in json.loads(text).items()}
 
 
 def attempt_of(places: Places) -> str:
-    """A name for what is written from here on: files of it that are in no commit are left from a try that failed."""
+    """Return a name for the files of the next commit: files with it that are in no commit are from a failed attempt."""
     return hashlib.blake2b(as_json(places).encode(), digest_size=6).hexdigest()

@@ -1,4 +1,4 @@
-"""A table's columns and the declared ones: new fields are added, anything else that differs is refused by name."""
+"""Changes of a table's columns: new fields are added, every other difference is refused by name."""
 
 from collections.abc import Iterator
 
@@ -8,13 +8,13 @@ from sprocket.common.errors import ConfigError
 
 
 class SchemaRefused(ConfigError):
-    """The declared schema does not fit the table's; the text names each field."""
+    """The declared schema does not match the table's; the text lists the fields."""
 
 
 def new_columns(table: pa.Schema, declared: pa.Schema) -> list[pa.Field]:
-    """The fields that the table has not got yet; rows that are there read null in them.
+    """Return the fields that the table does not have yet; they are null in existing rows.
 
-    A field of the table that is no longer declared stays, and new rows are null in it.  Raises SchemaRefused for a
+    A field of the table that is no longer declared stays, and is null in new rows.  Raises SchemaRefused for a
     field of another type, and for one whose name differs from a column's by case alone.
     """
     have = {each.name: each.type for each in table}
@@ -38,15 +38,15 @@ def new_columns(table: pa.Schema, declared: pa.Schema) -> list[pa.Field]:
 
 
 def written_schema(table: pa.Schema, declared: pa.Schema) -> pa.Schema:
-    """`declared` in the types that its files have: the table's, where that is wider."""
+    """Return `declared` with the types of its files: the table's type if that is wider."""
     types = {each.name: each.type for each in table}
     return pa.schema([pa.field(each.name, written_type(each.type, types[each.name]) or each.type) for each in declared])
 
 
 def written_type(declared: pa.DataType, table: pa.DataType) -> pa.DataType | None:
-    """The type of a file's column of this declared type; None if the table's does not fit.
+    """Return the type of a file's column for a declared type, None if the table's does not match.
 
-    Iceberg has no whole numbers of less than 32 bits: they are written with 32.
+    Iceberg has no integers of less than 32 bits: they are written with 32.
     """
     if pa.types.is_nested(declared) or pa.types.is_nested(table):
         if _shape(declared) != _shape(table):
@@ -66,7 +66,7 @@ def written_type(declared: pa.DataType, table: pa.DataType) -> pa.DataType | Non
 
 
 def member_without_members(field: pa.Field) -> str | None:
-    """The path of a struct in `field` that has no members, which Parquet has no form of; None if there is none."""
+    """Return the path of a struct without members in `field`, which Parquet cannot hold; None without one."""
     children = _children(field.type)
     if pa.types.is_struct(field.type) and not children:
         return str(field.name)
@@ -75,7 +75,7 @@ def member_without_members(field: pa.Field) -> str | None:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Arrow has several layouts for one type."""
+    """Return the plain form of a type, of which Arrow has several layouts."""
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):

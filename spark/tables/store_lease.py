@@ -1,4 +1,4 @@
-"""The lease by which a table keeps the log that it has not got yet from expiring: see `store.retention.leases`."""
+"""Lease of a table on the log that it does not have yet, against expiry: see `store.retention.leases`."""
 
 import hashlib
 import logging
@@ -13,12 +13,12 @@ from store.retention.leases import Leases
 logger = logging.getLogger(__name__)
 
 _OWNER: Final = "sprocket-table"
-# A process that is killed holds it no longer than this.
+# Time after which the lease of a killed process ends.
 _DURATION_MS: Final = 30 * 60_000
 
 
 class StoreLease:
-    """One table's lease on one store.  A store that no broker uses gets none: nothing expires there."""
+    """Lease of one table on one store.  A store without a broker gets none, because nothing expires there."""
 
     def __init__(self, root: Path, table: Path, clock: Clock) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class StoreLease:
         self._is_held = False
 
     def hold(self, from_offset: int) -> None:
-        """Keep the log from physical offset `from_offset` on; what cannot be had is a warning."""
+        """Keep the log from physical offset `from_offset` on; log a warning on failure."""
         now = self._clock.monotonic()
         if now - self._held_at_s < _DURATION_MS / 2000 or not wants_lease(self._root):
             return
@@ -40,7 +40,7 @@ class StoreLease:
             logger.warning("event=no_lease store=%s reason=%r", self._root, str(error))
 
     def release(self) -> None:
-        """Give it up."""
+        """Release the lease."""
         if not self._is_held:
             return
         self._is_held = False

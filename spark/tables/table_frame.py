@@ -1,4 +1,4 @@
-"""A table as a DataFrame, by its list of files: Spark needs no package for Delta or Iceberg then."""
+"""Table as a DataFrame by its list of files, so Spark needs no package for Delta or Iceberg."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 def table_frame(
     spark: "SparkSession", directory: Path, catalog: Sequence[tuple[str, str]] = (), identifier: str = ""
 ) -> "DataFrame":
-    """The rows of the table at `directory` as of now, each once, whoever writes to it.
+    """Return the current rows of the table at `directory`, each once, also while a writer runs.
 
-    Columns that were added later are null in older files; `day` and `hour` are left out.  Raises ConfigError if there
-    is no table.
+    Columns that were added later are null in older files; `day` and `hour` are left out.  Raises ConfigError without a
+    table.
     """
     table = existing_table(directory, catalog, identifier)
     schema = from_arrow_schema(table.schema)

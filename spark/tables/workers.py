@@ -1,4 +1,4 @@
-"""Who runs the tasks of a table: this process, several of this machine, or the executors of a Spark session."""
+"""Workers for the tasks of a table: this process, processes of this machine, or executors of a Spark session."""
 
 import multiprocessing
 from collections.abc import Callable, Sequence
@@ -13,31 +13,31 @@ from sprocket.common.errors import StoreError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What is less is done here: handing it over takes longer.
+# Smaller work is done in this process, because a transfer takes longer.
 _WORTH_BYTES: Final = 48 * 1024 * 1024
 
 
 class TaskFailed(StoreError):
-    """A task could not write; nothing of the batch is in the table."""
+    """A task could not write; the batch was not committed."""
 
 
 class Workers(Protocol):
-    """Runs the tasks of one batch."""
+    """Workers that run the tasks of one batch."""
 
     @property
     def processes(self) -> int:
-        """How many run side by side."""
+        """Number of tasks that run in parallel."""
         ...
 
     def run(self, tasks: Sequence[WriteTask]) -> Written:
-        """All tasks, side by side.  Raises TaskFailed with the first reason."""
+        """Run all tasks in parallel.  Raises TaskFailed with the first reason."""
         ...
 
 
 class LocalWorkers:
-    """Processes of this machine, started when there is enough to do and kept.
+    """Processes of this machine, started when there is enough work and then kept.
 
-    `on_start` with its arguments runs in each of them first.
+    `on_start` runs in each of them first, with its arguments.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class LocalWorkers:
 
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            # Threads of the packages that commit do not survive a fork.
+            # No fork: the packages for commits have threads, which do not survive it.
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(
                 self.processes, mp_context=context, initializer=self._on_start, initargs=self._arguments
@@ -80,7 +80,7 @@ class LocalWorkers:
 
 
 class SparkWorkers:
-    """The executors of a Spark session, which must reach the store and the table under the same paths."""
+    """Executors of a Spark session; the store and the table must have the same paths there."""
 
     def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
@@ -94,8 +94,10 @@ class SparkWorkers:
 
 
 def gathered(outcomes: Sequence[Written | Failed]) -> Written:
-    """What all tasks wrote together.  Raises TaskFailed if one has failed; the files of the others stay without a
-    commit; `TableJob` removes them."""
+    """Return the sum of what all tasks wrote.
+
+    Raises TaskFailed if one failed; the files of the others stay without a commit, and `TableJob` removes them.
+    """
     total = Written()
     for outcome in outcomes:
         if isinstance(outcome, Failed):

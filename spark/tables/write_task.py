@@ -1,6 +1,6 @@
-"""One task of a table: a range of the log becomes Parquet files of messages, and of those that do not decode.
+"""Task of a table: a range of the log becomes Parquet files of messages, and of messages that do not decode.
 
-Pure but for the files it writes: the same in this process, in another one, or on a Spark executor.
+Its only effect is these files, so it runs in this process, in another one, or on a Spark executor.
 """
 
 import logging
@@ -30,15 +30,15 @@ from sprocket.common.limits import MAX_INFLATED_BYTES
 logger = logging.getLogger(__name__)
 
 _US_PER_HOUR: Final = HOUR_MS * 1000
-_ADVICE: Final = "--drop-malformed, or dropMalformed: true in a file of tables, reads on"
+_ADVICE: Final = "--drop-malformed, or dropMalformed: true in a file of tables, skips it"
 NO_TIME: Final = "the store timestamp is no date"
 
 
 @dataclass(frozen=True)
 class WriteTask:
-    """Write the messages in `spans` below `root`, and below `dead_root` what cannot be decoded.
+    """Write the messages in `spans` below `root`, and those that do not decode below `dead_root`.
 
-    `buried`: of a broker, physical and queue offsets of dead letters that are in their table already.
+    `buried`: by broker, physical and queue offsets of dead letters that are already in their table.
     """
 
     spans: tuple[Span, ...]
@@ -50,17 +50,17 @@ class WriteTask:
     dead_attempt: str
     is_partitioned: bool = True
     buried: Mapping[str, frozenset[tuple[int, int]]] = field(default_factory=dict)
-    begins: Mapping[str, int] = field(default_factory=dict)  # messages before it are in the table already
+    begins: Mapping[str, int] = field(default_factory=dict)  # by broker; messages before it are already in the table
 
     @property
     def weight(self) -> int:
-        """Bytes of the log, about."""
+        """Approximate bytes of the log."""
         return sum(span.weight for span in self.spans)
 
 
 @dataclass
 class Written:
-    """What a task wrote.  `last` is, of each broker, physical offset and store timestamp (ms) of the last message."""
+    """Result of a task.  `last`: by broker, physical offset and store timestamp (ms) of the last message."""
 
     files: list[DataFile] = field(default_factory=list)
     dead_files: list[DataFile] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Written:
     last: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, other: "Written") -> None:
-        """Count what another task wrote."""
+        """Add the result of another task."""
         self.files += other.files
         self.dead_files += other.dead_files
         self.rows += other.rows
@@ -80,13 +80,13 @@ class Written:
 
 @dataclass(frozen=True)
 class Failed:
-    """A task that could not write; errors themselves do not travel between processes whole."""
+    """Failure of a task, as text: exceptions do not survive the way between processes."""
 
     reason: str
 
 
 def run_task(task: WriteTask) -> Written | Failed:
-    """Write; what goes wrong for a known reason is an answer, and leaves no file behind."""
+    """Run the task.  An expected error is returned as `Failed`, and its files are removed."""
     writing = _Writing(task)
     try:
         for span in task.spans:
@@ -94,7 +94,7 @@ def run_task(task: WriteTask) -> Written | Failed:
         return writing.close()
     except SprocketError as error:
         writing.discard()
-        # A table has no modes, but an option of its own.
+        # A table has no option `mode`, but its own option.
         return Failed(f"{type(error).__name__}: {error}".replace(ADVICE, _ADVICE))
     except OSError as error:
         writing.discard()
@@ -140,7 +140,7 @@ class _Writing:
         self._dead.discard()
 
     def _not_taken_yet(self, broker: str, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """A reader may begin a little earlier, to be sure where a record begins."""
+        """Return the rows after the table's place: a reader may begin a little earlier, at a certain record."""
         new = columns["physicalOffset"].to_numpy() >= self._task.begins.get(broker, 0)
         if new.all():
             return columns
@@ -187,7 +187,7 @@ class _Writing:
         self._result.rows += batch.num_rows
 
     def _bury(self, broker: str, columns: Mapping[str, pa.Array], failures: list[Failure]) -> None:
-        by_row = {each.row: each for each in reversed(failures)}  # of two reasons the first
+        by_row = {each.row: each for each in reversed(failures)}  # the first of two reasons counts
         new = sorted(by_row.values(), key=lambda each: each.row)
         buried = self._task.buried.get(broker)
         if buried:
@@ -205,7 +205,7 @@ class _Writing:
         self._result.dead_rows += len(new)
 
     def _note(self, broker: str, columns: Mapping[str, pa.Array]) -> None:
-        """Remember the last message."""
+        """Record the last message."""
         offsets = columns["physicalOffset"].to_numpy()
         at = int(np.argmax(offsets))
         stored = columns["storeTimestamp"][at].cast(pa.int64()).as_py()
@@ -214,7 +214,7 @@ class _Writing:
 
 
 def _without_time(stored: pa.Array) -> list[Failure]:
-    """Rows without an hour to put them under."""
+    """Return the rows whose timestamp has no hour."""
     if not stored.null_count:
         return []
     rows = np.flatnonzero(pc.is_null(stored).to_numpy(zero_copy_only=False))

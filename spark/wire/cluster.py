@@ -1,7 +1,7 @@
-"""A cluster as a reader sees it over the wire: name servers, the members of each broker group, and their answers.
+"""Connections of a reader to a cluster: name servers, and the members of each broker group.
 
-A request goes to the master, or to the next slave where there is none or it does not answer; what no member answers
-is tried again a few times, and then is an error that names each of them.
+A request goes to the master, or to the next slave if the master is missing or does not respond.  Without a response
+from any member it is retried a few times; then an error lists the members.
 """
 
 import logging
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# What a server says that takes no request just now.
+# Responses of a server that accepts no request at the moment.
 BUSY: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.SERVICE_NOT_AVAILABLE)
 _FIRST_PAUSE_S: Final = 0.2
 _MAX_PAUSE_S: Final = 3.0
@@ -37,7 +37,7 @@ _MAX_PAUSE_S: Final = 3.0
 
 @dataclass(frozen=True)
 class WireSettings:
-    """Where the name servers are and how they and the brokers are spoken to.  Nothing shows the keys."""
+    """Addresses of name servers, and settings of connections.  The text form hides the keys."""
 
     name_servers: tuple[str, ...]
     timeout_ms: int = 3000
@@ -53,7 +53,7 @@ class WireSettings:
 
 @dataclass(frozen=True)
 class Answer:
-    """A response, and which member of the broker group gave it."""
+    """Response, and the member of the broker group that sent it."""
 
     response: ReceivedResponse
     broker_id: int
@@ -61,7 +61,7 @@ class Answer:
 
 
 class ServerBusy(ClientError):
-    """A server that can be reached takes no request just now."""
+    """A server responds but accepts no request at the moment."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class WireCluster:
     settings: WireSettings
     pause: Callable[[float], None] = pause
     _connections: dict[str, WireConnection] = field(default_factory=dict)
-    # Members of each broker group by broker id, as the name servers told last.
+    # Last known members of each broker group, by broker id.
     _members: dict[str, dict[int, str]] = field(default_factory=dict)
 
     def close(self) -> None:
@@ -82,17 +82,17 @@ class WireCluster:
     # -- name servers ------------------------------------------------------------------------------------
 
     def broker_names(self) -> list[str]:
-        """The brokers that are registered now.  Raises NameServerUnreachable, BrokerRefused."""
+        """Return the registered brokers.  Raises NameServerUnreachable, BrokerRefused."""
         info = loads(self._told(RequestCode.GET_BROKER_CLUSTER_INFO), ClusterInfo)
         self._members = {name: dict(data.broker_addrs) for name, data in info.broker_addr_table.items()}
         return sorted(self._members)
 
     def topics(self) -> list[str]:
-        """Every topic that has a route.  Raises NameServerUnreachable, BrokerRefused."""
+        """Return every topic with a route.  Raises NameServerUnreachable, BrokerRefused."""
         return sorted(loads(self._told(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER), TopicList).topic_list)
 
     def route(self, topic: str) -> TopicRouteData | None:
-        """Where the queues of `topic` are; None if it has none.  Raises NameServerUnreachable, BrokerRefused."""
+        """Return the route of `topic`, None if it has none.  Raises NameServerUnreachable, BrokerRefused."""
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
         response, address = self._ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         if response.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -122,18 +122,18 @@ class WireCluster:
     def ask(
         self, broker_name: str, requests: Sequence[Asked], prefer: int = MASTER_ID, retries: int | None = None
     ) -> list[Answer]:
-        """The answers to `requests` of one member of the broker group: the one with id `prefer` if it can be had.
+        """Return the responses of one member of the broker group to `requests`: member `prefer` if it responds.
 
-        `retries` None: as often as the settings say.
+        `retries` None: the number in the settings.
 
         Raises BrokerNotFound, or the last member's ConnectFailed, ConnectionLost or RemotingTimeout.
         """
         return self._tried(lambda: self._ask_members(broker_name, requests, prefer), retries)
 
     def told(self, broker_name: str, requests: Sequence[Asked], retries: int | None = None) -> list[Answer]:
-        """As `ask`, where each answer is to be a success; a broker that is busy is asked again as one that is away.
+        """Return the responses as `ask` does, if each is a success; a busy broker is retried like one that is away.
 
-        Raises BrokerRefused, and as `ask`.
+        Raises BrokerRefused, and the exceptions of `ask`.
         """
 
         def once() -> list[Answer]:
@@ -160,13 +160,16 @@ class WireCluster:
                 last = error
                 continue
             return [Answer(response, broker_id, address) for response in responses]
-        self._members.pop(broker_name, None)  # asked for anew before the next try
+        self._members.pop(broker_name, None)  # requested again before the next try
         assert last is not None
         raise last
 
     def _invoke_all(self, address: str, requests: Sequence[Asked]) -> list[ReceivedResponse]:
-        """The responses of one server.  A connection that was open may have been closed there since: only one that
-        was opened for this says that the server cannot be reached.  Asking twice does no harm."""
+        """Return the responses of one server.
+
+        The server may have closed an open connection meanwhile, so an error of one is retried on a new connection.  The
+        requests are idempotent.
+        """
         held = self._connections.pop(address, None)
         if held is not None and not held.is_closed:
             with suppress(ConnectionLost):
@@ -179,7 +182,7 @@ class WireCluster:
         return responses
 
     def _tried(self, once: Callable[[], T], retries: int | None = None) -> T:
-        """What `once` gives, tried again while nobody can be reached.  What was refused is not tried again."""
+        """Return the result of `once`, with retries while no server responds.  A refusal is not retried."""
         wait_s = _FIRST_PAUSE_S
         for left in range(self.settings.retries if retries is None else retries, -1, -1):
             try:

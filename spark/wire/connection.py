@@ -1,6 +1,6 @@
-"""A blocking connection of the remoting protocol: requests in one write, their responses in order.
+"""Blocking connection of the remoting protocol: requests in one write, their responses in order.
 
-Tasks have no event loop and need none: a pull is one request and one large response.
+Tasks need no event loop: a pull is one request and one large response.
 """
 
 import socket
@@ -24,7 +24,7 @@ from sprocket.remoting.routes import RouteTable, UnroutableRequest
 
 _READ_BYTES: Final = 1 << 18
 _MAX_OPAQUE: Final = 2**31 - 1
-# A server that goes on sending has so many times the limit of a request for each of its answers.
+# Factor for the time limit of a request while its server keeps sending.
 _SENDING: Final = 10
 
 # Code and header of a request; none has a body here.
@@ -33,7 +33,7 @@ Asked = tuple[int, Header | None]
 
 @dataclass(frozen=True)
 class ConnectionSettings:
-    """How servers are spoken to."""
+    """Settings of connections to servers."""
 
     timeout_s: float = 3.0
     credentials: Credentials | None = None
@@ -41,7 +41,7 @@ class ConnectionSettings:
 
 
 class WireConnection:
-    """One connection to `address`.  Raises ConnectFailed."""
+    """Connection to `address`.  Raises ConnectFailed."""
 
     def __init__(self, address: str, settings: ConnectionSettings) -> None:
         self.address = address
@@ -73,9 +73,9 @@ class WireConnection:
         self._socket.close()
 
     def invoke_all(self, requests: Sequence[Asked]) -> list[ReceivedResponse]:
-        """The responses to `requests`, in their order; all are sent before the first is waited for.
+        """Return the responses to `requests`, in order; all requests are sent before the first response.
 
-        A server that is silent for the limit of a request, or sends without an end, is given up.  After an error the
+        Fails if the server is silent for the limit of a request, or sends without an end.  After an error the
         connection is closed.  Raises ConnectionLost, RemotingTimeout, ProtocolError.
         """
         opaques = [next(self._opaques) % _MAX_OPAQUE for _ in requests]
@@ -116,7 +116,7 @@ class WireConnection:
         for frame in self._decoder.feed(data):
             try:
                 decoded = self._routes.decode(frame)
-            except UnroutableRequest:  # what brokers tell consumers of groups; not for us
+            except UnroutableRequest:  # notifications for consumer groups, ignored here
                 continue
             if isinstance(decoded, ReceivedResponse):
                 received[decoded.opaque] = decoded

@@ -1,7 +1,7 @@
-"""Pulling ranges of queues from brokers: several queues and several pulls of one queue in each round trip.
+"""Puller of ranges of queues from brokers: several queues, and several pulls of one queue, in each round trip.
 
-Where the next pull begins is known before the one before it is answered, as long as the broker gives as many messages
-as it gave last time; an answer that does not continue its queue is thrown away.
+The start of the next pull is guessed before the response to the previous one: the broker usually returns as many
+messages as last time.  A response that does not continue its queue is discarded.
 
 Source: RocketMQ 5.3.3, `PullMessageProcessor`, `PullSysFlag`.
 """
@@ -26,11 +26,11 @@ logger = logging.getLogger(__name__)
 _SUBSCRIPTION: Final = 0x4
 _ROUND_PULLS: Final = 32
 _ROUND_QUEUES: Final = 8
-_MOST_MESSAGES: Final = 1024
-# Answers larger than this are not worth guessing beyond.
+_MAX_MESSAGES: Final = 1024
+# After larger responses no further pull is guessed.
 _LARGE_BYTES: Final = 128 * 1024
 _PULL_BYTES: Final = 1024 * 1024
-# A queue is asked for more than it gave last time once in so many rounds.
+# Rounds after which a queue is asked for more messages than it returned last time.
 _GROW_ROUNDS: Final = 16
 _PAUSE_S: Final = 0.2
 _MAX_PAUSE_S: Final = 3.0
@@ -44,7 +44,7 @@ _KNOWN: Final = (
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a broker leaves out; `expression` is RocketMQ's subExpression, `kind` its expressionType (TAG or SQL92)."""
+    """Filter for brokers: `expression` is RocketMQ's subExpression, `kind` its expressionType (TAG or SQL92)."""
 
     expression: str = "*"
     kind: str = "TAG"
@@ -55,7 +55,7 @@ class Subscription:
 
     @property
     def tags(self) -> frozenset[str] | None:
-        """The tags that are wanted: brokers compare only their hashes."""
+        """The wanted tags, because brokers compare only their hashes."""
         if self.kind != "TAG" or self.takes_all:
             return None
         return frozenset(tag.strip() for tag in self.expression.split("||") if tag.strip())
@@ -63,7 +63,7 @@ class Subscription:
 
 @dataclass(frozen=True)
 class Pulled:
-    """One answer with records: what lies in `queue` from `begin` to `past`, as far as it passed the subscription."""
+    """One response with records of `queue` from `begin` to `past` that passed the subscription."""
 
     queue: QueueId
     begin: int
@@ -74,11 +74,11 @@ class Pulled:
 
 @dataclass
 class _Lane:
-    """One range on its way."""
+    """Progress of one range."""
 
     wanted: QueueRange
     at: int
-    step: int = _MOST_MESSAGES  # messages in a pull
+    step: int = _MAX_MESSAGES  # messages in a pull
     depth: int = 1  # pulls in a round
     rounds: int = 0
     prefer: int = MASTER_ID
@@ -91,7 +91,7 @@ class _Lane:
 
 @dataclass
 class Puller:
-    """Pulls ranges of the queues of one broker.  `on_loss` is told of messages that are gone, and may raise."""
+    """Puller of ranges of the queues of one broker; calls `on_loss`, which may raise, for lost messages."""
 
     cluster: WireCluster
     subscription: Subscription
@@ -99,9 +99,9 @@ class Puller:
     _lanes: list[_Lane] = field(default_factory=list)
 
     def pull(self, broker_name: str, ranges: Sequence[QueueRange]) -> Iterator[Pulled]:
-        """The answers that cover `ranges`, those of one queue in order.
+        """Yield the responses for `ranges`, those of one queue in order.
 
-        Raises BrokerRefused, or another ClientError when no member of the broker group can be reached or gets on.
+        Raises BrokerRefused, or another ClientError if no member of the broker group responds or makes progress.
         """
         waiting = [_Lane(each, each.begin) for each in ranges if len(each)]
         while waiting or self._lanes:
@@ -130,14 +130,14 @@ class Puller:
             self.cluster.pause(min(_PAUSE_S * 2 ** (stuck - 1), _MAX_PAUSE_S))
 
     def _guesses(self, lane: _Lane, room: int) -> Iterator[tuple[_Lane, int, int]]:
-        """The pulls of a round: (lane, offset, messages)."""
+        """Yield the pulls of a round: (lane, offset, messages)."""
         lane.rounds += 1
         at = lane.at
         for index in range(max(1, min(lane.depth, room))):
             if at >= lane.wanted.end:
                 return
             grows = index == 0 and lane.rounds % _GROW_ROUNDS == 0
-            number = min(lane.step * 4 if grows else lane.step, _MOST_MESSAGES, lane.wanted.end - at)
+            number = min(lane.step * 4 if grows else lane.step, _MAX_MESSAGES, lane.wanted.end - at)
             yield lane, at, number
             at += lane.step
 
@@ -158,7 +158,7 @@ class Puller:
         )
 
     def _taken(self, lane: _Lane, number: int, answer: Answer) -> Pulled | None:
-        """Move `lane` on by what `answer` says."""
+        """Advance `lane` by the response `answer`."""
         response = answer.response
         if response.code in BUSY:
             self._stuck(lane, answer, "is busy")
@@ -197,7 +197,7 @@ class Puller:
             lane.depth = 1
 
     def _short(self, lane: _Lane, answer: Answer, max_offset: int) -> None:
-        """The queue ends before what was there when the range was planned."""
+        """Handle a queue that ends before the end at the time of the plan."""
         is_master = answer.broker_id == MASTER_ID
         if is_master and lane.failures >= 2:
             reason = f"not there: the queue of {answer.address} ends at {max_offset}"

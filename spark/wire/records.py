@@ -1,7 +1,7 @@
-"""The records of pull responses as a segment, so that the decoder of segments reads them.
+"""Records of pull responses in the form of a segment, so that the decoder of segments reads them.
 
-A record says its physical offset, and the decoder takes only one that stands where it says.  In a response it does
-not: there each gets its place in the buffer, and the true offsets are kept beside it.
+The decoder accepts a record only at its own physical offset.  In a response a record is elsewhere, so each gets its
+place in the buffer as offset, and the true offsets are kept separately.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _SYS_FLAG_AT = 36
 
 
 class PulledSegment(Segment):
-    """Records of several responses, one behind the other, from the broker `peer`.
+    """Records of several responses, one after the other, from the broker `peer`.
 
     Raises CorruptRecord if a response does not consist of whole records.
     """
@@ -44,7 +44,7 @@ class PulledSegment(Segment):
 
 
 class PulledChunk(Chunk):
-    """Records of a `PulledSegment`, to be read as columns."""
+    """Columns of the records of a `PulledSegment`."""
 
     def __init__(self, segment: PulledSegment, positions: Positions, options: DecodeOptions) -> None:
         self._pulled = segment
@@ -60,14 +60,14 @@ class PulledChunk(Chunk):
         return offsets
 
     def _seals(self, first: slice | Positions) -> npt.NDArray[np.int64]:
-        """None: the CRC of a whole record covers its place in the log, which is another one here."""
+        """Return no seals: the CRC of a whole record covers its offset in the log, which is replaced here."""
         return np.full(self.positions[first].size, NO_SEAL, np.int64)
 
 
 def record_positions(content: bytearray, sizes: Sequence[int], peer: str) -> Positions:
-    """Where records begin in responses of `sizes` that stand one behind the other in `content`, in order.
+    """Return the starts of records in responses of `sizes`, which follow each other in `content`.
 
-    One cursor for each response, all of which go on by one record at a time.
+    There is one cursor for each response; all advance by one record at a time.
     """
     ends = np.cumsum(np.array(sizes, np.int64))
     cursors = ends - np.array(sizes, np.int64)
@@ -90,5 +90,5 @@ def record_positions(content: bytearray, sizes: Sequence[int], peer: str) -> Pos
 
 
 def _longs(content: bytearray, at: int) -> npt.NDArray[np.int64]:
-    """The 8 bytes `at` bytes behind each position, as big-endian integers."""
+    """Return the 8 bytes `at` bytes after each position, as big-endian integers."""
     return np.ndarray((max(0, len(content) - at - 7),), ">i8", content, at, (1,))

@@ -1,4 +1,4 @@
-"""Queues of brokers as a query reads them over the wire, where no store directory can be reached."""
+"""Queues of brokers that a query reads over the wire, without access to their store directories."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ _QUEUES_AT_ONCE: Final = 64
 
 @dataclass
 class WireQueues:
-    """The queues that `selection` asks for, on every broker that the name servers know."""
+    """Queues that `selection` selects, on every broker that the name servers know."""
 
     settings: WireSettings
     selection: QueueSelection
@@ -58,7 +58,7 @@ class WireQueues:
         self._cluster = WireCluster(self.settings)
 
     def snapshot(self, strict: bool = True) -> Snapshot:
-        """What there is to read.  Without `strict`, a broker of which no member answers is left out.
+        """Return what is readable now.  Without `strict`, a broker without a responding member is left out.
 
         Raises NameServerUnreachable, TopicNotFound, ConfigError, BrokerRefused, and with `strict` ConnectFailed,
         ConnectionLost, RemotingTimeout or ServerBusy.
@@ -69,7 +69,7 @@ class WireQueues:
         for topic in self._topics():
             for queue, can_be_read in self._queues(topic):
                 (routed if can_be_read else closed).append(queue)
-        # A broker that goes or comes in between has no routes, and its queues would pass for deleted.
+        # A broker that stops or starts meanwhile has no routes, and its queues would look deleted.
         names = [name for name in self._cluster.broker_names() if name in before]
         queues: dict[str, list[QueueId]] = {}
         for queue in routed:
@@ -91,7 +91,7 @@ class WireQueues:
         return Snapshot(tuple(names), dict(sorted(ranges.items())), frozenset(behind), frozenset(closed))
 
     def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int, *, is_end: bool = False) -> int:
-        """The offset that the broker finds; it takes the queue's store timestamps to never step back."""
+        """Return the offset that the broker finds, which assumes that store timestamps never step back."""
         header = SearchOffsetRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, timestamp=max(0, milliseconds), boundary_type="LOWER"
         )
@@ -111,7 +111,7 @@ class WireQueues:
         return [topic for topic in self._cluster.topics() if self.selection.wants_topic(topic)]
 
     def _queues(self, topic: str) -> Iterator[tuple[QueueId, bool]]:
-        """The queues that are wanted of `topic`, and whether their broker lets them be read."""
+        """Yield the wanted queues of `topic`, and whether their broker permits reads."""
         route = self._cluster.route(topic)
         if route is None:
             if self.selection.named_topics is not None and topic not in self._seen:
@@ -152,7 +152,7 @@ class WireQueues:
 
 @dataclass(frozen=True)
 class WireTask:
-    """Ranges of queues that are pulled from their brokers."""
+    """Ranges of queues for one task, which pulls them from their brokers."""
 
     settings: WireSettings
     subscription: Subscription
@@ -178,7 +178,7 @@ class WireTask:
         for at in range(0, positions.size, CHUNK_ROWS):
             some = slice(at, at + CHUNK_ROWS)
             chunk = PulledChunk(segment, positions[some], options)
-            if segment.has_batches:  # a broker gives all of a record, wherever in it a pull begins
+            if segment.has_batches:  # a broker returns whole records, even if a pull begins inside one
                 record = np.searchsorted(positions[some], chunk.positions)
                 offsets = chunk.queue_offsets().to_numpy()
                 chunk.filter((offsets >= begins[some][record]) & (offsets < ends[some][record]))
@@ -190,8 +190,10 @@ class WireTask:
     def _wanted(
         self, segment: PulledSegment, pulled: Sequence[Pulled], on_loss: OnLoss
     ) -> tuple[Positions, Positions, Positions]:
-        """Positions of the records within the ranges, and [begin, end) of the queue offsets that are wanted of each;
-        what is missing among them is lost."""
+        """Return the positions of the records within the ranges, and the wanted queue offsets [begin, end) of each.
+
+        Missing offsets are reported as lost.
+        """
         ends = np.cumsum([len(each.body) for each in pulled])
         bounds = np.searchsorted(segment.positions, np.concatenate([[0], ends]))
         keep = np.ones(segment.positions.size, np.bool_)
@@ -199,11 +201,11 @@ class WireTask:
         pasts = np.full(segment.positions.size, np.iinfo(np.int64).max)
         for each, first, past in zip(pulled, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             if each.queue.topic.startswith(LIGHT_PREFIX):
-                continue  # its records bear the offsets of the queue that they were sent to
+                continue  # its records have the offsets of the queue that they were sent to
             offsets = segment.queue_offsets[first:past]
             begins[first:past], pasts[first:past] = each.begin, each.past
             if segment.has_batches:
-                continue  # records may have begun before, and offsets that nothing has are no loss
+                continue  # records may begin earlier, and unused offsets are no loss
             keep[first:past] = (offsets >= each.begin) & (offsets < each.past)
             if self.subscription.takes_all and keep[first:past].sum() != each.past - each.begin:
                 on_loss(_gaps(each, offsets[keep[first:past]].tolist()))
@@ -211,7 +213,7 @@ class WireTask:
 
 
 def _gaps(pulled: Pulled, offsets: Sequence[int]) -> list[LostRange]:
-    """What is missing of [begin, past) among `offsets`."""
+    """Return the ranges of [begin, past) that are not in `offsets`."""
     lost = []
     at = pulled.begin
     for offset in [*offsets, pulled.past]:
@@ -222,7 +224,7 @@ def _gaps(pulled: Pulled, offsets: Sequence[int]) -> list[LostRange]:
 
 
 def _together(answers: Iterator[Pulled]) -> Iterator[list[Pulled]]:
-    """Answers put together to about one chunk, those of one queue side by side."""
+    """Yield responses grouped to about one chunk, those of one queue next to each other."""
     held: list[Pulled] = []
     size = messages = 0
     for answer in answers:

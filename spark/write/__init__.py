@@ -1,1 +1,1 @@
-"""Writing rows as messages."""
+"""Writer of rows as messages."""

@@ -1,7 +1,7 @@
 """``df.write.format("rocketmq")`` and the streaming writer: every task sends its rows through the asyncio client.
 
-At least once: a task that Spark runs again sends its rows again, and so does an attempt whose answer was lost.
-Nothing is sent of a batch of rows with one that no broker would take.
+Delivery is at least once: a repeated task sends its rows again, and so does a retry after a lost response.  If a batch
+of rows has a row that no broker would accept, nothing of the batch is sent.
 """
 
 import asyncio
@@ -37,20 +37,20 @@ T = TypeVar("T")
 
 
 class WriteFailed(SprocketError):
-    """A task could not send a row; the text has the first cause and how much was sent before."""
+    """A task could not send a row; the text has the first cause and the number of messages sent before."""
 
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What a task has sent.  `weak` messages are with a broker that could not flush or replicate them in time."""
+    """Totals of a task.  `weak` messages were not flushed or replicated in time by their broker."""
 
     messages: int = 0
     size_bytes: int = 0  # of bodies
-    retried: int = 0  # requests, also for routes, that were made again
+    retried: int = 0  # repeated requests, including those for routes
     weak: int = 0
 
     def add(self, other: "Sent") -> None:
-        """Count what another task sent."""
+        """Add the totals of another task."""
         self.messages += other.messages
         self.size_bytes += other.size_bytes
         self.retried += other.retried
@@ -61,10 +61,10 @@ class Sent(WriterCommitMessage):
 
 
 class SinkTask:
-    """Sends the rows of one task: requests side by side, up to `maxOutstanding`.
+    """Sender of the rows of one task, with up to `maxOutstanding` parallel requests.
 
-    Rows with a sharding key go to the queue of that key, one request of a queue after the other, so that they keep
-    their order.  All others travel in batches as large as `batchMaxBytes`, delayed ones alone.
+    Rows with a sharding key go to the queue of that key with one request at a time, so they keep their order.  Other
+    rows are sent in batches of up to `batchMaxBytes`, except delayed ones, which are sent one by one.
     """
 
     def __init__(self, producer: Producer, options: SinkOptions, pause: Pause) -> None:
@@ -75,7 +75,7 @@ class SinkTask:
         self._routes: dict[str, TopicRoute] = {}
 
     async def send(self, rows: Sequence[Outgoing]) -> None:
-        """Send `rows` and wait for every answer.  Raises WriteFailed with the first cause."""
+        """Send `rows` and wait for every response.  Raises WriteFailed with the first cause."""
         chains = await self._chains(rows)
         room = asyncio.Semaphore(self._options.max_outstanding)
         tasks = [asyncio.ensure_future(self._send_chain(chain, queue, room)) for chain, queue in chains]
@@ -86,11 +86,11 @@ class SinkTask:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             raise WriteFailed(
-                f"{error}; {self.sent} by this task before that, and what was under way may have arrived too"
+                f"{error}; {self.sent} by this task before that; requests in flight may have arrived, too"
             ) from error
 
     async def _chains(self, rows: Sequence[Outgoing]) -> list[tuple[list[list[Message]], MessageQueue | None]]:
-        """Requests to send: those of a chain one after the other."""
+        """Return chains of requests; those of a chain are sent one after the other."""
         ordered: dict[MessageQueue, list[Message]] = {}
         others: dict[str, list[Message]] = {}
         for row in rows:
@@ -107,7 +107,7 @@ class SinkTask:
         return chains
 
     def _batches(self, messages: Iterable[Message]) -> Iterator[list[Message]]:
-        """Runs of `messages` that may travel as one request, in order."""
+        """Yield runs of `messages` for one request each, in order."""
         batch: list[Message] = []
         size = 0
         limit = min(self._options.batch_max_bytes, self._options.max_message_size // 2)
@@ -130,12 +130,12 @@ class SinkTask:
     ) -> None:
         for batch in batches:
             async with room:
-                result = await self._send_again_and_again(batch, queue)
+                result = await self._send_with_retries(batch, queue)
             self.sent.messages += len(batch)
             self.sent.size_bytes += sum(len(message.body) for message in batch)
             self.sent.weak += len(batch) if result.status is not SendStatus.SEND_OK else 0
 
-    async def _send_again_and_again(self, batch: list[Message], queue: MessageQueue | None) -> SendResult:
+    async def _send_with_retries(self, batch: list[Message], queue: MessageQueue | None) -> SendResult:
         """Send `batch`; the producer avoids brokers that have failed."""
 
         async def once() -> SendResult:
@@ -143,10 +143,10 @@ class SinkTask:
                 return await self._producer.send(batch[0], queue=queue)
             return await self._producer.send_batch(batch, queue=queue)
 
-        return await self._again_and_again(once, batch[0].topic)
+        return await self._with_retries(once, batch[0].topic)
 
-    async def _again_and_again(self, once: Callable[[], Awaitable[T]], topic: str) -> T:
-        """What `once` gives, with retries for what may pass."""
+    async def _with_retries(self, once: Callable[[], Awaitable[T]], topic: str) -> T:
+        """Return the result of `once`, with retries after temporary errors."""
         backoff_s = _BACKOFF_FIRST_S
         for left in range(self._options.retries, -1, -1):
             try:
@@ -156,17 +156,17 @@ class SinkTask:
             except ClientError as error:
                 if not left:
                     raise
-                logger.info("event=send_again topic=%s reason=%r", topic, str(error))
+                logger.info("event=send_retry topic=%s reason=%r", topic, str(error))
             self.sent.retried += 1
             await self._pause(backoff_s)
             backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
         raise AssertionError("the last attempt returns or raises")
 
     async def _route(self, topic: str) -> TopicRoute:
-        """The queues of `topic`, fixed for the task: a route that grows in its midst would part rows of one key."""
+        """Return the queues of `topic`, fixed for the task: a changed route would split rows of one key."""
         if topic not in self._routes:
             try:
-                queues = await self._again_and_again(lambda: self._producer.queues(topic), topic)
+                queues = await self._with_retries(lambda: self._producer.queues(topic), topic)
                 self._routes[topic] = TopicRoute(topic, tuple(queues), ())
             except ClientError as error:
                 raise WriteFailed(f"{error}; {self.sent} by this task before that") from error
@@ -176,8 +176,8 @@ class SinkTask:
 async def send_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Sent:
     """Send all rows of a task.  Raises WriteFailed, UnsendableRow.
 
-    The next rows are fetched when those before them have arrived: while Spark computes them, nothing is under way
-    that could run out of time.
+    The next rows are fetched only after the previous ones have arrived: so no request can time out while Spark
+    computes.
     """
     row = 0
     async with Producer(options.group, settings=options.sending(), client=options.client()) as producer:
@@ -189,7 +189,7 @@ async def send_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> 
 
 
 class MessageWriter(DataSourceArrowWriter):
-    """The batch writer.  Raises ConfigError for columns that cannot be written, and for any mode but append."""
+    """Writer of a batch.  Raises ConfigError for columns that cannot be written, and for other modes than append."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool = False) -> None:
         _check_mode(overwrite)
@@ -203,11 +203,11 @@ class MessageWriter(DataSourceArrowWriter):
         _say(f"event=rocketmq_write_done {total(messages)} tasks={len(messages)}")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        _say(f"event=rocketmq_write_failed {total(messages)} of the tasks that were through")
+        _say(f"event=rocketmq_write_failed {total(messages)} in tasks that ended")
 
 
 class MessageStreamWriter(DataSourceStreamArrowWriter):
-    """The writer of a stream: a micro-batch that Spark runs again is sent again."""
+    """Writer of a stream; a micro-batch that Spark repeats is sent again."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool = False) -> None:
         _check_mode(overwrite)
@@ -221,11 +221,11 @@ class MessageStreamWriter(DataSourceStreamArrowWriter):
         _say(f"event=rocketmq_write_done batch={batchId} {total(messages)} tasks={len(messages)}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        _say(f"event=rocketmq_write_failed batch={batchId} {total(messages)} of the tasks that were through")
+        _say(f"event=rocketmq_write_failed batch={batchId} {total(messages)} in tasks that ended")
 
 
 def total(messages: Iterable[WriterCommitMessage | None]) -> Sent:
-    """What all tasks have sent."""
+    """Return the totals of all tasks."""
     sent = Sent()
     for message in messages:
         if isinstance(message, Sent):
@@ -235,11 +235,11 @@ def total(messages: Iterable[WriterCommitMessage | None]) -> Sent:
 
 def _check_mode(overwrite: bool) -> None:
     if overwrite:
-        raise SprocketError("mode overwrite: a topic is a log that is only added to; write with mode('append')")
+        raise SprocketError("mode overwrite: a topic is append-only; write with mode('append')")
 
 
 def _say(line: str) -> None:
-    """Spark's driver runs this in a process without logging of its own: standard error is what it shows."""
+    """Print a line on stderr: Spark's driver runs this in a process without logging."""
     logger.info(line)
     print(line, file=sys.stderr, flush=True)
 

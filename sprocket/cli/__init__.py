@@ -1,5 +1,5 @@
-"""What a user types: `sprocket`, and the names that RocketMQ's operators type.
+"""The commands: `sprocket`, and RocketMQ's `mqadmin`, `mqbroker` and `mqnamesrv`.
 
-Modules here import at the top only what parsing a command line needs; a command imports the rest when it
-runs, so that ``--help`` and completion are quick and a client command loads no server.
+At the top, modules import only what parsing a command line needs; a command imports the rest when it runs.  So
+``--help`` and completion are quick, and a client command loads no server.
 """

@@ -1,4 +1,4 @@
-"""What commands that ask servers have in common: the name servers' address, running, errors, JSON."""
+"""Helpers of commands that ask servers: name servers, credentials, TLS, errors, JSON."""
 
 import json
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-# A folder that `sprocket tls init` has made, or a file of TLS keys: commands speak TLS then.
+# Names a folder that `sprocket tls init` made, or a file of TLS keys.  If it is set, commands use TLS.
 TLS_VARIABLE: Final = "SPROCKET_TLS"
 HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -30,30 +30,30 @@ namesrv_option = click.option(
     envvar="NAMESRV_ADDR",
     show_envvar=True,
     metavar="HOST:PORT;...",
-    help="Name servers; several are separated by ';'.",
+    help="Name servers, separated by ';'.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 class CommandFailed(click.ClickException):
-    """Ends the command with a message on stderr: a server refused or cannot be reached."""
+    """Failure of a server: it refused, or cannot be reached.  Ends the command with a message on stderr."""
 
     exit_code = FAILURE
 
 
 class WrongUsage(CommandFailed):
-    """Ends the command with a message on stderr: what was typed or configured cannot be."""
+    """Wrong command line or configuration.  Ends the command with a message on stderr."""
 
     exit_code = USAGE
 
 
 class ServerAddress(click.ParamType[str]):
-    """The address of one server, ``host:port``."""
+    """Address of one server, ``host:port``."""
 
     name = "HOST:PORT"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """`value` without blanks around it; what is no address is wrong usage."""
+        """Return `value` without blanks around it; fail if it is not an address."""
         from sprocket.remoting.client import split_address
 
         address = value.strip()
@@ -68,7 +68,7 @@ SERVER_ADDRESS: Final = ServerAddress()
 
 
 def name_servers(namesrv: str | None) -> list[str]:
-    """The addresses in `namesrv`.  Raises WrongUsage when there is none, and for a part that is no address."""
+    """Return the addresses in `namesrv`.  Raises WrongUsage if there is none, or if a part is not an address."""
     from sprocket.remoting.client import split_address
 
     addresses = [part.strip() for part in (namesrv or "").split(";") if part.strip()]
@@ -84,7 +84,7 @@ def name_servers(namesrv: str | None) -> list[str]:
 
 
 def tool_credentials() -> "Credentials | None":
-    """The account that ``$ROCKETMQ_HOME/conf/tools.yml`` names, as mqadmin takes it.  Raises ConfigError."""
+    """Return the account in ``$ROCKETMQ_HOME/conf/tools.yml``, as RocketMQ's mqadmin does.  Raises ConfigError."""
     from acl.plain.files import PlainFiles
 
     home = os.environ.get("ROCKETMQ_HOME")
@@ -92,7 +92,7 @@ def tool_credentials() -> "Credentials | None":
 
 
 def tool_tls() -> "TlsSettings | None":
-    """What the environment says of TLS, None if nothing: see `TLS_VARIABLE`.  Raises ConfigError.
+    """Return the TLS settings in the environment, None if there are none: see `TLS_VARIABLE`.  Raises ConfigError.
 
     Source: RocketMQ 5.3.3, ``tools.sh``: JAVA_OPT with ``-Dtls.enable=true`` and ``-Dtls.config.file=...``.
     """
@@ -110,14 +110,14 @@ def tool_tls() -> "TlsSettings | None":
 
 
 def client_settings(namesrv: str) -> "ClientSettings":
-    """What producers and consumers of a command are made with.  Raises ConfigError."""
+    """Return the settings for producers and consumers of a command.  Raises ConfigError."""
     from sprocket.client.connection.client_instance import ClientSettings
 
     return ClientSettings(namesrv=namesrv, credentials=tool_credentials(), tls=tool_tls())
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` on uvloop; an error of Sprocket becomes a message and an exit status."""
+    """Run `main` on uvloop; turn an error of Sprocket into a message and an exit status."""
     import uvloop
 
     from sprocket.cli.permission import refusal_in, refusal_text
@@ -135,7 +135,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def with_admin(namesrv: str | None, ask: "Callable[[AdminClient], Awaitable[T]]") -> T:
-    """What `ask` returns, given an admin client of these name servers."""
+    """Call `ask` with an admin client of these name servers and return its result."""
     addresses = name_servers(namesrv)
 
     async def session() -> T:
@@ -148,6 +148,6 @@ def with_admin(namesrv: str | None, ask: "Callable[[AdminClient], Awaitable[T]]"
 
 
 def print_json(value: object) -> None:
-    """`value` as JSON: one line in a pipe, indented on a terminal."""
+    """Print `value` as JSON: on one line in a pipe, indented on a terminal."""
     indent = 2 if os.isatty(1) else None
     click.echo(json.dumps(value, indent=indent, ensure_ascii=False, default=str))

@@ -1,11 +1,11 @@
-"""Text in columns: RocketMQ's fixed layouts for `mqadmin`, and fitted columns for `sprocket`."""
+"""Text in columns for `sprocket`, and values as RocketMQ's `mqadmin` prints them."""
 
 import time
 from collections.abc import Iterable, Sequence
 
 
 def fitted(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Lines whose columns are as wide as they need be; numbers to the right."""
+    """Return lines with columns as wide as their longest cell; columns of numbers are right-aligned."""
     table = [[str(cell) for cell in row] for row in rows]
     numeric = [bool(table) and all(_is_number(row[i]) for row in table) for i in range(len(head))]
     widths = [max(len(row[i]) for row in [list(head), *table]) for i in range(len(head))]
@@ -24,25 +24,25 @@ def _is_number(text: str) -> bool:
 
 
 def seconds_text(time_ms: int) -> str:
-    """``2026-01-31 23:59:59`` in local time (`UtilAll.YYYY_MM_DD_HH_MM_SS`)."""
+    """Return ``2026-01-31 23:59:59`` in local time (`UtilAll.YYYY_MM_DD_HH_MM_SS`)."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_ms // 1000))
 
 
 def millis_text(time_ms: int) -> str:
-    """``2026-01-31 23:59:59,123`` in local time (`UtilAll.timeMillisToHumanString2`)."""
+    """Return ``2026-01-31 23:59:59,123`` in local time (`UtilAll.timeMillisToHumanString2`)."""
     return f"{seconds_text(time_ms)},{time_ms % 1000:03d}"
 
 
 def compact_time_text(time_ms: int) -> str:
-    """``20260131235959123`` in local time (`UtilAll.timeMillisToHumanString`)."""
+    """Return ``20260131235959123`` in local time (`UtilAll.timeMillisToHumanString`)."""
     return f"{time.strftime('%Y%m%d%H%M%S', time.localtime(time_ms // 1000))}{time_ms % 1000:03d}"
 
 
 def java_map(members: Iterable[tuple[object, object]]) -> str:
-    """``{a=1, b=2}``, as Java prints a map."""
+    """Return ``{a=1, b=2}``, as Java prints a map."""
     return "{" + ", ".join(f"{key}={value}" for key, value in members) + "}"
 
 
 def perm_text(perm: int) -> str:
-    """``RW-`` (`PermName.perm2String`)."""
+    """Return ``RW-`` (`PermName.perm2String`)."""
     return ("R" if perm & 4 else "-") + ("W" if perm & 2 else "-") + ("X" if perm & 1 else "-")

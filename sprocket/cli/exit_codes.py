@@ -3,11 +3,11 @@
 from typing import Final
 
 SUCCESS: Final = 0
-# A server refused, or could not be reached.
+# A server refused, or cannot be reached.
 FAILURE: Final = 1
 # The command line or the configuration is wrong: nothing was started.
 USAGE: Final = 2
-# A condition that our own code guarantees does not hold (EX_SOFTWARE).
+# A bug of Sprocket: a condition that its code guarantees does not hold (EX_SOFTWARE).
 INVARIANT: Final = 70
-# The disk failed, or what is on it cannot be used (EX_IOERR).
+# The disk failed, or its files cannot be used (EX_IOERR).
 DISK: Final = 74

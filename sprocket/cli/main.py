@@ -1,4 +1,4 @@
-"""`sprocket`: every command under one name."""
+"""`sprocket`: the group of all commands."""
 
 from typing import Final
 

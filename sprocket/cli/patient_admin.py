@@ -1,4 +1,4 @@
-"""An admin client for commands that people type right after ``mqnamesrv &``."""
+"""Admin client that waits for a name server, for commands typed right after ``mqnamesrv &``."""
 
 import asyncio
 import errno
@@ -18,9 +18,9 @@ _REFUSED: Final = f"[Errno {errno.ECONNREFUSED}]"
 
 
 class PatientAdminClient(AdminClient):
-    """Asks again, for `START_LIMIT_S` in all, while nobody listens at the address of a name server.
+    """Admin client that retries for `START_LIMIT_S` in total while a name server refuses connections.
 
-    Of several name servers the last one is waited for: another may answer at once.
+    Of several name servers it waits only for the last one, because another may respond at once.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class PatientAdminClient(AdminClient):
         *,
         timeout_s: float | None = None,
     ) -> ReceivedResponse:
-        """The answer of the server at `address`.  Raises AdminError."""
+        """Return the response of the server at `address`.  Raises AdminError."""
         while True:
             try:
                 return await super().ask(address, code, header, body, timeout_s=timeout_s)

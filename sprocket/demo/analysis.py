@@ -1,4 +1,4 @@
-"""What Spark makes of the two CommitLogs and of what the consumers wrote."""
+"""Queries with Spark over the two CommitLogs and the consumers' files."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _QUANTILES: Final = (0.5, 0.9, 0.99, 0.999, 1.0)
 
 @dataclass(frozen=True)
 class Delay:
-    """Flights of one carrier that were scheduled for one minute of the day, and how late they left together."""
+    """Flights of one carrier scheduled for one minute of the day, with the sum of their delays."""
 
     carrier: str
     hour: int
@@ -35,7 +35,7 @@ class Delay:
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds from the producer's clock to the consumer's, over one consumer's messages."""
+    """Latency of one consumer's messages, from the producer's clock to the consumer's, ms."""
 
     consumer: str
     messages: int
@@ -44,7 +44,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Counts:
-    """Keys and records, reconciled over what was sent, what the logs hold and what was received."""
+    """Counts of keys and records that were sent, are in the logs, and were received."""
 
     records: int
     distinct_in_log: int
@@ -76,7 +76,7 @@ class Findings:
 
 
 def analyse(spark: SparkSession, stores: Sequence[Path], acknowledged: Path, received: Sequence[Path]) -> Findings:
-    """Run the queries.  `acknowledged` holds a key a line, `received` the consumers' files."""
+    """Run the queries.  `acknowledged` has one key per line; `received` are the consumers' files."""
     log = read_log(spark, stores).cache()
     seen = spark.read.schema(_RECEIVED).csv([str(path) for path in received])
     seen = seen.withColumn("consumer", sf.regexp_extract(sf.input_file_name(), r"received-(\w+)\.csv", 1))
@@ -86,7 +86,7 @@ def analyse(spark: SparkSession, stores: Sequence[Path], acknowledged: Path, rec
 
 
 def read_log(spark: SparkSession, stores: Sequence[Path]) -> DataFrame:
-    """The flights as they lie in the CommitLogs: one row a record."""
+    """Return the flights in the CommitLogs, one row per record."""
     records = (
         spark.read.format("rocketmq")
         .option("subscribe", TOPIC)
@@ -100,7 +100,7 @@ def read_log(spark: SparkSession, stores: Sequence[Path]) -> DataFrame:
 
 
 def _counts(log: DataFrame, sent: DataFrame, seen: DataFrame) -> Counts:
-    """One pass over the keys of all three."""
+    """Count in one pass over the keys of log, sends and consumers."""
     sources = {"log": log, "sent": sent, "seen": seen}
     marked = [
         frame.select("key", *(sf.lit(int(name == other)).alias(other) for other in sources))
@@ -123,7 +123,7 @@ def _counts(log: DataFrame, sent: DataFrame, seen: DataFrame) -> Counts:
 
 
 def _delays(log: DataFrame) -> list[Delay]:
-    """By carrier and scheduled minute; a flight that was sent twice counts once."""
+    """Return delays by carrier and scheduled minute; a flight that was sent twice counts once."""
     grouped = (
         log.dropDuplicates(["key"])
         .groupBy("carrier", "hour", "minute")
@@ -139,7 +139,7 @@ def _stored_per_second(log: DataFrame) -> list[tuple[str, int, int]]:
 
 
 def _latencies(seen: DataFrame) -> tuple[list[Latency], list[tuple[int, float, float]]]:
-    """By consumer, over both, and by the second in which a message was born."""
+    """Return latencies by consumer and for both, and by the second of the send."""
     consumer, second = sf.col("consumer"), sf.col("second")
     rows = (
         seen.select("consumer", sf.floor(sf.col("bornMs") / 1000).alias("second"), sf.expr("receivedMs - bornMs AS ms"))

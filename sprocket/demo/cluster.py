@@ -1,6 +1,6 @@
-"""A cluster of real processes: two name servers and two brokers, profile 2m-noslave.
+"""Cluster of real processes: two name servers and two brokers, profile 2m-noslave.
 
-Each says in a line where it listens.  The system ends them when this process dies, however it dies.
+Each prints a line with its address.  The system ends them when this process ends for any reason.
 """
 
 import signal
@@ -14,12 +14,12 @@ CLUSTER_NAME: Final = "DemoCluster"
 
 
 class Server(ChildProcess):
-    """One server process of the cluster."""
+    """Server process of the cluster."""
 
     address = ""
 
     def wait_until_ready(self) -> dict[str, object]:
-        """What it says of itself, its ports among it.  Raises ProcessNotStarted."""
+        """Wait for the start line and return its facts, ports included.  Raises ProcessNotStarted."""
         facts = self.facts(_START_LIMIT_S)
         self.address = f"127.0.0.1:{facts['port']}"
         return facts
@@ -38,15 +38,15 @@ class DemoCluster:
 
     @property
     def namesrv(self) -> str:
-        """What clients are given as name servers."""
+        """Addresses of the name servers, as clients take them."""
         return ";".join(server.address for server in self._name_servers)
 
     def store_of(self, broker_name: str) -> Path:
-        """The store directory of a broker."""
+        """Return the store directory of a broker."""
         return self._directory / broker_name / "store"
 
     def start(self) -> None:
-        """Start everything, and wait until each server listens.  Raises ProcessNotStarted."""
+        """Start all servers and wait until each listens.  Raises ProcessNotStarted."""
         for server in self._name_servers:
             _write_properties(self._directory / f"{server.name}.properties", {"listenPort": 0})
             server.launch()
@@ -60,13 +60,13 @@ class DemoCluster:
             self._configure(name, server.wait_until_ready())  # the same ports after a crash
 
     def crash(self, broker_name: str) -> None:
-        """SIGKILL a broker and start it again at once; does not wait until it listens."""
+        """Kill a broker with SIGKILL and restart it at once, without waiting until it listens."""
         server = self.brokers[broker_name]
         server.end(signal.SIGKILL)
         server.launch()
 
     def stop(self) -> None:
-        """SIGTERM to what runs: brokers first, so that they unregister."""
+        """Send SIGTERM to all servers; brokers first, so that they unregister."""
         for server in [*self.brokers.values(), *self._name_servers]:
             server.end(signal.SIGTERM)
 
@@ -82,7 +82,7 @@ class DemoCluster:
             "haListenPort": ports.get("haListenPort", 0),
             "storePathRootDir": self.store_of(name),
             "mappedFileSizeCommitLog": 64 * 1024 * 1024,
-            # However full the machine's disk is: the demo neither loses flights to cleaning nor is refused.
+            # On a machine with a full disk, the broker neither deletes flights nor refuses sends.
             "cleanFileForciblyEnable": "false",
             "diskSpaceWarningLevelRatio": 100,
         }

@@ -1,8 +1,8 @@
 """One consumer of the demo's group, in a process of its own.
 
-``python -I -m sprocket.demo.consumer_process GROUP NAMESRV FILE`` writes one line to FILE for every message it gets:
-key, born, stored and received time (ms), broker name, queue id, queue offset.  SIGTERM ends it in order: what it
-got is written, its offsets are committed.
+``python -I -m sprocket.demo.consumer_process GROUP NAMESRV FILE`` writes one line to FILE for every received message:
+key, born, stored and received time (ms), broker name, queue id, queue offset.  On SIGTERM it writes the remaining lines
+and commits its offsets.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The two consumer processes, and what they have written so far."""
+"""The two consumer processes, and the keys in their files."""
 
 import signal
 from pathlib import Path
@@ -13,11 +13,11 @@ _STOP_LIMIT_S = 15.0
 
 
 class ConsumerFailed(SprocketError):
-    """A consumer process ended by itself; the text holds the end of its log."""
+    """A consumer process ended unexpectedly; the text has the end of its log."""
 
 
 class ConsumerProcess:
-    """One consumer; `path` is the file that it writes, see `consumer_process`."""
+    """Consumer in a process of its own; `path` is the file that it writes, see `consumer_process`."""
 
     def __init__(self, name: str, directory: Path, namesrv: str) -> None:
         self.name = name
@@ -29,11 +29,11 @@ class ConsumerProcess:
         self._process.launch()
 
     def wait_until_ready(self) -> None:
-        """Raises ProcessNotStarted if it does not start."""
+        """Wait until it is ready.  Raises ProcessNotStarted."""
         self._process.ready_line(_START_LIMIT_S)
 
     def new_keys(self) -> list[str]:
-        """Keys of the messages that it has written since the last call.  Raises ConsumerFailed if it has ended."""
+        """Return the keys that it has written since the last call.  Raises ConsumerFailed if it has ended."""
         if (status := self._process.exit_status) not in (None, 0):
             raise ConsumerFailed(f"consumer {self.name} ended with {status}:\n{self._process.tail()}")
         if self._tail is None:
@@ -42,12 +42,12 @@ class ConsumerProcess:
         return [line[: line.index(",")] for line in lines]
 
     def stop(self) -> None:
-        """SIGTERM, so that it commits its offsets; SIGKILL follows if it takes too long."""
+        """Send SIGTERM, on which it commits its offsets; send SIGKILL if it takes too long."""
         self._process.end(signal.SIGTERM, _STOP_LIMIT_S)
 
 
 class Received:
-    """Which keys all consumers have received, and how often."""
+    """Keys that all consumers have received, and the total number of messages."""
 
     def __init__(self) -> None:
         self.keys: set[str] = set()
@@ -59,5 +59,5 @@ class Received:
 
     @property
     def duplicates(self) -> int:
-        """Messages that came again."""
+        """Messages that were received again."""
         return self.total - len(self.keys)

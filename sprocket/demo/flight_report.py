@@ -20,7 +20,7 @@ def flight_page(findings: Findings, sent: Sent, checks: Sequence[Check], facts: 
     """The report of one run."""
     page = Page(
         "New York flights 2013, through Sprocket and Spark",
-        f"{len(sent.acknowledged):,} messages through two brokers, one of which was killed half way; "
+        f"{len(sent.acknowledged):,} messages through two brokers; one was killed half way; "
         "read by Spark from the brokers' CommitLog files.",
         facts,
     )
@@ -125,7 +125,7 @@ def _scheduled_chart(findings: Findings) -> Chart:
 def _latency_table(findings: Findings) -> Table:
     return Table(
         "End-to-end latency",
-        "Milliseconds from the producer's call to the consumer's hands, the crash included.",
+        "Milliseconds from the producer's call to the consumer, including the crash.",
         ("Consumer", "Messages", "p50", "p90", "p99", "p99.9", "Maximum"),
         [(each.consumer, each.messages, *(float(value) for value in each.quantiles)) for each in findings.latencies],
     )
@@ -155,5 +155,5 @@ def _marks(sent: Sent, first_second: int) -> dict[str, float]:
     killed = sent.killed_wall_ms / 1000 - first_second
     marks = {"SIGKILL broker-b": killed}
     if sent.recovery_s is not None:
-        marks["broker-b takes messages again"] = killed + sent.recovery_s
+        marks["broker-b accepts sends again"] = killed + sent.recovery_s
     return marks

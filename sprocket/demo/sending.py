@@ -1,4 +1,4 @@
-"""Sends every flight and kills a broker half way; nothing here helps the producer over it."""
+"""Send of all flights, with the kill of a broker half way; the producer recovers without help."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,19 +14,19 @@ from sprocket.demo.flights import Flight, messages
 from sprocket.demo.settings import POLL_NAME_SERVER_S
 
 _WINDOW: Final = 512
-# The last messages wait for the killed broker, so that its recovery is seen however slow the machine is: a tenth of
-# all, and no fewer than these.  They are sent one by one meanwhile, for the producer finds the broker by sending.
+# The last tenth of the messages, at least _MIN_HELD_BACK, waits for the killed broker: so its recovery is seen on slow
+# machines, too.  They are sent slowly meanwhile, because the producer finds the broker by sending.
 _HELD_BACK: Final = 0.1
 _MIN_HELD_BACK: Final = 1000
 _TRICKLE_S: Final = 0.005
 _RECOVERY_LIMIT_S: Final = 120.0
-# A send outlives the stall of a busy machine.
+# Long enough for a send to survive a stall of a busy machine.
 _SEND_LIMIT_S: Final = 20.0
 
 
 @dataclass
 class Sent:
-    """What the sending did.  Times are readings of the monotonic clock."""
+    """Outcome of the sends.  Times are readings of the monotonic clock, s."""
 
     acknowledged: list[str] = field(default_factory=list)  # keys, in order
     not_ok: int = 0
@@ -34,24 +34,24 @@ class Sent:
     ended: float = 0.0
     killed: float | None = None
     killed_wall_ms: int = 0
-    killed_at: int = 0  # index of the first message that was taken after the kill
+    killed_at: int = 0  # index of the first message after the kill
     recovered: float | None = None
 
     @property
     def recovery_s(self) -> float | None:
-        """From the kill to the first acknowledged send to that broker again."""
+        """Seconds from the kill to the next acknowledged send to that broker; None if there was none."""
         return self.recovered - self.killed if self.recovered is not None and self.killed is not None else None
 
     @property
     def rate(self) -> float:
-        """Acknowledged sends a second, from the first message to the kill: while both brokers ran."""
+        """Acknowledged sends per second while both brokers ran: from the first message to the kill."""
         until = self.killed if self.killed is not None else self.ended
         count = self.killed_at if self.killed is not None else len(self.acknowledged)
         return count / max(until - self.began, 1e-9)
 
 
 class Sending:
-    """Sends `flights` through one producer; `crash` kills and restarts the broker named `victim`."""
+    """Sender of `flights` through one producer; `crash` kills and restarts the broker named `victim`."""
 
     def __init__(self, flights: list[Flight], clock: Clock, victim: str, crash: Callable[[], None]) -> None:
         self._flights = flights
@@ -63,13 +63,13 @@ class Sending:
         self.sent = Sent()
 
     async def run(self, namesrv: str, progress: Callable[[int], None]) -> Sent:
-        """Send everything; `progress` is told how many are acknowledged.
+        """Send all flights; call `progress` with the number of acknowledged ones.
 
         Raises ClientError if a message could not be sent to any broker.
         """
         sent = self.sent
         settings = ClientSettings(namesrv=namesrv, poll_name_server_interval_s=POLL_NAME_SERVER_S)
-        # Fault avoidance, which RocketMQ leaves off too, keeps away from a failed broker for 10 s more than needed.
+        # Fault avoidance, off by default in RocketMQ, too, would avoid the restarted broker for 10 s longer.
         send = SendSettings(retry_times_when_send_failed=5, send_msg_timeout_s=_SEND_LIMIT_S, send_latency_enable=False)
         async with Producer("flight-senders", settings=send, client=settings) as producer:
             sent.began = self._clock.monotonic()
@@ -96,8 +96,10 @@ class Sending:
             yield message
 
     def pause_s(self, left: int) -> float:
-        """How long to wait before the next message, of which `left` are left: they last until the killed broker takes
-        messages again, or its time is over."""
+        """Return the pause before the next message, in seconds, if `left` messages are left.
+
+        The messages must last until the killed broker accepts sends again, or until its time limit.
+        """
         killed = self.sent.killed
         if killed is None or self.sent.recovered is not None or left > self._held_back:
             return 0.0

@@ -1,4 +1,4 @@
-"""Times that all parts of the demo share."""
+"""Settings that the parts of the demo share."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What must hold after a run, and whether it does."""
+"""Checks of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Check:
 
 @dataclass(frozen=True)
 class CommittedOffset:
-    """How far the group has committed one queue, and the queue's end."""
+    """Committed offset of the group in one queue, and the end of the queue."""
 
     committed: int
     end: int
@@ -38,7 +38,7 @@ class _OffsetFile(msgspec.Struct):
 
 
 def committed_offsets(stores: Sequence[Path]) -> list[CommittedOffset]:
-    """The group's offsets for every queue that has messages, from the brokers' own files."""
+    """Return the group's offsets of every queue with messages, from the brokers' files."""
     offsets: list[CommittedOffset] = []
     for store in stores:
         content = fastjson.loads((store / "config" / "consumerOffset.json").read_bytes(), _OffsetFile)
@@ -51,12 +51,12 @@ def committed_offsets(stores: Sequence[Path]) -> list[CommittedOffset]:
 def checks_of(
     flights: int, sent: Sent, received: Received, findings: Findings, offsets: Sequence[CommittedOffset]
 ) -> list[Check]:
-    """Every check of the demo, in the order of the report."""
+    """Return every check of the demo, in the order of the report."""
     counts = findings.counts
     by_broker = ", ".join(f"{count:,} in {name}" for name, count in findings.records_by_broker.items())
     acknowledged = len(sent.acknowledged)
     again = counts.received - counts.distinct_received
-    behind = sum(offset.end - offset.committed for offset in offsets)
+    lag = sum(offset.end - offset.committed for offset in offsets)
     lost = counts.acknowledged_not_in_log
     unread = counts.in_log_not_received
     return [
@@ -76,27 +76,27 @@ def checks_of(
             counts.distinct_received == acknowledged and not unread,
         ),
         Check(
-            "Nothing is in the logs or at a consumer that was not sent",
-            f"{counts.in_log_not_acknowledged + counts.received_not_in_log:,} strangers",
+            "The logs and the consumers have no message that was not sent",
+            f"{counts.in_log_not_acknowledged + counts.received_not_in_log:,} found",
             not counts.in_log_not_acknowledged and not counts.received_not_in_log,
         ),
         Check(
-            "The driver's count of what came agrees with Spark's",
+            "The driver and Spark count the same received messages",
             f"{received.total:,} and {counts.received:,}",
             received.total == counts.received and len(received.keys) == counts.distinct_received,
         ),
         Check(
-            "Duplicates are counted: whatever was stored twice also came twice",
+            "Every message that was stored twice was received twice",
             f"{counts.records - counts.distinct_in_log:,} records sent twice; {again:,} messages received again",
             again >= counts.records - counts.distinct_in_log,
         ),
         Check(
             "The group committed every queue to its end",
-            f"{sum(offset.end == offset.committed for offset in offsets)} of {len(offsets)} queues, {behind:,} behind",
-            bool(offsets) and not behind,
+            f"{sum(offset.end == offset.committed for offset in offsets)} of {len(offsets)} queues, lag {lag:,}",
+            bool(offsets) and not lag,
         ),
         Check(
-            "The killed broker took messages again",
+            "The killed broker accepted sends again",
             f"after {sent.recovery_s:.1f} s" if sent.recovery_s is not None else "it did not",
             sent.recovery_s is not None,
         ),

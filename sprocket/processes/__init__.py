@@ -1,4 +1,4 @@
-"""Processes of Sprocket that another one starts: children that end with it, and local clusters that outlive it.
+"""Processes that Sprocket starts: children that end with their parent, and local clusters that outlive it.
 
-Everything is started in Python's isolated mode (``-I``): nothing of the caller's import path or folder is lent to it.
+Each starts in Python's isolated mode (``-I``), so the caller's import path and folder do not affect it.
 """

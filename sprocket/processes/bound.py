@@ -1,7 +1,7 @@
 """Runs a module in a process that ends with its parent.
 
 ``python -I -m sprocket.processes.bound <pid of the parent> <module> <arguments>``: the system sends SIGTERM when the
-parent is gone, however that ended.  Linux only; elsewhere the module just runs.
+parent ends for any reason.  Linux only; elsewhere the module runs without this.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the system send SIGTERM when `parent`, which started this process, ends; exit if it has ended already."""
+    """Ask the system for SIGTERM when the process `parent`, which started this one, ends; exit if it has ended."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
@@ -23,7 +23,7 @@ def end_with_parent(parent: int) -> None:
 
 
 def main() -> None:
-    """Bind this process, and run the module as a program."""
+    """Bind this process to its parent, and run the module as a program."""
     end_with_parent(int(sys.argv[1]))
     module = sys.argv[2]
     sys.argv = [module, *sys.argv[3:]]

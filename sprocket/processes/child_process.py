@@ -1,6 +1,6 @@
-"""A process that says in one line that it is ready, and is ended by the object that started it.
+"""Child process that prints one line when it is ready.
 
-An edge file: it starts processes, reads what they say, and ends them.
+An edge file: it starts processes, reads their output, and ends them.
 """
 
 import json
@@ -16,41 +16,41 @@ from typing import Final
 from sprocket.common.errors import SprocketError
 
 _STOP_LIMIT_S: Final = 20.0
-# From the end of a process's output to its own end.
+# Time from the end of a process's output to its exit.
 _HUNG_UP_S: Final = 1.0
 _TAIL_CHARACTERS: Final = 4000
 
 
 class ProcessNotStarted(SprocketError):
-    """A process ended or said nothing in time; the text holds the end of its log."""
+    """A process ended, or printed nothing in time; the text has the end of its log."""
 
 
 def await_readable(descriptor: int, limit_s: float) -> bool:
-    """Whether there is something to read, or the other side has hung up, within `limit_s`; whatever its number."""
+    """Return whether `descriptor` becomes readable or closed within `limit_s`; unlike select(2), any number works."""
     waiting = select.poll()
     waiting.register(descriptor, select.POLLIN)
     return bool(waiting.poll(limit_s * 1000))
 
 
 def isolated(module: str, *arguments: str) -> list[str]:
-    """The command that runs `module` by itself: it outlives this process."""
+    """Return the command that runs `module` in a process that outlives this one."""
     return [sys.executable, "-I", "-m", module, *arguments]
 
 
 def bound(module: str, *arguments: str) -> list[str]:
-    """The command that runs `module` in a process that ends with this one, however this one ends."""
+    """Return the command that runs `module` in a process that ends when this one ends for any reason."""
     return isolated("sprocket.processes.bound", str(os.getpid()), module, *arguments)
 
 
 def end_of(log: Path) -> str:
-    """The last lines of a log; nothing if there is none."""
+    """Return the last characters of a log, "" if there is none."""
     return log.read_text(errors="replace")[-_TAIL_CHARACTERS:] if log.exists() else ""
 
 
 class ChildProcess:
-    """One process, started again and again with `command`; what it says on stderr is added to `log`.
+    """One process, which `launch` may start several times; its stderr is appended to `log`.
 
-    With `is_detached` it gets a session of its own: signals from this one's terminal do not reach it.
+    With `is_detached` it has a session of its own, so signals of this process's terminal do not reach it.
     """
 
     def __init__(
@@ -65,18 +65,18 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Raises ProcessNotStarted when it does not run."""
+        """Process id.  Raises ProcessNotStarted if it does not run."""
         if self._process is None:
             raise ProcessNotStarted(f"{self.name} does not run")
         return self._process.pid
 
     @property
     def exit_status(self) -> int | None:
-        """None while it runs, and before it was started."""
+        """Exit status; None while it runs, and before its start."""
         return None if self._process is None else self._process.poll()
 
     def launch(self) -> None:
-        """Start it; `ready_line` says when it is ready."""
+        """Start the process; `ready_line` waits until it is ready."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command,
@@ -88,7 +88,7 @@ class ChildProcess:
             )
 
     def ready_line(self, limit_s: float) -> bytes:
-        """The first line that it says.  Raises ProcessNotStarted if there is none in time."""
+        """Wait for the first line of its output and return it.  Raises ProcessNotStarted if there is none in time."""
         assert self._process is not None and self._process.stdout is not None
         out = self._process.stdout
         line = out.readline() if await_readable(out.fileno(), limit_s) else b""
@@ -99,7 +99,7 @@ class ChildProcess:
         return line
 
     def _end_status(self) -> int | None:
-        """The exit status of a process that has hung up, None if it goes on."""
+        """Return the exit status of a process that closed its output, None if it still runs."""
         assert self._process is not None
         try:
             return self._process.wait(_HUNG_UP_S)
@@ -107,12 +107,12 @@ class ChildProcess:
             return None
 
     def facts(self, limit_s: float) -> dict[str, object]:
-        """What a server started with ``--json`` says once it listens.  Raises ProcessNotStarted."""
+        """Return the start line of a server that runs with ``--json``.  Raises ProcessNotStarted."""
         facts: dict[str, object] = json.loads(self.ready_line(limit_s))
         return facts
 
     def end(self, how: signal.Signals, limit_s: float = _STOP_LIMIT_S) -> None:
-        """Send `how` and wait; SIGKILL follows if it takes longer than `limit_s`.  Nothing if it does not run."""
+        """Send the signal `how` and wait; send SIGKILL after `limit_s`.  Do nothing if it does not run."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -127,11 +127,11 @@ class ChildProcess:
             process.stdout.close()
 
     def release(self) -> None:
-        """Let it run on by itself: this object forgets it."""
+        """Leave the process running and forget it."""
         process, self._process = self._process, None
         if process is not None and process.stdout is not None:
             process.stdout.close()
 
     def tail(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return end_of(self.log)

@@ -1,6 +1,6 @@
-"""How the members of a local cluster are: who runs, who has registered, how far slaves are behind.
+"""Status of the members of a local cluster: processes, registrations, lag of slaves.
 
-An edge file: it asks members again and again while a cluster starts.
+An edge file: it polls members while a cluster starts.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.credentials import Credentials
 
 _ASK_LIMIT_S: Final = 3.0
-# A slave asks for its master with its registration, and tries again every 5 s; a slow machine takes its time.
+# A slave learns its master's address when it registers, and retries every 5 s; slow machines need more.
 _UP_LIMIT_S: Final = 90.0
 _POLL_S: Final = 0.2
 _PLAIN_REFUSAL: Final = "org.apache.rocketmq.acl.common.AclException"
 RUNNING: Final = "running"
 REFUSING: Final = "refusing"
-# Which account tools sign with, as RocketMQ's do.
+# Holds the account that tools sign with, as in RocketMQ.
 TOOLS_FILE: Final = "$ROCKETMQ_HOME/conf/tools.yml"
 
 
 @dataclass(frozen=True)
 class MemberStatus:
-    """One member now.
+    """Status of one member at one moment.
 
-    `state`: ``running``; ``unregistered``, some name server that runs does not know it; ``not following``, a slave that
-    its master has no connection from; ``silent``, it runs and does not answer; ``refusing``, it does not let us ask
-    (access control: it needs a signature of who may administer); ``killed``, it ended by itself;
-    ``stopped``.  `log_end` is a physical offset; it and the two about slaves are None where they do not apply.
+    `state` is ``running``; ``unregistered``: a running name server does not know it; ``not following``: a slave
+    without a connection to its master; ``silent``: it runs but does not respond; ``refusing``: access control demands
+    the signature of an administrator; ``killed``: it ended without `down`; or ``stopped``.
+    `log_end` is a physical offset.  `log_end`, `lag_bytes` and `is_in_sync` are None where they do not apply.
     """
 
     member: Member
@@ -50,12 +50,12 @@ class MemberStatus:
 
     @property
     def is_up(self) -> bool:
-        """Whether it does what it is there for; a slave that follows may still be far behind."""
+        """Whether it is running; a slave may still lag far behind."""
         return self.state == RUNNING
 
 
 class ClusterWatch:
-    """Asks the members of `cluster`, signing with `credentials`."""
+    """Observer of the members of `cluster`; signs its requests with `credentials`."""
 
     def __init__(self, cluster: LocalCluster, clock: Clock, credentials: Credentials | None = None) -> None:
         self._cluster = cluster
@@ -63,7 +63,7 @@ class ClusterWatch:
         self._clock = clock
 
     async def status(self) -> list[MemberStatus]:
-        """All members, in the order of the cluster."""
+        """Return the status of all members, in the order of the cluster."""
         name_servers = [one.address for one in self._cluster.name_servers]
         tls = None if self._cluster.tls is None else self._cluster.tls.client_settings()
         async with AdminClient(name_servers, timeout_s=_ASK_LIMIT_S, credentials=self._credentials, tls=tls) as admin:
@@ -79,7 +79,7 @@ class ClusterWatch:
             return list(tables.values())
 
     async def _one(self, admin: AdminClient, member: Member) -> tuple[MemberStatus, set[str] | None]:
-        """A member by itself; of a name server that answers also the addresses that it knows."""
+        """Return the status of one member and, for a name server that responds, the registered addresses."""
         pid_file = self._cluster.pid_file(member)
         identity = pid_file.running()
         if identity is None:
@@ -96,10 +96,10 @@ class ClusterWatch:
             return replace(running, state=REFUSING if is_refusal(error) else "silent"), None
 
     async def _add_slaves(self, admin: AdminClient, master: Member, tables: dict[str, MemberStatus]) -> None:
-        """What a master says of its slaves.
+        """Add to `tables` what a master reports about its slaves.
 
-        It knows them by the addresses of their connections.  So of several the one that it calls the furthest is the
-        one with the longest log.
+        The master knows slaves only by the addresses of their connections.  So the connection with the highest offset
+        is attributed to the slave with the longest log, and so on.
         """
         ours = [slave for slave in self._cluster.slaves if slave.broker_name == master.broker_name]
         slaves = [tables[slave.name] for slave in ours if tables[slave.name].log_end is not None]
@@ -119,14 +119,14 @@ class ClusterWatch:
             tables[status.member.name] = replace(status, state=state, is_in_sync=False)
 
     async def bring_up(self, say: Callable[[str], None]) -> None:
-        """Start what does not run, and wait until all know each other.
+        """Start the members that do not run, and wait until all have registered and connected.
 
-        Raises ClusterNotStarted; what was started here is stopped again then.  Raises PortTaken before that.
+        Raises PortTaken before anything is started.  Raises ClusterNotStarted after stopping what was started here.
         """
         cluster, started = self._cluster, Started()
         cluster.check_ports()
         with started.undone_on_failure():
-            # Name servers first, for the others to find; masters before the slaves that ask for them.
+            # Brokers register with name servers, and slaves learn their masters' addresses from them.
             for members in (cluster.name_servers, cluster.masters, cluster.slaves):
                 cluster.launch(members, started)
                 await self._await_up({member.name for member in members})
@@ -141,24 +141,24 @@ class ClusterWatch:
             missing = [one for one in await self.status() if one.member.name in names and not one.is_up]
             if not missing:
                 return
-            gone = next((one for one in missing if one.pid is None or self._never_lets_ask(one)), None)
+            gone = next((one for one in missing if one.pid is None or self._refuses_for_good(one)), None)
             if gone is not None or self._clock.monotonic() > deadline:
                 self._give_up(gone or missing[0])
             await asyncio.sleep(_POLL_S)
 
-    def _never_lets_ask(self, status: MemberStatus) -> bool:
+    def _refuses_for_good(self, status: MemberStatus) -> bool:
         return status.state == REFUSING and self._credentials is None
 
     def _give_up(self, status: MemberStatus) -> None:
         if status.state == REFUSING:
-            text = f"{status.member.name} refuses who asks: name an account that may administer in {TOOLS_FILE}"
+            text = f"{status.member.name} refuses unsigned requests: name an administrator's account in {TOOLS_FILE}"
             raise ClusterNotStarted(text)
         log = self._cluster.log(status.member)
         raise ClusterNotStarted(f"{status.member.name} is {status.state}; the end of {log}:\n{end_of(log)}")
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether access control gave this answer; ACL 1.0 has no code of its own for it."""
+    """Return whether access control refused; ACL 1.0 has no response code of its own for that."""
     if isinstance(error, PermissionDenied):
         return True
     if not isinstance(error, AdminError | BrokerRefused):

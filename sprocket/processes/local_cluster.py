@@ -1,7 +1,7 @@
-"""A cluster of local processes below one directory, which outlive the command that started them.
+"""Cluster of local processes in one directory, which outlive the command that started them.
 
-The directory holds `cluster.json` (which members), ``conf/`` (their configuration, made once and then the operator's),
-``logs/``, ``run/`` (who runs), and a folder for each member's data.
+The directory holds `cluster.json` (the members), ``conf/`` (their configuration: written once, then left to the
+operator), ``logs/``, ``run/`` (process ids), and a folder for each member's data.
 An edge file: it starts and ends processes, and reads and writes that directory.
 """
 
@@ -24,17 +24,17 @@ from sprocket.processes.profile import Plan, Profile
 from sprocket.processes.tls_folder import TlsFolder
 
 HOST: Final = "127.0.0.1"
-# RocketMQ's own: 9876 for the first name server and, with this distance, 10911 for the first broker.
+# RocketMQ's ports: 9876 for the first name server, and 10911 for the first broker.
 PORT_BASE: Final = 9876
 _FIRST_BROKER: Final = 10911 - PORT_BASE
-_BROKER_PORTS: Final = 10  # from one broker to the next; the port for slaves is the one after the broker's
+_BROKER_PORTS: Final = 10  # ports from one broker to the next; slaves connect to the broker's port + 1
 _START_LIMIT_S: Final = 60.0
 _STOP_LIMIT_S: Final = 30.0
 _ROLE_ORDER: Final = ("MASTER", "SLAVE", "NAMESRV")
 
 
 class ClusterNotStarted(SprocketError):
-    """A member did not start, or did not find the others; what this start had started is stopped again."""
+    """A member did not start, or did not find the others; the members that were started are stopped again."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Member:
 
 
 class LocalCluster:
-    """The cluster in `directory`.  Raises ConfigError if there is none: `create` makes it."""
+    """Cluster in `directory`.  Raises ConfigError if there is none: `create` makes one."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
@@ -75,15 +75,15 @@ class LocalCluster:
             raise ConfigError(f"{self.directory / 'cluster.json'}: {error}") from None
         self.profile: str = facts["profile"]
         self.port_base: int = facts["portBase"]
-        # The folder of certificates; None if members speak in clear.
+        # The folder of certificates; None without TLS.
         self.tls: TlsFolder | None = TlsFolder(Path(facts["tls"])) if facts.get("tls") else None
         self.members = [Member(**member) for member in facts["members"]]
 
     @classmethod
     def create(cls, directory: Path, profile: Profile, port_base: int, tls: TlsFolder | None = None) -> "LocalCluster":
-        """Make it, with nothing running; with `tls` members speak TLS alone.
+        """Create the cluster's files; with `tls`, members accept only TLS.
 
-        Raises ConfigError if the ports do not suffice or `tls` holds no keys, OSError.
+        Raises ConfigError if the ports exceed 65535 or `tls` has no keys, OSError if a file cannot be written.
         """
         if tls is not None:
             tls.client_settings()
@@ -115,20 +115,20 @@ class LocalCluster:
 
     @property
     def namesrv(self) -> str:
-        """What clients are given as name servers."""
+        """Addresses of the name servers, as clients take them."""
         return ";".join(member.address for member in self.name_servers)
 
     def log(self, member: Member) -> Path:
-        """The file with what a member says."""
+        """Return the log file of a member."""
         return self.directory / "logs" / f"{member.name}.log"
 
     def pid_file(self, member: Member) -> PidFile:
-        """Who a member is."""
+        """Return the file with the process id of a member."""
         return PidFile(self.directory / "run" / f"{member.name}.json")
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Let nobody else start or stop members meanwhile.  Raises ConfigError if somebody does."""
+        """Keep other commands from starting or stopping members.  Raises ConfigError if another one does."""
         with (self.directory / "lock").open("ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,17 +137,17 @@ class LocalCluster:
             yield
 
     def check_ports(self) -> None:
-        """Raises PortTaken if members that do not run could not listen, with the ports that their files name."""
+        """Raise PortTaken if a port of a member that does not run is in use; its file names the ports."""
         wanted = []
         for member in self.members:
             if self.pid_file(member).running() is None:
                 path = _file(self.directory, member)
                 entries = parse(path.read_bytes(), str(path)) if path.exists() else []
                 wanted += _ports(member, {entry.key: entry.value for entry in entries})
-        refuse_taken(wanted, f"Stop what listens there, or change the port in {self.directory / 'conf'}")
+        refuse_taken(wanted, f"Stop the process that listens there, or change the port in {self.directory / 'conf'}")
 
     def launch(self, members: Sequence[Member], started: "Started") -> None:
-        """Start those of `members` that do not run, and wait until they listen.  Raises ClusterNotStarted."""
+        """Start the `members` that do not run, and wait until they listen.  Raises ClusterNotStarted."""
         for folder in ("logs", "run"):
             (self.directory / folder).mkdir(exist_ok=True)
         mine = []
@@ -166,7 +166,7 @@ class LocalCluster:
                 raise ClusterNotStarted(str(error)) from None
 
     def stop(self, say: Callable[[str], None]) -> None:
-        """SIGTERM to all members that run: masters, then slaves, then name servers; SIGKILL to what does not end."""
+        """Send SIGTERM to masters, then to slaves, then to name servers; send SIGKILL to those that do not end."""
         for role in _ROLE_ORDER:
             tier = [member for member in self.members if member.role.endswith(role)]
             running = [(member, self.pid_file(member).running()) for member in tier]
@@ -190,28 +190,28 @@ class LocalCluster:
 
 
 class Started:
-    """What one command has started, until all of it is up: it is kept then, or stopped again."""
+    """Processes that one command has started: kept if all start, else stopped."""
 
     def __init__(self) -> None:
         self._processes: list[tuple[ChildProcess, PidFile]] = []
 
     def add(self, process: ChildProcess, pid_file: PidFile) -> None:
-        """One more."""
+        """Add a process."""
         self._processes.append((process, pid_file))
 
     @property
     def names(self) -> list[str]:
-        """Which members."""
+        """Names of the members."""
         return [process.name for process, _ in self._processes]
 
     def keep(self) -> None:
-        """All is up: they outlive this process."""
+        """Leave all processes running."""
         for process, _ in self._processes:
             process.release()
 
     @contextlib.contextmanager
     def undone_on_failure(self) -> Iterator[None]:
-        """Stop them again, the last one first, if what is done inside fails or is interrupted."""
+        """Stop the processes, the last one first, if the block fails or is interrupted."""
         try:
             yield
         except BaseException:
@@ -222,13 +222,13 @@ class Started:
 
 
 def check_ports_of(profile: Profile, port_base: int) -> None:
-    """Raises PortTaken if a new cluster of this `profile` could not listen, ConfigError if the ports do not suffice."""
+    """Raise PortTaken if a port of a new cluster is in use, ConfigError if the ports exceed 65535."""
     wanted = [port for member in _members(profile.plans, port_base) for port in _ports(member, {})]
-    refuse_taken(wanted, "Stop what listens there, or give another --port-base")
+    refuse_taken(wanted, "Stop the process that listens there, or give another --port-base")
 
 
 def _ports(member: Member, values: Mapping[str, str]) -> list[WantedPort]:
-    """The ports that `member` listens on by the values of its file; what is no number its own start refuses."""
+    """Return the ports of `member` in the values of its file; its own start refuses a value that is no port."""
     own = {"listenPort": member.port, **({"haListenPort": member.port + 1} if member.is_broker else {})}
     host = values.get("bindAddress", HOST).strip()
     texts = {key: values.get(key, str(port)).strip() for key, port in own.items()}
@@ -257,7 +257,7 @@ def _file(directory: Path, member: Member) -> Path:
 def _configuration(
     plan: Plan, member: Member, directory: Path, name_servers: str, tls: TlsFolder | None = None
 ) -> bytes:
-    """The profile's file, and what a member needs to live beside others."""
+    """Return the profile's file with the member's own ports, addresses and folders."""
     own = {"bindAddress": HOST, "listenPort": str(member.port)}
     data = directory / member.name
     if member.is_broker:

@@ -1,7 +1,7 @@
-"""Who runs: a process id together with what tells the process from a later one that got the same id.
+"""Files with a process id, and with what distinguishes the process from a later one with the same id.
 
-A process id is used again.  So the file also holds when the process began, in ticks since the boot, and which boot that
-was; whatever does not fit all three is another process, and never gets a signal.
+The system reuses process ids.  So the file also holds the start of the process, in ticks since the boot, and the id of
+that boot.  A process that differs in one of the three is another one and gets no signal.
 An edge file: it reads /proc and its own files, and sends signals.
 """
 
@@ -17,14 +17,14 @@ from typing import Final, Self
 from sprocket.processes.child_process import await_readable
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-# Fields of /proc/<pid>/stat behind the command's closing parenthesis; proc(5) numbers them 3 and 22.
+# Fields of /proc/<pid>/stat after the command's closing parenthesis; proc(5) numbers them 3 and 22.
 _STATE: Final = 0
 _START_TICKS: Final = 19
 
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """One process of this machine, and no other, ever."""
+    """Identity of one process of this machine, which no later process shares."""
 
     pid: int
     start_ticks: int
@@ -32,7 +32,7 @@ class ProcessIdentity:
 
     @classmethod
     def of(cls, pid: int) -> Self | None:
-        """The process that has this id now; None if there is none, or nothing but its exit status is left of it."""
+        """Return the process with this id now; None if there is none, or if it has ended and waits for its parent."""
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -40,11 +40,11 @@ class ProcessIdentity:
         return None if fields[_STATE] in "ZX" else cls(pid, int(fields[_START_TICKS]), _BOOT_ID.read_text().strip())
 
     def is_running(self) -> bool:
-        """Whether this very process runs."""
+        """Return whether this process still runs."""
         return self.of(self.pid) == self
 
     def send(self, number: signal.Signals) -> bool:
-        """Send a signal to this very process; False if it is gone."""
+        """Send a signal to this process; return False if it has ended."""
         with self._handle() as handle:
             if handle is None:
                 return False
@@ -53,27 +53,27 @@ class ProcessIdentity:
             return True
 
     def await_end(self, limit_s: float) -> bool:
-        """Whether it ends within `limit_s`."""
+        """Wait for its end; return whether it ends within `limit_s`."""
         with self._handle() as handle:
             return handle is None or await_readable(handle, limit_s)
 
     @contextlib.contextmanager
     def _handle(self) -> Iterator[int | None]:
-        """A descriptor of this very process, which no later one with its id can take over; None if it is gone."""
+        """Yield a descriptor of this process, which no later process can take over; None if it has ended."""
         try:
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
             yield None
             return
         try:
-            # Looked at with the handle in hand: from here on the handle stays with whom was looked at.
+            # Check after opening: the handle stays bound to the process that is checked.
             yield handle if self.is_running() else None
         finally:
             os.close(handle)
 
 
 class PidFile:
-    """The file that says which process a member of a cluster is."""
+    """File with the process of one member of a cluster."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -84,7 +84,7 @@ class PidFile:
         return self._path.exists()
 
     def write(self, pid: int) -> None:
-        """Say that `pid`, which runs, is the member.  Nothing if it has ended already."""
+        """Record the running process `pid`; do nothing if it has ended."""
         identity = ProcessIdentity.of(pid)
         if identity is not None:
             new = self._path.with_suffix(".new")
@@ -92,7 +92,7 @@ class PidFile:
             new.replace(self._path)
 
     def running(self) -> ProcessIdentity | None:
-        """The process that it names, if that runs."""
+        """Return the recorded process, None if it does not run."""
         try:
             identity = ProcessIdentity(**json.loads(self._path.read_text()))
         except (OSError, ValueError, TypeError):
@@ -100,5 +100,5 @@ class PidFile:
         return identity if identity.is_running() else None
 
     def remove(self) -> None:
-        """Say that the member was stopped."""
+        """Record that the member was stopped."""
         self._path.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""Whether the ports that servers are about to listen on are free.
+"""Check whether the ports of servers are free before the servers start.
 
-An edge file: it binds sockets, and closes them again.
+An edge file: it binds sockets and closes them.
 """
 
 import errno
@@ -12,12 +12,12 @@ from sprocket.common.errors import SprocketError
 
 
 class PortTaken(SprocketError):
-    """Somebody listens on ports that servers were to have; nothing was started."""
+    """Ports of servers are in use; nothing was started."""
 
 
 @dataclass(frozen=True)
 class WantedPort:
-    """A port of the server `name`, which its configuration names by `key`."""
+    """Port of the server `name`, set by the configuration key `key`."""
 
     name: str
     key: str
@@ -26,7 +26,7 @@ class WantedPort:
 
 
 def refuse_taken(wanted: Iterable[WantedPort], advice: str) -> None:
-    """Raises PortTaken, which names every port that is not free and ends with `advice`."""
+    """Raise PortTaken if ports are in use; its text lists them and ends with `advice`."""
     taken = [each for each in wanted if _is_taken(each.host, each.port)]
     if taken:
         listed = "; ".join(f"port {each.port} of {each.name} ({each.key})" for each in taken)
@@ -35,11 +35,11 @@ def refuse_taken(wanted: Iterable[WantedPort], advice: str) -> None:
 
 def _is_taken(host: str, port: int) -> bool:
     with socket.socket() as probe:
-        # As servers do: connections of an earlier one that are not forgotten yet do not count.
+        # As servers do: ignore connections of an earlier server in TIME_WAIT.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
-            # The server itself says what else is wrong with an address.
+            # The server itself reports other errors of an address.
             return error.errno == errno.EADDRINUSE
     return False

@@ -1,6 +1,6 @@
-"""A cluster's profile: a folder with one configuration file for each server, such as those in conf/.
+"""Profile of a cluster: a folder with one configuration file for each server, such as those in conf/.
 
-Apache RocketMQ's own folders are taken as they are; they name no name servers, so two are added.
+Apache RocketMQ's own folders work unchanged; they have no name servers, so two are added.
 Source of the folders' names: RocketMQ 5.3.3, distribution/conf.
 """
 
@@ -23,7 +23,7 @@ _PLACES: Final = (Path(sprocket.__file__).parents[1] / "conf", Path(sys.prefix) 
 
 @dataclass(frozen=True)
 class Plan:
-    """One server of a profile: a name server, whose role is ``NAMESRV``, or a broker."""
+    """One server of a profile: a broker, or a name server with the role ``NAMESRV``."""
 
     name: str
     role: str
@@ -39,16 +39,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Profile:
-    """Name servers first, then masters, then slaves."""
+    """Servers of a profile: name servers first, then masters, then slaves."""
 
     name: str
     plans: tuple[Plan, ...]
 
 
 def find_profile(name: str, *, with_trace: bool = False) -> Profile:
-    """The profile `name` of those that come with Sprocket, or the folder of that name.  Raises ConfigError.
+    """Return the profile `name` that comes with Sprocket, or the one in the folder `name`.  Raises ConfigError.
 
-    Brokers for traces alone (``*-trace``) are left out unless `with_trace`.
+    Brokers for traces (``*-trace``) are left out unless `with_trace`.
     """
     for folder in (*(place / name for place in _PLACES), Path(name)):
         if folder.is_dir():
@@ -57,18 +57,18 @@ def find_profile(name: str, *, with_trace: bool = False) -> Profile:
 
 
 def profile_names() -> list[str]:
-    """The profiles that come with Sprocket."""
+    """Return the names of the profiles that come with Sprocket."""
     folders = {folder.name for place in _PLACES if place.is_dir() for folder in place.iterdir() if folder.is_dir()}
     return sorted(folders)
 
 
 def read_profile(folder: Path, *, with_trace: bool = False) -> Profile:
-    """The profile in `folder`.  Raises ConfigError."""
+    """Return the profile in `folder`.  Raises ConfigError."""
     files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)
     plans = [plan for plan in map(_plan, files) if with_trace or not plan.name.endswith("-trace")]
     brokers = [plan for plan in plans if plan.is_broker]
     if not brokers:
-        raise ConfigError(f"{folder}: no broker's configuration: a file with brokerName")
+        raise ConfigError(f"{folder}: no configuration of a broker: add a file with brokerName")
     _check(folder, brokers)
     name_servers = [plan for plan in plans if not plan.is_broker]
     if not name_servers:
@@ -95,5 +95,5 @@ def _check(folder: Path, brokers: list[Plan]) -> None:
         place = (plan.cluster, plan.broker_name, plan.broker_id)
         if place in seen:
             same = f"brokerName = {plan.broker_name} and brokerId = {plan.broker_id}"
-            raise ConfigError(f"{folder}: {seen[place]} and {plan.name} have both {same}")
+            raise ConfigError(f"{folder}: {seen[place]} and {plan.name} both have {same}")
         seen[place] = plan.name

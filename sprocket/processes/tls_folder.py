@@ -1,6 +1,6 @@
-"""A folder with the certificates of one cluster: an authority, and what it has issued to servers and clients.
+"""Folder with the certificates of one cluster: an authority, and the certificates of servers and clients.
 
-Beside them stand files of TLS keys as RocketMQ names them, for Sprocket and for Java alike.
+It also has files of TLS keys with RocketMQ's names, for Sprocket and for Java.
 An edge file: it writes and reads that folder.
 """
 
@@ -34,33 +34,33 @@ _SERVER: Final = """\
 
 
 class TlsFolder:
-    """The folder at `path`, which need not be there yet."""
+    """Folder at `path`, which need not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
 
     @property
     def authority_file(self) -> Path:
-        """The certificate to trust."""
+        """Certificate of the authority, to be trusted."""
         return self.path / f"{_AUTHORITY}.pem"
 
     @property
     def replication_secret(self) -> Path:
-        """What brokers prove to each other before one gets the other's log: haSecretFile.  Older folders have none."""
+        """Secret that brokers prove to each other before replication (haSecretFile).  Older folders have none."""
         return self.path / "replication.secret"
 
     def properties(self, name: str) -> Path:
-        """The file of TLS keys of ``namesrv``, ``broker`` or a client."""
+        """Return the file of TLS keys of ``namesrv``, ``broker`` or a client."""
         return self.path / f"{name}.properties"
 
     def client_settings(self, name: str = CLIENT) -> TlsSettings:
-        """What a client of the cluster is made with.  Raises ConfigError if the folder holds nothing for it."""
+        """Return the TLS settings of a client.  Raises ConfigError if the folder has no keys for it."""
         if not self.properties(name).is_file():
-            raise ConfigError(f"{self.path}: it has no {name}.properties; sprocket tls init makes a folder of keys")
+            raise ConfigError(f"{self.path}: has no {name}.properties; sprocket tls init makes a folder of keys")
         return TlsSettings(enable=True, config_file=self.properties(name))
 
     def create(self, hosts: Sequence[str], now: datetime.datetime, days: int, client_auth: str = REQUIRE) -> None:
-        """A new authority, and certificates for the servers at `hosts` and one client; all before is replaced.
+        """Create an authority, and certificates for servers at `hosts` and one client; replace existing files.
 
         Raises OSError.
         """
@@ -71,17 +71,17 @@ class TlsFolder:
         for server in SERVERS:
             self._write(server, issue(authority, server, hosts, now, days))
             self._write_properties(server, client_auth)
-        # A client's certificate gets through to the port for slaves as well: what opens it has to be the brokers' own.
+        # A client's certificate also passes at the port for slaves: replication needs a secret of the brokers.
         _replace(self.replication_secret, secrets.token_hex(_SECRET_BYTES).encode() + b"\n", _KEY_MODE)
         self.add_client(CLIENT, now, days)
 
     def add_client(self, name: str, now: datetime.datetime, days: int) -> None:
-        """A certificate for a client of that name.  Raises ConfigError without an authority, OSError."""
+        """Create a certificate for a client of that name.  Raises ConfigError without an authority, OSError."""
         self._write(name, issue(self._load_authority(), name, (), now, days))
         self._write_properties(name, None)
 
     def renew(self, now: datetime.datetime, days: int) -> list[str]:
-        """Certificates of the same authority in the place of all that are there; for whom.  Raises as `add_client`."""
+        """Replace all certificates by new ones of the same authority; return their names.  Raises as `add_client`."""
         authority = self._load_authority()
         renewed = []
         for file in sorted(self.path.glob("*.properties")):
@@ -92,7 +92,7 @@ class TlsFolder:
         return renewed
 
     def present(self) -> list[Path]:
-        """The files that `create` would replace."""
+        """Return the files that `create` would replace."""
         names = (_AUTHORITY, *SERVERS, CLIENT)
         files = [self.path / f"{name}{suffix}" for name in names for suffix in (".pem", ".key", ".properties")]
         return [file for file in (*files, self.replication_secret) if file.exists()]
@@ -109,7 +109,7 @@ class TlsFolder:
             raise ConfigError(f"{key}: not the key that sprocket tls init made: {error}") from None
 
     def _write(self, name: str, pair: Pair) -> None:
-        # The key last: a server that looks in between keeps what it has.
+        # The key last: a server that reads in between keeps its old pair.
         for suffix, content, mode in ((".pem", pair.certificate_pem(), 0o644), (".key", pair.key_pem(), _KEY_MODE)):
             _replace(self.path / f"{name}{suffix}", content, mode)
 
@@ -135,7 +135,7 @@ def _replace(path: Path, content: bytes, mode: int) -> None:
 
 
 def _hosts(certificate_pem: bytes) -> list[str]:
-    """What a server's certificate is good for."""
+    """Return the names and addresses in a server's certificate."""
     from cryptography import x509
 
     certificate = x509.load_pem_x509_certificate(certificate_pem)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile
 from broker.config.table_saving import TableSaving
 from sprocket.common.errors import ClientError, DiskFull
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
 from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
 from store.config.store_config import FlushDiskType

@@ -47,7 +47,7 @@ async def test_the_mode_of_a_group_is_set_at_a_broker_or_a_whole_cluster(cluster
     [
         (["-b", "127.0.0.1:1", "-m", "POP"], 1, "SET_MESSAGE_REQUEST_MODE"),
         (["-c", "Nowhere", "-m", "POP"], 1, "cluster Nowhere is not known"),
-        (["-m", "POP"], 2, "one of -b and -c is needed"),
+        (["-m", "POP"], 2, "give exactly one of -b and -c"),
         (["-c", "DefaultCluster", "-m", "PUSH"], 2, "'PUSH' is not one of 'PULL', 'POP'"),
         (["-c", "DefaultCluster", "-m", "POP"], 1, "not exist"),
     ],

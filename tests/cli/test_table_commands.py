@@ -74,7 +74,7 @@ def test_backfill_and_compact(tmp_path: Path) -> None:
         ("tables: [{topic: A, to: x, body: {type: json, schema: 'tags int'}}]", "give the body's fields a prefix"),
         ("tables: [{topic: 'A b', to: x}]", "not allowed"),
         ("tables: [{topic: A, to: x}, {topic: B, to: x}]", "the place of table 1"),
-        ("tables: [{topic: A, to: x, columns: [keys]}]", "columns must hold brokerName"),
+        ("tables: [{topic: A, to: x, columns: [keys]}]", "columns must have brokerName"),
         ("tables: [{topic: A, to: x, intervalSeconds: soon}]", "is a number of at least"),
         ("tables: [", "while parsing"),
     ],

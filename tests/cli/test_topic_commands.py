@@ -87,7 +87,7 @@ def test_shrinking_is_refused_with_what_would_be_unreachable(cluster: Cluster, t
 def test_force_shrinks_and_growing_brings_the_messages_back(cluster: Cluster, topic: str) -> None:
     ended = sprocket(cluster, "topic", "create", topic, "--update", "--force", "--queues", "3")
     assert ended.returncode == 0
-    assert ended.stderr == "Nobody can read any more on broker-a: queue 3, with 3 messages (queue 3: 3)\n"
+    assert ended.stderr == "No longer readable on broker-a: queue 3, with 3 messages (queue 3: 3)\n"
     assert shape(cluster, topic) == (3, 3, "RW-")
     consume = ("consume", topic, "-g", topic, "--from", "first", "--wait", "15", "--max")
     assert sorted(sprocket(cluster, *consume, "2").stdout.split()) == ["1", "2"]

@@ -44,10 +44,10 @@ def test_a_good_run_has_no_failed_check() -> None:
         ({"acknowledged_not_in_log": 1}, "The logs hold"),
         ({"distinct_in_log": 9}, "The logs hold"),
         ({"in_log_not_received": 1}, "Consumers received"),
-        ({"in_log_not_acknowledged": 1}, "Nothing is in the logs"),
-        ({"received_not_in_log": 1}, "Nothing is in the logs"),
-        ({"received": 12}, "The driver's count"),
-        ({"records": 99}, "Duplicates"),
+        ({"in_log_not_acknowledged": 1}, "The logs and the consumers have no message"),
+        ({"received_not_in_log": 1}, "The logs and the consumers have no message"),
+        ({"received": 12}, "The driver and Spark"),
+        ({"records": 99}, "Every message that was stored twice"),
     ],
 )
 def test_counts_that_do_not_agree(change: dict[str, int], what: str) -> None:
@@ -61,6 +61,6 @@ def test_what_the_sender_and_the_offsets_show() -> None:
     lukewarm = good_send()
     lukewarm.not_ok = 1
     assert failed(sent=lukewarm) == ["Every flight was acknowledged"]
-    assert failed(sent=replace(good_send(), recovered=None)) == ["The killed broker took messages again"]
+    assert failed(sent=replace(good_send(), recovered=None)) == ["The killed broker accepted sends again"]
     assert failed(offsets=[CommittedOffset(4, 5)]) == ["The group committed every queue to its end"]
     assert failed(offsets=[]) == ["The group committed every queue to its end"]

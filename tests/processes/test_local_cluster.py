@@ -125,7 +125,7 @@ def test_a_taken_port_is_told_before_anything_is_started(cluster: Cluster) -> No
         assert failed.stderr == (
             f"Error: taken on 127.0.0.1: port {master + 1} of broker-a (haListenPort); "
             f"port {slave} of broker-b-s (listenPort). "
-            "Nothing was started. Stop what listens there, or give another --port-base\n"
+            "Nothing was started. Stop the process that listens there, or give another --port-base\n"
         )
         # No directory keeps those ports, so another try may have others.
         assert not cluster.directory.exists()
@@ -182,7 +182,7 @@ def test_a_cluster_that_asks_for_users_is_started_by_one_of_them(
     monkeypatch.delenv("ROCKETMQ_HOME", raising=False)
     refused = cluster.up(str(profile))
     assert refused.returncode == 1
-    assert "refuses who asks" in refused.stderr and "tools.yml" in refused.stderr
+    assert "refuses unsigned requests" in refused.stderr and "tools.yml" in refused.stderr
 
     home = tmp_path / "home" / "conf"
     home.mkdir(parents=True)

@@ -68,10 +68,10 @@ def test_files_say_what_the_profile_says_and_where_each_member_lives(tmp_path: P
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({}, "no broker's configuration"),
-        ({"namesrv.properties": "listenPort=1\n"}, "no broker's configuration"),
+        ({}, "no configuration of a broker"),
+        ({"namesrv.properties": "listenPort=1\n"}, "no configuration of a broker"),
         ({"a.conf": "listenPort=1\n"}, "neither a name server's file"),
-        ({"a.conf": "brokerName=x\n", "b.conf": "brokerName=x\n"}, "a and b have both brokerName = x and brokerId = 0"),
+        ({"a.conf": "brokerName=x\n", "b.conf": "brokerName=x\n"}, "a and b both have brokerName = x and brokerId = 0"),
     ],
 )
 def test_a_folder_that_is_no_profile(tmp_path: Path, files: dict[str, str], reason: str) -> None:

@@ -95,7 +95,7 @@ def test_rows_equal_those_of_a_naive_reader(
     if not rows:
         (root / "commitlog" / f"{first_segment << 12:020d}").write_bytes(bytes(1 << 12))
     filtering = RowFilter(options.get("topics"), options.get("topic_pattern"), options.get("times", TimeRange()))
-    assert filtering.take_over(filters) == []
+    assert filtering.accept(filters) == []
     found = read_rows(root, rows=filtering, **options)
     naive = [default_columns(row) for row in builder.rows if is_wanted(row, options)]
     assert found == [row for row in naive if all(truth(each, row) is True for each in filters)]

@@ -261,7 +261,7 @@ def test_a_log_that_was_cut_short_is_noticed(builder: StoreBuilder) -> None:
     shorter.extend(Row() for _ in range(5))
     shorter.write()
     stream.restart()
-    with pytest.raises(MessagesLost, match=r"broker-a/T/0 \[9, 9\) is past the queue's end 5: .* cut short"):
+    with pytest.raises(MessagesLost, match=r"broker-a/T/0 \[9, 9\) is past the queue's end 5: .* truncated"):
         stream.batch()
 
 

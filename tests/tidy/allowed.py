@@ -81,5 +81,5 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/cli/mqadmin/message.py", "disk"): "edge: bodies of messages go to files, as RocketMQ's tool has it",
     ("sprocket/cli/mqadmin/connection.py", "disk"): "`consumerStatus` writes what clients say into files, as there",
     ("sprocket/cli/patient_admin.py", "sleep"): "edge: waits for a name server that has just been started",
-    ("sprocket/cli/mqadmin/broker.py", "clock"): "`clusterList -i` repeats, and shows hours until now",
+    ("sprocket/cli/mqadmin/options.py", "clock"): "commands with -i repeat after a pause",
 }

@@ -6,11 +6,11 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.queryConsumeQueue`.
 from typing import Final
 
 from broker.client.clients import ConsumerRegistry
-from broker.config.config_file import pretty
 from broker.filter.consumer_filters import ConsumerFilters
 from broker.topic.topics import TopicTable
 from sprocket.remoting.bodies.consumption import ConsumeQueueData, QueryConsumeQueueResponseBody
 from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import QueryConsumeQueueRequestHeader

@@ -1,1 +1,1 @@
-"""Bodies of messages as columns, by declared type."""
+"""Decoders of bodies to columns, by declared type."""

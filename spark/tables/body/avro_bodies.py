@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark.tables.body.body_types import Decoded, decode_each, reason_of
-from spark.tables.ddl import MOST_DECIMAL_DIGITS, has_column
+from spark.tables.ddl import MAX_DECIMAL_DIGITS, has_column
 from spark.tables.optional_package import optional_package
 from sprocket.common.errors import ConfigError
 
@@ -37,14 +37,14 @@ _MAX_DEPTH: Final = 32
 
 
 class BadDatum(ValueError):
-    """A body that is no datum of the schema."""
+    """The body is no datum of the schema."""
 
 
 class Avro:
-    """Records whose fields are the columns."""
+    """Decoder of Avro records; their fields are the columns."""
 
     def __init__(self, schema: str) -> None:
-        """Raises ConfigError for a schema that is none, or has a type that no table has."""
+        """Parse `schema`.  Raises ConfigError for a wrong schema, and for a type without a column."""
         fastavro = optional_package("fastavro", "a body of type avro")
         try:
             declared = json.loads(schema)
@@ -73,7 +73,7 @@ class Avro:
 
 
 def _arrow(schema: Any, named: dict[str, Any], namespace: str, path: str, depth: int) -> pa.DataType:
-    """The Arrow type of an Avro schema; `named` are the types that have been defined so far."""
+    """Return the Arrow type of an Avro schema; `named` are the types defined so far."""
     if depth > _MAX_DEPTH:
         raise ConfigError(f"Avro field {path!r}: types are nested at most {_MAX_DEPTH} deep, and none holds itself")
     if isinstance(schema, list):
@@ -116,7 +116,7 @@ def _scalar(schema: Mapping[str, Any], kind: str, path: str) -> pa.DataType:
         precision, scale = schema["precision"], schema.get("scale", 0)
         if not has_column(precision, scale):
             raise ConfigError(
-                f"Avro field {path!r}: decimal({precision},{scale}) has no column: at most {MOST_DECIMAL_DIGITS} digits"
+                f"Avro field {path!r}: decimal({precision},{scale}) has no column: at most {MAX_DECIMAL_DIGITS} digits"
             )
         return pa.decimal128(precision, scale)
     if logical == "uuid":

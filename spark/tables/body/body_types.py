@@ -1,7 +1,7 @@
-"""Bodies of messages as columns: what every declared type shares, and the two that need no library.
+"""Decoders of bodies: the common part, and the two types that need no library.
 
-A decoder gets the bodies of a run of messages and says which rows it could read, their columns, and of the others why
-not.  A row that fails costs its neighbours nothing but time.
+A decoder takes the bodies of some messages.  It returns the columns of the rows that it could read, and the reasons for
+the others.  A row that fails does not affect the others.
 """
 
 import re
@@ -21,7 +21,7 @@ _ROW: Final = re.compile(r" in row (\d{1,9})$")
 
 @dataclass(frozen=True)
 class Failure:
-    """Row `row` of the bodies could not be read because of `reason`."""
+    """Row `row` of the bodies failed because of `reason`."""
 
     row: int
     reason: str
@@ -29,7 +29,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Decoded:
-    """`columns` of the rows `kept`, in order; `kept` None stands for all of them."""
+    """Columns of the rows `kept`, in order; `kept` None: all rows."""
 
     columns: list[pa.Array]
     kept: Rows | None
@@ -37,13 +37,13 @@ class Decoded:
 
 
 class BodyDecoder(Protocol):
-    """One declared type.  `fields` are the columns that it makes of a body."""
+    """Decoder of one declared type; `fields` are the columns of a body."""
 
     @property
     def fields(self) -> pa.Schema: ...
 
     def decode(self, bodies: pa.Array) -> Decoded:
-        """The rows of `bodies` (binary) as columns of `fields`."""
+        """Decode `bodies` (binary) to columns of `fields`."""
         ...
 
 
@@ -69,10 +69,10 @@ class Text:
 
 
 def decode_runs(bodies: pa.Array, run: Callable[[pa.Array], list[pa.Array]], types: Iterable[pa.DataType]) -> Decoded:
-    """Decode by `run`, which takes rows together and raises ArrowInvalid if any of them is bad.
+    """Decode by `run`, which takes several rows and raises ArrowInvalid if one of them is bad.
 
-    It is given as many rows as went well last time, twice over; where one is bad, those before it, if the error says
-    which one, else half of them.  So the rest still goes by columns, and is hardly read more than twice.
+    After a success the number of rows doubles.  After a failure `run` gets the rows before the bad one if the error
+    names it, else half of the rows.  So good rows are decoded by columns, and rarely more than twice.
     """
     pieces: list[list[pa.Array]] = []
     kept: list[Rows] = []
@@ -105,7 +105,7 @@ def decode_runs(bodies: pa.Array, run: Callable[[pa.Array], list[pa.Array]], typ
 
 
 def _bad_row(error: Exception) -> int | None:
-    """Which row of a run an error is about, if it says so.  It is a hint: a body may make two rows."""
+    """Return the row in an error's text, None without one.  It is a hint, because a body may become two rows."""
     found = _ROW.search(str(error))
     return int(found[1]) if found else None
 
@@ -113,7 +113,7 @@ def _bad_row(error: Exception) -> int | None:
 def decode_each(
     bodies: pa.Array, read: Callable[[bytes], object], fields: pa.Schema, errors: tuple[type[Exception], ...]
 ) -> Decoded:
-    """Decode by `read`, one body after the other; it gives a map of the fields or raises one of `errors`."""
+    """Decode bodies one by one with `read`, which returns a map of the fields or raises one of `errors`."""
     values: list[object] = []
     kept: list[int] = []
     failures: list[Failure] = []
@@ -133,7 +133,7 @@ def decode_each(
 
 
 def _converted(values: list[object], fields: pa.Schema) -> tuple[list[pa.Array], dict[int, str]]:
-    """`values` as columns, and the ones that do not fit the types."""
+    """Return `values` as columns, and the reasons for those that do not match the types."""
     kind = pa.struct(list(fields))
     bad: dict[int, str] = {}
     try:
@@ -152,6 +152,6 @@ def _converted(values: list[object], fields: pa.Schema) -> tuple[list[pa.Array],
 
 
 def reason_of(error: Exception) -> str:
-    """One line that says what is wrong."""
+    """Return the error as one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text.removesuffix(" in row 0")[:_MAX_REASON_CHARACTERS]

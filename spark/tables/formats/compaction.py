@@ -1,4 +1,4 @@
-"""Small files made into large ones: which of them, and the writing of the new one row group by row group."""
+"""Merge of small files into large ones: their choice, and the copy row group by row group."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -22,10 +22,10 @@ class Merge:
     files: tuple[DataFile, ...]
 
 
-def merges(files: Sequence[DataFile], target_bytes: int, least_files: int) -> list[Merge]:
-    """What is worth it: in each partition runs of files smaller than half of `target_bytes`, together no larger.
+def merges(files: Sequence[DataFile], target_bytes: int, min_files: int) -> list[Merge]:
+    """Return the merges to do: in each partition, runs of files below half of `target_bytes`, together at most that.
 
-    A partition with fewer than `least_files` small files is left alone; 2 is the least that makes sense.
+    A partition with fewer than `min_files` small files is not changed; the minimum is 2.
     """
     partitions: defaultdict[int | None, list[DataFile]] = defaultdict(list)
     for each in files:
@@ -34,7 +34,7 @@ def merges(files: Sequence[DataFile], target_bytes: int, least_files: int) -> li
     found = []
     for hour in sorted(partitions, key=lambda hour: -1 if hour is None else hour):
         small = sorted(partitions[hour], key=lambda each: (each.size_bytes, each.path))
-        if len(small) >= max(2, least_files):
+        if len(small) >= max(2, min_files):
             found += [Merge(hour, run) for run in _runs(small, target_bytes) if len(run) > 1]
     return found
 
@@ -53,9 +53,9 @@ def _runs(files: Sequence[DataFile], target_bytes: int) -> Iterator[tuple[DataFi
 
 
 def write_merged(merge: Merge, source: Path, target: Path, schema: pa.Schema, attempt: str) -> DataFile:
-    """One file below `target` with the rows of all of `merge`, whose files lie below `source`.
+    """Write one file below `target` with the rows of all files of `merge`, which are below `source`.
 
-    Columns that a file has not are null.
+    Columns that a file does not have are null.
     """
     writer = DataWriter(target, schema, attempt, is_partitioned=merge.hour is not None)
     try:
@@ -70,7 +70,7 @@ def write_merged(merge: Merge, source: Path, target: Path, schema: pa.Schema, at
 
 
 def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """`batch` with the columns of `schema`, null where it has none."""
+    """Return `batch` with the columns of `schema`; missing ones are null."""
     have = set(batch.schema.names)
     arrays = [
         batch.column(each.name).cast(each.type) if each.name in have else pa.nulls(batch.num_rows, each.type)

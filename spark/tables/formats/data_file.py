@@ -1,6 +1,6 @@
-"""Parquet files of a table: what is known of one, and the writer that cuts a run of rows by the hour.
+"""Parquet files of a table: their descriptions, and the writer, which makes one file per hour.
 
-An edge file: it makes directories and files, and sees to it that they are on the disk before a commit names them.
+An edge file: it creates directories and files, and syncs them before a commit names them.
 """
 
 import json
@@ -26,7 +26,7 @@ _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 # Files that are open at once; store timestamps hardly ever step back by an hour.
 _OPEN_FILES: Final = 4
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# Columns whose least and greatest values help a reader to leave a file out.
+# Columns whose minimum and maximum values let a reader skip a file.
 _STATISTICS: Final = ("queueId", "queueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp")
 
 
@@ -60,12 +60,12 @@ def day_and_hour(hour: int) -> tuple[str, int]:
 
 
 def leftovers(directory: Path, attempt: str) -> list[Path]:
-    """Files below `directory` that an attempt of this name has written."""
+    """Return the files below `directory` that an attempt of this name has written."""
     return sorted(directory.rglob(f"part-{attempt}-*.parquet")) if directory.is_dir() else []
 
 
 class DataWriter:
-    """Writes rows below `directory`, one file for each hour of their store timestamp, or one for all of them."""
+    """Writer of rows below `directory`: one file for each hour of their store timestamp, or one file for all."""
 
     def __init__(
         self,
@@ -95,13 +95,13 @@ class DataWriter:
             self._file(int(hours[begin])).add(rows.slice(begin, end - begin))
 
     def close(self) -> list[DataFile]:
-        """Finish every file, and have it on the disk."""
+        """Finish and sync every file."""
         for hour in list(self._open):
             self._finish(hour)
         return self.written
 
     def discard(self) -> None:
-        """Delete what was written."""
+        """Delete the written files."""
         for each in self._open.values():
             each.discard()
         self._open.clear()

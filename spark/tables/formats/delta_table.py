@@ -1,4 +1,4 @@
-"""A Delta table: the place of each broker's log stands in it as an application's transaction (`txn`).
+"""Delta table: the place in each broker's log is kept as an application's transaction (`txn`).
 
 Such a transaction survives checkpoints and the cleaning of the log, and of two writers at the same place only one
 commits.  Source: Delta Lake protocol, "Transaction Identifiers", "Add File and Remove File".
@@ -23,7 +23,7 @@ _LEAST: Final = -(1 << 63)
 
 
 def open_delta(directory: Path, topic: str, schema: pa.Schema, is_partitioned: bool) -> "DeltaTable":
-    """The table at `directory`, made if there is none.  Raises ConfigError."""
+    """Open the table at `directory`, or create it.  Raises ConfigError."""
     package = optional_package("deltalake", "a table of format delta")
     if not package.DeltaTable.is_deltatable(str(directory)):
         parts = [pa.field("day", pa.date32()), pa.field("hour", pa.int32())] if is_partitioned else []
@@ -103,9 +103,9 @@ class DeltaTable:
         actions = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
         return [DataFile(each["path"], _hour(each), each["num_records"] or 0, each["size_bytes"]) for each in actions]
 
-    def compact(self, target_bytes: int, least_files: int) -> int:
+    def compact(self, target_bytes: int, min_files: int) -> int:
         gone = 0
-        found = merges(self.files(), target_bytes, least_files)
+        found = merges(self.files(), target_bytes, min_files)
         for hour in dict.fromkeys(merge.hour for merge in found):
             filters = None
             if hour is not None:

@@ -1,6 +1,6 @@
-"""An Iceberg table: the place of each broker's log stands in its properties, changed by the commit that adds the files.
+"""Iceberg table: the place in each broker's log is a property, changed by the commit that adds the files.
 
-It also stands in the summary of that snapshot, for people; properties stay when snapshots expire.  The commit names the
+It is also in the summary of that snapshot, for people; properties stay when snapshots expire.  The commit names the
 snapshot that it follows, so of two writers at the same place only one commits.  Partitions are hours of the store
 timestamp (a transform: a query by `storeTimestamp` is pruned by itself).
 Source: Apache Iceberg table specification, version 2; pyiceberg 0.12.
@@ -27,7 +27,7 @@ _PLACES: Final = "rocketmq.places"
 _RETRIES: Final = "commit.retry.num-retries"
 _CATALOG: Final = "rocketmq"
 _FILE: Final = "file://"
-# A commit for every look at the log must not make the table's own files grow without end.
+# Frequent commits must not let the table's metadata grow without limit.
 _PROPERTIES: Final = {
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -45,7 +45,7 @@ def open_iceberg(
     catalog_properties: Sequence[tuple[str, str]] = (),
     identifier: str = "",
 ) -> "IcebergTable":
-    """The table of this name in the catalogue, made at `directory` if there is none.
+    """Open the table of this name in the catalogue, or create it at `directory`.
 
     Without properties the catalogue is ``catalog.db`` (SQLite) in `directory`.  Raises ConfigError.
     """
@@ -87,7 +87,7 @@ def open_catalog(directory: Path, properties: Sequence[tuple[str, str]] = ()) ->
 
 
 def _sql_errors() -> tuple[type[Exception], ...]:
-    """What a catalogue in a database raises."""
+    """Return the exceptions of a catalogue in a database."""
     try:
         package = import_module("sqlalchemy.exc")
     except ModuleNotFoundError:  # nor can there be such a catalogue
@@ -96,12 +96,12 @@ def _sql_errors() -> tuple[type[Exception], ...]:
 
 
 def _of_sql(error: Exception, directory: Path) -> StoreError:
-    """What the database said, without the statement."""
+    """Return the database's error, without the statement."""
     return StoreError(trouble(getattr(error, "orig", None) or error, directory))
 
 
 def only_identifier(directory: Path, properties: Sequence[tuple[str, str]]) -> str:
-    """The one table that the catalogue has at `directory`.  Raises ConfigError if that is not clear."""
+    """Return the only table that the catalogue has at `directory`.  Raises ConfigError if there is none or several."""
     catalog = open_catalog(directory, properties)
     names = _names(catalog)
     if len(names) != 1:
@@ -201,12 +201,12 @@ class IcebergTable:
     def files(self) -> list[DataFile]:
         return [self._data_file(task.file) for task in self._table.scan().plan_files()]
 
-    def compact(self, target_bytes: int, least_files: int) -> int:
+    def compact(self, target_bytes: int, min_files: int) -> int:
         tables = optional_package("pyiceberg.io.pyarrow", "a table of format iceberg")
         known = {each.path: each for each in self.files()}
         entries = {self._data_file(task.file).path: task.file for task in self._table.scan().plan_files()}
         gone = 0
-        for merge in merges(list(known.values()), target_bytes, least_files):
+        for merge in merges(list(known.values()), target_bytes, min_files):
             attempt = self._compaction_attempt()
             merged = write_merged(merge, self.data_root, self.data_root, self.schema, attempt)
 

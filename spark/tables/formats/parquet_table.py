@@ -1,10 +1,9 @@
-"""A table of plain Parquet files: ``day=.../hour=.../part-....parquet`` and a manifest that says which of them count.
+"""Table of plain Parquet files: ``day=.../hour=.../part-....parquet``, and a manifest that lists the valid ones.
 
-``_rocketmq/manifest.json`` is replaced whole by a rename: that is the commit.  Files are written below
-``_rocketmq/staging`` and moved to their place after the commit that names them, and what a commit takes out is deleted
-after it; whoever opens the table finishes what a kill left undone.  So a reader that knows nothing of the manifest, as
-``spark.read.parquet``, never sees a message twice or one of no commit; in the moment after a commit it may not see the
-new files yet.
+A commit replaces ``_rocketmq/manifest.json`` by a rename.  New files are written below ``_rocketmq/staging``, and moved
+to their place after the commit that names them; removed files are deleted after it.  The next start finishes what a
+kill interrupted.  So a reader that ignores the manifest, such as ``spark.read.parquet``, never sees a message twice or
+without a commit; right after a commit it may not see the new files yet.
 """
 
 import json
@@ -64,7 +63,7 @@ class _Manifest:
 
 
 def open_parquet(directory: Path, topic: str, schema: pa.Schema, is_partitioned: bool) -> "ParquetTable":
-    """The table at `directory`, made if there is none.  Raises StoreError for a manifest that is damaged, OSError."""
+    """Open the table at `directory`, or create it.  Raises StoreError for a manifest that is damaged, OSError."""
     path = directory / OWN_DIRECTORY / "manifest.json"
     if not path.exists():
         write_whole(path, _Manifest(topic, is_partitioned, schema, {}, ()).encode())
@@ -120,14 +119,14 @@ class ParquetTable:
         for each in files:
             self._to_its_place(each)
 
-    def compact(self, target_bytes: int, least_files: int) -> int:
+    def compact(self, target_bytes: int, min_files: int) -> int:
         gone = 0
-        for merge in merges(self._manifest.files, target_bytes, least_files):
+        for merge in merges(self._manifest.files, target_bytes, min_files):
             merged = write_merged(merge, self._directory, self._staging, self.schema, "compacted")
             self._sync_staged([merged])
             left = [each for each in self._manifest.files if each not in merge.files]
             self._replace(replace(self._manifest, files=(*left, merged)))
-            # First out, then in: who reads without the manifest may miss rows for a moment, and never has them twice.
+            # Delete first, then add: a reader without the manifest may miss rows briefly, but never sees them twice.
             for each in merge.files:
                 (self._directory / each.path).unlink(missing_ok=True)
             self._to_its_place(merged)
@@ -135,7 +134,7 @@ class ParquetTable:
         return gone
 
     def settle(self, attempt: str) -> None:
-        """Finish what a commit left undone, and remove every file that none names, of whatever attempt."""
+        """Finish an interrupted commit, and remove every file that no commit names."""
         wanted = {each.path for each in self._manifest.files}
         for path in sorted(self._directory.rglob("part-*.parquet")):
             relative = path.relative_to(self._directory)

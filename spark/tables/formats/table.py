@@ -1,4 +1,4 @@
-"""What the three formats have in common: a table that knows how far each broker's log is in it."""
+"""Protocol of the three formats: a table that keeps its place in each broker's log."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,19 +9,19 @@ import pyarrow as pa
 from spark.tables.formats.data_file import DataFile
 from spark.tables.place import BrokerPlace, PlaceMoved, Places
 
-# Engines leave out what begins with an underscore.
+# Engines ignore names that begin with an underscore.
 OWN_DIRECTORY: Final = "_rocketmq"
 
 
 class Table(Protocol):
-    """A table that exists."""
+    """Existing table."""
 
     @property
     def topic(self) -> str: ...
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns, without those that only say the partition."""
+        """Return its columns, without those of partitions."""
         ...
 
     @property
@@ -29,20 +29,20 @@ class Table(Protocol):
 
     @property
     def data_root(self) -> Path:
-        """Where tasks write files; their paths are relative to it."""
+        """Directory where tasks write files; their paths are relative to it."""
         ...
 
     @property
     def root(self) -> Path:
-        """What the paths of `files` are relative to."""
+        """Directory that the paths of `files` are relative to."""
         ...
 
     def place(self, broker_name: str) -> BrokerPlace | None:
-        """How far this broker's log is in the table."""
+        """Return the table's place in this broker's log, None without one."""
         ...
 
     def add_columns(self, fields: Sequence[pa.Field]) -> None:
-        """Rows that are there read null in them."""
+        """Add columns; they are null in existing rows."""
         ...
 
     def commit(self, files: Sequence[DataFile], before: Places, after: Places) -> None:
@@ -53,20 +53,20 @@ class Table(Protocol):
         ...
 
     def files(self) -> list[DataFile]:
-        """The files that are the table now."""
+        """Return the current files of the table."""
         ...
 
     def settle(self, attempt: str) -> None:
-        """Remove files that this attempt has left without a commit; to be called by the only writer."""
+        """Remove the files of this attempt that no commit names.  Only the writer may call it."""
         ...
 
-    def compact(self, target_bytes: int, least_files: int) -> int:
-        """Make one file of the small ones of each hour that has `least_files` of them; returns how many went."""
+    def compact(self, target_bytes: int, min_files: int) -> int:
+        """Merge the small files of each hour with at least `min_files` of them; return the number of merged files."""
         ...
 
 
 def check_places(table: Table, before: Places, after: Places) -> None:
-    """Raises PlaceMoved if a broker of `after` is not where `before` says."""
+    """Raise PlaceMoved if the table's place for a broker of `after` is not the one in `before`."""
     for name in after:
         if table.place(name) != before.get(name):
             raise PlaceMoved(f"{table.data_root}: {name} is at {table.place(name)}, not at {before.get(name)}")

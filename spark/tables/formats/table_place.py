@@ -1,4 +1,4 @@
-"""Opening the table at a place, whatever its format, and keeping other writers away."""
+"""Open a table of any format, and lock it against other writers."""
 
 import fcntl
 import os
@@ -23,7 +23,7 @@ def open_table(
     catalog: Sequence[tuple[str, str]] = (),
     identifier: str = "",
 ) -> Table:
-    """The table at `directory`, made with `schema` if there is none.
+    """Open the table at `directory`, or create it with `schema`.
 
     Raises ConfigError if another topic's table, another format or other files are there, or if a package is missing.
     """
@@ -35,7 +35,7 @@ def open_table(
 
 
 def existing_table(directory: Path, catalog: Sequence[tuple[str, str]] = (), identifier: str = "") -> Table:
-    """The table at `directory`, whatever its topic and format.  Raises ConfigError if there is none."""
+    """Open the table at `directory`, of any topic and format.  Raises ConfigError if there is none."""
     kind = format_at(directory)
     if kind is None:
         raise ConfigError(f"{directory} is no table that sprocket spark backfill has made")
@@ -70,7 +70,7 @@ def _open(
 
 
 def format_at(directory: Path) -> TableFormat | None:
-    """Which kind of table lies at `directory`; None if there is none."""
+    """Return the format of the table at `directory`, None if there is none."""
     if (directory / "_delta_log").is_dir():
         return TableFormat.DELTA
     if (directory / "metadata").is_dir():
@@ -98,7 +98,7 @@ def _check_place(kind: TableFormat, directory: Path) -> None:
 
 @contextmanager
 def only_writer(directory: Path) -> Iterator[None]:
-    """Let no other process of this machine write to the table meanwhile.  Raises ConfigError if one does."""
+    """Lock the table against other processes of this machine.  Raises ConfigError if one writes to it."""
     own = directory / OWN_DIRECTORY
     own.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(own / "lock", os.O_RDWR | os.O_CREAT, 0o644)

@@ -1,4 +1,4 @@
-"""`sprocket topic`, `sprocket cluster`, `sprocket offset`: a cluster seen and changed by hand."""
+"""`sprocket topic`, `sprocket cluster`, `sprocket offset`: show and change a cluster."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from sprocket.cli.client_session import HELP, json_option, namesrv_option, print
 from sprocket.cli.columns import fitted, millis_text, perm_text
 from sprocket.cli.commands.local_cluster_commands import down, status, up
 
-# On each broker, as RocketMQ's updateTopic has it.
+# Queues on each broker: the default of RocketMQ's updateTopic.
 _QUEUES: Final = 8
 
 
@@ -24,7 +24,7 @@ def topic() -> None:
 
 @topic.command("list")
 @namesrv_option
-@click.option("--all", "show_all", is_flag=True, help="Also topics of the system, retry and dead-letter topics.")
+@click.option("--all", "show_all", is_flag=True, help="Include system, retry and dead-letter topics.")
 @json_option
 def list_topics(namesrv: str | None, show_all: bool, as_json: bool) -> None:
     """List the topics that applications send to."""
@@ -42,24 +42,26 @@ def list_topics(namesrv: str | None, show_all: bool, as_json: bool) -> None:
     for name in shown:
         click.echo(name)
     if known and not shown:
-        click.echo(f"No application has a topic yet; --all shows the {len(known)} topics of the system.", err=True)
+        click.echo(f"There is no topic of an application yet; --all shows the {len(known)} system topics.", err=True)
 
 
 @topic.command("create")
 @click.argument("name")
 @namesrv_option
-@click.option("--cluster", default="DefaultCluster", show_default=True, help="Create it on every master of this.")
+@click.option(
+    "--cluster", default="DefaultCluster", show_default=True, help="Create it on every master of this cluster."
+)
 @click.option("--queues", type=click.IntRange(1, 65535), help="Queues on each broker.  [default: 8]")
 @click.option("--update", is_flag=True, help="If the topic exists, change its number of queues; needs --queues.")
-@click.option("--force", is_flag=True, help="With --update: shrink it, although messages become unreachable.")
+@click.option("--force", is_flag=True, help="With --update: use fewer queues, although messages become unreachable.")
 @json_option
 def create_topic(
     name: str, namesrv: str | None, cluster: str, queues: int | None, update: bool, force: bool, as_json: bool
 ) -> None:
     """Create topic NAME, or change its number of queues.
 
-    A topic that exists is left alone without --update. With fewer queues than before, nobody can read the messages
-    of the last ones; this takes --force too.
+    An existing topic is changed only with --update. With fewer queues than before, consumers can no longer read the
+    messages of the removed queues; this also needs --force.
     """
     from sprocket.cli.commands import topic_change
     from sprocket.client.admin.admin_client import AdminClient
@@ -79,7 +81,7 @@ def create_topic(
             topic_change.refuse_shrinking(lost, masters, name, count, cluster)
         await topic_change.set_queues(admin, masters, name, count)
         for line in lost:
-            click.echo(f"Nobody can read any more on {line}", err=True)
+            click.echo(f"No longer readable on {line}", err=True)
         return [each.address for each in masters]
 
     masters = with_admin(namesrv, create)
@@ -114,7 +116,7 @@ def route(name: str, namesrv: str | None, as_json: bool) -> None:
 
 @click.group(context_settings=HELP)
 def cluster() -> None:
-    """Look at clusters; start, show and stop one of local processes."""
+    """List clusters; start, show and stop a cluster of local processes."""
 
 
 for _command in (up, status, down):
@@ -142,16 +144,16 @@ def list_clusters(namesrv: str | None, as_json: bool) -> None:
 
 @click.group(context_settings=HELP)
 def offset() -> None:
-    """Look at offsets."""
+    """Show offsets."""
 
 
 @offset.command("show")
 @click.argument("group", required=False)
 @namesrv_option
-@click.option("--topic", "topic_name", help="Queues of this topic; without GROUP, their first and last offset.")
+@click.option("--topic", "topic_name", help="Only this topic; without GROUP, show its first and last offsets.")
 @json_option
 def show_offsets(group: str | None, namesrv: str | None, topic_name: str | None, as_json: bool) -> None:
-    """Show how far consumer GROUP is in every queue, or the extent of a topic's queues."""
+    """Show the progress of consumer GROUP in every queue, or the first and last offsets of a topic."""
     if group is None and topic_name is None:
         raise click.UsageError("GROUP or --topic is needed")
     head: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""`sprocket dlq`: what a group could not consume, and its way back."""
+"""`sprocket dlq`: redrive of a group's dead letters."""
 
 from typing import TYPE_CHECKING
 
@@ -21,14 +21,14 @@ def dlq() -> None:
 @dlq.command()
 @click.argument("group")
 @namesrv_option
-@click.option("--filter", "sql", metavar="SQL92", help="Only those whose properties fulfil this.")
-@click.option("--tag", "tags", multiple=True, help="Only those with this tag; may be given several times.")
-@click.option("--key", "keys", multiple=True, help="Only those with this key; may be given several times.")
+@click.option("--filter", "sql", metavar="SQL92", help="Only those whose properties match.")
+@click.option("--tag", "tags", multiple=True, help="Only those with this tag; repeatable.")
+@click.option("--key", "keys", multiple=True, help="Only those with this key; repeatable.")
 @click.option("--since", help="Only those that died at this time or later: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
 @click.option("--until", help="Only those that died before this time.")
-@click.option("--max", "most", type=click.IntRange(1), help="At most so many.")
-@click.option("--to-retry", is_flag=True, help="To the group's retry topic: no other group gets them again.")
-@click.option("--dry-run", is_flag=True, help="Only count; send and remember nothing.")
+@click.option("--max", "max_count", type=click.IntRange(1), help="Maximum number.")
+@click.option("--to-retry", is_flag=True, help="Send them to the group's retry topic, which other groups do not read.")
+@click.option("--dry-run", is_flag=True, help="Only count them; send and record nothing.")
 @json_option
 def redrive(
     group: str,
@@ -38,22 +38,22 @@ def redrive(
     keys: tuple[str, ...],
     since: str | None,
     until: str | None,
-    most: int | None,
+    max_count: int | None,
     to_retry: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Send GROUP's dead letters back to the topics that they came from.
+    """Send GROUP's dead letters to the topics that they came from.
 
-    They keep their ids and properties, and the dead-letter topic keeps its copies. What was sent back is not sent
-    again by another run, whatever its filter.
+    They keep their ids and properties, and stay in the dead-letter topic. A later run does not send the same dead
+    letters again, even with another filter.
     """
     from sprocket.client.admin.redrive import DeadLetterFilter
 
     wanted = DeadLetterFilter(
         tags=frozenset(tags), keys=frozenset(keys), since_ms=parse_time(since), until_ms=parse_time(until), sql=sql
     )
-    done = with_admin(namesrv, lambda admin: _redrive(admin, group.strip(), wanted, to_retry, dry_run, most))
+    done = with_admin(namesrv, lambda admin: _redrive(admin, group.strip(), wanted, to_retry, dry_run, max_count))
     if as_json:
         print_json(
             {
@@ -67,14 +67,14 @@ def redrive(
 
 
 async def _redrive(
-    admin: "AdminClient", group: str, wanted: "DeadLetterFilter", to_retry: bool, dry_run: bool, most: int | None
+    admin: "AdminClient", group: str, wanted: "DeadLetterFilter", to_retry: bool, dry_run: bool, max_count: int | None
 ) -> "Redriven":
     from sprocket.client.admin.redrive import Redrive, RedriveFailed
     from sprocket.client.connection.identity import new_identity
 
     owner = (await new_identity(SystemClock(), None)).client_id
     try:
-        return await Redrive(admin, group, to_retry=to_retry, owner=owner).run(wanted, dry_run=dry_run, most=most)
+        return await Redrive(admin, group, to_retry=to_retry, owner=owner).run(wanted, dry_run=dry_run, most=max_count)
     except RedriveFailed as error:
         for line in report_lines(error.done, dry_run):
             click.echo(line)
@@ -82,12 +82,12 @@ async def _redrive(
 
 
 def report_lines(done: "Redriven", dry_run: bool) -> list[str]:
-    """Counts in words."""
+    """Return the counts in words."""
     verb = "would send" if dry_run else "sent"
     lines = [f"{verb} {done.sent} of {done.matched} dead letters"]
     lines += [f"  {count} to {topic}" for topic, count in sorted(done.targets.items())]
     if done.sent_before:
-        lines.append(f"{done.sent_before} were sent back before")
+        lines.append(f"{done.sent_before} were sent before")
     if done.without_origin:
-        lines.append(f"{done.without_origin} do not say where they came from; --to-retry sends them all the same")
+        lines.append(f"{done.without_origin} have no topic of origin; --to-retry sends them anyway")
     return lines

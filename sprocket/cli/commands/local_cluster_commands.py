@@ -1,4 +1,4 @@
-"""`sprocket cluster up`, `status`, `down`: a cluster of local processes, for a try and for tests."""
+"""`sprocket cluster up`, `status`, `down`: a cluster of local processes, for trials and tests."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ _directory_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default="sprocket-cluster",
     show_default=True,
-    help="Folder of everything: configuration, logs, data.",
+    help="Folder for configuration, logs and data.",
 )
 
 
@@ -39,25 +39,26 @@ _directory_option = click.option(
 @click.option(
     "--port-base",
     type=click.IntRange(1, 65535),
-    help="Port of the first name server; 1035 above it is the first broker's.  [default: 9876]",
+    help="Port of the first name server; the first broker's is 1035 higher.  [default: 9876]",
 )
 @click.option(
     "--tls",
     "tls",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
     metavar="FOLDER",
-    help="Speak TLS alone, with the certificates that `sprocket tls init FOLDER` has made.",
+    help="Accept only TLS, with the certificates of `sprocket tls init FOLDER`.",
 )
-@click.option("--trace", "with_trace", is_flag=True, help="Brokers for traces alone (broker-trace) too.")
+@click.option("--trace", "with_trace", is_flag=True, help="Also start the brokers for traces (broker-trace).")
 @json_option
 def up(
     profile: str | None, directory: Path, port_base: int | None, tls: Path | None, with_trace: bool, as_json: bool
 ) -> None:
-    """Start a cluster of local processes and wait until all know each other.
+    """Start a cluster of local processes and wait until all members have registered and connected.
 
     PROFILE is one of Sprocket's (2m-2s-sync, 2m-2s-async, 2m-noslave) or a folder with a configuration file for each
-    server, such as RocketMQ's.  What runs already is left alone, what was killed or stopped is started again with its
-    data; PROFILE may be left out then.  If a member does not start, what this command started is stopped again.
+    server, such as RocketMQ's.  For an existing cluster, PROFILE may be left out: members that were killed or stopped
+    start again with their data, and running members are not touched.  If a member does not start, this command stops
+    the members that it started.
     """
     from sprocket.common.clock import SystemClock
     from sprocket.processes.cluster_watch import ClusterWatch
@@ -73,9 +74,9 @@ def up(
 @_directory_option
 @json_option
 def status(directory: Path, as_json: bool) -> None:
-    """Show who runs, and how far slaves are behind, in bytes.
+    """Show the members, and the lag of slaves in bytes.
 
-    Exit status 1 unless every member runs, is registered and follows its master.
+    Exit status 0 if every member runs, is registered and follows its master; else 1.
     """
     from sprocket.common.clock import SystemClock
     from sprocket.processes.cluster_watch import ClusterWatch
@@ -90,7 +91,7 @@ def status(directory: Path, as_json: bool) -> None:
 @click.command()
 @_directory_option
 def down(directory: Path) -> None:
-    """Stop the cluster in order; its data stay."""
+    """Stop the cluster in order; keep its data."""
     cluster = _opened(directory)
     with _held(cluster):
         cluster.stop(click.echo)
@@ -128,7 +129,7 @@ def _opened_or_made(
         raise click.UsageError(f"PROFILE is needed: there is no cluster in {directory}")
     try:
         found = find_profile(profile, with_trace=with_trace)
-        # Before there is a directory, which holds the ports of its cluster for good.
+        # Check before the directory is created: it fixes the ports of its cluster.
         check_ports_of(found, port_base or PORT_BASE)
         return LocalCluster.create(directory, found, port_base or PORT_BASE, keys)
     except PortTaken as error:

@@ -1,4 +1,4 @@
-"""`sprocket send` and `sprocket consume`: messages by hand and in pipes."""
+"""`sprocket send` and `sprocket consume`: messages from and to a terminal or a pipe."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def parse_property(_context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
-    """``name=value`` words as a map."""
+    """Return ``name=value`` words as a map."""
     properties = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -37,7 +37,7 @@ def parse_property(_context: click.Context, _parameter: click.Parameter, words: 
 @click.argument("body", required=False)
 @namesrv_option
 @click.option("--tag", default="", help="Tag that consumers can filter by.")
-@click.option("--key", "keys", multiple=True, help="Key to find the message by; may be given several times.")
+@click.option("--key", "keys", multiple=True, help="Key to find the message by; repeatable.")
 @click.option("-p", "--property", "properties", multiple=True, callback=parse_property, metavar="NAME=VALUE")
 @click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="Deliver later: 1 is 1 s, 18 is 2 h.")
 @click.option("--group", default="sprocket-send", show_default=True, help="Producer group.")
@@ -66,7 +66,7 @@ def send(
     async def send_all() -> None:
         async with Producer(group, client=client_settings(servers)) as producer:
             if body is not None:
-                # What is no UTF-8 on the command line is sent as it was typed.
+                # Bytes on the command line that are no UTF-8 are sent unchanged.
                 _print_sent(await producer.send(message(body.encode(errors="surrogateescape"))), as_json)
             elif sys.stdin.isatty():
                 for line in sys.stdin.buffer:
@@ -111,10 +111,10 @@ def _print_sent(result: "SendResult", as_json: bool) -> None:
     type=click.Choice(["first", "last"]),
     default="last",
     show_default=True,
-    help="Where a group begins that has no offset yet.",
+    help="Where a group without offsets begins.",
 )
-@click.option("--max", "limit", type=click.IntRange(1), help="End after so many messages.")
-@click.option("--wait", "wait_s", type=click.FloatRange(min=0), help="End when nothing came for so many seconds.")
+@click.option("--max", "limit", type=click.IntRange(1), help="Stop after this many messages.")
+@click.option("--wait", "wait_s", type=click.FloatRange(min=0), help="Stop after this many seconds without a message.")
 @json_option
 def consume(
     topic: str,
@@ -126,7 +126,7 @@ def consume(
     wait_s: float | None,
     as_json: bool,
 ) -> None:
-    """Print the messages of TOPIC as they come, one line each, and acknowledge them."""
+    """Print the messages of TOPIC as they arrive, one per line, and acknowledge them."""
     import asyncio
 
     from sprocket.cli.patient_admin import PatientAdminClient
@@ -138,7 +138,7 @@ def consume(
     begin = ConsumeFrom.FIRST if start == "first" else ConsumeFrom.LAST
 
     async def consume_all() -> None:
-        # A consumer waits for name servers that are down and for permissions: a person is told at once.
+        # A consumer retries without name servers or permissions; a person wants the error at once.
         async with PatientAdminClient(servers.split(";"), credentials=tool_credentials(), tls=tool_tls()) as admin:
             await admin.cluster_info()
             await check_may_consume(admin, topic, tags, group)

@@ -9,7 +9,9 @@ from sprocket.cli.client_session import HELP, TLS_VARIABLE, CommandFailed, Wrong
 from sprocket.common.errors import ConfigError
 
 _folder = click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-_days = click.option("--days", type=click.IntRange(1, 3650), default=730, show_default=True, help="How long they hold.")
+_days = click.option(
+    "--days", type=click.IntRange(1, 3650), default=730, show_default=True, help="Validity of certificates, days."
+)
 
 
 @click.group(context_settings=HELP)
@@ -24,7 +26,7 @@ def tls() -> None:
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="Name or address of servers, may be given several times. localhost, 127.0.0.1 and ::1 always are.",
+    help="Name or address of servers; repeatable. localhost, 127.0.0.1 and ::1 are always included.",
 )
 @_days
 @click.option(
@@ -32,15 +34,14 @@ def tls() -> None:
     type=click.Choice(["require", "optional", "none"]),
     default="require",
     show_default=True,
-    help="Whether servers demand a client's certificate.",
+    help="Whether servers require a client's certificate.",
 )
-@click.option("--force", is_flag=True, help="Replace what is there, the authority too.")
+@click.option("--force", is_flag=True, help="Replace all files, including the authority.")
 def init(directory: Path, hosts: tuple[str, ...], days: int, client_auth: str, force: bool) -> None:
     """Make an authority in DIRECTORY, and certificates for name servers, brokers and a client.
 
-    Beside them come files of TLS keys, for Sprocket and for RocketMQ's servers, clients and tools. Then
-    `sprocket cluster up PROFILE --tls DIRECTORY` runs a cluster that speaks nothing but TLS. Keep ca.key to yourself:
-    who has it is everybody.
+    Files of TLS keys for Sprocket and for RocketMQ's servers, clients and tools are added. `sprocket cluster up PROFILE
+    --tls DIRECTORY` runs a cluster that accepts only TLS. Keep ca.key secret: its holder can impersonate every member.
     """
     from sprocket.processes.tls_folder import AUTHORITY_DAYS, HOSTS, TlsFolder
 
@@ -64,9 +65,9 @@ def init(directory: Path, hosts: tuple[str, ...], days: int, client_auth: str, f
 @_folder
 @_days
 def renew(directory: Path, days: int) -> None:
-    """Issue all certificates in DIRECTORY anew, by the same authority and for the same hosts.
+    """Issue all certificates in DIRECTORY again, by the same authority and for the same hosts.
 
-    Servers take them within a second, without a restart and without ending a connection.
+    Servers use them within a second, without a restart and without closing connections.
     """
     from sprocket.processes.tls_folder import TlsFolder
 
@@ -82,9 +83,9 @@ def renew(directory: Path, days: int) -> None:
 @_folder
 @click.argument("name")
 @_days
-@click.option("--force", is_flag=True, help="Replace the one of that name.")
+@click.option("--force", is_flag=True, help="Replace an existing certificate of that name.")
 def client(directory: Path, name: str, days: int, force: bool) -> None:
-    """Issue a certificate to a client that servers are to know as NAME."""
+    """Issue a certificate for a client with the name NAME."""
     from sprocket.processes.tls_folder import SERVERS, TlsFolder
 
     folder = TlsFolder(directory)

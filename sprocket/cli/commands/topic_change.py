@@ -1,4 +1,4 @@
-"""What `sprocket topic create` does to a topic that brokers have already: it changes nothing unasked.
+"""Changes of an existing topic by `sprocket topic create`, with checks for messages that become unreadable.
 
 A queue whose id is not below the topic's number of queues keeps its messages, but no client reads it.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Master:
-    """A master of the cluster, and the topic as it has it; None if it does not."""
+    """Master of the cluster, with its configuration of the topic; `topic` is None if it has none."""
 
     name: str
     address: str
@@ -31,12 +31,12 @@ class Master:
 
     @property
     def queues(self) -> int:
-        """How many queues of the topic hold or held messages."""
+        """Number of queues of the topic that hold or held messages."""
         return 0 if self.topic is None else max(self.topic.read_queue_nums, self.topic.write_queue_nums)
 
 
 async def masters_of(admin: AdminClient, cluster: str, topic: str) -> list[Master]:
-    """The masters of `cluster`.  Raises AdminError, CommandFailed when there is none."""
+    """Return the masters of `cluster`.  Raises CommandFailed if there is none, AdminError if a server refuses."""
     addresses = await admin.broker_addresses(cluster, masters_only=True)
     if not addresses:
         raise CommandFailed(f"cluster {cluster} has no master")
@@ -56,7 +56,7 @@ async def _topic_at(admin: AdminClient, address: str, topic: str) -> TopicConfig
 
 
 def refuse_existing(masters: Sequence[Master], topic: str) -> None:
-    """Raises CommandFailed if a master has the topic."""
+    """Raise CommandFailed if a master has the topic."""
     where = ", ".join(f"{each.name} ({count_text(each.queues, 'queue')})" for each in masters if each.topic is not None)
     if where:
         raise CommandFailed(
@@ -65,7 +65,7 @@ def refuse_existing(masters: Sequence[Master], topic: str) -> None:
 
 
 async def unreachable(admin: AdminClient, masters: Sequence[Master], topic: str, queues: int) -> list[str]:
-    """What nobody can read with only `queues` queues, one line a master; empty if the topic shrinks nowhere."""
+    """Return a line for each master whose queues become unreadable with only `queues` queues."""
     shrinking = [each for each in masters if each.queues > queues]
     if not shrinking:
         return []
@@ -86,15 +86,15 @@ def _unreachable_on(master: Master, queues: int, extents: "dict[MessageQueue, To
 
 
 def refuse_shrinking(lost: Sequence[str], masters: Sequence[Master], topic: str, queues: int, cluster: str) -> None:
-    """Raises CommandFailed if `lost` says that queues become unreachable."""
+    """Raise CommandFailed if `lost` names queues that become unreadable."""
     if not lost:
         return
     widest = max(each.queues for each in masters)
     drain = f"mqadmin updateTopic -c {cluster} -t {topic} -w {queues} -r {widest}"
     raise CommandFailed(
-        f"topic {topic} with --queues {queues}: nobody could read these any more; nothing was changed.\n  "
+        f"topic {topic} with --queues {queues}: consumers could no longer read these; nothing was changed.\n  "
         + "\n  ".join(lost)
-        + f"\nTo drain them first, stop only the writing: {drain}\nAdd --force to shrink the topic now"
+        + f"\nTo drain them first, stop only the sends: {drain}\nAdd --force to shrink the topic now"
     )
 
 
@@ -103,11 +103,11 @@ async def set_queues(admin: AdminClient, masters: Sequence[Master], topic: str, 
     for each in masters:
         config = TopicConfig(topic)
         if each.topic is not None:
-            # A request lists changes of attributes: none.
+            # A request lists the attributes to change: none.
             config = replace(each.topic, attributes={})
         await admin.create_topic(each.address, replace(config, read_queue_nums=queues, write_queue_nums=queues))
 
 
 def count_text(count: int, noun: str) -> str:
-    """``1 queue``, ``2 queues``."""
+    """Return ``1 queue`` or ``2 queues``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

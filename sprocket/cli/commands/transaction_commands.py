@@ -1,4 +1,4 @@
-"""`sprocket transaction`: what producers have prepared and nobody has ended."""
+"""`sprocket transaction`: transactions that are neither committed nor rolled back."""
 
 import click
 
@@ -8,13 +8,13 @@ from sprocket.cli.columns import fitted, millis_text
 
 @click.group(context_settings=HELP)
 def transaction() -> None:
-    """Look at transactions."""
+    """Show transactions."""
 
 
 @transaction.command("list")
 @namesrv_option
-@click.option("-t", "--topic", "topic_name", help="Only those of messages for this topic.")
-@click.option("-g", "--group", "group", help="Only those of this producer group.")
+@click.option("-t", "--topic", "topic_name", help="Only messages for this topic.")
+@click.option("-g", "--group", "group", help="Only this producer group.")
 @json_option
 def list_transactions(namesrv: str | None, topic_name: str | None, group: str | None, as_json: bool) -> None:
     """List the open transactions of every broker, oldest first."""

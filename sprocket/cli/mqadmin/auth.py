@@ -1,7 +1,7 @@
 """`mqadmin` about users and policies: createUser to copyUser, createAcl to copyAcl.
 
-Flags, columns and what is printed: RocketMQ 5.3.3, `tools.command.auth`.  Different here: getUser and listUser show a
-password only with ``--showPassword``.
+Source of flags, columns and output: RocketMQ 5.3.3, `tools.command.auth`.  Unlike RocketMQ's, getUser and listUser show
+a password only with ``--showPassword``.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,6 +18,7 @@ from sprocket.cli.client_session import (
     print_json,
     with_admin,
 )
+from sprocket.cli.mqadmin.options import Target, target_options
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -28,67 +29,43 @@ _USER: Final = "%-16s  %-22s  %-22s  %-22s"
 _ACL: Final = "%-16s  %-10s  %-22s  %-20s  %-24s  %-10s"
 _HIDDEN: Final = "******"
 F = TypeVar("F", bound=Callable[..., Any])
-Order = Callable[["AuthAdmin", str], Awaitable[None]]
-
-
-def _target(command: F) -> F:
-    """The options that say which brokers: one, or all of a cluster."""
-    command = click.option("-c", "--clusterName", "cluster", help="All brokers of this cluster.")(command)
-    return click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="This broker.")(command)
+T = TypeVar("T")
+Change = Callable[["AuthAdmin", str], Awaitable[None]]
 
 
 def _acl_options(command: F) -> F:
-    """What a policy says."""
+    """Add the options that describe a policy."""
     for flags, help_, is_required in reversed((
-        (("-s", "--subject"), "Whom it is for, as User:name.", True),
-        (("-r", "--resources"), "Of what, with commas: Topic:orders, Group:bill*, Cluster:*, or *.", True),
-        (("-a", "--actions"), "With commas: All, Pub, Sub, Create, Update, Delete, Get, List.", True),
-        (("-i", "--sourceIp", "source_ips"), "From where, with commas: addresses and subnets.", False),
+        (("-s", "--subject"), "User that the policy is for, as User:name.", True),
+        (("-r", "--resources"), "Resources, separated by commas: Topic:orders, Group:bill*, Cluster:*, or *.", True),
+        (("-a", "--actions"), "Actions, separated by commas: All, Pub, Sub, Create, Update, Delete, Get, List.", True),
+        (("-i", "--sourceIp", "source_ips"), "Addresses and subnets of clients, separated by commas.", False),
         (("-d", "--decision"), "Allow or Deny.", True),
     )):  # fmt: skip
         command = click.option(*flags, required=is_required, help=help_)(command)
     return command
 
 
-def _checked(broker: str | None, cluster: str | None) -> None:
-    if (broker is None) == (cluster is None):
-        raise click.UsageError("give one of -b and -c")
-
-
-def _order(namesrv: str | None, broker: str | None, cluster: str | None, order: Order, said: str) -> None:
-    """Give `order` to a broker, or to masters and slaves of a cluster, and say so of each."""
-    _checked(broker, cluster)
+def _change(namesrv: str | None, target: Target, change: Change, done: str) -> None:
+    """Apply `change` to one broker, or to every master and slave of a cluster; print `done` with each address."""
 
     async def session(admin: "AdminClient") -> None:
         from sprocket.client.admin.auth_admin import AuthAdmin
 
-        if cluster is not None:
-            addresses = await admin.broker_addresses(cluster.strip(), masters_only=False)
-        else:
-            addresses = [(broker or "").strip()]
-        for address in addresses:
-            await order(AuthAdmin(admin), address)
-            click.echo(f"{said} {address} success.")
+        for address in await target.addresses(admin, masters_only=False):
+            await change(AuthAdmin(admin), address)
+            click.echo(f"{done} {address} success.")
 
     with_admin(namesrv, session)
 
 
-T = TypeVar("T")
-
-
-def _ask(
-    namesrv: str | None, broker: str | None, cluster: str | None, ask: "Callable[[AuthAdmin, str], Awaitable[T]]"
-) -> list[tuple[str, T]]:
-    """What a broker, or each master of a cluster, answers."""
-    _checked(broker, cluster)
+def _ask(namesrv: str | None, target: Target, ask: "Callable[[AuthAdmin, str], Awaitable[T]]") -> list[tuple[str, T]]:
+    """Return the responses of one broker, or of each master of a cluster, with their addresses."""
 
     async def session(admin: "AdminClient") -> list[tuple[str, T]]:
         from sprocket.client.admin.auth_admin import AuthAdmin
 
-        if cluster is not None:
-            addresses = await admin.broker_addresses(cluster.strip(), masters_only=True)
-        else:
-            addresses = [(broker or "").strip()]
+        addresses = await target.addresses(admin, masters_only=True)
         return [(address, await ask(AuthAdmin(admin), address)) for address in addresses]
 
     return with_admin(namesrv, session)
@@ -103,31 +80,28 @@ def _parts(text: str | None) -> tuple[str, ...]:
 
 @click.command("createUser", context_settings=HELP)
 @namesrv_option
-@_target
-@click.option("-u", "--username", required=True, help="Its name.")
+@target_options()
+@click.option("-u", "--username", required=True, help="Name of the user.")
 @click.option("-p", "--password", required=True, help="The key that signs its requests.")
-@click.option("-t", "--userType", "user_type", help="Super or Normal, which is the default.")
-def create_user(
-    namesrv: str | None, broker: str | None, cluster: str | None, username: str, password: str, user_type: str | None
-) -> None:
+@click.option("-t", "--userType", "user_type", help="Super or Normal.  [default: Normal]")
+def create_user(namesrv: str | None, target: Target, username: str, password: str, user_type: str | None) -> None:
     """Create user to cluster."""
     from sprocket.remoting.bodies.auth import UserInfo
 
     user = UserInfo(username.strip(), password.strip(), user_type and user_type.strip())
-    _order(namesrv, broker, cluster, lambda auth, address: auth.create_user(address, user), "create user to")
+    _change(namesrv, target, lambda auth, address: auth.create_user(address, user), "create user to")
 
 
 @click.command("updateUser", context_settings=HELP)
 @namesrv_option
-@_target
-@click.option("-u", "--username", required=True, help="Its name.")
-@click.option("-p", "--password", help="Its new password.")
+@target_options()
+@click.option("-u", "--username", required=True, help="Name of the user.")
+@click.option("-p", "--password", help="New password.")
 @click.option("-t", "--userType", "user_type", help="Super or Normal.")
 @click.option("-s", "--userStatus", "user_status", help="enable or disable.")
 def update_user(
     namesrv: str | None,
-    broker: str | None,
-    cluster: str | None,
+    target: Target,
     username: str,
     password: str | None,
     user_type: str | None,
@@ -140,52 +114,48 @@ def update_user(
         raise click.UsageError("give one of -p, -t and -s")
     said = (word and word.strip() for word in (password, user_type, user_status))
     user = UserInfo(username.strip(), *said)
-    _order(namesrv, broker, cluster, lambda auth, address: auth.update_user(address, user), "update user to")
+    _change(namesrv, target, lambda auth, address: auth.update_user(address, user), "update user to")
 
 
 @click.command("deleteUser", context_settings=HELP)
 @namesrv_option
-@_target
-@click.option("-u", "--username", required=True, help="Its name.")
-def delete_user(namesrv: str | None, broker: str | None, cluster: str | None, username: str) -> None:
+@target_options()
+@click.option("-u", "--username", required=True, help="Name of the user.")
+def delete_user(namesrv: str | None, target: Target, username: str) -> None:
     """Delete user from cluster."""
     name = username.strip()
-    _order(namesrv, broker, cluster, lambda auth, address: auth.delete_user(address, name), "delete user to")
+    _change(namesrv, target, lambda auth, address: auth.delete_user(address, name), "delete user to")
 
 
-_show_password = click.option("--showPassword", "show", is_flag=True, help="Show passwords, to super users.")
+_show_password = click.option("--showPassword", "show", is_flag=True, help="Show passwords (super users only).")
 
 
 @click.command("getUser", context_settings=HELP)
 @namesrv_option
-@_target
-@click.option("-u", "--username", required=True, help="Its name.")
+@target_options()
+@click.option("-u", "--username", required=True, help="Name of the user.")
 @_show_password
 @json_option
-def get_user(
-    namesrv: str | None, broker: str | None, cluster: str | None, username: str, show: bool, as_json: bool
-) -> None:
+def get_user(namesrv: str | None, target: Target, username: str, show: bool, as_json: bool) -> None:
     """Get user from cluster."""
     name = username.strip()
-    answers = _ask(namesrv, broker, cluster, lambda auth, address: auth.user(address, name))
+    answers = _ask(namesrv, target, lambda auth, address: auth.user(address, name))
     _print_users([user for _, user in answers if user is not None][:1], show, as_json)
 
 
 @click.command("listUser", context_settings=HELP)
 @namesrv_option
-@_target
-@click.option("-f", "--filter", "filter_", help="Only those whose names contain this.")
+@target_options()
+@click.option("-f", "--filter", "filter_", help="Only users whose names contain this.")
 @_show_password
 @json_option
-def list_user(
-    namesrv: str | None, broker: str | None, cluster: str | None, filter_: str | None, show: bool, as_json: bool
-) -> None:
+def list_user(namesrv: str | None, target: Target, filter_: str | None, show: bool, as_json: bool) -> None:
     """List user from cluster."""
     wanted = filter_ and filter_.strip()
-    answers = _ask(namesrv, broker, cluster, lambda auth, address: auth.users(address, wanted))
+    answers = _ask(namesrv, target, lambda auth, address: auth.users(address, wanted))
     address, users = next(((address, users) for address, users in answers if users), ("", []))
     _print_users(users, show, as_json)
-    if cluster is not None and users and not as_json:
+    if target.cluster is not None and users and not as_json:
         click.echo(f"get user from {address} success.")
 
 
@@ -205,9 +175,9 @@ def _print_users(users: "Sequence[UserInfo]", show: bool, as_json: bool) -> None
 
 @click.command("copyUser", context_settings=HELP)
 @namesrv_option
-@click.option("-f", "--fromBroker", "source", required=True, type=SERVER_ADDRESS, help="The broker that has them.")
-@click.option("-t", "--toBroker", "target", required=True, type=SERVER_ADDRESS, help="The broker that is to.")
-@click.option("-u", "--usernames", help="Only these, with commas.")
+@click.option("-f", "--fromBroker", "source", required=True, type=SERVER_ADDRESS, help="Broker to copy from.")
+@click.option("-t", "--toBroker", "target", required=True, type=SERVER_ADDRESS, help="Broker to copy to.")
+@click.option("-u", "--usernames", help="Only these, separated by commas.")
 def copy_user(namesrv: str | None, source: str, target: str, usernames: str | None) -> None:
     """Copy user to cluster."""
     names = list(_parts(usernames))
@@ -217,7 +187,7 @@ def copy_user(namesrv: str | None, source: str, target: str, usernames: str | No
 # Acls
 
 
-def _put_acl(namesrv: str | None, broker: str | None, cluster: str | None, is_new: bool, *written: str | None) -> None:
+def _put_acl(namesrv: str | None, target: Target, is_new: bool, *written: str | None) -> None:
     from sprocket.client.admin.auth_admin import AclChange
 
     subject, resources, actions, source_ips, decision = written
@@ -225,74 +195,72 @@ def _put_acl(namesrv: str | None, broker: str | None, cluster: str | None, is_ne
         (subject or "").strip(), _parts(resources), _parts(actions), _parts(source_ips), (decision or "").strip()
     )
     if not change.resources:
-        raise CommandFailed("no resource given")
+        raise CommandFailed("no resource given: use -r, as in -r Topic:orders")
 
-    def order(auth: "AuthAdmin", address: str) -> Awaitable[None]:
+    def put(auth: "AuthAdmin", address: str) -> Awaitable[None]:
         return (auth.create_acl if is_new else auth.update_acl)(address, change.info)
 
-    _order(namesrv, broker, cluster, order, f"{'create' if is_new else 'update'} acl to")
+    _change(namesrv, target, put, f"{'create' if is_new else 'update'} acl to")
 
 
 @click.command("createAcl", context_settings=HELP)
 @namesrv_option
-@_target
+@target_options()
 @_acl_options
 def create_acl(
-    namesrv: str | None, broker: str | None, cluster: str | None,
+    namesrv: str | None, target: Target,
     subject: str, resources: str, actions: str, source_ips: str | None, decision: str,
 ) -> None:  # fmt: skip
     """Create acl to cluster."""
-    _put_acl(namesrv, broker, cluster, True, subject, resources, actions, source_ips, decision)
+    _put_acl(namesrv, target, True, subject, resources, actions, source_ips, decision)
 
 
 @click.command("updateAcl", context_settings=HELP)
 @namesrv_option
-@_target
+@target_options()
 @_acl_options
 def update_acl(
-    namesrv: str | None, broker: str | None, cluster: str | None,
+    namesrv: str | None, target: Target,
     subject: str, resources: str, actions: str, source_ips: str | None, decision: str,
 ) -> None:  # fmt: skip
     """Update acl to cluster."""
-    _put_acl(namesrv, broker, cluster, False, subject, resources, actions, source_ips, decision)
+    _put_acl(namesrv, target, False, subject, resources, actions, source_ips, decision)
 
 
 @click.command("deleteAcl", context_settings=HELP)
 @namesrv_option
-@_target
-@click.option("-s", "--subject", required=True, help="Whose, as User:name.")
-@click.option("-r", "--resources", "resource", help="Only what is said of this one; without it, all.")
-def delete_acl(
-    namesrv: str | None, broker: str | None, cluster: str | None, subject: str, resource: str | None
-) -> None:
+@target_options()
+@click.option("-s", "--subject", required=True, help="Subject of the policy, as User:name.")
+@click.option("-r", "--resources", "resource", help="Only for this resource; without it, for all.")
+def delete_acl(namesrv: str | None, target: Target, subject: str, resource: str | None) -> None:
     """Delete acl from cluster."""
     whose, what = subject.strip(), resource and resource.strip()
-    _order(namesrv, broker, cluster, lambda auth, address: auth.delete_acl(address, whose, what), "delete acl to")
+    _change(namesrv, target, lambda auth, address: auth.delete_acl(address, whose, what), "delete acl to")
 
 
 @click.command("getAcl", context_settings=HELP)
 @namesrv_option
-@_target
-@click.option("-s", "--subject", required=True, help="Whose, as User:name.")
+@target_options()
+@click.option("-s", "--subject", required=True, help="Subject of the policy, as User:name.")
 @json_option
-def get_acl(namesrv: str | None, broker: str | None, cluster: str | None, subject: str, as_json: bool) -> None:
+def get_acl(namesrv: str | None, target: Target, subject: str, as_json: bool) -> None:
     """Get acl from cluster."""
-    answers = _ask(namesrv, broker, cluster, lambda auth, address: auth.acl(address, subject.strip()))
+    answers = _ask(namesrv, target, lambda auth, address: auth.acl(address, subject.strip()))
     _print_acls([acl for _, acl in answers if acl is not None], as_json)
 
 
 @click.command("listAcl", context_settings=HELP)
 @namesrv_option
-@_target
+@target_options()
 @click.option("-s", "--subject", help="Only subjects that contain this.")
 @click.option("-r", "--resource", help="Only resources that contain this.")
 @json_option
 def list_acl(
-    namesrv: str | None, broker: str | None, cluster: str | None, subject: str | None, resource: str | None,
+    namesrv: str | None, target: Target, subject: str | None, resource: str | None,
     as_json: bool,
 ) -> None:  # fmt: skip
     """List acl from cluster."""
-    answers = _ask(namesrv, broker, cluster, lambda auth, address: auth.acls(address, subject, resource))
+    answers = _ask(namesrv, target, lambda auth, address: auth.acls(address, subject, resource))
     _print_acls([acl for _, acls in answers for acl in acls], as_json)
 
 
@@ -315,9 +283,9 @@ def _print_acls(acls: "Sequence[AclInfo]", as_json: bool) -> None:
 
 @click.command("copyAcl", context_settings=HELP)
 @namesrv_option
-@click.option("-f", "--fromBroker", "source", required=True, type=SERVER_ADDRESS, help="The broker that has them.")
-@click.option("-t", "--toBroker", "target", required=True, type=SERVER_ADDRESS, help="The broker that is to.")
-@click.option("-s", "--subjects", help="Only of these, with commas.")
+@click.option("-f", "--fromBroker", "source", required=True, type=SERVER_ADDRESS, help="Broker to copy from.")
+@click.option("-t", "--toBroker", "target", required=True, type=SERVER_ADDRESS, help="Broker to copy to.")
+@click.option("-s", "--subjects", help="Only policies of these subjects, separated by commas.")
 def copy_acl(namesrv: str | None, source: str, target: str, subjects: str | None) -> None:
     """Copy acl to cluster."""
     keys = list(_parts(subjects))
@@ -337,7 +305,7 @@ def _copy(
 
 
 def _java(cell: str | list[str] | None) -> str:
-    """As Java prints it."""
+    """Return `cell` as Java prints it."""
     if isinstance(cell, list):
         return f"[{', '.join(cell)}]"
     return "null" if cell is None else cell

@@ -1,16 +1,18 @@
 """`mqadmin` about brokers: clusterList, brokerStatus."""
 
-import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from sprocket.cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
+from sprocket.cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket.cli.mqadmin.options import Target, interval_option, repeat, target_options
+from sprocket.common.clock import SystemClock
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
 
+_CLOCK: Final = SystemClock()
 _CLUSTER = "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  %11s  %-12s  %-8s  %10s"
 _CLUSTER_HEAD = "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  %-11s  %-12s  %-8s  %-10s"
 _CLUSTER_NAMES = (
@@ -33,7 +35,7 @@ _MORE_NAMES = ("#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest",
 
 
 class Member(NamedTuple):
-    """One broker of a cluster and what it tells of itself; empty when it does not answer."""
+    """One broker of a cluster, with the figures that it reports; `runtime` is empty if it does not respond."""
 
     cluster: str
     broker_name: str
@@ -43,7 +45,7 @@ class Member(NamedTuple):
 
 
 async def members(admin: "AdminClient", cluster: str | None) -> list[Member]:
-    """Every broker of `cluster`, or of all clusters."""
+    """Return every broker of `cluster`, or of all clusters if that is None."""
     from sprocket.client.admin.admin_client import AdminError
 
     info = await admin.cluster_info()
@@ -63,26 +65,26 @@ async def members(admin: "AdminClient", cluster: str | None) -> list[Member]:
 
 @click.command("clusterList", context_settings=HELP)
 @namesrv_option
-@click.option("-m", "--moreStats", "more", is_flag=True, help="Messages in and out, yesterday and today.")
-@click.option("-i", "--interval", type=click.FloatRange(min=0.1), help="Repeat every so many seconds.")
+@click.option("-m", "--moreStats", "more", is_flag=True, help="Show messages in and out, yesterday and today.")
+@interval_option
 @click.option("-c", "--clusterName", "cluster", help="Only this cluster.")
 @json_option
-def cluster_list(namesrv: str | None, more: bool, interval: float | None, cluster: str | None, as_json: bool) -> None:
+def cluster_list(namesrv: str | None, more: bool, interval_s: float | None, cluster: str | None, as_json: bool) -> None:
     """List cluster infos."""
-    while True:
+
+    def show() -> None:
         found = with_admin(namesrv, lambda admin: members(admin, cluster))
         if as_json:
             print_json([member._asdict() for member in found])
         else:
-            for line in more_lines(found) if more else cluster_lines(found, time.time_ns() // 1_000_000):
+            for line in more_lines(found) if more else cluster_lines(found, _CLOCK.wall_ms()):
                 click.echo(line)
-        if interval is None:
-            return
-        time.sleep(interval)
+
+    repeat(show, interval_s)
 
 
 def cluster_lines(found: list[Member], now_ms: int) -> list[str]:
-    """RocketMQ's columns, one line per broker."""
+    """Return RocketMQ's columns, one line per broker."""
     return [_CLUSTER_HEAD % _CLUSTER_NAMES, *(_cluster_line(member, now_ms) for member in found)]
 
 
@@ -114,7 +116,7 @@ def _cluster_line(member: Member, now_ms: int) -> str:
 
 
 def more_lines(found: list[Member]) -> list[str]:
-    """Messages in and out of yesterday and of today, one line per broker."""
+    """Return the messages in and out, yesterday and today, one line per broker."""
     lines = [_MORE_HEAD % _MORE_NAMES]
     for member in found:
         counts = []
@@ -133,13 +135,13 @@ def _load(table: Mapping[str, str], pool: str, default: str = "") -> str:
 
 
 def _first(table: Mapping[str, str], key: str) -> float:
-    """First of the averages in a value such as ``12.3 10.1 9.8``."""
+    """Return the first average of a value such as ``12.3 10.1 9.8``, 0 if there is none."""
     words = table.get(key, "").split()
     return float(words[0]) if words else 0.0
 
 
 def _number(table: Mapping[str, str], key: str) -> float:
-    """0 for an absent figure."""
+    """Return the figure `key`, 0 if it is absent."""
     try:
         return float(table.get(key, 0))
     except ValueError:
@@ -148,22 +150,19 @@ def _number(table: Mapping[str, str], key: str) -> float:
 
 @click.command("brokerStatus", context_settings=HELP)
 @namesrv_option
-@click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Address of one broker.")
-@click.option("-c", "--clusterName", "cluster", help="Every broker of this cluster.")
+@target_options()
 @json_option
-def broker_status(namesrv: str | None, broker: str | None, cluster: str | None, as_json: bool) -> None:
+def broker_status(namesrv: str | None, target: Target, as_json: bool) -> None:
     """Fetch broker runtime status data."""
-    if (broker is None) == (cluster is None):
-        raise click.UsageError("one of -b and -c is needed, and only one")
-    tables = with_admin(namesrv, lambda admin: _runtime_infos(admin, broker, cluster))
+    tables = with_admin(namesrv, lambda admin: _runtime_infos(admin, target))
     if as_json:
         print_json(tables)
         return
     for address, table in tables.items():
         for key, value in sorted(table.items()):
-            click.echo(f"{key:<32}: {value}" if broker else f"{address:<24} {key:<32}: {value}")
+            click.echo(f"{key:<32}: {value}" if target.broker else f"{address:<24} {key:<32}: {value}")
 
 
-async def _runtime_infos(admin: "AdminClient", broker: str | None, cluster: str | None) -> dict[str, dict[str, str]]:
-    addresses = [broker] if broker else await admin.broker_addresses(cluster or "", masters_only=False)
+async def _runtime_infos(admin: "AdminClient", target: Target) -> dict[str, dict[str, str]]:
+    addresses = await target.addresses(admin, masters_only=False)
     return {address: await admin.broker_runtime_info(address) for address in addresses}

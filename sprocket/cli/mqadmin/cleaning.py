@@ -9,23 +9,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket.cli.client_session import HELP, SERVER_ADDRESS, namesrv_option, with_admin
+from sprocket.cli.client_session import HELP, namesrv_option, with_admin
+from sprocket.cli.mqadmin.options import Target, target_options
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
 
-_broker_option = click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Address of one broker.")
-_cluster_option = click.option("-c", "--cluster", "cluster", help="Every broker of this cluster; of all without it.")
+_target_options = target_options(
+    "Every broker of this cluster; without -b and -c, of all clusters.", cluster_flag="--cluster", is_required=False
+)
 # Asks the broker at an address.
 Request = Callable[["AdminClient", str], Awaitable[None]]
 
 
-async def _ask_all(admin: "AdminClient", broker: str | None, cluster: str | None, request: Request) -> int:
-    """Ask the broker, or those of the cluster, or all; how many."""
-    if broker:
-        addresses = [broker.strip()]
+async def _ask_all(admin: "AdminClient", target: Target, request: Request) -> int:
+    """Ask the broker, the brokers of the cluster, or all brokers.  Return how many were asked."""
+    if target.broker:
+        addresses = [target.broker]
     else:
-        clusters = [cluster.strip()] if cluster else sorted((await admin.cluster_info()).cluster_addr_table)
+        clusters = [target.cluster] if target.cluster else sorted((await admin.cluster_info()).cluster_addr_table)
         addresses = [
             address for name in clusters for address in await admin.broker_addresses(name, masters_only=False)
         ]  # fmt: skip
@@ -34,34 +36,31 @@ async def _ask_all(admin: "AdminClient", broker: str | None, cluster: str | None
     return len(addresses)
 
 
-def _run(namesrv: str | None, broker: str | None, cluster: str | None, request: Request) -> None:
-    asked = with_admin(namesrv, lambda admin: _ask_all(admin, broker, cluster, request))
-    # RocketMQ's words: false when there was nobody to ask.
+def _run(namesrv: str | None, target: Target, request: Request) -> None:
+    asked = with_admin(namesrv, lambda admin: _ask_all(admin, target, request))
+    # As RocketMQ prints it: false if there was no broker to ask.
     click.echo("success" if asked else "false")
 
 
 @click.command("cleanExpiredCQ", context_settings=HELP)
 @namesrv_option
-@_broker_option
-@_cluster_option
-def clean_expired_cq(namesrv: str | None, broker: str | None, cluster: str | None) -> None:
+@_target_options
+def clean_expired_cq(namesrv: str | None, target: Target) -> None:
     """Clean expired ConsumeQueue on broker."""
-    _run(namesrv, broker, cluster, lambda admin, address: admin.clean_expired_queues(address))
+    _run(namesrv, target, lambda admin, address: admin.clean_expired_queues(address))
 
 
 @click.command("deleteExpiredCommitLog", context_settings=HELP)
 @namesrv_option
-@_broker_option
-@_cluster_option
-def delete_expired_commit_log(namesrv: str | None, broker: str | None, cluster: str | None) -> None:
+@_target_options
+def delete_expired_commit_log(namesrv: str | None, target: Target) -> None:
     """Delete expired CommitLog files."""
-    _run(namesrv, broker, cluster, lambda admin, address: admin.delete_expired_commit_log(address))
+    _run(namesrv, target, lambda admin, address: admin.delete_expired_commit_log(address))
 
 
 @click.command("cleanUnusedTopic", context_settings=HELP)
 @namesrv_option
-@_broker_option
-@_cluster_option
-def clean_unused_topic(namesrv: str | None, broker: str | None, cluster: str | None) -> None:
+@_target_options
+def clean_unused_topic(namesrv: str | None, target: Target) -> None:
     """Clean unused topic on broker."""
-    _run(namesrv, broker, cluster, lambda admin, address: admin.clean_unused_topics(address))
+    _run(namesrv, target, lambda admin, address: admin.clean_unused_topics(address))

@@ -11,76 +11,63 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket.cli.client_session import HELP, SERVER_ADDRESS, namesrv_option, with_admin
+from sprocket.cli.client_session import HELP, namesrv_option, with_admin
 from sprocket.cli.columns import seconds_text
+from sprocket.cli.mqadmin.options import Target, target_options
 from sprocket.common import properties
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
 
-_broker_option = click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Address of one broker.")
-_cluster_option = click.option("-c", "--clusterName", "cluster", help="The brokers of this cluster.")
-_group_option = click.option("-g", "--consumerGroup", "group", required=True, help="The consumer group.")
-# Asks the broker at an address; the text to print.
+_group_option = click.option("-g", "--consumerGroup", "group", required=True, help="Consumer group.")
+# Asks the broker at an address and returns the text to print.
 Request = Callable[["AdminClient", str], Awaitable[str]]
 
 
-def _check_target(broker: str | None, cluster: str | None) -> None:
-    if (broker is None) == (cluster is None):
-        raise click.UsageError("one of -b and -c is needed, and only one")
-
-
-async def _headed(admin: "AdminClient", broker: str | None, cluster: str | None, request: Request) -> list[str]:
-    """Ask one broker, or every master and slave of a cluster; each answer below the address it came from."""
-    if broker is not None:
-        return [f" ============{broker}============", await request(admin, broker)]
+async def _from_all(admin: "AdminClient", target: Target, request: Request) -> list[str]:
+    """Ask one broker, or every master and slave of a cluster.  A line with its address precedes each response."""
+    if target.broker is not None:
+        return [f" ============{target.broker}============", await request(admin, target.broker)]
     lines = []
-    masters = await admin.broker_addresses(cluster or "", masters_only=True)
-    for address in await admin.broker_addresses(cluster or "", masters_only=False):
+    masters = await target.addresses(admin, masters_only=True)
+    for address in await target.addresses(admin, masters_only=False):
         kind = "Master" if address in masters else "Slave"
         lines += [f" ============{kind}: {address}============", await request(admin, address)]
     return lines
 
 
-async def _of_masters(admin: "AdminClient", broker: str | None, cluster: str | None, request: Request) -> list[str]:
+async def _from_masters(admin: "AdminClient", target: Target, request: Request) -> list[str]:
     """Ask one broker, or every master of a cluster."""
-    targets = [broker] if broker else await admin.broker_addresses(cluster or "", masters_only=True)
-    return [await request(admin, address) for address in targets]
+    return [await request(admin, address) for address in await target.addresses(admin, masters_only=True)]
 
 
 @click.command("setCommitLogReadAheadMode", context_settings=HELP)
 @namesrv_option
-@_broker_option
-@_cluster_option
+@target_options()
 @click.option(
     "-m", "--commitLogReadAheadMode", "mode", required=True, type=click.Choice(["0", "1"]),
-    help="0 reads ahead, 1 is for random reads.",
+    help="0: read ahead; 1: random reads.",
 )  # fmt: skip
-def set_read_ahead_mode(namesrv: str | None, broker: str | None, cluster: str | None, mode: str) -> None:
+def set_read_ahead_mode(namesrv: str | None, target: Target, mode: str) -> None:
     """Set read ahead mode for all commitlog files."""
     from sprocket.remoting.codes import RequestCode
     from sprocket.remoting.headers.cold_flow import SetCommitLogReadModeRequestHeader
-
-    _check_target(broker, cluster)
 
     async def request(admin: "AdminClient", address: str) -> str:
         header = SetCommitLogReadModeRequestHeader(read_ahead_mode=int(mode))
         response = await admin.ask(address, RequestCode.SET_COMMITLOG_READ_MODE, header)
         return f"commitLog set readAhead mode rstStr{response.remark}"
 
-    for line in with_admin(namesrv, lambda admin: _headed(admin, broker, cluster, request)):
+    for line in with_admin(namesrv, lambda admin: _from_all(admin, target, request)):
         click.echo(line)
 
 
 @click.command("getColdDataFlowCtrInfo", context_settings=HELP)
 @namesrv_option
-@_broker_option
-@_cluster_option
-def get_cold_flow_info(namesrv: str | None, broker: str | None, cluster: str | None) -> None:
+@target_options()
+def get_cold_flow_info(namesrv: str | None, target: Target) -> None:
     """Get cold data flow ctr info."""
     from sprocket.remoting.codes import RequestCode
-
-    _check_target(broker, cluster)
 
     async def request(admin: "AdminClient", address: str) -> str:
         info = json.loads((await admin.ask(address, RequestCode.GET_COLD_DATA_FLOW_CTR_INFO)).body)
@@ -89,49 +76,42 @@ def get_cold_flow_info(namesrv: str | None, broker: str | None, cluster: str | N
             reads["createTimeFormat"] = seconds_text(int(reads.pop("createTimeMills")))
         return json.dumps(info, indent="\t", ensure_ascii=False)
 
-    for line in with_admin(namesrv, lambda admin: _headed(admin, broker, cluster, request)):
+    for line in with_admin(namesrv, lambda admin: _from_all(admin, target, request)):
         click.echo(line)
 
 
 @click.command("updateColdDataFlowCtrGroupConfig", context_settings=HELP)
 @namesrv_option
-@_broker_option
-@_cluster_option
+@target_options("Every master of this cluster.")
 @_group_option
 @click.option(
     "-v", "--threshold", required=True, type=click.IntRange(0), help="Cold bytes that the group may read in 5 s."
 )
-def update_cold_flow_group(
-    namesrv: str | None, broker: str | None, cluster: str | None, group: str, threshold: int
-) -> None:
+def update_cold_flow_group(namesrv: str | None, target: Target, group: str, threshold: int) -> None:
     """Add or update cold data flow ctr group config."""
     from sprocket.remoting.codes import RequestCode
 
-    _check_target(broker, cluster)
     body = properties.render({group.strip(): str(threshold)}).encode()
 
     async def request(admin: "AdminClient", address: str) -> str:
         await admin.ask(address, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=body)
         return f"updateColdDataFlowCtrGroupConfig success, {address}"
 
-    for line in with_admin(namesrv, lambda admin: _of_masters(admin, broker, cluster, request)):
+    for line in with_admin(namesrv, lambda admin: _from_masters(admin, target, request)):
         click.echo(line)
 
 
 @click.command("removeColdDataFlowCtrGroupConfig", context_settings=HELP)
 @namesrv_option
-@_broker_option
-@_cluster_option
+@target_options("Every master of this cluster.")
 @_group_option
-def remove_cold_flow_group(namesrv: str | None, broker: str | None, cluster: str | None, group: str) -> None:
+def remove_cold_flow_group(namesrv: str | None, target: Target, group: str) -> None:
     """Remove consumer from cold ctr config."""
     from sprocket.remoting.codes import RequestCode
-
-    _check_target(broker, cluster)
 
     async def request(admin: "AdminClient", address: str) -> str:
         await admin.ask(address, RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, body=group.strip().encode())
         return f"remove broker cold read threshold success, {address}"
 
-    for line in with_admin(namesrv, lambda admin: _of_masters(admin, broker, cluster, request)):
+    for line in with_admin(namesrv, lambda admin: _from_masters(admin, target, request)):
         click.echo(line)

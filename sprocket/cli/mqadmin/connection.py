@@ -1,4 +1,4 @@
-"""`mqadmin` about who is connected: consumerConnection, producerConnection, producer, consumerStatus."""
+"""`mqadmin` about connected clients: consumerConnection, producerConnection, producer, consumerStatus."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -46,7 +46,7 @@ def consumer_connection(namesrv: str | None, group: str, broker: str | None, as_
 
 
 def connection_lines(found: "ConsumerConnection") -> list[str]:
-    """RocketMQ's lines."""
+    """Return RocketMQ's lines."""
     lines = [_CLIENT % ("#ClientId", "#ClientAddr", "#Language", "#Version")]
     lines += [
         _CLIENT % (client.client_id, client.client_addr, client.language, version_text(client.version))
@@ -61,7 +61,7 @@ def connection_lines(found: "ConsumerConnection") -> list[str]:
 @click.command("producerConnection", context_settings=HELP)
 @namesrv_option
 @click.option("-g", "--producerGroup", "group", required=True, help="Producer group.")
-@click.option("-t", "--topic", required=True, help="Topic whose broker is asked.")
+@click.option("-t", "--topic", required=True, help="A topic of the group: one of its brokers is asked.")
 @json_option
 def producer_connection(namesrv: str | None, group: str, topic: str, as_json: bool) -> None:
     """Query producer's socket connection and client version."""
@@ -109,13 +109,13 @@ def producer(namesrv: str | None, broker: str, as_json: bool) -> None:
 @click.command("consumerStatus", context_settings=HELP)
 @namesrv_option
 @click.option("-g", "--consumerGroup", "group", required=True, help="Consumer group.")
-@click.option("-i", "--clientId", "client_id", help="Print what this client says.")
+@click.option("-i", "--clientId", "client_id", help="Print the report of this client.")
 @broker_option
-@click.option("-s", "--jstack", is_flag=True, help="Ask for the stacks of the consumer's threads, too.")
+@click.option("-s", "--jstack", is_flag=True, help="Include the stacks of the consumer's threads.")
 def consumer_status(namesrv: str | None, group: str, client_id: str | None, broker: str | None, jstack: bool) -> None:
     """Query consumer's internal data structure.
 
-    Without -i what each client says goes to a file of its own, in a folder named after the time.
+    Without -i, each client's report is written to a file of its own, in a folder named after the time.
     """
     group = group.strip()
     if client_id is not None:
@@ -132,19 +132,19 @@ def consumer_status(namesrv: str | None, group: str, client_id: str | None, brok
     now_ms = _CLOCK.wall_ms()
     folder = Path(str(now_ms))
     click.echo(_STATUS % ("#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile"))
-    said = {}
+    reports = {}
     for each, info in infos.items():
         if isinstance(info, str):
             click.echo(info, err=True)
             continue
-        said[each] = info
+        reports[each] = info
         folder.mkdir(exist_ok=True)
-        # An id is what a client chose: it must not lead out of the folder.
+        # The client chose its id: it must not lead out of the folder.
         path = folder / each.replace("/", "_")
         path.write_text(running_info_text(info), encoding="utf-8")
-        click.echo(_STATUS % (len(said), each, version_text(versions[each]), path))
-    if said:
-        click.echo(diagnosis(said, now_ms))
+        click.echo(_STATUS % (len(reports), each, version_text(versions[each]), path))
+    if reports:
+        click.echo(diagnosis(reports, now_ms))
 
 
 async def _consumers(admin: "AdminClient", group: str, broker: str | None) -> "ConsumerConnection":
@@ -156,7 +156,7 @@ async def _consumers(admin: "AdminClient", group: str, broker: str | None) -> "C
 async def _infos(
     admin: "AdminClient", group: str, client_ids: list[str], broker: str | None, jstack: bool
 ) -> "dict[str, ConsumerRunningInfo[str] | str]":
-    """What each client says, or why it says nothing."""
+    """Return the report of each client, or the error if it sends none."""
     from sprocket.client.admin.admin_client import AdminError
     from sprocket.client.admin.group_admin import GroupAdmin
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from sprocket.cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
+from sprocket.cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
 from sprocket.cli.columns import seconds_text
+from sprocket.cli.mqadmin.options import Target, route_option, target_options
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -24,7 +25,7 @@ _ACTIVELY, _PASSIVELY = "CONSUME_ACTIVELY", "CONSUME_PASSIVELY"
 
 
 class QueueProgress(NamedTuple):
-    """How far a group is in one queue; `last_timestamp` in ms, 0 for none."""
+    """Progress of a group in one queue; `last_timestamp` in ms, 0 if there is none."""
 
     topic: str
     broker_name: str
@@ -37,7 +38,7 @@ class QueueProgress(NamedTuple):
 
 
 class GroupProgress(NamedTuple):
-    """One line about a group."""
+    """Progress of one group over all its queues."""
 
     group: str
     clients: int
@@ -49,7 +50,7 @@ class GroupProgress(NamedTuple):
 
 
 def queue_progress(stats: "ConsumeStats[MessageQueue]") -> list[QueueProgress]:
-    """`stats` by topic, broker and queue."""
+    """Return the queues of `stats`, ordered by topic, broker and queue id."""
     return [
         QueueProgress(
             queue.topic,
@@ -67,10 +68,10 @@ def queue_progress(stats: "ConsumeStats[MessageQueue]") -> list[QueueProgress]:
 
 @click.command("consumerProgress", context_settings=HELP)
 @namesrv_option
-@click.option("-g", "--groupName", "group", help="Consumer group; without it, a line about each group.")
+@click.option("-g", "--groupName", "group", help="Consumer group; without it, one line for each group.")
 @click.option("-t", "--topicName", "topic", help="Only this topic.")
-@click.option("-s", "--showClientIP", "show_client", type=bool, default=False, help="A column for the client's IP.")
-@click.option("-c", "--cluster", help="Cluster or parent topic whose route finds the brokers.")
+@click.option("-s", "--showClientIP", "show_client", type=bool, default=False, help="Show client IPs (true|false).")
+@route_option
 @json_option
 def consumer_progress(
     namesrv: str | None, group: str | None, topic: str | None, show_client: bool, cluster: str | None, as_json: bool
@@ -97,7 +98,7 @@ def consumer_progress(
 
 
 async def _holders(admin: "AdminClient", group: str) -> dict[tuple[str, str, int], str]:
-    """Client IP by topic, broker and queue; empty when the group is offline."""
+    """Return the client IP by topic, broker and queue id; empty if the group is offline."""
     from sprocket.client.admin.admin_client import AdminError
 
     try:
@@ -110,7 +111,7 @@ async def _holders(admin: "AdminClient", group: str) -> dict[tuple[str, str, int
 def progress_lines(
     rows: list[QueueProgress], consume_tps: float, holders: Mapping[tuple[str, str, int], str] | None = None
 ) -> list[str]:
-    """RocketMQ's columns, one line per queue, then the totals; with `holders` a column for the client's IP."""
+    """Return RocketMQ's columns, one line per queue, then the totals.  `holders` adds a column for the client's IP."""
     names = ("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset")
     if holders is not None:
         lines = [_CLIENT_HEAD % (*names, "#Client IP", "#Diff", "#Inflight", "#LastTime")]
@@ -128,7 +129,7 @@ def progress_lines(
 
 
 async def group_progress(admin: "AdminClient") -> list[GroupProgress]:
-    """A line about every group that has a retry topic."""
+    """Return the progress of every group that has a retry topic."""
     from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
     topics = await admin.topic_list()
@@ -158,9 +159,9 @@ async def _one_group(admin: "AdminClient", group: str) -> GroupProgress:
 
 
 def version_text(version: int) -> str:
-    """``V5_3_3`` of a client's version number: its place in `MQVersion`, which lists a snapshot before each.
+    """Return ``V5_3_3`` for a client's version number, which is its index in `MQVersion`.
 
-    V4_0_0 is 213 and from there to V5_9_9 three digits count on in order; others show their number.
+    V4_0_0 is 213; from there to V5_9_9 each version follows its snapshot.  Other numbers are returned as digits.
     """
     steps = version - 213
     if not 0 <= steps < 399:
@@ -171,23 +172,21 @@ def version_text(version: int) -> str:
 
 @click.command("setConsumeMode", context_settings=HELP)
 @namesrv_option
-@click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Set it on this broker.")
-@click.option("-c", "--clusterName", "cluster", help="Set it on every master of this cluster.")
+@target_options("Set it on every master of this cluster.", broker_help="Set it on this broker.")
 @click.option("-t", "--topicName", "topic", required=True, help="Topic name.")
 @click.option("-g", "--groupName", "group", required=True, help="Consumer group.")
-@click.option("-m", "--mode", type=click.Choice(["PULL", "POP"]), required=True, help="How the group takes the topic.")
+@click.option("-m", "--mode", type=click.Choice(["PULL", "POP"]), required=True, help="How the group receives it.")
 @click.option(
     "-q",
     "--popShareQueueNum",
     "share",
     type=int,
     default=0,
-    help="From the queues of so many others a client pops too.",
+    help="A client also pops from the queues of this many others.",
 )
 def set_consume_mode(
     namesrv: str | None,
-    broker: str | None,
-    cluster: str | None,
+    target: Target,
     topic: str,
     group: str,
     mode: "RequestMode",
@@ -196,18 +195,14 @@ def set_consume_mode(
     """Set consume message mode. pull/pop etc."""
     from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 
-    if (broker is None) == (cluster is None):
-        raise click.UsageError("one of -b and -c is needed, and only one")
     body = SetMessageRequestModeRequestBody(topic.strip(), group.strip(), mode, share)
-    for address in with_admin(namesrv, lambda admin: _set_mode(admin, body, broker, cluster)):
+    for address in with_admin(namesrv, lambda admin: _set_mode(admin, body, target)):
         click.echo(f"set consume mode to {address} success.")
     click.echo(f"topic[{body.topic}] group[{body.consumer_group}] consume mode[{mode}] popShareQueueNum[{share}]")
 
 
-async def _set_mode(
-    admin: "AdminClient", body: "SetMessageRequestModeRequestBody", broker: str | None, cluster: str | None
-) -> list[str]:
-    masters = [broker.strip()] if broker else await admin.broker_addresses((cluster or "").strip(), masters_only=True)
+async def _set_mode(admin: "AdminClient", body: "SetMessageRequestModeRequestBody", target: Target) -> list[str]:
+    masters = await target.addresses(admin, masters_only=True)
     for address in masters:
         await admin.set_request_mode(address, body)
     return masters

@@ -1,7 +1,7 @@
 """`mqadmin`: RocketMQ's admin command, with its own command names, flags and column layouts.
 
-Source of names, flags, layouts: RocketMQ 5.3.3, package `org.apache.rocketmq.tools.command`.  What differs: an
-error is one line on stderr and exit status 1 (there a stack trace and 0), and ``--json`` is new.
+Source of names, flags, layouts: RocketMQ 5.3.3, package `org.apache.rocketmq.tools.command`.  Unlike RocketMQ's stack
+trace and status 0, an error is one line on stderr and exit status 1.  ``--json`` is new.
 """
 
 import click

@@ -1,7 +1,7 @@
 """`mqadmin` about single messages: queryMsgById, queryMsgByKey, queryMsgByUniqueKey, queryMsgByOffset, printMsg.
 
-What differs from RocketMQ: the group by group tracking below a message is not printed, and a message is not sent again
-or pushed to a consumer (its flags -s, -u, -g, -d).
+Unlike RocketMQ's, these commands do not print which groups consumed a message.  They also do not resend a message or
+push it to a consumer (RocketMQ's flags -s, -u, -g, -d).
 """
 
 import os
@@ -23,6 +23,7 @@ from sprocket.cli.client_session import (
     with_admin,
 )
 from sprocket.cli.columns import java_map, millis_text
+from sprocket.cli.mqadmin.options import route_option, topic_option
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -33,13 +34,11 @@ _KEY_HEAD = "%-50s %4s %40s"
 _KEY_ROW = "%-50s %4d %40d"
 _MAX_LONG = (1 << 63) - 1
 _MAX_NAME_BYTES = 240
-topic_option = click.option("-t", "--topic", required=True, help="Topic name.")
-route_option = click.option("-c", "--cluster", help="Cluster or parent topic whose route finds the brokers.")
-format_option = click.option("-f", "--bodyFormat", "body_format", help="Print the body, too, in this charset.")
+format_option = click.option("-f", "--bodyFormat", "body_format", help="Also print the body, in this charset.")
 
 
 def message_fields(message: "ReceivedMessage", body_path: str, *, with_id: bool) -> list[tuple[str, object]]:
-    """Names and values in RocketMQ's order (`QueryMsgByIdSubCommand.printMsg`)."""
+    """Return names and values in RocketMQ's order (`QueryMsgByIdSubCommand.printMsg`)."""
     properties = message.properties
     fields: list[tuple[str, object]] = [("OffsetID:", message.offset_message_id)] if with_id else []
     return [
@@ -62,7 +61,7 @@ def message_fields(message: "ReceivedMessage", body_path: str, *, with_id: bool)
 
 
 def message_json(message: "ReceivedMessage") -> Mapping[str, object]:
-    """A message as `--json` prints it."""
+    """Return a message as `--json` prints it."""
     return {
         "msgId": message.message_id,
         "offsetMsgId": message.offset_message_id,
@@ -81,7 +80,7 @@ def message_json(message: "ReceivedMessage") -> Mapping[str, object]:
 
 
 def show_message(message: "ReceivedMessage", body_format: str | None = None, *, number: int = 0, with_id: bool) -> None:
-    """Print a message; its body goes to a file, as there."""
+    """Print a message and write its body to a file, as RocketMQ does."""
     body_path = _write_body(message, number)
     for name, value in message_fields(message, body_path, with_id=with_id):
         click.echo(_FIELD % (name, value))
@@ -92,7 +91,7 @@ def show_message(message: "ReceivedMessage", body_format: str | None = None, *, 
 def _write_body(message: "ReceivedMessage", number: int) -> str:
     directory = Path(tempfile.gettempdir()) / f"rocketmq-{os.getuid()}" / "msgbodys"
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # An id is what a producer chose: it must not lead out of the directory, nor be longer than a file's name may be.
+    # The producer chose the id: it must not lead out of the directory or be too long for a file name.
     name = "".join(letter for letter in message.message_id if letter.isalnum()) or message.offset_message_id
     if len(name.encode()) > _MAX_NAME_BYTES:
         name = message.offset_message_id
@@ -105,7 +104,7 @@ def _decoded(body: bytes, charset: str) -> str:
     try:
         return body.decode(charset, "replace")
     except LookupError:
-        raise WrongUsage(f"charset {charset!r} is not known") from None
+        raise WrongUsage(f"charset {charset!r} is not known: use one of Python's, as UTF-8") from None
 
 
 @click.command("queryMsgById", context_settings=HELP)
@@ -145,18 +144,32 @@ def query_by_id(
 @click.option("-k", "--msgKey", "key", required=True, help="Message key.")
 @click.option("-b", "--beginTimestamp", "begin_ms", type=int, default=0, help="Stored at this time, ms, or later.")
 @click.option("-e", "--endTimestamp", "end_ms", type=int, default=_MAX_LONG, help="Stored at this time or before.")
-@click.option("-m", "--maxNum", "most", type=click.IntRange(1), default=64, help="Most messages of each broker.")
+@click.option(
+    "-m",
+    "--maxNum",
+    "max_count",
+    type=click.IntRange(1),
+    default=64,
+    help="Maximum messages of each broker.",
+)
 @route_option
 @json_option
 def query_by_key(
-    namesrv: str | None, topic: str, key: str, begin_ms: int, end_ms: int, most: int, cluster: str | None, as_json: bool
+    namesrv: str | None,
+    topic: str,
+    key: str,
+    begin_ms: int,
+    end_ms: int,
+    max_count: int,
+    cluster: str | None,
+    as_json: bool,
 ) -> None:
     """Query Message by Key."""
 
     async def ask(admin: "AdminClient") -> list["ReceivedMessage"]:
         from sprocket.client.admin.message_lookup import MessageLookup
 
-        return await MessageLookup(admin).by_key(topic.strip(), key.strip(), most, begin_ms, end_ms, cluster)
+        return await MessageLookup(admin).by_key(topic.strip(), key.strip(), max_count, begin_ms, end_ms, cluster)
 
     found = with_admin(namesrv, ask)
     if as_json:
@@ -172,7 +185,7 @@ def query_by_key(
 @click.command("queryMsgByUniqueKey", context_settings=HELP)
 @namesrv_option
 @topic_option
-@click.option("-i", "--msgId", "message_id", required=True, help="Message id that the producer gave.")
+@click.option("-i", "--msgId", "message_id", required=True, help="Message id that the producer set.")
 @click.option("-a", "--showAll", "show_all", is_flag=True, help="All messages with this id, at most 32.")
 @route_option
 @json_option
@@ -236,7 +249,10 @@ def query_by_offset(
 
 
 def parse_time(text: str | None) -> int | None:
-    """Milliseconds, or ``yyyy-MM-dd#HH:mm:ss:SSS`` in local time (`PrintMessageSubCommand.timestampFormat`)."""
+    """Return the milliseconds of a number, or of ``yyyy-MM-dd#HH:mm:ss:SSS`` in local time.  Raises WrongUsage.
+
+    Source: RocketMQ 5.3.3, `PrintMessageSubCommand.timestampFormat`.
+    """
     if text is None:
         return None
     if text.strip().isdecimal():
@@ -256,7 +272,7 @@ def parse_time(text: str | None) -> int | None:
 @click.option("-b", "--beginTimestamp", "begin", help="From this time on: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
 @click.option("-e", "--endTimestamp", "end", help="Before this time.")
 @click.option("-d", "--printBody", "print_body", type=bool, default=True, help="Print bodies (true|false).")
-@click.option("-l", "--lmqParentTopic", "route_topic", help="Topic whose route finds the brokers.")
+@click.option("-l", "--lmqParentTopic", "route_topic", help="Topic whose route names the brokers.")
 @json_option
 def print_messages(
     namesrv: str | None,
@@ -294,13 +310,16 @@ def print_messages(
 
 
 def message_line(message: "ReceivedMessage", charset: str | None) -> str:
-    """A message in one line, with its body in `charset` or without it (`PrintMessageByQueueCommand.printMessage`)."""
+    """Return a message in one line, with its body in `charset` unless that is None.
+
+    Source: RocketMQ 5.3.3, `PrintMessageByQueueCommand.printMessage`.
+    """
     body = "NOT PRINT BODY" if charset is None else _decoded(message.body, charset)
     return f"MSGID: {message.message_id} {_line(message)} BODY: {body}"
 
 
 def _line(message: "ReceivedMessage") -> str:
-    """A message in one line, in the words of RocketMQ's `MessageExt.toString`."""
+    """Return a message in the words of RocketMQ's `MessageExt.toString`."""
     fields = (
         ("brokerName", message.queue.broker_name), ("queueId", message.queue.queue_id),
         ("storeSize", message.size_bytes), ("queueOffset", message.queue_offset), ("sysFlag", message.sys_flag),

@@ -6,6 +6,7 @@ import click
 
 from sprocket.cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
 from sprocket.cli.mqadmin.message import parse_time
+from sprocket.cli.mqadmin.options import topic_option
 from sprocket.common.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -22,12 +23,17 @@ _POSITION_HEAD = "%-50s  %-15s  %-15s  %-20s"
 _POSITION = "%-50s  %-15s  %-15d  %-20d"
 
 group_option = click.option("-g", "--group", required=True, help="Consumer group.")
-topic_option = click.option("-t", "--topic", required=True, help="Topic name.")
-force_option = click.option("-f", "--force", type=bool, default=True, help="Also forward, not only back (true|false).")
+force_option = click.option("-f", "--force", type=bool, default=True, help="Also move forward (true|false).")
+light_route_option = click.option(
+    "-c", "--cluster", help="For a light topic: cluster or parent topic whose route names the brokers."
+)
 
 
 def reset_time(text: str) -> int:
-    """``now``, milliseconds (-1 is the end), or ``yyyy-MM-dd#HH:mm:ss:SSS``, as milliseconds.  Raises WrongUsage."""
+    """Return the milliseconds of ``now``, of a number (-1 is the end), or of ``yyyy-MM-dd#HH:mm:ss:SSS``.
+
+    Raises WrongUsage for any other text.
+    """
     text = text.strip()
     if text == "now":
         return _CLOCK.wall_ms()
@@ -39,7 +45,7 @@ def reset_time(text: str) -> int:
 async def _reset(
     admin: "AdminClient", topic: str, group: str, timestamp_ms: int, force: bool, cluster: str | None
 ) -> "dict[MessageQueue, int] | list[Rollback]":
-    """By a reset; where only clients could do it and none is online, by commits."""
+    """Reset the offsets; where that needs an online client and none is, commit the offsets instead."""
     from sprocket.client.admin.admin_client import AdminError
     from sprocket.client.admin.group_admin import GroupAdmin
     from sprocket.remoting.codes import ResponseCode
@@ -54,13 +60,13 @@ async def _reset(
 
 
 def offset_lines(offsets: "dict[MessageQueue, int]") -> list[str]:
-    """RocketMQ's columns, one line per queue."""
+    """Return RocketMQ's columns, one line per queue."""
     rows = [_OFFSET % (queue.broker_name[:32], queue.queue_id, offset) for queue, offset in sorted(offsets.items())]
     return [_OFFSET_HEAD % ("#brokerName", "#queueId", "#offset"), *rows]
 
 
 def rollback_lines(done: "list[Rollback]", last: str) -> list[str]:
-    """RocketMQ's columns, one line per queue; `last` names the last one."""
+    """Return RocketMQ's columns, one line per queue; `last` is the name of the last column."""
     names = ("#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset", last)
     return [_ROLLBACK_HEAD % names, *(_ROLLBACK % (row.broker_name[:32], *row[1:]) for row in done)]
 
@@ -84,8 +90,8 @@ def _json(done: "dict[MessageQueue, int] | list[Rollback]") -> list[dict[str, ob
 @force_option
 @click.option("-b", "--broker", type=SERVER_ADDRESS, help="Address of a broker; with -q, reset only that queue.")
 @click.option("-q", "--queue", "queue_id", type=click.IntRange(0), help="Queue id.")
-@click.option("-o", "--offset", type=click.IntRange(0), help="With -b and -q: this offset instead of a time's.")
-@click.option("-c", "--cluster", help="Cluster or parent topic whose route finds the brokers of a light topic.")
+@click.option("-o", "--offset", type=click.IntRange(0), help="With -b and -q: reset to this offset, not to the time.")
+@light_route_option
 @json_option
 def reset_offset_by_time(
     namesrv: str | None,
@@ -144,7 +150,7 @@ async def _reset_queue(
 @group_option
 @topic_option
 @force_option
-@click.option("-c", "--cluster", help="Cluster or parent topic whose route finds the brokers of a light topic.")
+@light_route_option
 @json_option
 def skip_accumulated_message(
     namesrv: str | None, group: str, topic: str, force: bool, cluster: str | None, as_json: bool
@@ -161,10 +167,10 @@ def skip_accumulated_message(
 
 @click.command("cloneGroupOffset", context_settings=HELP)
 @namesrv_option
-@click.option("-s", "--srcGroup", "source", required=True, help="Group to take offsets from.")
-@click.option("-d", "--destGroup", "target", required=True, help="Group to give them to.")
-@click.option("-t", "--topic", required=True, help="Topic whose brokers are meant.")
-@click.option("-o", "--offline", help="Taken and not used, as in RocketMQ.")
+@click.option("-s", "--srcGroup", "source", required=True, help="Group to copy offsets from.")
+@click.option("-d", "--destGroup", "target", required=True, help="Group to copy offsets to.")
+@click.option("-t", "--topic", required=True, help="Topic name.")
+@click.option("-o", "--offline", help="Accepted and ignored, as in RocketMQ.")
 def clone_group_offset(namesrv: str | None, source: str, target: str, topic: str, offline: str | None) -> None:
     """Clone offset from other group."""
     source, target, topic = source.strip(), target.strip(), topic.strip()

@@ -1,4 +1,4 @@
-"""What a consumer says of itself, as RocketMQ prints it, and what is to be seen in it.
+"""The report of a consumer as RocketMQ prints it, and a diagnosis of a group's reports.
 
 Source: RocketMQ 5.3.3, `ConsumerRunningInfo.formatString`, `analyzeSubscription`, `analyzeProcessQueue`,
 `ProcessQueueInfo.toString`, `PopProcessQueueInfo.toString`.
@@ -27,7 +27,7 @@ _STARTED_FOR_A_WHILE_MS: Final = 120_000
 
 
 def running_info_text(info: "ConsumerRunningInfo[str]") -> str:
-    """The whole text, as `consumerStatus` writes it into a file."""
+    """Return the whole report, as `consumerStatus` writes it to a file."""
     from sprocket.remoting.bodies.client import by_queue
 
     queues = sorted(by_queue(info.mq_table).items())
@@ -65,7 +65,7 @@ def _place(queue: "MessageQueue") -> tuple[str, str, int]:
 
 
 def process_queue_text(held: "ProcessQueueInfo") -> str:
-    """``ProcessQueueInfo [commitOffset=7, ...]``."""
+    """Return ``ProcessQueueInfo [commitOffset=7, ...]``."""
     fields = (
         ("commitOffset", held.commit_offset),
         ("cachedMsgMinOffset", held.cached_msg_min_offset),
@@ -97,7 +97,7 @@ def _text(value: object) -> str:
 
 
 def diagnosis(infos: "Mapping[str, ConsumerRunningInfo[str]]", now_ms: int) -> str:
-    """Whether the members of a group subscribe alike, and which of them seem stuck; by client id."""
+    """Return whether the members of a group subscribe alike, and which queues seem stuck.  `infos`: by client id."""
     ordered = dict(sorted(infos.items()))
     if not _subscribe_alike(list(ordered.values()), now_ms):
         return "\n\nWARN: Different subscription in the same group of consumer!!!"

@@ -1,6 +1,6 @@
-"""`mqadmin` that sends and reads messages: sendMessage, checkMsgSendRT, consumeMessage.
+"""`mqadmin` about sending and reading messages: sendMessage, checkMsgSendRT, consumeMessage.
 
-What differs from RocketMQ: `consumeMessage` counts the messages of all queues together and never gives more than -c.
+Unlike RocketMQ's, `consumeMessage` prints at most -c messages of all queues together.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from sprocket.cli.client_session import (
     with_admin,
 )
 from sprocket.cli.mqadmin.message import message_json, message_line, parse_time
+from sprocket.cli.mqadmin.options import topic_option
 from sprocket.common.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 _CLOCK: Final = SystemClock()
 _SENT: Final = "%-32s  %-4s  %-20s    %s"
 
-topic_option = click.option("-t", "--topic", required=True, help="Topic name.")
-
 
 @click.command("sendMessage", context_settings=HELP)
 @namesrv_option
@@ -42,7 +41,7 @@ topic_option = click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-c", "--tags", default="", help="Tag.")
 @click.option("-b", "--broker", "broker_name", help="Name of the broker; with -i.")
 @click.option("-i", "--qid", "queue_id", type=click.IntRange(0), help="Queue id; with -b.")
-@click.option("-m", "--msgTraceEnable", "trace", type=bool, default=False, help="Taken and not used: no traces yet.")
+@click.option("-m", "--msgTraceEnable", "trace", type=bool, default=False, help="Accepted and ignored: no traces yet.")
 @json_option
 def send_message(
     namesrv: str | None,
@@ -89,15 +88,15 @@ async def _send(servers: list[str], message: Callable[[], "Message"], queue: "Me
 
 
 def _producer_group() -> str:
-    """One that nobody else is in, as there."""
+    """Return a group of its own for this run, as RocketMQ does."""
     return str(_CLOCK.wall_ms())
 
 
 @click.command("checkMsgSendRT", context_settings=HELP)
 @namesrv_option
 @topic_option
-@click.option("-a", "--amount", type=click.IntRange(2), default=100, help="How many messages.")
-@click.option("-s", "--size", "size_bytes", type=click.IntRange(1), default=128, help="Size of one, bytes.")
+@click.option("-a", "--amount", type=click.IntRange(2), default=100, help="Number of messages.")
+@click.option("-s", "--size", "size_bytes", type=click.IntRange(1), default=128, help="Size of a body, bytes.")
 def check_send_rt(namesrv: str | None, topic: str, amount: int, size_bytes: int) -> None:
     """Check message send response time."""
     run(_check_send_rt(name_servers(namesrv), topic.strip(), amount, b"a" * size_bytes))
@@ -121,7 +120,7 @@ async def _check_send_rt(servers: list[str], topic: str, amount: int, body: byte
             except ClientError:
                 sent = "false"
             took_ms = round((_CLOCK.monotonic() - began) * 1000)
-            # The first one finds its way to the broker.
+            # The first send also connects to the broker: it is not counted.
             elapsed_ms += took_ms if number else 0
             click.echo(_SENT % (queue.broker_name, queue.queue_id, sent, took_ms))
     click.echo(f"Avg RT: {elapsed_ms / (amount - 1):.2f}")
@@ -133,10 +132,10 @@ async def _check_send_rt(servers: list[str], topic: str, amount: int, body: byte
 @click.option("-b", "--brokerName", "broker_name", help="Only this broker.")
 @click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), help="Only this queue; with -b.")
 @click.option("-o", "--offset", type=click.IntRange(0), help="From this queue offset on; with -i.")
-@click.option("-g", "--consumerGroup", "group", help="Taken and not used: nothing is committed for any group.")
+@click.option("-g", "--consumerGroup", "group", help="Accepted and ignored: no offset is committed.")
 @click.option("-s", "--beginTimestamp", "begin", help="From this time on: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
 @click.option("-e", "--endTimestamp", "end", help="Before this time.")
-@click.option("-c", "--MessageNumber", "count", type=click.IntRange(1), default=128, help="How many, at most.")
+@click.option("-c", "--MessageNumber", "count", type=click.IntRange(1), default=128, help="Maximum number of messages.")
 @json_option
 def consume_message(
     namesrv: str | None,
@@ -186,7 +185,10 @@ def consume_message(
                 if not as_json:
                     click.echo("Consume ok")
                 for message in page:
-                    print_json(message_json(message)) if as_json else click.echo(message_line(message, "UTF-8"))
+                    if as_json:
+                        print_json(message_json(message))
+                    else:
+                        click.echo(message_line(message, "UTF-8"))
             if left == 0:
                 return
             if not as_json:

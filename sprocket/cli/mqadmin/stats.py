@@ -1,4 +1,4 @@
-"""`mqadmin` with figures of topics, groups and queues: statsAll, brokerConsumeStats, queryCq."""
+"""`mqadmin` about figures of topics, groups and queues: statsAll, brokerConsumeStats, queryCq."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -7,6 +7,7 @@ import click
 
 from sprocket.cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
 from sprocket.cli.columns import seconds_text
+from sprocket.cli.mqadmin.options import topic_option
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -23,7 +24,7 @@ _RULE: Final = "=" * 38
 
 
 class TopicLine(NamedTuple):
-    """What came in for a topic and went out to a group, which is None where nobody consumes it."""
+    """Figures of messages into a topic and out to one group; `group` is None if no group consumes the topic."""
 
     topic: str
     group: str | None
@@ -59,7 +60,7 @@ def stats_all(namesrv: str | None, only_active: bool, topic: str | None, as_json
 
 
 async def topic_lines(admin: "AdminClient", only: str | None) -> list[TopicLine]:
-    """A line for each topic and group; retry and dead-letter topics are left out, and what cannot be asked about."""
+    """Return a line for each topic and group, without retry and dead-letter topics and topics without a route."""
     from sprocket.client.admin.admin_client import AdminError
     from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
@@ -70,8 +71,9 @@ async def topic_lines(admin: "AdminClient", only: str | None) -> list[TopicLine]
         try:
             lines += await _lines_of(admin, topic)
         except AdminError as error:
-            # The name server's own topics have no route.
-            click.echo(str(error), err=True) if error.code is None else None
+            # The name server's own topics have no route: its response has a code.
+            if error.code is None:
+                click.echo(str(error), err=True)
     return lines
 
 
@@ -89,13 +91,13 @@ async def _lines_of(admin: "AdminClient", topic: str) -> list[TopicLine]:
             table = (await admin.consume_stats(group, topic)).offset_table
         except AdminError:
             table = {}
-        behind = sum(offsets.broker_offset - offsets.consumer_offset for offsets in table.values())
-        lines.append(TopicLine(topic, group, max(0, behind), in_tps, out_tps, in_sum, out_sum))
+        lag = sum(offsets.broker_offset - offsets.consumer_offset for offsets in table.values())
+        lines.append(TopicLine(topic, group, max(0, lag), in_tps, out_tps, in_sum, out_sum))
     return lines or [TopicLine(topic, None, 0, in_tps, 0.0, in_sum, 0)]
 
 
 async def _summed(groups: "GroupAdmin", brokers: list[str], name: str, key: str) -> tuple[float, int]:
-    """Messages per second and in 24 hours, of all brokers that keep such a figure."""
+    """Return messages per second and in 24 hours, summed over the brokers that have this figure."""
     from sprocket.client.admin.admin_client import AdminError
 
     tps, total = 0.0, 0
@@ -110,15 +112,15 @@ async def _summed(groups: "GroupAdmin", brokers: list[str], name: str, key: str)
 
 
 def day_sum(stats: "BrokerStatsData") -> int:
-    """Of the longest span that anything was counted in (`StatsAllSubCommand.compute24HourSum`)."""
+    """Return the sum of the longest span with a count (`StatsAllSubCommand.compute24HourSum`)."""
     return stats.stats_day.sum or stats.stats_hour.sum or stats.stats_minute.sum
 
 
 @click.command("brokerConsumeStats", context_settings=HELP)
 @namesrv_option
 @click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, required=True, help="Address of the broker.")
-@click.option("-t", "--timeoutMillis", "timeout_ms", type=click.IntRange(1), default=50_000, help="Time to wait, ms.")
-@click.option("-l", "--level", type=int, default=0, help="Only queues of which so many messages are unread.")
+@click.option("-t", "--timeoutMillis", "timeout_ms", type=click.IntRange(1), default=50_000, help="Time limit, ms.")
+@click.option("-l", "--level", type=int, default=0, help="Only queues with at least this many unread messages.")
 @click.option("-o", "--order", "ordered_only", type=bool, default=False, help="Only ordered topics (true|false).")
 @json_option
 def broker_consume_stats(
@@ -162,12 +164,12 @@ def _queue_rows(found: "ConsumeStatsList[str]") -> Iterator[tuple[str, str, str,
 
 @click.command("queryCq", context_settings=HELP)
 @namesrv_option
-@click.option("-t", "--topic", required=True, help="Topic name.")
+@topic_option
 @click.option("-q", "--queue", "queue_id", type=click.IntRange(0), required=True, help="Queue id.")
 @click.option("-i", "--index", type=int, required=True, help="First queue offset.")
-@click.option("-c", "--count", type=click.IntRange(0), default=10, help="How many.")
+@click.option("-c", "--count", type=click.IntRange(0), default=10, help="Number of entries.")
 @click.option("-b", "--broker", type=SERVER_ADDRESS, help="Address of a broker; by default one of the topic.")
-@click.option("-g", "--consumer", "group", help="Also show what this group wants of the topic.")
+@click.option("-g", "--consumer", "group", help="Also show this group's subscription.")
 @json_option
 def query_cq(
     namesrv: str | None,
@@ -197,8 +199,8 @@ def query_cq(
 
 
 def queue_lines(found: "QueryConsumeQueueResponseBody", index: int) -> list[str]:
-    """RocketMQ's lines."""
-    from broker.config.config_file import pretty
+    """Return RocketMQ's lines; `index` is the queue offset of the first entry."""
+    from sprocket.remoting.codec.pretty_json import pretty
 
     lines = []
     if found.subscription_data is not None:

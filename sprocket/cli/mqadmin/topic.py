@@ -7,7 +7,6 @@ import click
 
 from sprocket.cli.client_session import (
     HELP,
-    SERVER_ADDRESS,
     CommandFailed,
     WrongUsage,
     json_option,
@@ -16,6 +15,7 @@ from sprocket.cli.client_session import (
     with_admin,
 )
 from sprocket.cli.columns import java_map, millis_text, perm_text
+from sprocket.cli.mqadmin.options import Target, route_option, target_options, topic_option
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -31,7 +31,7 @@ _UNIT, _UNIT_SUB = 1, 2  # `TopicSysFlag`
 
 
 def parse_attributes(text: str) -> dict[str, str]:
-    """``+a=b,-c`` as a map, signs kept (`AttributeParser.parseToMap`).  Raises WrongUsage."""
+    """Return ``+a=b,-c`` as a map that keeps the signs (`AttributeParser.parseToMap`).  Raises WrongUsage."""
     attributes: dict[str, str] = {}
     for change in filter(None, text.split(",")):
         key, equals, value = change.partition("=")
@@ -45,7 +45,7 @@ def parse_attributes(text: str) -> dict[str, str]:
 
 
 def topic_config_text(config: "TopicConfig") -> str:
-    """As RocketMQ prints it (`TopicConfig.toString`)."""
+    """Return `config` as RocketMQ prints it (`TopicConfig.toString`)."""
     return (
         f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
         f"writeQueueNums={config.write_queue_nums}, perm={perm_text(config.perm)}, "
@@ -56,9 +56,8 @@ def topic_config_text(config: "TopicConfig") -> str:
 
 @click.command("updateTopic", context_settings=HELP)
 @namesrv_option
-@click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Create the topic on this broker.")
-@click.option("-c", "--clusterName", "cluster", help="Create the topic on every master of this cluster.")
-@click.option("-t", "--topic", required=True, help="Topic name.")
+@target_options("Create the topic on every master of this cluster.", broker_help="Create the topic on this broker.")
+@topic_option
 @click.option("-r", "--readQueueNums", "read_queues", type=click.IntRange(1), default=8, help="Queues to read.")
 @click.option("-w", "--writeQueueNums", "write_queues", type=click.IntRange(1), default=8, help="Queues to write.")
 @click.option("-p", "--perm", type=click.Choice(["2", "4", "6"]), default="6", help="2 write, 4 read, 6 both.")
@@ -68,8 +67,7 @@ def topic_config_text(config: "TopicConfig") -> str:
 @click.option("-a", "--attributes", default="", help="Attribute changes: +a=b,+c=d,-e.")
 def update_topic(
     namesrv: str | None,
-    broker: str | None,
-    cluster: str | None,
+    target: Target,
     topic: str,
     read_queues: int,
     write_queues: int,
@@ -82,8 +80,6 @@ def update_topic(
     """Update or create topic."""
     from sprocket.remoting.bodies.topic import TopicConfig
 
-    if (broker is None) == (cluster is None):
-        raise click.UsageError("one of -b and -c is needed, and only one")
     config = TopicConfig(
         topic_name=topic.strip(),
         read_queue_nums=read_queues,
@@ -93,14 +89,14 @@ def update_topic(
         order=order,
         attributes=parse_attributes(attributes.strip()),
     )
-    broker, cluster = broker and broker.strip(), cluster and cluster.strip()
-    with_admin(namesrv, lambda admin: _update_topic(admin, config, broker, cluster))
+    with_admin(namesrv, lambda admin: _update_topic(admin, config, target))
     click.echo(topic_config_text(config))
 
 
-async def _update_topic(admin: "AdminClient", config: "TopicConfig", broker: str | None, cluster: str | None) -> None:
-    masters = [broker] if broker else await admin.broker_addresses(cluster or "", masters_only=True)
-    # RocketMQ tells the order before the success on one broker, and after those on a cluster.
+async def _update_topic(admin: "AdminClient", config: "TopicConfig", target: Target) -> None:
+    broker = target.broker
+    masters = await target.addresses(admin, masters_only=True)
+    # RocketMQ prints orderConf before the success of a single broker, but after the successes of a cluster.
     for address in masters:
         await admin.create_topic(address, config)
         if broker is None:
@@ -112,7 +108,10 @@ async def _update_topic(admin: "AdminClient", config: "TopicConfig", broker: str
 
 
 async def _set_order(admin: "AdminClient", config: "TopicConfig", masters: "Sequence[str]", broker: str | None) -> None:
-    """Source: RocketMQ 5.3.3, `CommandUtil.fetchBrokerNameByAddr`: it fails for an address that is not registered."""
+    """Set the number of queues of an ordered topic for each broker name.  Raises CommandFailed for an unknown address.
+
+    Source: RocketMQ 5.3.3, `CommandUtil.fetchBrokerNameByAddr`, which fails for an address that is not registered.
+    """
     info = await admin.cluster_info()
     names = {name for name, data in info.broker_addr_table.items() if set(masters) & set(data.broker_addrs.values())}
     if not names:
@@ -126,7 +125,7 @@ async def _set_order(admin: "AdminClient", config: "TopicConfig", masters: "Sequ
 
 @click.command("deleteTopic", context_settings=HELP)
 @namesrv_option
-@click.option("-t", "--topic", required=True, help="Topic name.")
+@topic_option
 @click.option("-c", "--clusterName", "cluster", required=True, help="Delete the topic from this cluster.")
 def delete_topic(namesrv: str | None, topic: str, cluster: str) -> None:
     """Delete topic from broker and NameServer."""
@@ -138,7 +137,7 @@ def delete_topic(namesrv: str | None, topic: str, cluster: str) -> None:
 
 @click.command("topicList", context_settings=HELP)
 @namesrv_option
-@click.option("-c", "--clusterModel", "with_cluster", is_flag=True, help="Also cluster and consumer groups.")
+@click.option("-c", "--clusterModel", "with_cluster", is_flag=True, help="Show cluster and consumer groups, too.")
 @json_option
 def topic_list(namesrv: str | None, with_cluster: bool, as_json: bool) -> None:
     """Fetch all topic list from name server."""
@@ -161,7 +160,7 @@ def topic_list(namesrv: str | None, with_cluster: bool, as_json: bool) -> None:
 
 
 async def topics_with_groups(admin: "AdminClient") -> list[tuple[str, str, list[str]]]:
-    """Cluster, topic and consumer groups of every topic that is neither retry nor dead letter."""
+    """Return cluster, topic and groups of every topic, without retry and dead-letter topics."""
     from sprocket.client.admin.admin_client import AdminError
     from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
@@ -175,16 +174,17 @@ async def topics_with_groups(admin: "AdminClient") -> list[tuple[str, str, list[
             cluster = (route.broker_datas[0].cluster if route.broker_datas else "") or ""
             groups = await admin.groups_of_topic(topic)
         except AdminError as error:
-            # A topic without a route, as the name server's own, still has a line.
-            click.echo(str(error), err=True) if error.code is None else None
+            # A topic without a route, such as the name server's own, still has a line: its response has a code.
+            if error.code is None:
+                click.echo(str(error), err=True)
         rows.append((cluster, topic, groups))
     return rows
 
 
 @click.command("topicRoute", context_settings=HELP)
 @namesrv_option
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-l", "--list", "as_list", is_flag=True, help="Columns instead of JSON.")
+@topic_option
+@click.option("-l", "--list", "as_list", is_flag=True, help="Print columns instead of JSON.")
 def topic_route(namesrv: str | None, topic: str, as_list: bool) -> None:
     """Examine topic route info."""
     route = with_admin(namesrv, lambda admin: admin.topic_route(topic.strip()))
@@ -192,13 +192,13 @@ def topic_route(namesrv: str | None, topic: str, as_list: bool) -> None:
         for line in route_lines(route):
             click.echo(line)
     else:
-        from broker.config.config_file import pretty
+        from sprocket.remoting.codec.pretty_json import pretty
 
         click.echo(pretty(route).decode())
 
 
 def route_lines(route: "TopicRouteData") -> list[str]:
-    """One line per broker, and the totals."""
+    """Return one line per broker, then the totals."""
     queues = {data.broker_name: data for data in route.queue_datas}
     lines = [_ROUTE % ("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")]
     for broker in sorted(route.broker_datas, key=lambda data: data.broker_name):
@@ -214,8 +214,8 @@ def route_lines(route: "TopicRouteData") -> list[str]:
 
 @click.command("topicStatus", context_settings=HELP)
 @namesrv_option
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-c", "--cluster", help="Cluster or parent topic whose route finds the brokers.")
+@topic_option
+@route_option
 @json_option
 def topic_status(namesrv: str | None, topic: str, cluster: str | None, as_json: bool) -> None:
     """Examine topic Status info."""

@@ -1,4 +1,4 @@
-"""Running a broker, alone or with a name server beside it."""
+"""Runs a broker: used by `mqbroker` and by `sprocket standalone`."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def run_broker(configuration: "Configuration", as_json: bool, log_level: str) -> None:
-    """Run a broker until a signal or a failure; does not return."""
+    """Run a broker until a signal or a failure, then exit the process."""
     from broker.config.broker_config import BrokerConfig
     from broker.server import Broker
     from sprocket.cli.server.server_process import Process, Server, log_to_stderr
@@ -34,7 +34,7 @@ def run_broker(configuration: "Configuration", as_json: bool, log_level: str) ->
 
 
 def broker_line(broker: "Broker", as_json: bool) -> str:
-    """What a broker says once it serves: address, cluster, role, store path, and the durability it gives."""
+    """Return the start line of a broker: address, cluster, role, store path and durability."""
     from sprocket.cli.server.server_config import durability
 
     config, store = broker.config.broker, broker.config.store

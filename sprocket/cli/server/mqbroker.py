@@ -21,9 +21,9 @@ def main(
     as_json: bool,
     log_level: str,
 ) -> None:
-    """Run a broker: it stores messages and hands them to consumers.
+    """Run a broker, which stores messages and delivers them to consumers.
 
-    Without -n, the name servers are those of namesrvAddr in the file, else of $NAMESRV_ADDR.
+    Name servers: -n, else namesrvAddr in the file, else $NAMESRV_ADDR.
     """
     from sprocket.cli.server.server_config import broker_configuration
 

@@ -20,9 +20,9 @@ def main(
     as_json: bool,
     log_level: str,
 ) -> None:
-    """Run a name server: brokers register with it, clients ask it where topics are.
+    """Run a name server: brokers register with it, and clients ask it for the routes of topics.
 
-    -n is taken, as RocketMQ takes it, and has no effect: name servers know nothing of each other.
+    -n is accepted and ignored, as in RocketMQ: name servers do not know each other.
     """
     from sprocket.cli.server.server_config import namesrv_configuration
 

@@ -1,4 +1,4 @@
-"""The bodies of the commands that run a server, and the flags that they share."""
+"""Flags that the commands for servers share, and the run of a name server."""
 
 import json
 import sys
@@ -21,13 +21,17 @@ _LEVELS = click.Choice(["debug", "info", "warning", "error"])
 
 
 def configuration_flags(command: F) -> F:
-    """RocketMQ's -c, -p and -m, and what is ours: --set, --json, --log-level."""
+    """Add RocketMQ's -c, -p and -m, and Sprocket's own --set, --json and --log-level."""
     for option in (
-        click.option("--log-level", type=_LEVELS, default="info", show_default=True, help="Of the log on stderr."),
+        click.option(
+            "--log-level", type=_LEVELS, default="info", show_default=True, help="Level of the log on stderr."
+        ),
         click.option("--json", "as_json", is_flag=True, help="Print the start line as JSON."),
-        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One key; wins over the file."),
-        click.option("-m", "--printImportantConfig", "print_important", is_flag=True, help="Print important keys."),
-        click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print all keys."),
+        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; overrides the file."),
+        click.option(
+            "-m", "--printImportantConfig", "print_important", is_flag=True, help="Print important keys and exit."
+        ),
+        click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print all keys and exit."),
         click.option("-c", "--configFile", "file", type=_FILE, help="Configuration file in .properties grammar."),
     ):
         command = option(command)
@@ -38,7 +42,7 @@ namesrv_flag = click.option("-n", "--namesrvAddr", "namesrv", metavar="HOST:PORT
 
 
 def checked(read: "Callable[[], Configuration]") -> "Configuration":
-    """What `read` gives; its ConfigError ends the command, its notices go to stderr."""
+    """Return the configuration that `read` returns; print its notices on stderr.  A ConfigError becomes WrongUsage."""
     try:
         configuration = read()
     except ConfigError as error:
@@ -49,7 +53,7 @@ def checked(read: "Callable[[], Configuration]") -> "Configuration":
 
 
 def printed_only(configuration: "Configuration", print_all: bool, print_important: bool) -> bool:
-    """Print the configuration if that is all that was asked for; says whether it was."""
+    """Print the configuration if -p or -m asks for it; return whether one does."""
     from sprocket.common.config import printed
 
     if print_all or print_important:
@@ -59,12 +63,12 @@ def printed_only(configuration: "Configuration", print_all: bool, print_importan
 
 
 def start_line(facts: dict[str, object], sentence: str, as_json: bool) -> str:
-    """One line that says what was started: for people, or as JSON for a program that waits for it."""
+    """Return the start line of a server: `sentence`, or `facts` as JSON for a program that waits for it."""
     return json.dumps(facts, ensure_ascii=False, default=str) if as_json else sentence
 
 
 def run_namesrv(configuration: "Configuration", as_json: bool, log_level: str) -> None:
-    """Run a name server until a signal; does not return."""
+    """Run a name server until a signal, then exit the process."""
     from namesrv.config import NamesrvConfig
     from namesrv.server import NameServer
     from sprocket.cli.server.server_process import Process, log_to_stderr
@@ -81,6 +85,6 @@ def run_namesrv(configuration: "Configuration", as_json: bool, log_level: str) -
 
 
 def namesrv_line(host: str, port: int, as_json: bool) -> str:
-    """What a name server says once it listens."""
+    """Return the start line of a name server."""
     sentence = f"The Name Server boot success. serializeType=JSON, address {host}:{port}"
     return start_line({"server": "namesrv", "address": f"{host}:{port}", "port": port}, sentence, as_json)

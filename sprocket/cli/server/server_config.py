@@ -1,4 +1,4 @@
-"""Reads what a server is told, and says in words what that means."""
+"""Reads the configuration of a server, and describes the durability that it gives."""
 
 import os
 from collections.abc import Iterable
@@ -17,18 +17,18 @@ BROKER_CLASSES: Final = (BrokerConfig, StoreConfig, TlsSettings)
 
 
 def namesrv_configuration(file: Path | None, overrides: Iterable[str] = ()) -> Configuration:
-    """The configuration of a name server.  Raises ConfigError."""
+    """Return the configuration of a name server.  Raises ConfigError."""
     return load(NAMESRV_CLASSES, file, _pairs(overrides), system_properties(os.environ))
 
 
 def broker_configuration(file: Path | None, namesrv: str | None, overrides: Iterable[str] = ()) -> Configuration:
-    """The configuration of a broker; `namesrv` wins over the file.  Raises ConfigError."""
+    """Return the configuration of a broker; `namesrv` overrides the file.  Raises ConfigError."""
     given = {} if namesrv is None else {"namesrvAddr": namesrv}
     return load(BROKER_CLASSES, file, given | _pairs(overrides), system_properties(os.environ))
 
 
 def _pairs(overrides: Iterable[str]) -> dict[str, str]:
-    """``key=value`` words as a map.  Raises ConfigError."""
+    """Return ``key=value`` words as a map.  Raises ConfigError."""
     pairs = {}
     for word in overrides:
         key, equals, value = word.partition("=")
@@ -39,7 +39,7 @@ def _pairs(overrides: Iterable[str]) -> dict[str, str]:
 
 
 def durability(broker: BrokerConfig, store: StoreConfig) -> str:
-    """What an acknowledged message of this broker survives, in words."""
+    """Return a sentence on what an acknowledged message of this broker survives."""
     seconds = store.flush_commit_log_thorough_interval / 1000
     is_sync = store.flush_disk_type is FlushDiskType.SYNC_FLUSH
     if broker.broker_role is BrokerRole.SLAVE:
@@ -61,17 +61,19 @@ def durability(broker: BrokerConfig, store: StoreConfig) -> str:
 
 
 def _replicated(store: StoreConfig) -> str:
-    """What SEND_OK of a SYNC_MASTER says about slaves."""
+    """Return a clause on what SEND_OK of a SYNC_MASTER says about slaves."""
     slaves = max(2, store.in_sync_replicas) - 1
     have = "1 slave has" if slaves == 1 else f"{slaves} slaves have"
     if store.all_ack_in_sync_state_set:
         have = "all slaves in sync have"
     how = "on disk (a slave of RocketMQ: in memory)" if store.ha_ack_flushed_offset else "in memory at the least"
-    least = store.min_in_sync_replicas
+    min_replicas = store.min_in_sync_replicas
     if store.enable_auto_in_sync_replicas:
-        fewer = f"fewer if fewer are in sync, down to {least} replica{'s' if least > 1 else ''} with this one"
+        fewer = (
+            f"fewer if fewer are in sync, down to {min_replicas} replica{'s' if min_replicas > 1 else ''} with this one"
+        )
         return f"SEND_OK of a SYNC_MASTER says that {have} it too, {how}; {fewer}"
     says = f"SEND_OK of a SYNC_MASTER says that {have} it too, {how}: then it survives the loss of this disk"
-    if least > 1:
-        return f"{says}; with fewer than {least} replicas in sync sends are refused"
+    if min_replicas > 1:
+        return f"{says}; with fewer than {min_replicas} replicas in sync sends are refused"
     return f"{says}; with too few in sync the answer is SLAVE_NOT_AVAILABLE, and it counts on one copy"

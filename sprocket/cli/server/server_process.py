@@ -1,4 +1,4 @@
-"""The life of a server process: start, say so in one line, run until a signal or a failure, stop in order.
+"""Life of a server process: start, print one line, run until a signal or a failure, stop in order.
 
 Exit statuses are those of `exit_codes`.
 """
@@ -18,13 +18,13 @@ from sprocket.cli import exit_codes
 from sprocket.common import failpoints
 from sprocket.common.errors import ConfigError, InvariantError, RestartNeeded, SprocketError, StoreError
 from sprocket.common.log_format import timed_formatter
-from sprocket.processes.stop_signals import STOPPING, is_left_alone
+from sprocket.processes.stop_signals import STOPPING, stays_ignored
 
 logger = logging.getLogger(__name__)
 
 
 class Server(Protocol):
-    """What is run: a name server or a broker."""
+    """A name server or a broker."""
 
     async def start(self) -> None:
         """Listen and serve."""
@@ -34,9 +34,9 @@ class Server(Protocol):
 
 
 class Process:
-    """One process with one or more servers, which start in order and stop in the opposite one.
+    """One process with one or more servers, which start in order and stop in reverse order.
 
-    Servers report a failure that they cannot go on from to `fail`; after `RestartNeeded` the process begins anew.
+    A server reports a fatal failure to `fail`.  After `RestartNeeded` the process restarts itself.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Process:
         self._is_asked = False
 
     def fail(self, failure: SprocketError) -> None:
-        """End the process because of `failure`; may be called from any thread, the first failure counts."""
+        """End the process because of `failure`.  Any thread may call it; the first failure counts."""
         if self._failure is None:
             self._failure = failure
         if self._loop is not None and self._ended is not None:
@@ -55,7 +55,7 @@ class Process:
     def run(self, factories: Sequence[Callable[[], Server]], announce: Callable[[], str]) -> int:
         """Run a server of each factory until SIGTERM, SIGINT, SIGHUP or a failure.  Returns the exit status.
 
-        A factory is called when the server before it has started; `announce` is printed when all have.
+        A factory is called after the previous server has started.  The text of `announce` is printed at the end.
         """
         import uvloop
 
@@ -74,7 +74,7 @@ class Process:
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         for number in STOPPING:
-            if not is_left_alone(number):
+            if not stays_ignored(number):
                 self._loop.add_signal_handler(number, self._signalled, number)
         started: list[Server] = []
         try:
@@ -87,7 +87,7 @@ class Process:
         finally:
             await self._stop(started)
         if isinstance(self._failure, RestartNeeded):
-            # The same process from its beginning, whoever watches over it.
+            # The process keeps its id, so its supervisor sees no end.
             logger.warning("event=restart reason=%r", str(self._failure))
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
         if self._failure is not None:
@@ -98,11 +98,11 @@ class Process:
         logger.info("event=signal name=%s", signal.Signals(number).name)
         if self._ended is not None:
             self._ended.set()
-        # A terminal that closes, and systemd with SendSIGHUP, send SIGHUP beside another signal: nobody asks twice.
+        # A terminal that closes, and systemd with SendSIGHUP, also send SIGHUP: it is no second request.
         if number == signal.SIGHUP:
             return
         if self._is_asked:
-            # Asked a second time: whoever asks does not want to wait for the stop.
+            # The second request to stop: do not wait for the stop.
             os._exit(128 + number)
         self._is_asked = True
 
@@ -115,20 +115,20 @@ class Process:
 
 
 def _say(line: str) -> None:
-    """Print the start line; nothing if whoever started this process listens no more, as when it begins anew."""
+    """Print the start line; do nothing if the pipe is closed, as after a restart."""
     try:
         print(line, flush=True)
     except BrokenPipeError:
-        # What is still in the buffer would fail again at the end of the process.
+        # The buffer still holds the line: its flush at exit would fail again.
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def raise_open_files_limit() -> None:
-    """Let the process open as many files as the system allows it.
+    """Raise the soft limit of open files to the hard limit.
 
-    A broker holds a descriptor for each file of its log and of each queue, and one for each connection: thousands.
-    Shells set a soft limit of 1,024 for the sake of programs that use select(2), which servers here do not.
+    A broker needs thousands: one for each file of its log and queues, and one for each connection.  Shells set a soft
+    limit of 1,024 for programs that use select(2), which these servers do not.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
@@ -140,12 +140,12 @@ def raise_open_files_limit() -> None:
 
 
 def exit_status(error: Exception) -> int:
-    """The status that a process ends with because of `error`."""
+    """Return the exit status for `error`."""
     if isinstance(error, InvariantError):
         return exit_codes.INVARIANT
     if isinstance(error, StoreError):
         return exit_codes.DISK
-    # What is left at a start is the operator's: a bad value, a port that is taken, a folder not writable.
+    # Other errors at a start are the operator's to fix: a wrong value, a port in use, a folder that is not writable.
     return exit_codes.USAGE if isinstance(error, ConfigError | OSError) else exit_codes.FAILURE
 
 
@@ -154,7 +154,7 @@ def _as_sprocket_error(error: Exception) -> SprocketError:
 
 
 def log_to_stderr(level: str) -> None:
-    """Log lines of `key=value` to stderr, time in UTC, control characters escaped."""
+    """Write log lines of `key=value` to stderr: time in UTC, control characters escaped."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(timed_formatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -1,4 +1,4 @@
-"""`sprocket standalone`: one name server and one broker in one process, the quickest way to have a broker."""
+"""`sprocket standalone`: one name server and one broker in one process."""
 
 import sys
 from collections.abc import Callable
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     default="sprocket-store",
     show_default=True,
-    help="Folder of everything that is kept.",
+    help="Folder for all data.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on and to tell clients.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on, also told to clients.")
 @click.option("--port", type=click.IntRange(0, 65535), default=10911, show_default=True, help="Port of the broker.")
 @click.option(
     "--namesrv-port", type=click.IntRange(0, 65535), default=9876, show_default=True, help="Port of the name server."
@@ -44,7 +44,7 @@ def standalone(
 ) -> None:
     """Run a name server and a broker in one process.
 
-    -c and --set are the broker's; --store, --host and --port win over the file.
+    -c and --set configure the broker; --store, --host and --port override the file.
     """
     from sprocket.cli.server.server_config import broker_configuration
 
@@ -63,7 +63,7 @@ def standalone(
 
 
 def run_standalone(configuration: "Configuration", host: str, namesrv_port: int, as_json: bool, log_level: str) -> None:
-    """Run both until a signal or a failure; does not return."""
+    """Run both until a signal or a failure, then exit the process."""
     from broker.config.broker_config import BrokerConfig
     from broker.server import Broker
     from namesrv.config import NamesrvConfig
@@ -84,7 +84,7 @@ def run_standalone(configuration: "Configuration", host: str, namesrv_port: int,
     brokers: list[Broker] = []
 
     def make_broker() -> Broker:
-        # Only now is it known which port the name server has.
+        # The name server has started, so its port is known (--namesrv-port may be 0).
         config = replace(configuration.of(BrokerConfig), namesrv_addr=f"{host}:{name_server.port}")
         file = ConfigurationFile.of(configuration)
         brokers.append(Broker(config, store, tls=tls, on_fatal=process.fail, file=file))

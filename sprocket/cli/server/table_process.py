@@ -1,6 +1,7 @@
-"""The process beside a broker that keeps topics as tables: checked before the broker says that it runs, supervised.
+"""Supervised process beside a broker that writes topics to tables.
 
-It reads the broker's files and asks it nothing, so the broker is not slower for it.
+Its configuration is checked before the broker prints its start line.  It reads the broker's files and sends no
+requests, so it does not slow down the broker.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ _CHECK_LIMIT_S = 60.0
 
 
 class TableProcess:
-    """Runs ``sprocket spark tables`` for a broker; a server as `sprocket.cli.server.server_process` runs them."""
+    """Runner of ``sprocket spark tables`` for a broker; a `Server` of `sprocket.cli.server.server_process`."""
 
     def __init__(self, broker: "BrokerConfig", store: "StoreConfig", clock: Clock) -> None:
         root = Path(store.store_path_root_dir).absolute()
@@ -31,11 +32,11 @@ class TableProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process now."""
+        """Id of the running process."""
         return self._supervised.pid
 
     async def start(self) -> None:
-        """Check the file, and start.  Raises ConfigError for a file that cannot be followed."""
+        """Check the file of tables, and start.  Raises ConfigError if the file is wrong."""
         command = isolated("sprocket.cli", *self._arguments, "--check", self._store)
         checking = await asyncio.create_subprocess_exec(
             *command,
@@ -55,5 +56,5 @@ class TableProcess:
         await self._supervised.start()
 
     async def stop(self) -> None:
-        """End it: what it has not committed it will do again."""
+        """Stop the process; the next one repeats what is not committed."""
         await self._supervised.stop()

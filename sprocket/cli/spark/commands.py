@@ -1,4 +1,4 @@
-"""`sprocket spark`: what an analyst asks of store directories, through Spark.  Needs the extra ``spark``."""
+"""`sprocket spark`: the group of its commands, and `report`.  Needs the extra ``spark``."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from sprocket.remoting.message.topic_names import TRACE_TOPIC
 
 @click.group(context_settings=HELP)
 def spark() -> None:
-    """Query store directories (storePathRootDir) with Spark, on running brokers too.
+    """Query store directories (storePathRootDir) with Spark, also those of running brokers.
 
-    DIR is a store directory, a glob, or name=directory for a broker's name of your own.
+    DIR is a store directory, a glob, or name=directory to choose the broker's name.
     """
 
 
@@ -26,9 +26,9 @@ def spark() -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("report.html"),
     show_default=True,
-    help="Where the page goes.",
+    help="File of the page.",
 )
-@click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Where clients send traces.")
+@click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Topic with the traces of clients.")
 @reading_options
 def report(
     paths: tuple[str, ...],
@@ -40,7 +40,7 @@ def report(
 ) -> None:
     """Write one HTML page about the stores in DIR...: traffic, sizes, latency, consumers, retries, dead letters.
 
-    The page holds its charts itself and needs no network. It says what could not be had.
+    The page contains its charts and needs no network. It names the figures that are missing and why.
     """
     options = source_options(since, until, named)
     if not out.resolve().parent.is_dir():

@@ -1,4 +1,4 @@
-"""What commands that ask Spark have in common: their directories, a quiet session, and errors without a stack."""
+"""Helpers of commands that use Spark: directories, a quiet session, errors without a stack."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ _SETTINGS: Final = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.log.level": "OFF",
 }
-# What a worker says of an error of ours; its stack stands before it.
+# An error of Sprocket in the text of a worker, after its stack.
 _OWN_ERROR: Final = re.compile(r"sprocket\.common\.errors\.(\w+): (.+)")
 _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+", re.MULTILINE)
 _STACK: Final = re.compile(r"\n+(?:JVM stacktrace:|\s+at [\w.$]+\().*", re.DOTALL)
@@ -32,7 +32,7 @@ _PLAN: Final = re.compile(r"(line \d+ pos \d+);\n.*", re.DOTALL)
 
 
 def reading_options(command: F) -> F:
-    """What of the stores is read."""
+    """Add the options that choose the messages to read."""
     for option in (
         click.option("--until", help="Only messages stored before this time."),
         click.option(
@@ -44,7 +44,7 @@ def reading_options(command: F) -> F:
             "named",
             metavar="NAME=VALUE",
             multiple=True,
-            help="An option of the data source, such as mode=DROPMALFORMED; may be given several times.",
+            help="Option of the data source, as mode=DROPMALFORMED; repeatable.",
         ),
     ):
         command = option(command)
@@ -52,7 +52,7 @@ def reading_options(command: F) -> F:
 
 
 def source_options(since: str | None, until: str | None, named: tuple[str, ...]) -> dict[str, str]:
-    """Options for the data source.  Raises WrongUsage for one that has no value."""
+    """Return the options for the data source.  Raises WrongUsage for an option without a value."""
     options = {}
     for each in named:
         name, equals, value = each.partition("=")
@@ -68,7 +68,7 @@ def source_options(since: str | None, until: str | None, named: tuple[str, ...])
 
 @contextmanager
 def spark_session() -> "Iterator[SparkSession]":
-    """A session, the active one if there is one; what goes wrong in it becomes a message and an exit status."""
+    """Yield the active session or a new one; turn errors into a message and an exit status."""
     try:
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
@@ -77,7 +77,7 @@ def spark_session() -> "Iterator[SparkSession]":
     except ImportError as error:
         raise WrongUsage(f"this needs Spark ({error}): pip install 'sprocket-mq[spark]'") from None
     was_active = SparkSession.getActiveSession() is not None
-    # Of a query that fails, it writes Java's stack to stderr; the error says it all.
+    # This logger writes Java's stack of a failed query to stderr; the error itself is enough.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     spark = None
     try:
@@ -100,7 +100,7 @@ def spark_session() -> "Iterator[SparkSession]":
 
 @contextmanager
 def _quiet_launch() -> Iterator[None]:
-    """Java and the workers that it starts write to a file; what stands there is shown if the launch fails."""
+    """Redirect the output of Java and its workers to a file; show it if the launch fails."""
     with tempfile.TemporaryFile() as said:
         kept = os.dup(2)
         os.dup2(said.fileno(), 2)
@@ -118,7 +118,7 @@ def _quiet_launch() -> Iterator[None]:
 
 
 def fail(error: Exception) -> NoReturn:
-    """End the command with what `error` of Spark says, and no stack."""
+    """End the command with the message of Spark's `error`, without a stack."""
     text = str(error)
     own = _OWN_ERROR.findall(text)
     if own:
@@ -128,7 +128,7 @@ def fail(error: Exception) -> NoReturn:
 
 
 def message_of(error: Exception) -> str:
-    """What `error` says, without a stack of Python or Java."""
+    """Return the message of `error`, without a stack of Python or Java."""
     text = str(error)
     raised = _PYTHON_ERROR.findall(text)
     if "Traceback (most recent call last)" in text and raised:

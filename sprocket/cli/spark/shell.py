@@ -1,4 +1,4 @@
-"""`sprocket spark shell`: Python with Spark and the tables at hand."""
+"""`sprocket spark shell`: a Python shell with Spark and the tables."""
 
 import code
 import sys
@@ -21,9 +21,9 @@ _NAMED: Final = 12
 @directories
 @reading_options
 def shell(paths: tuple[str, ...], since: str | None, until: str | None, named: tuple[str, ...]) -> None:
-    """Python, with Spark and the stores in DIR... at hand: IPython where it is installed.
+    """Start a Python shell with Spark and the stores in DIR...; IPython if it is installed.
 
-    What it reads from a pipe it runs.
+    Input from a pipe is run as a program.
     """
     options = source_options(since, until, named)
     with spark_session() as session:
@@ -38,15 +38,15 @@ def shell(paths: tuple[str, ...], since: str | None, until: str | None, named: t
 
 
 def namespace(session: "SparkSession", tables: "SqlTables") -> dict[str, Any]:
-    """What the shell knows by name."""
+    """Return the names that the shell defines."""
     from pyspark.sql import functions
 
     def sql(text: str) -> "DataFrame":
-        """A query over topics as tables, as `sprocket spark sql` takes it."""
+        """Return the result of a query over topics as tables, as in `sprocket spark sql`."""
         return tables.query(text)
 
     def table(name: str, *columns: str) -> "DataFrame":
-        """The messages of a topic; with columns, only these."""
+        """Return the messages of a topic; with `columns`, only these."""
         return tables.table(name, columns)
 
     return {
@@ -60,7 +60,7 @@ def namespace(session: "SparkSession", tables: "SqlTables") -> dict[str, Any]:
 
 
 def banner(version: str, tables: list[str]) -> str:
-    """What the shell begins with."""
+    """Return the greeting of the shell."""
     shown = ", ".join(tables[:_NAMED]) + (f" and {len(tables) - _NAMED:,} more" if len(tables) > _NAMED else "")
     example = tables[1] if len(tables) > 1 else tables[0]
     return "\n".join(

@@ -31,10 +31,10 @@ _NAMED_TABLES: Final = 20
     type=click.Choice(["table", "csv", "json"]),
     default="table",
     show_default=True,
-    help="json: an object a line; there and in csv, columns of bytes are base64.",
+    help="json: one object per line.  Bytes are base64 in csv and json.",
 )
 @click.option(
-    "--limit", type=click.IntRange(1), help=f"At most so many rows; by default {_TABLE_ROWS} in a table, else all."
+    "--limit", type=click.IntRange(1), help=f"Maximum number of rows.  [default: {_TABLE_ROWS} in a table, else all]"
 )
 @reading_options
 def sql(
@@ -48,10 +48,11 @@ def sql(
 ) -> None:
     """Run QUERY, in Spark's SQL, over the stores in DIR..., and print its rows.
 
-    Each topic with messages is a table of its name; `messages` is all of them. A name that is no identifier stands in
-    backticks: select count(*) from `%DLQ%billing`. The columns are topic, queueId, queueOffset, physicalOffset,
-    bornTimestamp, storeTimestamp, tags, keys, body, bodyString (of several stores, brokerName), and the others of
-    docs/spark.md where the query names them. Compressed bodies are inflated. Times are UTC.
+    Each topic with messages is a table with the topic's name; `messages` holds all topics. Put a name that is no
+    identifier in backticks: select count(*) from `%DLQ%billing`. The columns are topic, queueId, queueOffset,
+    physicalOffset, bornTimestamp, storeTimestamp, tags, keys, body, bodyString, and brokerName if there are several
+    stores. docs/spark.md lists more columns, which a query gets by their names. Compressed bodies are inflated. Times
+    are UTC.
     """
     options = source_options(since, until, named)
     with spark_session() as session:
@@ -70,27 +71,27 @@ def sql(
             raise _said(error, tables) from None
 
 
-def print_table(frame: "DataFrame", most: int) -> None:
-    """The first `most` rows in columns, and whether there are more."""
+def print_table(frame: "DataFrame", max_rows: int) -> None:
+    """Print the first `max_rows` rows in columns, and whether there are more."""
     from sprocket.cli.columns import fitted
 
-    rows = [list(row) for row in texts(frame.limit(most + 1), for_eyes=True).collect()]
-    cells = [["NULL" if value is None else _one_line(value) for value in row] for row in rows[:most]]
+    rows = [list(row) for row in texts(frame.limit(max_rows + 1), for_eyes=True).collect()]
+    cells = [["NULL" if value is None else _one_line(value) for value in row] for row in rows[:max_rows]]
     for line in fitted(frame.columns, cells):
         click.echo(line)
-    more = "; there are more, see --limit" if len(rows) > most else ""
+    more = "; there are more, see --limit" if len(rows) > max_rows else ""
     click.echo(f"({len(cells):,} {'row' if len(cells) == 1 else 'rows'}{more})", err=True)
 
 
 def print_csv(frame: "DataFrame") -> None:
-    """All rows, a head first; NULL is an empty field."""
+    """Print all rows after a header line; NULL is an empty field."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(frame.columns)
     writer.writerows(_rows(texts(frame)))
 
 
 def print_json_lines(frame: "DataFrame") -> None:
-    """An object for each row; the names are as they are selected."""
+    """Print a JSON object for each row, with the names as selected.  Raises WrongUsage for two equal names."""
     from pyspark.sql import functions as sf
 
     names = frame.columns
@@ -109,8 +110,10 @@ def _rows(frame: "DataFrame") -> Iterator[Sequence[Any]]:
 
 
 def texts(frame: "DataFrame", *, for_eyes: bool = False) -> "DataFrame":
-    """Every column as text: times in ISO 8601, what is nested as JSON, bytes in base64 or, `for_eyes`, as UTF-8 where
-    they are that."""
+    """Return `frame` with every column as text: times in ISO 8601, nested values as JSON, bytes in base64.
+
+    With `for_eyes`, bytes that are valid UTF-8 are text, and others are hexadecimal.
+    """
     from pyspark.sql import functions as sf
     from pyspark.sql import types as st
 
@@ -133,13 +136,13 @@ def texts(frame: "DataFrame", *, for_eyes: bool = False) -> "DataFrame":
 
 
 def _one_line(text: str) -> str:
-    """`text` as a cell: no line breaks or other control characters, and not too long."""
+    """Return `text` as a cell: control characters escaped, at most 80 characters."""
     cut = text if len(text) <= _CELL else text[: _CELL - 1] + "…"
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in cut)
 
 
 def _said(error: "PySparkException", tables: "SqlTables") -> click.ClickException:
-    """What to tell the user: for an unknown table, which there are."""
+    """Return the error for the user; for an unknown table it lists the known ones."""
     from spark.decode.columns import nearest
 
     condition = error.getCondition() or ""
@@ -148,7 +151,7 @@ def _said(error: "PySparkException", tables: "SqlTables") -> click.ClickExceptio
         return WrongUsage(f"there is no table {name!r}{nearest(name, tables.names)}\n{_listed(tables.names)}")
     if condition.startswith("PARSE_SYNTAX_ERROR"):
         odd = [name for name in tables.names if not name.replace("_", "a").isalnum() and name in str(error)]
-        hint = f"\nA name like {odd[0]} stands in backticks: `{odd[0]}`" if odd else ""
+        hint = f"\nPut a name like {odd[0]} in backticks: `{odd[0]}`" if odd else ""
         return WrongUsage(message_of(error) + hint)
     if condition.startswith(("UNRESOLVED", "MISSING", "DATATYPE", "INVALID", "AMBIGUOUS", "CAST")):
         return WrongUsage(message_of(error))

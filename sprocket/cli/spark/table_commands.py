@@ -1,4 +1,4 @@
-"""`sprocket spark backfill`, `tables`, `compact`: topics kept as Parquet, Delta or Iceberg tables."""
+"""`sprocket spark backfill`, `tables`, `compact`: topics written to Parquet, Delta or Iceberg tables."""
 
 import json
 import os
@@ -26,41 +26,46 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 _stores = click.argument("stores", metavar="STORE...", nargs=-1, required=True)
-# Topics that a message lists.
-_MOST_NAMED = 20
+# Topics that a warning lists.
+_MAX_NAMED = 20
 
 _processes = click.option(
-    "--processes", type=click.IntRange(1), help="That decode and write side by side.  [default: processors]"
+    "--processes",
+    type=click.IntRange(1),
+    help="Parallel processes.  [default: number of processors]",
 )
 
 
 def declaration_options(command: F) -> F:
-    """What a table is declared to be; names as in the YAML file of `tables`."""
+    """Add the options that declare a table; destinations are named as in the YAML file of `tables`."""
     for option in (
-        click.option("--target-file-bytes", "targetFileBytes", type=click.IntRange(1024), help="Of a compacted file."),
+        click.option("--target-file-bytes", "targetFileBytes", type=click.IntRange(1024), help="Size when compacted."),
         click.option(
             "--compact-files", "compactFiles", type=click.IntRange(0),
-            help="So many small files of an hour become one; 0: never.  [default: 16]",
+            help="Merge an hour's small files from this number on; 0: never.  [default: 16]",
         ),
         click.option(
-            "--batch-bytes", "batchBytes", type=click.IntRange(1 << 20), help="Of log in one commit.  [default: 1 GiB]"
+            "--batch-bytes", "batchBytes", type=click.IntRange(1 << 20), help="Log bytes per commit.  [default: 1 GiB]"
         ),
         click.option(
             "--compression", type=click.Choice(["zstd", "snappy", "none"]), default="zstd", show_default=True,
-            help="Of new files; compacted ones are zstd.",
+            help="Compression of new files; compacted files use zstd.",
         ),
-        click.option("--drop-malformed", is_flag=True, help="Read on after damage in the log."),
-        click.option("--no-fail-on-data-loss", is_flag=True, help="Go on when messages expired before they were read."),
+        click.option("--drop-malformed", is_flag=True, help="Skip damage in the log."),
+        click.option("--no-fail-on-data-loss", is_flag=True, help="Continue if unread messages expired."),
         click.option("--identifier", help="Iceberg: namespace.table.  [default: rocketmq.TOPIC]"),
         click.option(
             "--catalog", "catalog", multiple=True, metavar="KEY=VALUE",
-            help="Iceberg: a property of the catalogue, as uri=...  [default: SQLite in DIR]",
+            help="Iceberg: property of the catalogue, as uri=...  [default: SQLite in DIR]",
         ),
-        click.option("--dead-letters", "deadLetters", type=_DIRECTORY, help="[default: DIR_dead_letters]"),
-        click.option("--columns", help="Of the message, with commas; before the columns of the body."),
-        click.option("--prefix", help="In front of the names of the body's columns."),
+        click.option(
+            "--dead-letters", "deadLetters", type=_DIRECTORY,
+            help="Table for messages that do not decode.  [default: DIR_dead_letters]",
+        ),
+        click.option("--columns", help="Columns of the message, separated by commas."),
+        click.option("--prefix", help="Prefix for the names of the body's columns."),
         click.option("--message", help="Protobuf: full name of the message."),
-        click.option("--schema-file", type=_FILE, help="Schema in a file; protobuf: a descriptor set."),
+        click.option("--schema-file", type=_FILE, help="File with the schema; protobuf: a descriptor set."),
         click.option("--schema", help="JSON: Spark's DDL, as 'id bigint, name string'; Avro: its JSON."),
         click.option(
             "--body", "kind", type=click.Choice(["binary", "text", "json", "avro", "protobuf"]), default="binary",
@@ -70,8 +75,8 @@ def declaration_options(command: F) -> F:
             "--format", "format_", type=click.Choice(["parquet", "delta", "iceberg"]), default="parquet",
             show_default=True,
         ),
-        click.option("--to", "directory", type=_DIRECTORY, required=True, metavar="DIR", help="Where the table lies."),
-        click.option("--topic", required=True, help="Whose messages."),
+        click.option("--to", "directory", type=_DIRECTORY, required=True, metavar="DIR", help="The table."),
+        click.option("--topic", required=True, help="Topic name."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -80,8 +85,12 @@ def declaration_options(command: F) -> F:
 @click.command(context_settings=HELP)
 @_stores
 @declaration_options
-@click.option("--follow", is_flag=True, help="Go on with what comes, until a signal.")
-@click.option("--interval", type=click.FloatRange(0.05), help="With --follow: seconds between looks.  [default: 10]")
+@click.option("--follow", is_flag=True, help="Continue with new messages until a signal.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.05),
+    help="With --follow: check for new messages every this many seconds.  [default: 10]",
+)
 @click.option("--spark-master", metavar="URL", help="Run the tasks on this Spark cluster, as spark://host:7077.")
 @_processes
 @json_option
@@ -94,10 +103,10 @@ def backfill(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Write a topic's messages from the logs in STORE... to the table in DIR, and go on where the table ends.
+    """Write a topic's messages from the logs in STORE... to the table in DIR, starting where the table ends.
 
-    STORE is a store directory (storePathRootDir), a glob, or name=directory. Each message is in the table once, also
-    after a kill at any moment. What does not decode goes to the table of dead letters with the reason.
+    STORE is a store directory (storePathRootDir), a glob, or name=directory. The table has each message exactly once,
+    even if the command is killed. A message that does not decode goes to the table of dead letters, with the reason.
     """
     with _errors():
         declaration = _declaration(given, interval)
@@ -120,12 +129,12 @@ def backfill(
 @click.command(context_settings=HELP)
 @click.argument("file", type=_FILE)
 @_stores
-@click.option("--check", is_flag=True, help="Only read FILE, and say what is wrong with it.")
+@click.option("--check", is_flag=True, help="Only check FILE.")
 @_processes
 def tables(file: Path, stores: tuple[str, ...], check: bool, processes: int | None) -> None:
-    """Keep the tables that FILE (YAML) lists up with the logs in STORE..., until a signal.
+    """Write new messages in STORE... to the tables that FILE (YAML) lists, until a signal.
 
-    A broker with tableTopicsConfigPath runs this beside itself.
+    A broker with tableTopicsConfigPath starts this command itself.
     """
     with _errors():
         from spark.tables.declaration import read_declarations
@@ -144,22 +153,28 @@ def tables(file: Path, stores: tuple[str, ...], check: bool, processes: int | No
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--target-file-bytes", type=click.IntRange(1024), default=128 << 20, show_default=True)
 @click.option(
-    "--least-files", type=click.IntRange(2), default=2, show_default=True, help="An hour with fewer small files stays."
+    "--min-files",
+    "--least-files",
+    "min_files",
+    type=click.IntRange(2),
+    default=2,
+    show_default=True,
+    help="Skip an hour with fewer small files.",
 )
 @click.option("--catalog", multiple=True, metavar="KEY=VALUE", help="Iceberg: a property of the catalogue.")
 @click.option("--identifier", default="", help="Iceberg: namespace.table.")
 @json_option
 def compact(
-    directory: Path, target_file_bytes: int, least_files: int, catalog: tuple[str, ...], identifier: str, as_json: bool
+    directory: Path, target_file_bytes: int, min_files: int, catalog: tuple[str, ...], identifier: str, as_json: bool
 ) -> None:
-    """Make one file of the small ones of each hour of the table in DIRECTORY, which nobody may be writing to."""
+    """Merge the small files of each hour of the table in DIRECTORY.  Stop its writer first."""
     with _errors():
         from spark.tables.formats.table_place import existing_table, only_writer
         from spark.tables.write_trouble import writing_to
 
         with writing_to(directory), only_writer(directory):
             table = existing_table(directory, _pairs(catalog), identifier)
-            gone = table.compact(target_file_bytes, least_files)
+            gone = table.compact(target_file_bytes, min_files)
             left = len(table.files())
     if as_json:
         print_json({"compacted": gone, "files": left})
@@ -168,20 +183,20 @@ def compact(
 
 
 def _doubt_topic(topic: str, stores: "Sequence[StoreDirectory]") -> None:
-    """Say so on standard error if none of `stores` has a queue of `topic`: it may be misspelt."""
+    """Warn on stderr if none of `stores` has a queue of `topic`: the name may be misspelt."""
     from spark.decode.columns import nearest
     from spark.files.consume_queue import every_topic_of
 
     topics = sorted({each for store in stores for each in every_topic_of(store.root)})
     if topics and topic not in topics:
-        named = ", ".join(topics[:_MOST_NAMED]) + (", ..." if len(topics) > _MOST_NAMED else "")
+        named = ", ".join(topics[:_MAX_NAMED]) + (", ..." if len(topics) > _MAX_NAMED else "")
         click.echo(
             f"Warning: no store has a queue of topic {topic!r}{nearest(topic, topics)}; there are {named}", err=True
         )
 
 
 def _declaration(given: dict[str, Any], interval: float | None) -> "TableDeclaration":
-    """The options as an entry of the YAML file."""
+    """Return the declaration that the options give.  Raises ConfigError."""
     from spark.tables.declaration import declaration_of
 
     body = {
@@ -210,7 +225,7 @@ def _declaration(given: dict[str, Any], interval: float | None) -> "TableDeclara
 
 
 def _check_packages(declarations: "Sequence[TableDeclaration]") -> None:
-    """Raises ConfigError if a table's format needs a package that is not there."""
+    """Raise ConfigError if a table's format needs a package that is not installed."""
     from spark.tables.optional_package import optional_package
 
     packages = {"delta": "deltalake", "iceberg": "pyiceberg"}
@@ -236,7 +251,7 @@ def _follow(
 
 
 def _found_or_named(stores: Sequence[str]) -> "list[StoreDirectory]":
-    """What ``name=directory`` names need not be there yet: its broker may be about to make it."""
+    """Return the stores.  One given as ``name=directory`` need not exist yet: its broker may be starting."""
     from spark.files.store_directory import StoreDirectory, find_stores
 
     named = [each.partition("=") for each in stores]
@@ -264,7 +279,7 @@ def _workers(processes: int | None, spark_master: str | None) -> "Iterator[Worke
 
 
 def _begin_worker(parent: int) -> None:
-    """Leave Ctrl-C and a closed terminal to the parent, and end when it ends."""
+    """Ignore Ctrl-C and a closed terminal, which the parent handles; end when the parent ends."""
     from sprocket.processes.bound import end_with_parent
 
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -280,7 +295,7 @@ def _log() -> None:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """What goes wrong becomes a message and an exit status."""
+    """Turn errors into a message and an exit status."""
     try:
         yield
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""`sprocket store check`: says what is wrong with a store directory, and changes nothing."""
+"""`sprocket store check`: reports damage of a store directory, and changes nothing."""
 
 import sys
 from pathlib import Path
@@ -18,15 +18,15 @@ _SHOWN = 40
 
 @click.command(context_settings=HELP)
 @click.argument("directory", type=DIRECTORY)
-@click.option("--quick", is_flag=True, help="Only the ends of log and queues; seconds, whatever the size.")
+@click.option("--quick", is_flag=True, help="Check only the ends of log and queues; takes seconds for any size.")
 @shape_options
 @json_option
 def check(directory: Path, quick: bool, config: Path | None, segment_bytes: int | None, as_json: bool) -> None:
     """Check every file of the store in DIRECTORY.  Nothing is written.
 
-    Each record is checked against its CRC, every ConsumeQueue and index file against the log, both ways.
+    Each record is compared with its CRC. Every ConsumeQueue and index file is compared with the log in both directions.
 
-    Exit status: 0 nothing is wrong, 1 something is, 2 no store is there, 74 it cannot be read.
+    Exit status: 0 nothing is wrong, 1 damage was found, 2 DIRECTORY is no store, 74 it cannot be read.
     """
     from store.inspection.store_inspection import StoreInspection
 
@@ -44,7 +44,7 @@ def check(directory: Path, quick: bool, config: Path | None, segment_bytes: int 
 
 
 def document(inspection: "StoreInspection") -> dict[str, object]:
-    """The result for programs."""
+    """Return the result for programs."""
     figures, findings = inspection.figures, inspection.findings
     return {
         "store": str(inspection.root),
@@ -69,9 +69,9 @@ def document(inspection: "StoreInspection") -> dict[str, object]:
 
 
 def lines(inspection: "StoreInspection") -> list[str]:
-    """The result for people."""
+    """Return the result for people."""
     figures, findings, log = inspection.figures, inspection.findings, inspection.log
-    state = "in use by a broker: read up to the end that it had when the check began" if inspection.is_running else (
+    state = "in use by a broker: checked up to its end at the start of the check" if inspection.is_running else (
         "stopped cleanly" if inspection.was_clean else "not stopped cleanly"
     )  # fmt: skip
     walked = size_text(max(0, figures.end - figures.walked_from))
@@ -89,7 +89,7 @@ def lines(inspection: "StoreInspection") -> list[str]:
             said.append(f"      repair: {finding.repair}")
     hidden = sum(findings.counts.values()) - min(len(findings.kept), _SHOWN)
     if hidden:
-        said.append(f"and {hidden} more; --json has more of them")
+        said.append(f"and {hidden} more; --json lists more")
     counts = [f"{sum(f.severity == severity for f in findings.kept)} {severity}" for severity in ("loss", "wrong")]
     if findings.is_fine:
         said.append("nothing is wrong")

@@ -1,4 +1,4 @@
-"""`sprocket store`: looks into a store directory, repairs it, and carries messages in and out."""
+"""`sprocket store`: the group of its commands, and helpers that they share."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ DIRECTORY = click.Path(path_type=Path)
 
 
 class DiskTrouble(CommandFailed):
-    """Ends the command with a message on stderr: what is on the disk cannot be read or written."""
+    """Files that cannot be read or written.  Ends the command with a message on stderr."""
 
     exit_code = DISK
 
@@ -28,14 +28,14 @@ class DiskTrouble(CommandFailed):
 def store() -> None:
     """Check, repair, list, export and import a store directory (storePathRootDir).
 
-    All but repair and import only read.  They work on a stopped store, and on one that a broker uses.
+    Only repair and import write, and only to a stopped store.  The others also read a store that a broker uses.
     """
 
 
 def shape_options(command: F) -> F:
-    """What a store's files were made with, where the files themselves do not tell."""
+    """Add the options for file sizes and paths, which the files themselves do not always show."""
     for option in (
-        click.option("--segment-bytes", type=click.IntRange(4096), help="mappedFileSizeCommitLog of the store."),
+        click.option("--segment-bytes", type=click.IntRange(4096), help="The store's mappedFileSizeCommitLog."),
         click.option(
             "-c",
             "--configFile",
@@ -49,7 +49,7 @@ def shape_options(command: F) -> F:
 
 
 def shape_of(config: Path | None, segment_bytes: int | None) -> "StoreShape":
-    """The options as a `StoreShape`; WrongUsage for a configuration that cannot be read."""
+    """Return the options as a `StoreShape`.  Raises WrongUsage for a configuration that cannot be read."""
     from store.inspection.inspected_store import StoreShape
 
     if config is None:
@@ -75,7 +75,7 @@ def shape_of(config: Path | None, segment_bytes: int | None) -> "StoreShape":
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """An error of the store or of the system becomes a message and an exit status."""
+    """Turn an error of the store or of the system into a message and an exit status."""
     try:
         yield
     except StoreError as error:
@@ -88,7 +88,7 @@ def store_errors() -> Iterator[None]:
 
 @contextmanager
 def progress_bar(title: str, total_bytes: int, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr if that is a terminal; what it gives takes the bytes that were done since."""
+    """Show a bar on stderr if that is a terminal.  Yields a function that takes the number of bytes just processed."""
     import sys
 
     if quiet or not sys.stderr.isatty() or not total_bytes:
@@ -104,7 +104,7 @@ def progress_bar(title: str, total_bytes: int, *, quiet: bool = False) -> Iterat
 
 
 def size_text(size_bytes: int) -> str:
-    """``1.4 GiB``."""
+    """Return ``1.4 GiB``."""
     size = float(size_bytes)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if size < 1024:

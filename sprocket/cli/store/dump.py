@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=HELP)
 @click.argument("directory", type=DIRECTORY)
-@click.option("--offset", type=click.IntRange(0), help="The record at this physical offset.")
+@click.option("--offset", type=click.IntRange(0), help="Print only the record at this physical offset.")
 @selection_options
 @click.option(
     "--body",
     type=click.Choice(["text", "base64", "none"]),
     default="text",
     show_default=True,
-    help="How bodies are shown; text falls back to base64 where a body is no UTF-8.",
+    help="Form of bodies; with text, a body that is no UTF-8 is base64.",
 )
 @click.option("--raw", is_flag=True, help="Show compressed bodies as they are stored.")
 @click.option(
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     default=MAX_INFLATED_BYTES,
     show_default=True,
-    help="What a compressed body may inflate to.",
+    help="Maximum size of an inflated body.",
 )
 @shape_options
 def dump(
@@ -49,9 +49,9 @@ def dump(
     limit: int | None,
     **options: Any,
 ) -> None:
-    """Print the records of the store in DIRECTORY, one JSON object a line, in the order of the log.
+    """Print the records of the store in DIRECTORY in log order, one JSON object per line.
 
-    Records of unfinished transactions are printed too.  Exit status: 0, or 1 if --offset names no record.
+    Records of unfinished transactions are included.  Exit status: 0, or 1 if no record begins at --offset.
     """
     import msgspec
 
@@ -73,7 +73,7 @@ def dump(
                 sys.stdout.buffer.write(encode(dump_of(record, text, encoding)) + b"\n")
             sys.stdout.buffer.flush()
         except BrokenPipeError:
-            # Whoever reads has seen enough, as `head` has.
+            # The reader has closed the pipe, as `head` does.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         walk.warn()
     if offset is not None and not found:
@@ -82,7 +82,7 @@ def dump(
 
 
 def _body(record: "Record", form: str, raw: bool, limit_bytes: int) -> tuple[str | None, str]:
-    """The body as text, and what kind of text."""
+    """Return the body as text, and the encoding of that text."""
     from sprocket.client.compression import decompress
     from sprocket.common.errors import ClientError
     from store.inspection.record_row import base64_text

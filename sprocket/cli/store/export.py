@@ -16,19 +16,21 @@ if TYPE_CHECKING:
     from store.inspection.record_row import Row
     from store.record.record import Record
 
-# Rows and bytes of bodies that are held at once for Parquet.
+# Size of a row group of Parquet, in rows and in bytes of bodies.
 _GROUP_ROWS = 16 * 1024
 _GROUP_BYTES = 32 * 1024 * 1024
 
 
 @click.command(context_settings=HELP)
 @click.argument("directory", type=DIRECTORY)
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here; else to stdout.")
 @click.option(
-    "--format", "form", type=click.Choice(["jsonl", "parquet"]), help="Else by the name of the output; jsonl if unsaid."
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write.  [default: stdout]"
+)
+@click.option(
+    "--format", "form", type=click.Choice(["jsonl", "parquet"]), help="[default: by the name of the output, else jsonl]"
 )
 @selection_options
-@click.option("--inflate", is_flag=True, help="Inflate compressed bodies; without it they stay as they are.")
+@click.option("--inflate", is_flag=True, help="Inflate compressed bodies.")
 @shape_options
 def export(
     directory: Path,
@@ -42,7 +44,7 @@ def export(
 ) -> None:
     """Write the messages of the store in DIRECTORY for other programs, or for `sprocket store import`.
 
-    Messages that consumers never see (transactions that are not committed) are left out.  A file appears under its
+    Messages that consumers never see, as those of uncommitted transactions, are left out.  The output file gets its
     name when it is complete.
     """
     form = form or ("parquet" if output is not None and output.suffix == ".parquet" else "jsonl")
@@ -66,7 +68,7 @@ def _row(record: "Record", inflate: bool) -> "Row":
 
     row = row_of(record)
     if inflate and row.sys_flag & SysFlag.COMPRESSED:
-        # One that cannot be inflated stays as it is, with its flag.
+        # A body that cannot be inflated stays compressed and keeps its flag.
         with contextlib.suppress(ClientError):
             row.body = decompress(row.body, row.sys_flag)
             row.sys_flag &= ~int(SysFlag.COMPRESSED | COMPRESSION_MASK)
@@ -75,7 +77,7 @@ def _row(record: "Record", inflate: bool) -> "Row":
 
 @contextlib.contextmanager
 def _output(path: Path | None) -> Iterator[BinaryIO]:
-    """Standard output, or a file that gets its name when all is written."""
+    """Yield standard output, or a file that gets its name when it is complete."""
     if path is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

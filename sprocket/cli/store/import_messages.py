@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from store.record.record import PendingMessage, TagsCodes
 
 Notices = SimpleQueue[Callable[[], None]]
-# Seconds, about, for which an import waits until the disk has caught up.
+# Tries of about 1 s each while the flush lags behind.
 _TRIES = 120
 _BATCH_ROWS = 512
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -28,8 +28,8 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 @click.command("import", context_settings=HELP)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--to", "directory", type=DIRECTORY, required=True, help="Store directory; made if it is not there.")
-@click.option("--dry-run", is_flag=True, help="Read and check every row, and write nothing.")
+@click.option("--to", "directory", type=DIRECTORY, required=True, help="Store directory; created if missing.")
+@click.option("--dry-run", is_flag=True, help="Check every row and write nothing.")
 @shape_options
 @json_option
 def import_(
@@ -37,11 +37,11 @@ def import_(
 ) -> None:
     """Append the messages in FILE (JSON lines or Parquet, as `sprocket store export` writes) to a store.
 
-    Topic, queue, key, tag, properties, body, born time and born host are kept; offsets and store time are new.
-    Topics and queues that the broker does not know yet are added to config/topics.json.
+    Messages keep topic, queue, key, tag, properties, body, born time and born host; they get new offsets and a new
+    store time. Missing topics and queues are added to config/topics.json.
 
-    Every row is checked before the first one is written: one that is malformed is named with its line, and nothing
-    is imported.  No broker may use the store.
+    Every row is checked before the first one is written. If a row is malformed, its line is reported and nothing is
+    imported.  Stop the broker first.
     """
     from store.record.record import TagsCodes
 
@@ -65,7 +65,7 @@ def import_(
 
 
 def _rows(file: Path) -> "Iterator[tuple[int, Row]]":
-    """(line or row, counted from 1; row).  CommandFailed for a row that is malformed."""
+    """Yield each row with its number, counted from 1.  Raises CommandFailed for a malformed row."""
     from store.inspection.record_row import decode_row, row_of_values
 
     is_parquet = file.suffix == ".parquet"
@@ -98,7 +98,7 @@ def _message(file: Path, number: int, row: "Row", tags_codes: "TagsCodes") -> "P
 
 
 def _check_size(file: Path, number: int, message: "PendingMessage", settings: "StoreConfig") -> None:
-    """CommandFailed for a message that the store would refuse."""
+    """Raise CommandFailed for a message that the store would refuse."""
     from sprocket.remoting.message.record import record_size
     from store.record.checksum import SEAL_BYTES
 
@@ -121,7 +121,7 @@ def _append(
     store = _open(directory, settings, notices)
     written = 0
     try:
-        # Before the first message, so that a broker reads what an import that fails has written.
+        # Add topics first: a broker can then read the messages of an import that failed half way.
         _add_topics(directory, queues)
         batch: list[PendingMessage] = []
         size = 0
@@ -142,11 +142,11 @@ def _append(
 
 
 def _imported(written: int) -> str:
-    return f"what stands up to row {written} is imported, and nothing behind it" if written else "nothing was imported"
+    return f"rows up to {written} are imported, later ones are not" if written else "nothing was imported"
 
 
 def _put(store: "MessageStore", batch: "list[PendingMessage]", notices: Notices) -> None:
-    """Append a batch, and do what the store's threads ask for; while the flush is behind, wait for it."""
+    """Append a batch and run the notices of the store's threads; wait while the flush lags behind."""
     for _ in range(_TRIES):
         try:
             store.append(batch)
@@ -201,8 +201,9 @@ def _add_topics(directory: Path, queues: dict[str, int]) -> None:
     """Let the broker know the topics and their queues: it refuses to read one that is not in topics.json."""
     from msgspec.structs import replace
 
-    from broker.config.config_file import ConfigFile, pretty
+    from broker.config.config_file import ConfigFile
     from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+    from sprocket.remoting.codec.pretty_json import pretty
 
     file = ConfigFile(directory / "config" / "topics.json", TopicConfigTable)
     table = file.load() or TopicConfigTable()

@@ -59,11 +59,11 @@ class ParquetFile:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet file as maps.  WrongUsage if it is none."""
+    """Yield the rows of a Parquet file as maps.  Raises WrongUsage if `path` is no Parquet file."""
     pa = _arrow()
     try:
         with pa.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(_ROWS_AT_ONCE):
                 yield from batch.to_pylist()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise WrongUsage(f"{path}: is no Parquet file that can be read: {error}") from None
+        raise WrongUsage(f"{path}: is not a readable Parquet file: {error}") from None

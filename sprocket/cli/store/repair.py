@@ -1,4 +1,4 @@
-"""`sprocket store repair`: puts a store right, keeps what it replaces, and can take it all back."""
+"""`sprocket store repair`: repairs a store, keeps the replaced bytes, and can undo a repair."""
 
 import sys
 from pathlib import Path
@@ -20,12 +20,10 @@ _SHOWN = 40
 
 @click.command(context_settings=HELP)
 @click.argument("directory", type=DIRECTORY)
-@click.option("--yes", is_flag=True, help="Do it; without this only say what would be done.")
-@click.option(
-    "--rebuild-queues", metavar="TOPIC", help="Make all queues of TOPIC anew from the log; '*' for all topics."
-)
-@click.option("--rebuild-index", is_flag=True, help="Make the index anew from the log.")
-@click.option("--undo", metavar="FOLDER", help="Take back the repair that this side folder is of.")
+@click.option("--yes", is_flag=True, help="Repair; without this, only print what would be done.")
+@click.option("--rebuild-queues", metavar="TOPIC", help="Rebuild all queues of TOPIC from the log; '*' for all topics.")
+@click.option("--rebuild-index", is_flag=True, help="Rebuild the index from the log.")
+@click.option("--undo", metavar="FOLDER", help="Undo the repair that made this repair-<time> folder.")
 @shape_options
 @json_option
 def repair(
@@ -38,12 +36,12 @@ def repair(
     segment_bytes: int | None,
     as_json: bool,
 ) -> None:
-    """Repair the stopped store in DIRECTORY.  Without --yes it only says what it would do.
+    """Repair the stopped store in DIRECTORY.  Without --yes it only prints what it would do.
 
-    Every byte that is cut or replaced is kept in DIRECTORY/repair-<time>/ beside a journal that says what, where and
-    why.  A repair that is interrupted is finished by running it again.
+    Every byte that is cut or replaced is kept in DIRECTORY/repair-<time>/, with a journal of what, where and why.  To
+    finish an interrupted repair, run it again.
 
-    Exit status: 0 nothing is wrong (any more), 1 something is, 2 no store is there or a broker uses it, 74 it cannot
+    Exit status: 0 the store is in order, 1 damage is left, 2 DIRECTORY is no store or a broker uses it, 74 it cannot
     be read or written.
     """
     shape = shape_of(config, segment_bytes)
@@ -61,7 +59,7 @@ def repair(
 
 
 class _lock:  # noqa: N801  # used as a statement
-    """The store's lock while in the block; WrongUsage if a broker holds it."""
+    """Holder of the store's lock during a block.  Raises WrongUsage if a broker holds it."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "lock"
@@ -95,7 +93,7 @@ def _only_say(
     if undo:
         journal = repair_files.load(directory / Path(undo).name)
         for action in reversed(journal.actions):
-            click.echo(f"would take back: {describe(action)}")
+            click.echo(f"would undo: {describe(action)}")
         return SUCCESS
     store, actions = _inspected(directory, shape, rebuild_queues, rebuild_index, as_json)
     pending = repair_files.unfinished(directory)
@@ -103,7 +101,7 @@ def _only_say(
         print_json(_document(store, actions, None, done=False))
     else:
         if store.is_running:
-            click.echo("a broker uses this store: it must be stopped before --yes")
+            click.echo("a broker uses this store: stop it before --yes")
         if pending is not None:
             click.echo(f"a repair was interrupted: {pending}; --yes finishes it first")
         _say(actions, "would ")
@@ -148,7 +146,7 @@ def _repair(
     if as_json:
         print_json(_document(after, actions, folder, done=True))
     else:
-        click.echo(f"what was replaced is kept in {folder}")
+        click.echo(f"the replaced bytes are kept in {folder}")
         _say_rest(after)
     return after.findings.is_fine
 
@@ -162,7 +160,7 @@ def _undo(directory: Path, shape: "StoreShape", name: str, as_json: bool) -> Non
         print_json({"undone": said})
     else:
         for line in said:
-            click.echo(f"taken back: {line}")
+            click.echo(f"undone: {line}")
 
 
 def _say(actions: "list[Action]", prefix: str) -> None:
@@ -171,7 +169,7 @@ def _say(actions: "list[Action]", prefix: str) -> None:
     for action in actions[:_SHOWN]:
         click.echo(f"{prefix}{describe(action)}")
     if len(actions) > _SHOWN:
-        click.echo(f"and {len(actions) - _SHOWN} more; --json has them all")
+        click.echo(f"and {len(actions) - _SHOWN} more; --json lists all")
     if not actions:
         click.echo("there is nothing to repair")
 

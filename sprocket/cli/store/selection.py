@@ -1,4 +1,4 @@
-"""The options by which `sprocket store dump` and `export` choose messages, and the walk that they share."""
+"""Options that choose messages for `sprocket store dump` and `export`, and the walk over the log."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Time(click.ParamType[int]):
-    """Milliseconds since 1970, or an ISO 8601 date and time (local unless it names a zone)."""
+    """Milliseconds since 1970, or an ISO 8601 date and time, local unless it has a zone."""
 
     name = "time"
 
@@ -35,25 +35,25 @@ class Time(click.ParamType[int]):
 
 
 def selection_options(command: F) -> F:
-    """Filters; all of them must hold."""
+    """Add the filters; a message must pass all of them."""
     for option in (
-        click.option("--max", "limit", type=click.IntRange(1), help="End after so many messages."),
-        click.option("--to-time", type=Time(), help="Stored before this: ms, or 2026-01-31T23:59:59."),
-        click.option("--from-time", type=Time(), help="Stored at or after this."),
+        click.option("--max", "limit", type=click.IntRange(1), help="Maximum number of messages."),
+        click.option("--to-time", type=Time(), help="Stored before this time: ms, or 2026-01-31T23:59:59."),
+        click.option("--from-time", type=Time(), help="Stored at this time or later."),
         click.option("--tag", help="With this tag."),
         click.option("--key", help="With this key or unique id."),
-        click.option("--queue-offset", type=click.IntRange(0), help="This queue offset."),
-        click.option("--queue", "queue_id", type=click.IntRange(0), help="This queue."),
-        click.option("--topic", help="This topic."),
+        click.option("--queue-offset", type=click.IntRange(0), help="Only this queue offset."),
+        click.option("--queue", "queue_id", type=click.IntRange(0), help="Only this queue id."),
+        click.option("--topic", help="Only this topic."),
         click.option("--to-offset", type=click.IntRange(0), help="Before this physical offset."),
-        click.option("--from-offset", type=click.IntRange(0), help="At or behind this physical offset."),
+        click.option("--from-offset", type=click.IntRange(0), help="At this physical offset or later."),
     ):
         command = option(command)
     return command
 
 
 class Walk:
-    """The chosen messages of one store, and how much damage was passed over."""
+    """Walk over the chosen messages of one store; `damaged_bytes` counts skipped damage."""
 
     def __init__(self, directory: Path, config: Path | None, segment_bytes: int | None) -> None:
         from store.inspection.file_sequence import FileSequence
@@ -73,7 +73,7 @@ class Walk:
     def records(
         self, selection: "Selection", limit: int | None, progress: Callable[[int], None] = lambda size_bytes: None
     ) -> "Iterator[Record]":
-        """The chosen records, at most `limit`."""
+        """Yield the chosen records, at most `limit`."""
         from store.inspection.log_inspection import Gap
         from store.inspection.record_selection import select
 
@@ -88,7 +88,7 @@ class Walk:
                 return
 
     def _narrowed(self, selection: "Selection") -> "Selection":
-        """With topic, queue and queue offset known, the ConsumeQueue says where to look."""
+        """Return `selection` with the place from the ConsumeQueue if it names topic, queue and queue offset."""
         from dataclasses import replace
 
         from store.inspection.file_sequence import FileSequence
@@ -103,17 +103,17 @@ class Walk:
         return replace(selection, from_offset=place[0], to_offset=place[0] + place[1])
 
     def warn(self) -> None:
-        """Say on stderr that damage was passed over."""
+        """Warn on stderr if damage was skipped."""
         if self.damaged_bytes:
             click.echo(
-                f"Warning: {self.damaged_bytes} bytes of the log are damaged and were passed over;"
+                f"Warning: {self.damaged_bytes} bytes of the log are damaged and were skipped;"
                 f" see: sprocket store check {self.directory}",
                 err=True,
             )
 
 
 def selection_of(options: dict[str, Any], *, only_visible: bool = False) -> "Selection":
-    """The options as a `Selection`.  WrongUsage for an empty range."""
+    """Return the options as a `Selection`.  Raises WrongUsage for an empty range."""
     from store.inspection.record_selection import Selection
 
     begin, end = options["from_time"], options["to_time"]

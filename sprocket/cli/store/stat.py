@@ -1,4 +1,4 @@
-"""`sprocket store stat`: what a store holds, by topic."""
+"""`sprocket store stat`: figures of a store by topic."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=HELP)
 @click.argument("directory", type=DIRECTORY)
-@click.option("--topic", help="This topic alone, queue by queue.")
-@click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="So many of the largest topics.")
+@click.option("--topic", help="Show the queues of this topic only.")
+@click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="Number of topics, largest first.")
 @shape_options
 @json_option
 def stat(
@@ -24,7 +24,7 @@ def stat(
 ) -> None:
     """Count topics, queues, messages, bytes, ages, keys and tags of the store in DIRECTORY.
 
-    A "~" stands before a number that is estimated.
+    An estimated number begins with "~".
     """
     from sprocket.common.errors import StoreError
     from store.inspection.file_sequence import FileSequence
@@ -55,7 +55,7 @@ def _print_topics(directory: Path, figures: "StoreFigures", top: int) -> None:
         f"{size_text(log.file_bytes)}, offsets {log.first_offset} to {figures.end_offset}"
     )
     if figures.hidden:
-        click.echo(f"{figures.hidden} records are of transactions that are not committed, and in no queue")
+        click.echo(f"{figures.hidden} records belong to uncommitted transactions and are in no queue")
     if figures.damaged_bytes:
         click.echo(f"{figures.damaged_bytes} bytes are damaged: see sprocket store check {directory}")
     by_size = sorted(figures.topics.items(), key=lambda item: item[1].total.size_bytes, reverse=True)

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile
 from broker.offset.consumer_offsets import ConsumerOffsetTable
 from broker.timer.schedule import DelayOffsetTable
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfigTable
+from sprocket.remoting.codec.pretty_json import pretty
 
 DATA = Path(__file__).parents[1] / "data"
 FILES = {

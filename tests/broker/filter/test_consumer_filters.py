@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.broker_config import BrokerConfig
-from broker.config.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.filter import consumer_filters
 from broker.filter.bloom_positions import bloom_positions
@@ -14,6 +14,7 @@ from broker.filter.consumer_filters import ConsumerFilters, ConsumerFilterTable,
 from sprocket.common.clock import ManualClock
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codec.pretty_json import pretty
 from store.config.store_config import StoreConfig
 
 DAY_MS = 86_400_000

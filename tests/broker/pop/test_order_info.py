@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config.config_file import ConfigFile, pretty
+from broker.config.config_file import ConfigFile
 from broker.config.live_config import LiveConfig
 from broker.pop.order_info import ILLEGAL, NOTHING_TO_COMMIT, ConsumerOrderInfo, OrderInfo, OrderInfoTable
 from broker.pop.order_locks import OrderLocks, QueueKey
@@ -16,6 +16,7 @@ from sprocket.common.clock import ManualClock
 from sprocket.common.errors import DiskFailed
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.message.pop_extra_info import join_entries, parse_order_counts
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.rig import GROUP, TOPIC, broker_config, store_config

@@ -109,7 +109,7 @@ def test_a_cluster_is_all_its_brokers(admin: Admin, guarded: Guarded) -> None:
     listed = admin("listUser", "-c", "DefaultCluster", "-f", "dave").splitlines()
     assert listed[-1] == f"get user from {guarded.brokers[0]} success."
     assert len(listed) == 3
-    assert "give one of -b and -c" in admin("deleteUser", "-u", "dave", fails=True)
+    assert "give exactly one of -b and -c" in admin("deleteUser", "-u", "dave", fails=True)
     admin("deleteUser", "-c", "DefaultCluster", "-u", "dave")
     assert "cluster Other is not known" in admin("deleteUser", "-c", "Other", "-u", "dave", fails=True)
 

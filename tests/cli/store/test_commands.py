@@ -117,7 +117,7 @@ def test_dump_goes_on_behind_damage_and_says_so(filled: Path) -> None:
     damage(filled)
     ended = sprocket("dump", filled)
     assert len(lines(ended)) == MESSAGES - 1
-    assert "are damaged and were passed over" in ended.stderr
+    assert "are damaged and were skipped" in ended.stderr
 
 
 def test_stat_counts(filled: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from spark.decode.decoder import DecodeOptions
-from spark.decode.inflate import MOST_AT_ONCE
+from spark.decode.inflate import MAX_AT_ONCE
 from spark.options.source_options import read_options
 from spark.rows.row_batches import spark_schema
 from spark.source import LogReader
@@ -122,7 +122,7 @@ def test_many_bodies_that_inflate_to_much_come_in_several_batches(tmp_path: Path
     compressed = zlib.compress(content)
     builder.extend(Row(body=compressed, sys_flag=SysFlag.COMPRESSED) for _ in range(9))
     builder.write()
-    assert 9 * len(content) > MOST_AT_ONCE
+    assert 9 * len(content) > MAX_AT_ONCE
     rows = read_rows(tmp_path, columns=["queueOffset", "body"], decode=DecodeOptions(inflate_bodies=True))
     assert [row["queueOffset"] for row in rows] == list(range(9))
     assert all(row["body"] == content for row in rows)

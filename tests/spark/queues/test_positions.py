@@ -13,8 +13,8 @@ from spark.queues.positions import (
     assigned_queues,
     from_queues,
     offsets_option,
-    positions_from_json,
-    positions_json,
+    positions_object,
+    positions_of,
     queues_of,
 )
 from sprocket.common.errors import ConfigError
@@ -82,14 +82,18 @@ def test_assign() -> None:
 
 def test_kept_positions_have_no_names_for_offsets() -> None:
     with pytest.raises(ConfigError, match="topic 'T', queue 0: -1"):
-        positions_from_json('{"a": {"T": {"0": -1}}}')
-    assert positions_from_json('{"a": {}}') == {"a": {}}
+        positions_of({"a": {"T": {"0": -1}}})
+    assert positions_of({"a": {}}) == {"a": {}}
+
+
+def _text(positions: dict[str, dict[str, dict[int, int]]]) -> str:
+    return json.dumps(positions_object(positions), separators=(",", ":"))
 
 
 def test_equal_positions_have_one_text() -> None:
     first = {"b": {"T": {10: 1, 9: 2}}, "a": {}}
     second = {"a": {}, "b": {"T": {9: 2, 10: 1}}}
-    assert positions_json(first) == positions_json(second) == '{"a":{},"b":{"T":{"9":2,"10":1}}}'
+    assert _text(first) == _text(second) == '{"a":{},"b":{"T":{"9":2,"10":1}}}'
 
 
 names = st.text(min_size=1, max_size=8)
@@ -99,9 +103,9 @@ queues = st.dictionaries(st.integers(0, 2**31 - 1), offsets, min_size=1, max_siz
 
 @given(st.dictionaries(names, st.dictionaries(names, queues, max_size=3), max_size=3))
 def test_what_is_written_is_read_back(positions: dict[str, dict[str, dict[int, int]]]) -> None:
-    text = positions_json(positions)
-    assert positions_from_json(text) == positions
-    assert positions_json(json.loads(text) and positions_from_json(text)) == text
+    text = _text(positions)
+    assert positions_of(json.loads(text)) == positions
+    assert _text(positions_of(json.loads(text))) == text
     assert from_queues(queues_of(positions), positions) == {
         broker: {topic: found for topic, found in topics.items() if found} for broker, topics in positions.items()
     }

@@ -92,7 +92,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> StoreBuilder:
 @given(filters=st.lists(one_filter(), max_size=3))
 def test_rows_equal_those_of_a_naive_reader(store: StoreBuilder, filters: list[pushed.Filter]) -> None:
     rows = RowFilter()
-    assert rows.take_over(filters) == []
+    assert rows.accept(filters) == []
     found = read_rows(store.root, rows=rows)
     naive = [default_columns(row) for row in store.rows]
     assert found == [row for row in naive if all(truth(each, row) is True for each in filters)]
@@ -100,11 +100,11 @@ def test_rows_equal_those_of_a_naive_reader(store: StoreBuilder, filters: list[p
 
 def test_contradictory_filters_read_nothing(store: StoreBuilder) -> None:
     rows = RowFilter()
-    rows.take_over([pushed.EqualTo(("topic",), "Flights"), pushed.EqualTo(("topic",), "Über")])
+    rows.accept([pushed.EqualTo(("topic",), "Flights"), pushed.EqualTo(("topic",), "Über")])
     assert rows.topics_to_read() == frozenset()
     assert read_rows(store.root, rows=rows) == []
     narrowed = RowFilter(topics=frozenset({"Flights"}))
-    narrowed.take_over([pushed.EqualTo(("topic",), "Über")])
+    narrowed.accept([pushed.EqualTo(("topic",), "Über")])
     assert read_rows(store.root, rows=narrowed) == []
     assert read_rows(store.root, times=TimeRange(5, 5)) == []
 
@@ -125,7 +125,7 @@ def test_contradictory_filters_read_nothing(store: StoreBuilder) -> None:
 )
 def test_what_cannot_be_applied_exactly_is_left_to_spark(each: pushed.Filter) -> None:
     assert not is_exact(each)
-    assert RowFilter().take_over([each]) == [each]
+    assert RowFilter().accept([each]) == [each]
 
 
 def test_a_row_without_tags_is_neither_equal_nor_unequal(tmp_path: Path) -> None:
@@ -133,5 +133,5 @@ def test_a_row_without_tags_is_neither_equal_nor_unequal(tmp_path: Path) -> None
     builder.extend([Row(properties={"TAGS": "a"}), Row(), Row(properties={"TAGS": "b"})])
     builder.write()
     rows = RowFilter()
-    rows.take_over([pushed.Not(pushed.EqualTo(("tags",), "a"))])
+    rows.accept([pushed.Not(pushed.EqualTo(("tags",), "a"))])
     assert [row["tags"] for row in read_rows(tmp_path, rows=rows)] == ["b"]

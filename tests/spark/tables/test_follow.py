@@ -66,7 +66,7 @@ def test_a_table_that_fails_is_tried_again_later_and_later(tmp_path: Path, caplo
         clock.advance(60)
         follower.look()
         assert bodies(tmp_path, "A") == ["1"]
-        assert "event=table_goes_on" in caplog.text
+        assert "event=table_recovered" in caplog.text
 
 
 def test_it_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from tests.spark.tables.test_job import check, declared, run, store_of
 )
 def test_a_full_disk_is_said_in_one_line_with_what_to_do(error: Exception) -> None:
     said = trouble(error, Path("/lake/orders"))
-    assert said.startswith("/lake/orders: the disk is full (") and "make room and start again" in said
+    assert said.startswith("/lake/orders: the disk is full (") and "free space and start again" in said
     assert said.isprintable()
 
 
