@@ -45,7 +45,7 @@ _BEFORE_LOG_WRITE: Final = failpoint("appender.before_log_write")
 _AFTER_LOG_WRITE: Final = failpoint("appender.after_log_write")
 _BETWEEN_QUEUES: Final = failpoint("appender.between_queues")
 _AFTER_QUEUES: Final = failpoint("appender.after_queues")
-_AFTER_TAKE_BACK: Final = failpoint("appender.after_take_back")
+_QUEUES_ROLLED_BACK: Final = failpoint("appender.queues_rolled_back")
 
 
 class Batch:
@@ -85,7 +85,7 @@ class Appender:
         # A record up to this size breaks no limit whatever its parts.
         self._unchecked_bytes = min(self._max_record_bytes, self._max_body_bytes, MAX_PROPERTIES_LENGTH)
         self._seal_bytes = SEAL_BYTES if config.enabled_append_prop_crc else 0
-        self._light.most_queues = config.max_lmq_consume_queue_num
+        self._light.max_queues = config.max_lmq_consume_queue_num
 
     def append(self, messages: Sequence[PendingMessage], store_timestamp: int) -> Batch:
         """Append all of `messages` or none.
@@ -142,9 +142,9 @@ class Appender:
         """
         try:
             for queue, offset in batch.touched:
-                queue.take_back(offset)
+                queue.roll_back(offset)
             if chunks:
-                _AFTER_TAKE_BACK()
+                _QUEUES_ROLLED_BACK()
                 self._log.erase(chunks, cause)
         except DiskFailed:
             raise

@@ -39,7 +39,7 @@ from store.record.record import Appended, PendingMessage, TagsCodes
 from store.recovery.bookkeeping import Bookkeeping
 from store.recovery.recovery import RecoveryReport
 from store.replica.master_log import MasterLog
-from store.replica.replica_log import ReplicaLog
+from store.replica.replica_log import StoreReplicaLog
 from store.retention.cleaner import Cleaner
 from store.retention.queue_removal import QueueRemoval
 from store.runtime_info import log_figures
@@ -257,10 +257,10 @@ class MessageStore:
             self._books.flushed(reached)
         self.confirmation.on_flushed(reached, error)
 
-    def replica(self) -> ReplicaLog:
+    def replica(self) -> StoreReplicaLog:
         """The log as a replica fills it, in place of `append`."""
         parts = self._commit_log, self._table, self._tags_codes, self.confirmation, self._appender
-        return ReplicaLog(*parts, self._check, self._books.intend_cut)
+        return StoreReplicaLog(*parts, self._check, self._books.intend_cut)
 
     def master_log(self) -> MasterLog:
         """The log as it is sent to replicas."""

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from sprocket.common.atomic_file import read_whole, write_whole
+from sprocket.common.atomic_file import read_file_or_backup, replace_file
 from sprocket.common.errors import DiskFailed, DiskFull, ProtocolError, StoreError
 from sprocket.remoting.codec.fastjson import dumps, loads
 
@@ -46,7 +46,7 @@ class ConfigFile(Generic[T]):
         backup = self.path.with_name(self.path.name + ".bak")
         reason = ""
         for path in (self.path, backup):
-            content = read_whole(path)
+            content = read_file_or_backup(path)
             if content is None:
                 continue
             try:
@@ -88,7 +88,7 @@ class ConfigFile(Generic[T]):
         Raises `DiskFull` or `DiskFailed`; the file holds what it held before.
         """
         try:
-            write_whole(self.path, content)
+            replace_file(self.path, content)
         except OSError as error:
             detail = f"write {self.path}: {error.strerror or error}"
             if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -31,10 +31,10 @@ _QUEUE_ID_BITS: Final = 32
 _QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1
 # With a thousand queues a batch holds few records of each; entries are cheap to write only many at a time.
 _HOLD_RECORDS: Final = 64 * 1024
-_MOST_NUMBERS: Final = 1 << 16
+_MAX_NUMBERS: Final = 1 << 16
 _NOT_DISPATCHED: Final = int(SysFlag.TRANSACTION_PREPARED)
 # The offset in a light queue is what a property of the record says: a lie must not fill the disk.
-_MOST_BLANKS: Final = 1 << 20
+_MAX_BLANKS: Final = 1 << 20
 _BETWEEN_RUNS: Final = failpoint("redispatch.between_runs")
 
 
@@ -214,11 +214,11 @@ class Redispatch:
                 queue.write_pending()
         return list(self._firsts.items())
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Let all queues end where they ended before."""
         self._held.clear()
         for queue, first in self._firsts.items():
-            queue.take_back(first)
+            queue.roll_back(first)
 
     def _codes(self, batch: RecordBatch) -> Integers:
         """The tags code of each record."""
@@ -270,7 +270,7 @@ class Redispatch:
                 return
         if offset > queue.next_offset and not self._is_whole:
             raise QueueIncomplete(f"{queue.topic} queue {queue.queue_id} ends at {queue.next_offset}, log has {offset}")
-        if offset > queue.next_offset + _MOST_BLANKS and queue.next_offset and queue.topic in self._table.light:
+        if offset > queue.next_offset + _MAX_BLANKS and queue.next_offset and queue.topic in self._table.light:
             _log.warning("topic=%s offset=%d end=%d action=not-dispatched", queue.topic, offset, queue.next_offset)
             return
         if _follows(queue, offset):
@@ -314,8 +314,8 @@ def _grouped(keys: Integers) -> tuple[npt.NDArray[np.uint16] | Integers, Integer
     """
     queue_ids, topics = keys & _QUEUE_ID_MASK, keys >> _QUEUE_ID_BITS
     span, topic_count = int(queue_ids.max()) + 1, int(topics.max()) + 1
-    if span * topic_count <= _MOST_NUMBERS:
+    if span * topic_count <= _MAX_NUMBERS:
         key_of = np.arange(topic_count).repeat(span) << _QUEUE_ID_BITS | np.tile(np.arange(span), topic_count)
         return (topics * span + queue_ids).astype(np.uint16), key_of
     places, groups = groups_of(keys)
-    return groups.astype(np.uint16) if places.size <= _MOST_NUMBERS else groups, keys[places]
+    return groups.astype(np.uint16) if places.size <= _MAX_NUMBERS else groups, keys[places]

@@ -28,13 +28,13 @@ _NOTIFIED: Final = failpoint("group_commit.notified")
 class FlushSchedule:
     """Decides when ASYNC_FLUSH flushes: enough pages, or long enough since the last thorough flush."""
 
-    def __init__(self, least_pages: int, thorough_interval_ms: int, now: float) -> None:
-        self.configure(least_pages, thorough_interval_ms)
+    def __init__(self, min_pages: int, thorough_interval_ms: int, now: float) -> None:
+        self.configure(min_pages, thorough_interval_ms)
         self._last_thorough = now
 
-    def configure(self, least_pages: int, thorough_interval_ms: int) -> None:
+    def configure(self, min_pages: int, thorough_interval_ms: int) -> None:
         """Take changed bounds."""
-        self._least_bytes = least_pages * _PAGE_BYTES
+        self._min_bytes = min_pages * _PAGE_BYTES
         self._thorough_interval_s = thorough_interval_ms / 1000
 
     def is_due(self, now: float, unflushed_bytes: int) -> bool:
@@ -42,7 +42,7 @@ class FlushSchedule:
         if now - self._last_thorough >= self._thorough_interval_s:
             self._last_thorough = now
             return unflushed_bytes > 0
-        return unflushed_bytes > 0 and unflushed_bytes >= self._least_bytes
+        return unflushed_bytes > 0 and unflushed_bytes >= self._min_bytes
 
 
 class GroupCommit:

@@ -73,7 +73,7 @@ class QueueFlush:
 
     def configure(self, config: StoreConfig) -> None:
         """Take intervals and sizes, also changed ones."""
-        self._least_bytes = config.flush_consume_queue_least_pages * _PAGE_BYTES
+        self._min_bytes = config.flush_consume_queue_least_pages * _PAGE_BYTES
         self._thorough_interval_s = config.flush_consume_queue_thorough_interval / 1000
         self._worker.pace(config.flush_interval_consume_queue / 1000)
 
@@ -114,11 +114,11 @@ class QueueFlush:
         else:
             with self._busy:
                 # Files with unsynced entries cannot be closed for others.
-                self._flush_queues(1 if self._table.files.is_under_pressure else max(1, self._least_bytes))
+                self._flush_queues(1 if self._table.files.is_under_pressure else max(1, self._min_bytes))
 
-    def _flush_queues(self, least_bytes: int) -> None:
+    def _flush_queues(self, min_bytes: int) -> None:
         for queues in self._slices():
-            self._flush([queue for queue in queues if queue.unflushed_bytes() >= least_bytes])
+            self._flush([queue for queue in queues if queue.unflushed_bytes() >= min_bytes])
 
     def _flush(self, queues: list[LogicQueue]) -> list[int]:
         """Flush these queues together; return one past the last unit of each that is now on the disk."""

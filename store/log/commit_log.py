@@ -147,9 +147,9 @@ class CommitLog:
             raise
         self.wrote_offset = offset
 
-    def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
-        """At most `most_bytes` bytes of one segment from `offset` on; None if the log has none there."""
-        end = min(offset + most_bytes, self.wrote_offset, self.segment_end(offset))
+    def piece_at(self, offset: int, max_bytes: int) -> memoryview | None:
+        """At most `max_bytes` bytes of one segment from `offset` on; None if the log has none there."""
+        end = min(offset + max_bytes, self.wrote_offset, self.segment_end(offset))
         return self.slice_at(offset, end - offset)
 
     def erase(self, chunks: list[tuple[int, bytes]], cause: BaseException | None) -> None:

@@ -117,7 +117,7 @@ class BatchConsumeQueue:
         self.written_offset = self.next_offset
         fields.clear()
 
-    def take_back(self, offset: int) -> None:
+    def roll_back(self, offset: int) -> None:
         self.pending.clear()
         if offset < self.written_offset:
             self._next_unit = self._unit_ending_behind(offset)

@@ -160,7 +160,7 @@ class ConsumeQueue:
         self.written_offset += len(entries)
         self.next_offset = self.written_offset
 
-    def take_back(self, offset: int) -> None:
+    def roll_back(self, offset: int) -> None:
         """Let the entries from `offset` on be assigned anew: their batch failed."""
         self.pending.clear()
         self.written_offset = min(self.written_offset, offset)

@@ -18,7 +18,7 @@ from store.record.value_scan import ALONE, ValueScan
 # Entries of a block, which are looked at together and let go together.
 _BLOCK_ENTRIES: Final = 512
 # A block is 8 KiB, so all are 4 MiB: what 262,144 records have in one property.
-_MOST_BLOCKS: Final = 512
+_MAX_BLOCKS: Final = 512
 _NONE: Final = np.empty(0, np.uint64)
 
 
@@ -71,7 +71,7 @@ class KeptValues:
         if known < len(entries):
             block.extend(places[known:], self._read(entries[known:], scan))
         self._blocks[name] = block
-        if len(self._blocks) > _MOST_BLOCKS:
+        if len(self._blocks) > _MAX_BLOCKS:
             del self._blocks[next(iter(self._blocks))]
         return block.keys[at : min(block.end, at + len(entries))]
 

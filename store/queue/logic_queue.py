@@ -111,7 +111,7 @@ class LogicQueue(Protocol):
         """Write the pending units.  Raises `DiskFull` or `DiskFailed`; they are then still pending."""
         ...
 
-    def take_back(self, offset: int) -> None:
+    def roll_back(self, offset: int) -> None:
         """Let the offsets from `offset` on be assigned anew: their batch failed."""
         ...
 

@@ -80,7 +80,7 @@ class MultiDispatch:
 
     def __init__(self, config: StoreConfig, table: ConsumeQueueTable) -> None:
         self.is_enabled = config.enable_lmq and config.enable_multi_dispatch
-        self.most_queues = config.max_lmq_consume_queue_num
+        self.max_queues = config.max_lmq_consume_queue_num
         self._table = table
         # In the order of the names; a dictionary, because a message may name thousands.
         self._queues: dict[LogicQueue, None] = {}
@@ -98,7 +98,7 @@ class MultiDispatch:
 
         RocketMQ 5.3.3 has the key maxLmqConsumeQueueNum and the words, and does not look at the number.
         """
-        if is_light(topic) and len(self._table.light) >= self.most_queues:
+        if is_light(topic) and len(self._table.light) >= self.max_queues:
             remark = (
                 "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num"
                 " exceed maxLmqConsumeQueueNum config num, default limit 2w."

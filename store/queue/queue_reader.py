@@ -87,13 +87,13 @@ class QueueReader:
         if matches is not None:
             return self._get_matching(queue, offset, max_messages, max_bytes, matches, available)
         # The common case: everything wanted is there and within the limits.
-        most, most_bytes = self._limits(ENTRY.unpack_from(view, position)[0])
+        most, max_transfer_bytes = self._limits(ENTRY.unpack_from(view, position)[0])
         count = min(max_messages, most, available, max_offset - offset, _FAST_MAX_MESSAGES)
         if count > 0:
             fields = _places_of(count).unpack_from(view, position)
             sizes = fields[1::2]
             size_bytes = sum(sizes)
-            if size_bytes <= max_bytes and size_bytes <= most_bytes:
+            if size_bytes <= max_bytes and size_bytes <= max_transfer_bytes:
                 last = fields[-2]
                 first = fields[0]
                 if offset < queue.cold_end or first < self.cold.end_offset:
@@ -192,7 +192,7 @@ class QueueReader:
 
         They begin at `offset`.  One whose record is gone is taken along, so that the answer can tell.
         """
-        entries = entries[: wants.most_records]
+        entries = entries[: wants.max_records]
         if not len(entries):
             return [], 0
         limit = min(limit, self._limits(int(entries["physical_offset"][0]))[0])
@@ -244,7 +244,7 @@ class QueueReader:
     def has_wanted(self, queue: LogicQueue, first_offset: int, end_offset: int, wants: RecordFilter) -> bool:
         """Whether a record of the entries `first_offset` to before `end_offset` is wanted, or too many to look at."""
         count = end_offset - first_offset
-        if count > wants.most_records:
+        if count > wants.max_records:
             return True
         entries = queue.entries(first_offset, count)
         is_cut_short = isinstance(queue, ConsumeQueue) and len(entries) < count
@@ -276,7 +276,7 @@ class QueueReader:
         sizes: list[int] = entries["size"].tolist()
         if not sizes:
             return self._answer(queue, next_offset, _Collected(self._log, max_bytes))
-        most, most_bytes = self._limits(physical_offsets[0])
+        most, max_transfer_bytes = self._limits(physical_offsets[0])
         max_messages = max(1, max_messages)
         if starts[0] < queue.cold_end or physical_offsets[0] < self.cold.end_offset:
             wanted = min(most, len(sizes))
@@ -285,14 +285,14 @@ class QueueReader:
                 next_offset, counts = starts[good], counts[:good]
                 physical_offsets, sizes = physical_offsets[:good], sizes[:good]
         count, size_bytes = sum(counts), sum(sizes)
-        if count <= min(most, max_messages) and size_bytes <= min(max_bytes, most_bytes):
+        if count <= min(most, max_messages) and size_bytes <= min(max_bytes, max_transfer_bytes):
             slices = self._log.slices_of(physical_offsets, sizes)
             if slices is not None:
                 return self._found(queue, next_offset, slices, count, size_bytes, physical_offsets[-1])
         collected = _Collected(self._log, max(max_bytes, _MIN_PULL_BYTES))
         for number, size in enumerate(sizes):
             is_enough = collected.count >= most or collected.count + counts[number] > max_messages
-            if collected.count and (is_enough or collected.has_no_room(size, most_bytes)):
+            if collected.count and (is_enough or collected.has_no_room(size, max_transfer_bytes)):
                 next_offset = starts[number - 1] + counts[number - 1] if is_enough else starts[number]
                 break
             collected.add(physical_offsets[number], size, counts[number])

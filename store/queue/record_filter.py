@@ -25,11 +25,11 @@ _HOSTS_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _BORN_HOST_V6: Final = int(SysFlag.BORN_HOST_V6)
 _STORE_HOST_V6: Final = int(SysFlag.STORE_HOST_V6)
 # One read takes no more than this many operations, so that nobody else waits for long.
-_MOST_OPERATIONS: Final = 16_000
+_MAX_OPERATIONS: Final = 16_000
 # So many records are looked at together.
 _CHUNK_RECORDS: Final = 128
 # Values of which a verdict is kept.
-_MOST_VERDICTS: Final = 4096
+_MAX_VERDICTS: Final = 4096
 # Fields of a record with two IPv4 hosts, up to its body.
 _HEAD: Final = np.dtype(
     {
@@ -54,7 +54,7 @@ class ValueVerdicts:
 
     def __init__(self, name: bytes) -> None:
         self.scan = ValueScan(name)
-        self.verdicts = KeyVerdicts(_MOST_VERDICTS)
+        self.verdicts = KeyVerdicts(_MAX_VERDICTS)
 
 
 class RecordFilter:
@@ -63,14 +63,14 @@ class RecordFilter:
     With `by_value` most records are decided by a look at one property.
     """
 
-    __slots__ = ("_matches", "by_value", "most_records")
+    __slots__ = ("_matches", "by_value", "max_records")
 
     def __init__(
         self, matches: Callable[[bytes], bool], operations: int = 1, by_value: ValueVerdicts | None = None
     ) -> None:
         self._matches = matches
         self.by_value = by_value
-        self.most_records = max(1, _MOST_OPERATIONS // max(1, operations))
+        self.max_records = max(1, _MAX_OPERATIONS // max(1, operations))
 
     def wanted(self, segment: memoryview, positions: Integers, sizes: Integers, limit: int) -> list[int]:
         """The numbers of the first `limit` wanted ones of the records at `positions` of `segment`, in order.

@@ -53,7 +53,7 @@ DAMAGED_SEAL: Final = -2
 SEAL_NAME: Final = b"__CRC32#\x01"
 _END: Final = 2
 _DIGITS_AT: Final = len(SEAL_NAME)
-_MOST_UNLIKE: Final = 2
+_MAX_UNLIKE: Final = 2
 
 # A seal backwards: formatting gives the highest digit first.
 _BACKWARDS: Final = b"\x02%010d" + SEAL_NAME[::-1]
@@ -116,7 +116,7 @@ def sealed_crc(tail: bytes) -> int:
     for octet, alike in zip(tail, _ALIKE, strict=True):
         if octet not in alike:
             unlike += 1
-            if unlike > _MOST_UNLIKE:
+            if unlike > _MAX_UNLIKE:
                 return NO_SEAL
     return DAMAGED_SEAL
 
@@ -134,7 +134,7 @@ def sealed_crcs(tails: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
         is_like[:, _DIGITS_AT:-1] = digits <= 9
         is_like[:, -1] = tails[:, -1] == _END
         unlike = (~is_like & (tails != 0)).sum(axis=1)
-        crcs = np.where(is_like.all(axis=1), crcs, np.where(unlike <= _MOST_UNLIKE, DAMAGED_SEAL, NO_SEAL))
+        crcs = np.where(is_like.all(axis=1), crcs, np.where(unlike <= _MAX_UNLIKE, DAMAGED_SEAL, NO_SEAL))
     return crcs
 
 

@@ -30,7 +30,7 @@ _SAMPLE_RECORDS: Final = 32
 _FEW_RECORDS: Final = 600
 # A cursor for so many records: more make more steps, fewer make more start points to be found.
 _RECORDS_A_CURSOR: Final = 28
-_MOST_CURSORS: Final = 2048
+_MAX_CURSORS: Final = 2048
 # A start point is looked for in a part's front, of so many records' length.  Where none begins in it, the cursor
 # before goes on through the part.
 _FRONT_RECORDS: Final = 1.5
@@ -99,7 +99,7 @@ def _in_lock_step(segment: memoryview, base: int, begin: int, end: int, record_b
 
 def _start_points(segment: memoryview, base: int, begin: int, end: int, record_bytes: int) -> Positions:
     """`begin`, and in each further part of [`begin`, `end`) the first record, if there is one in the part's front."""
-    count = min((end - begin) // (record_bytes * _RECORDS_A_CURSOR), _MOST_CURSORS)
+    count = min((end - begin) // (record_bytes * _RECORDS_A_CURSOR), _MAX_CURSORS)
     part_bytes = (end - begin) // max(count, 1)
     front_bytes = min(int(record_bytes * _FRONT_RECORDS), part_bytes - HEAD.size)
     if count < 2 or front_bytes <= 0:

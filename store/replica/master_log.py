@@ -38,9 +38,9 @@ class MasterLog:
         """The log is on the disk up to here."""
         return self._confirmation.flushed_offset
 
-    def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
+    def piece_at(self, offset: int, max_bytes: int) -> memoryview | None:
         """At most so many bytes from `offset` on, of one segment, without copying; None if there are none."""
-        return self._log.piece_at(offset, min(most_bytes, self.end_offset - offset))
+        return self._log.piece_at(offset, min(max_bytes, self.end_offset - offset))
 
     def on_append(self, listener: Callable[[], None]) -> None:
         """Call `listener` for each batch that is appended."""

@@ -31,7 +31,7 @@ _DISPATCHED: Final = failpoint("replica_log.dispatched")
 _APPENDED: Final = failpoint("replica_log.appended")
 
 
-class ReplicaLog:
+class StoreReplicaLog:
     """Takes pieces of the master's log.  Lives in the owner thread of its store, which appends nothing itself.
 
     `check` raises what a store that has failed raises.  `intend_cut` keeps aside what lies behind an offset and lets
@@ -98,9 +98,9 @@ class ReplicaLog:
         self.received_offset = self._log.wrote_offset
         return self.received_offset
 
-    def piece_at(self, offset: int, most_bytes: int) -> memoryview | None:
+    def piece_at(self, offset: int, max_bytes: int) -> memoryview | None:
         """At most so many bytes from `offset` on, of one segment, without copying; None if there are none."""
-        return self._log.piece_at(offset, most_bytes)
+        return self._log.piece_at(offset, max_bytes)
 
     def record_end(self, offset: int) -> int:
         """The end of the last record that ends at `offset` or before it; the log's begin if there is none.
@@ -178,7 +178,7 @@ class ReplicaLog:
             batch.end_offset = self._dispatch(dispatch, batch, before, received)
             batch.touched = dispatch.touched()
         except BaseException:
-            dispatch.take_back()
+            dispatch.roll_back()
             log.wrote_offset = before
             raise
         _DISPATCHED()
