@@ -1,4 +1,4 @@
-"""Fields of a batch of records that a `RecordBatch` does not hold, as arrays; positions count from its `data`."""
+"""Fields of records that a `RecordBatch` does not hold, as arrays."""
 
 from typing import Final
 
@@ -15,13 +15,13 @@ _STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
 
 
 def store_timestamps(batch: RecordBatch) -> Integers:
-    """Store timestamp, ms, of each record."""
+    """Return the store timestamp, ms, of each record."""
     at = batch.positions + (HEAD.size + IPV4_HOST_BYTES) + _GROWTH * (batch.sys_flags & _BORN_V6 != 0)
     return _int64(batch.data, at)
 
 
 def body_lengths(batch: RecordBatch) -> Integers:
-    """Bytes of each record's body as it is stored."""
+    """Return the bytes of each record's body as stored."""
     flags = batch.sys_flags
     growth = _GROWTH * ((flags & _BORN_V6 != 0).astype(np.int64) + (flags & _STORE_V6 != 0))
     int32 = np.ndarray((len(batch.data) - 3,), ">i4", batch.data, 0, (1,))

@@ -97,7 +97,7 @@ MUTANTS: Final = (
         "        try:\n"
         "            file.write(position, content)\n"
         "        finally:\n"
-        "            # After the write: a sync that began before it has ended need not cover it.\n"
+        "            # After the write: a sync that began before the write ended may not cover it.\n"
         "            if not self.is_dirty:\n"
         "                self.is_dirty = True\n"
         "                self._disk.count_dirty(1)\n",
