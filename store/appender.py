@@ -9,7 +9,17 @@ from typing import Final
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.remoting.codes import ResponseCode
-from sprocket.remoting.message.record import BLANK_MIN_BYTES, CRC_MASK, SysFlag
+from sprocket.remoting.message.properties import VALUE_END_BYTES, VALUE_END_OCTET
+from sprocket.remoting.message.record import (
+    ANY_V6,
+    BLANK_MIN_BYTES,
+    CRC_MASK,
+    FIXED_IPV4_RAW,
+    IPV4_HOST_BYTES,
+    IPV6_HOST_BYTES,
+    V6_GROWTH_BYTES,
+    SysFlag,
+)
 from store.config.store_config import StoreConfig
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_table import ConsumeQueueTable
@@ -18,9 +28,6 @@ from store.queue.logic_queue import LogicQueue
 from store.queue.multi_dispatch import DISPATCHES, MultiDispatch
 from store.record.checksum import NO_SEAL, SEAL_BYTES, SEAL_NAME, crc32, sealed_crc, with_seals, without_seal
 from store.record.record import (
-    FIXED_IPV4_RAW,
-    IPV4_HOST_BYTES,
-    IPV6_HOST_BYTES,
     MAX_PROPERTIES_LENGTH,
     Appended,
     PendingMessage,
@@ -31,16 +38,16 @@ from store.record.record import (
 )
 
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
-_ANY_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 # Flags that need more than the common path.
-_UNUSUAL: Final = _PREPARED | _ANY_V6 | DISPATCHES
+_UNUSUAL: Final = _PREPARED | ANY_V6 | DISPATCHES
 # The field properties_length of most records, precomputed: five times as fast as `to_bytes`.
 _SHORT_LENGTHS: Final = tuple(length.to_bytes(2, "big") for length in range(1024))
-_HOST_GROWTH: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
+
 # The name of the seal has this character, and few other names do.
 _HASH: Final = ord("#")
-_END: Final = 2
+_END: Final = VALUE_END_OCTET
 _BEFORE_LOG_WRITE: Final = failpoint("appender.before_log_write")
 _AFTER_LOG_WRITE: Final = failpoint("appender.after_log_write")
 _BETWEEN_QUEUES: Final = failpoint("appender.between_queues")
@@ -259,7 +266,7 @@ class Appender:
         if _HASH in properties and SEAL_NAME in properties:
             properties = without_seal(properties)
         if self._seal_bytes:
-            return properties + b"\x02" if properties and properties[-1] != _END else properties
+            return properties + VALUE_END_BYTES if properties and properties[-1] != _END else properties
         if len(properties) >= SEAL_BYTES and sealed_crc(properties[-SEAL_BYTES:]) != NO_SEAL:
             remark = "message is illegal: its last property looks like __CRC32#, which only the broker may set"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
@@ -302,13 +309,13 @@ def _end_segment(
 
 def _with_host_flags(sys_flag: int, size: int, born_host: bytes, store_host: bytes) -> tuple[int, int]:
     """Return flags and size for the given hosts; `size` is that of the record with two IPv4 hosts."""
-    sys_flag &= ~_ANY_V6
+    sys_flag &= ~ANY_V6
     if len(born_host) == IPV6_HOST_BYTES:
         sys_flag |= SysFlag.BORN_HOST_V6
-        size += _HOST_GROWTH
+        size += V6_GROWTH_BYTES
     elif len(born_host) != IPV4_HOST_BYTES:
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "message is illegal: born host is not an address and port")
     if len(store_host) == IPV6_HOST_BYTES:
         sys_flag |= SysFlag.STORE_HOST_V6
-        size += _HOST_GROWTH
+        size += V6_GROWTH_BYTES
     return int(sys_flag), size

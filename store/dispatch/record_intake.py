@@ -9,16 +9,23 @@ import struct
 from typing import Final
 
 from sprocket.remoting.message.properties import find
-from sprocket.remoting.message.record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_V1, MIN_RECORD_BYTES, SysFlag
+from sprocket.remoting.message.record import (
+    BLANK_MIN_BYTES,
+    CRC_MASK,
+    FIXED_IPV4_RAW,
+    MAGIC_V1,
+    MIN_RECORD_BYTES,
+    SysFlag,
+)
 from store.appender import Batch
 from store.dispatch.redispatch import Redispatch
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, crc32, sealed_crc
-from store.record.record import FIXED_IPV4_BYTES, FIXED_IPV4_RAW, TagsCodes, topic_name
+from store.record.record import FIXED_IPV4_BYTES, TAGS_NAME, TagsCodes, topic_name
 
 _UNUSUAL_FLAGS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.TRANSACTION_PREPARED)
-_TAGS: Final = b"TAGS\x01"
+
 _SHORT: Final = struct.Struct(">H")
 # More records than this are cheaper in arrays.
 _FEW: Final = 128
@@ -74,7 +81,7 @@ class RecordIntake:
             queue = queue_of((topic, queue_id))
             if queue is None or queue.is_batch or queue.is_schedule:
                 break
-            enter(queue, queue_offset, start + at, size, tag_code_of(find(properties, _TAGS) or b""))
+            enter(queue, queue_offset, start + at, size, tag_code_of(find(properties, TAGS_NAME) or b""))
             batch.store_timestamp = store_timestamp
             at = end
         return start + at

@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.properties import KEYS, UNIQ_KEY, parse
-from sprocket.remoting.message.record import HEAD, SysFlag
+from sprocket.remoting.message.record import HEAD, IPV4_HOST_BYTES, IPV6_HOST_BYTES, SysFlag
 from store.index.java_hashes import Hashes, java_hashes
 from store.index.property_pattern import texts_like_first
 from store.record.distinct_names import WORD_BYTES, Integers, words_at
-from store.record.record import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Record
+from store.record.record import Record
 from store.record.record_batch import RecordBatch
 
 Flags = npt.NDArray[np.bool_]

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.record import MIN_RECORD_BYTES
+from sprocket.remoting.message.record import RECORD_BASE_BYTES
 from store.disk.disk import Disk, DiskFile
 from store.disk.mapped_file_queue import MappedFileQueue
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE, BATCH_CONSUME_QUEUE_UNIT_BYTES
@@ -30,8 +30,6 @@ _BASE_AT: Final = 28
 _STORE_TIME: Final = struct.Struct(">q")
 _STORE_TIME_AT: Final = 20
 _NOT_COMPACTED: Final = -1
-# All but topic field, body and properties.
-_RECORD_FIXED_BYTES: Final = MIN_RECORD_BYTES - 1
 
 
 class BatchConsumeQueue:
@@ -64,7 +62,7 @@ class BatchConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.magic, self.topic_bytes = topic_field(topic)
-        self.record_base_bytes = _RECORD_FIXED_BYTES + len(self.topic_bytes)
+        self.record_base_bytes = RECORD_BASE_BYTES + len(self.topic_bytes)
         self._files = MappedFileQueue(disk, directory / topic / str(queue_id), file_bytes, preallocate=False)
         # Fields of assigned but unwritten units: eight per unit.
         self.pending: list[int] = []

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.remoting.message.record import RECORD_BASE_BYTES
 from store.disk.disk import Disk, DiskFile
 from store.disk.mapped_file_queue import MappedFileQueue
 from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES
@@ -30,8 +31,6 @@ BLANK_SIZE: Final = 0x7FFFFFFF
 _BLANK_ENTRY: Final = ENTRY.pack(0, BLANK_SIZE, 0)
 _PACK_AT_ONCE: Final = 128
 _BLANKS_AT_ONCE: Final = 4096
-# Bytes of a record except topic, body and properties: 88 before the body, 2 of properties length.
-_RECORD_FIXED_BYTES: Final = 90
 
 
 @cache
@@ -73,7 +72,7 @@ class ConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.magic, self.topic_bytes = topic_field(topic)
-        self.record_base_bytes = _RECORD_FIXED_BYTES + len(self.topic_bytes)
+        self.record_base_bytes = RECORD_BASE_BYTES + len(self.topic_bytes)
         self._files = MappedFileQueue(disk, directory.joinpath(topic, str(queue_id)), file_bytes, preallocate=False)
         self.is_schedule = topic == SCHEDULE_TOPIC
         self.is_plain = not self.is_schedule

@@ -7,10 +7,11 @@ Source: RocketMQ 5.3.3, `MessageConst.PROPERTY_INNER_NUM`, `PROPERTY_INNER_BASE`
 
 from typing import Final
 
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import INNER_BASE, INNER_NUM, VALUE_END_BYTES, encoded_name, find
 
-_NUM: Final = b"INNER_NUM\x01"
-_BASE: Final = b"INNER_BASE\x01"
+_NUM: Final = encoded_name(INNER_NUM)
+_BASE: Final = encoded_name(INNER_BASE)
+_BOTH: Final = _NUM + b"%d" + VALUE_END_BYTES + _BASE + b"%d" + VALUE_END_BYTES
 # A unit of the queue holds the number as a signed integer of 16 bits.
 MAX_MESSAGES: Final = 32767
 _MAX_DIGITS: Final = 5
@@ -30,14 +31,14 @@ def placed_at(properties: bytes, base_offset: int, count: int) -> bytes:
     A record with one message has both properties too: without them RocketMQ would not put it into the queue.
     """
     own = without(without(properties, _BASE), _NUM)
-    if own and not own.endswith(b"\x02"):
-        own += b"\x02"
-    return own + b"INNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (count, base_offset)
+    if own and not own.endswith(VALUE_END_BYTES):
+        own += VALUE_END_BYTES
+    return own + _BOTH % (count, base_offset)
 
 
 def without(properties: bytes, name: bytes) -> bytes:
     """Return `properties` without those of the name `name`, which ends with 0x01."""
     if name not in properties:
         return properties
-    kept = [item for item in properties.split(b"\x02") if item and not item.startswith(name)]
-    return b"".join([item + b"\x02" for item in kept])
+    kept = [item for item in properties.split(VALUE_END_BYTES) if item and not item.startswith(name)]
+    return b"".join([item + VALUE_END_BYTES for item in kept])

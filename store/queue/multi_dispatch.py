@@ -14,7 +14,14 @@ import numpy.typing as npt
 
 from sprocket.common.errors import RequestError
 from sprocket.remoting.codes import ResponseCode
-from sprocket.remoting.message.properties import find_last
+from sprocket.remoting.message.properties import (
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    VALUE_END_BYTES,
+    VALUE_END_OCTET,
+    encoded_name,
+    find_last,
+)
 from sprocket.remoting.message.record import SysFlag
 from store.config.store_config import StoreConfig
 from store.queue.consume_queue_table import ConsumeQueueTable, is_file_name, is_light
@@ -25,8 +32,8 @@ from store.record.record_batch import RecordBatch
 
 # A flag of messages during an append, never of records.
 DISPATCHES: Final = 1 << 33
-NAMES: Final = b"INNER_MULTI_DISPATCH\x01"
-OFFSETS: Final = b"INNER_MULTI_QUEUE_OFFSET\x01"
+NAMES: Final = encoded_name(INNER_MULTI_DISPATCH)
+OFFSETS: Final = encoded_name(INNER_MULTI_QUEUE_OFFSET)
 LIGHT_QUEUE_ID: Final = 0
 _SEPARATOR: Final = ","
 # Unlike RocketMQ: there a dead letter enters its light queues again, and a half message enters them before its commit.
@@ -35,7 +42,6 @@ _HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _MAX_OFFSET: Final = (1 << 63) // 20
 _SEARCH_BYTES: Final = 4 << 20
-_END: Final = 2
 
 
 def dispatches(topic: str) -> bool:
@@ -115,8 +121,8 @@ class MultiDispatch:
             return properties
         offsets = [self._offset(name, queue) for name in names]
         properties = without(properties, OFFSETS)
-        end = b"" if properties[-1] == _END else b"\x02"
-        return b"".join((properties, end, OFFSETS, _SEPARATOR.join(map(str, offsets)).encode(), b"\x02"))
+        end = b"" if properties[-1] == VALUE_END_OCTET else VALUE_END_BYTES
+        return b"".join((properties, end, OFFSETS, _SEPARATOR.join(map(str, offsets)).encode(), VALUE_END_BYTES))
 
     def _offset(self, name: str, own: LogicQueue) -> int:
         if not is_light(name):

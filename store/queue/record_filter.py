@@ -11,7 +11,18 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.record import FIXED_IPV4, MAGIC_V1, MAGIC_V2, SysFlag
+from sprocket.remoting.message.record import (
+    ANY_V6,
+    BODY_LENGTH_AT,
+    BORN_V6,
+    FIXED_IPV4,
+    MAGIC_AT,
+    MAGIC_V1,
+    MAGIC_V2,
+    STORE_V6,
+    SYS_FLAG_AT,
+    V6_GROWTH_BYTES,
+)
 from store.record.distinct_names import Integers, Words
 from store.record.value_scan import ALONE, KeyVerdicts, ValueScan
 
@@ -20,10 +31,7 @@ _BEFORE_BODY: Final = struct.Struct(">4xi28xi44xi")
 _LENGTH: Final = struct.Struct(">i")
 _SHORT_LENGTH: Final = struct.Struct(">h")
 assert _BEFORE_BODY.size == FIXED_IPV4.size
-_IPV6_MORE_BYTES: Final = 12
-_HOSTS_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
-_BORN_HOST_V6: Final = int(SysFlag.BORN_HOST_V6)
-_STORE_HOST_V6: Final = int(SysFlag.STORE_HOST_V6)
+
 # Maximum operations of one read, so that other requests do not wait for long.
 _MAX_OPERATIONS: Final = 16_000
 # Records filtered together.
@@ -35,7 +43,7 @@ _HEAD: Final = np.dtype(
     {
         "names": ["magic", "sys_flag", "body_bytes"],
         "formats": [">i4", ">i4", ">i4"],
-        "offsets": [4, 36, 84],
+        "offsets": [MAGIC_AT, SYS_FLAG_AT, BODY_LENGTH_AT],
         "itemsize": FIXED_IPV4.size,
     }
 )
@@ -137,7 +145,7 @@ def property_bounds(segment: memoryview, positions: Integers, sizes: Integers) -
     )
     heads = places[np.minimum(positions, places.size - 1)].view(_HEAD)
     body_bytes = heads["body_bytes"].astype(np.int64)
-    usual = (heads["magic"] == MAGIC_V1) & (heads["sys_flag"] & _HOSTS_V6 == 0) & (body_bytes >= 0)
+    usual = (heads["magic"] == MAGIC_V1) & (heads["sys_flag"] & ANY_V6 == 0) & (body_bytes >= 0)
     if not usual.all():
         body_bytes[~usual] = 0
     at = np.minimum(positions + body_bytes + FIXED_IPV4.size, last)
@@ -156,8 +164,8 @@ def properties_of(record: memoryview) -> bytes | None:
     try:
         magic, sys_flag, body_bytes = _BEFORE_BODY.unpack_from(record)
         at = _BEFORE_BODY.size
-        if sys_flag & _HOSTS_V6:
-            at += _IPV6_MORE_BYTES * (bool(sys_flag & _BORN_HOST_V6) + bool(sys_flag & _STORE_HOST_V6))
+        if sys_flag & ANY_V6:
+            at += V6_GROWTH_BYTES * (bool(sys_flag & BORN_V6) + bool(sys_flag & STORE_V6))
             body_bytes = _LENGTH.unpack_from(record, at - _LENGTH.size)[0]
         at += body_bytes
         if body_bytes < 0:

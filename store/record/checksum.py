@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.remoting.message.properties import VALUE_END_BYTES, VALUE_END_OCTET, encoded_name
 from sprocket.remoting.message.record import CRC_MASK
 
 try:
@@ -50,13 +51,13 @@ SEAL_BYTES: Final = 20
 NO_SEAL: Final = -1
 DAMAGED_SEAL: Final = -2
 
-SEAL_NAME: Final = b"__CRC32#\x01"
-_END: Final = 2
+SEAL_NAME: Final = encoded_name("__CRC32#")
+_END: Final = VALUE_END_OCTET
 _DIGITS_AT: Final = len(SEAL_NAME)
 _MAX_UNLIKE: Final = 2
 
 # A seal backwards, because formatting gives the highest digit first.
-_BACKWARDS: Final = b"\x02%010d" + SEAL_NAME[::-1]
+_BACKWARDS: Final = VALUE_END_BYTES + b"%010d" + SEAL_NAME[::-1]
 # Number of seals formatted at once: each costs half as much as alone.
 _SEALS_AT_ONCE: Final = 64
 
@@ -145,7 +146,7 @@ def without_seal(properties: bytes) -> bytes:
         if at and properties[at - 1] != _END:
             at = properties.find(SEAL_NAME, at + 1)
             continue
-        end = properties.find(b"\x02", at)
+        end = properties.find(VALUE_END_BYTES, at)
         properties = properties[:at] + (properties[end + 1 :] if end >= 0 else b"")
         at = properties.find(SEAL_NAME, at)
     return properties

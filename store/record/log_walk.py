@@ -14,13 +14,19 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.record import BLANK_MIN_BYTES, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from sprocket.remoting.message.record import (
+    BLANK_MIN_BYTES,
+    MAGIC_AT,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    PHYSICAL_OFFSET_AT,
+)
 from store.layout import HEAD
 
 Positions = npt.NDArray[np.int64]
 
-_MAGIC_AT: Final = 4
-_PHYSICAL_OFFSET_AT: Final = 28
+
 _MAGIC_FIRST: Final = struct.pack(">i", MAGIC_V1)[0]
 assert struct.pack(">i", MAGIC_V2)[0] == _MAGIC_FIRST
 _SIZE_AND_MAGIC: Final = struct.Struct(">Ii")
@@ -107,13 +113,13 @@ def _start_points(segment: memoryview, base: int, begin: int, end: int, record_b
     if count < 2 or front_bytes <= 0:
         return np.array([begin], np.int64)
     shape, first = (count - 1, front_bytes), begin + part_bytes
-    fronts = np.ndarray(shape, np.uint8, segment, first + _MAGIC_AT, (part_bytes, 1))
+    fronts = np.ndarray(shape, np.uint8, segment, first + MAGIC_AT, (part_bytes, 1))
     places = np.flatnonzero(fronts == _MAGIC_FIRST)
     parts = places // front_bytes
     positions = first + places + parts * (part_bytes - front_bytes)
     last = len(segment) - HEAD.size
-    magics = np.ndarray((last + 1,), ">i4", segment, _MAGIC_AT, (1,))[positions]
-    offsets = np.ndarray((last + 1,), ">i8", segment, _PHYSICAL_OFFSET_AT, (1,))[positions]
+    magics = np.ndarray((last + 1,), ">i4", segment, MAGIC_AT, (1,))[positions]
+    offsets = np.ndarray((last + 1,), ">i8", segment, PHYSICAL_OFFSET_AT, (1,))[positions]
     is_record = ((magics == MAGIC_V1) | (magics == MAGIC_V2)) & (offsets == positions + base)
     positions, parts = positions[is_record], parts[is_record]
     return np.append(begin, positions[np.diff(parts, prepend=-1) > 0])

@@ -12,15 +12,23 @@ from typing import Final, TypeAlias
 import msgspec
 
 from sprocket.remoting.codec.java_hash import java_hash_code
-from sprocket.remoting.message.properties import find
+from sprocket.remoting.message.properties import DELAY, TAGS, encoded_name, find
 from sprocket.remoting.message.record import (
+    ANY_V6,
+    BORN_V6,
+    FIXED_IPV4_RAW,
     HEAD,
+    IPV4_HOST_BYTES,
+    IPV6_HOST_BYTES,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
     STORE_TIMESTAMP,
+    STORE_V6,
+    SYS_FLAG_AT,
     TAIL,
+    V6_GROWTH_BYTES,
     SysFlag,
 )
 from store.config.store_config import parse_delay_levels
@@ -29,18 +37,11 @@ from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, masked_crc,
 MAX_V1_TOPIC_BYTES: Final = 127
 MAX_PROPERTIES_LENGTH: Final = 32767
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-IPV4_HOST_BYTES: Final = 8
-IPV6_HOST_BYTES: Final = 20
+TAGS_NAME: Final = encoded_name(TAGS)
+_DELAY_NAME: Final = encoded_name(DELAY)
 
-# `sprocket.remoting.message.record.FIXED_IPV4` with each host as 8 bytes, which need no unpacking.
-FIXED_IPV4_RAW: Final = struct.Struct(">iiiiiqqiq8sq8siqi")
 FIXED_IPV4_BYTES: Final = FIXED_IPV4_RAW.size
-# As plain integers: an operator of an IntFlag costs microseconds.
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
-_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
-_STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
-_ANY_V6: Final = _BORN_V6 | _STORE_V6
-_HOST_GROWTH: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
 
 
 class PendingMessage(msgspec.Struct, gc=False):
@@ -154,8 +155,8 @@ def decode(record: memoryview, *, check_crc: bool = True, require_seal: bool = F
     if total_size != size:
         return "size field differs from the record's size"
     body_at = FIXED_IPV4_BYTES
-    if sys_flag & _ANY_V6:
-        body_at += _HOST_GROWTH * ((sys_flag & _BORN_V6 != 0) + (sys_flag & _STORE_V6 != 0))
+    if sys_flag & ANY_V6:
+        body_at += V6_GROWTH_BYTES * ((sys_flag & BORN_V6 != 0) + (sys_flag & STORE_V6 != 0))
         if body_at + 3 > size:
             return "shorter than its fixed fields"
         fields = (*fields[:9], *_between_v6(record, sys_flag, body_at))
@@ -202,7 +203,7 @@ def _damage(record: memoryview, properties_bytes: int, body: memoryview, body_cr
 
 def _between_v6(record: memoryview, sys_flag: int, body_at: int) -> tuple[bytes, int, bytes, int, int, int]:
     """Return the fields from the born host to the body length, if a host has 16 bytes."""
-    born_end = HEAD.size + (IPV6_HOST_BYTES if sys_flag & _BORN_V6 else IPV4_HOST_BYTES)
+    born_end = HEAD.size + (IPV6_HOST_BYTES if sys_flag & BORN_V6 else IPV4_HOST_BYTES)
     tail_at = body_at - TAIL.size
     (store_timestamp,) = STORE_TIMESTAMP.unpack_from(record, born_end)
     reconsume_times, prepared_transaction_offset, body_bytes = TAIL.unpack_from(record, tail_at)
@@ -224,8 +225,8 @@ def topic_name(name: bytes) -> str | None:
 
 def store_timestamp_of(record: memoryview) -> int:
     """Return the store timestamp, ms, of a valid record."""
-    sys_flag = int.from_bytes(record[36:40], "big")
-    at = HEAD.size + (IPV6_HOST_BYTES if sys_flag & _BORN_V6 else IPV4_HOST_BYTES)
+    sys_flag = int.from_bytes(record[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
+    at = HEAD.size + (IPV6_HOST_BYTES if sys_flag & BORN_V6 else IPV4_HOST_BYTES)
     timestamp: int = STORE_TIMESTAMP.unpack_from(record, at)[0]
     return timestamp
 
@@ -248,7 +249,7 @@ class TagsCodes:
             due = self._delivery_time(properties, store_timestamp)
             if due is not None:
                 return due
-        return self.of_tag(find(properties, b"TAGS\x01") or b"")
+        return self.of_tag(find(properties, TAGS_NAME) or b"")
 
     def of_tag(self, tag: bytes) -> int:
         """Return the hash of the tag; 0 for an empty tag."""
@@ -265,7 +266,7 @@ class TagsCodes:
         return otherwise if due is None else due
 
     def _delivery_time(self, properties: bytes, store_timestamp: int) -> int | None:
-        text = find(properties, b"DELAY\x01")
+        text = find(properties, _DELAY_NAME)
         if text is None or not text.isdigit():
             return None
         level = min(int(text[:10]), len(self._delays_ms))

@@ -11,19 +11,27 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, SysFlag
+from sprocket.remoting.message.record import (
+    ANY_V6,
+    BLANK_MIN_BYTES,
+    BORN_V6,
+    CRC_MASK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    STORE_V6,
+    V6_GROWTH_BYTES,
+    SysFlag,
+)
 from store.layout import RECORD_FIXED_DTYPE
 from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, crc32, sealed_crcs
 from store.record.distinct_names import Integers, distinct
-from store.record.record import FIXED_IPV4_BYTES, IPV4_HOST_BYTES, IPV6_HOST_BYTES, store_timestamp_of, topic_name
+from store.record.record import FIXED_IPV4_BYTES, store_timestamp_of, topic_name
 
 # The single decoder handles longer topics.  RocketMQ's longest is the retry topic of a group of 255 bytes.
 MAX_TOPIC_BYTES: Final = 288
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
-_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
-_STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
-_ANY_V6: Final = _BORN_V6 | _STORE_V6
-_HOST_GROWTH: Final = IPV6_HOST_BYTES - IPV4_HOST_BYTES
+
 _FIXED_BYTES: Final = RECORD_FIXED_DTYPE.itemsize
 _NATIVE_DTYPE: Final = RECORD_FIXED_DTYPE.newbyteorder("=")
 
@@ -125,8 +133,8 @@ def _heads(data: memoryview, base: int, positions: Integers) -> tuple[npt.NDArra
     heads = places[positions].view(RECORD_FIXED_DTYPE).astype(_NATIVE_DTYPE)
     magics, sizes, sys_flags = heads["magic"], heads["total_size"], heads["sys_flag"]
     body_at = positions + FIXED_IPV4_BYTES
-    if (sys_flags & _ANY_V6).any():
-        body_at += _HOST_GROWTH * ((sys_flags & _BORN_V6 != 0).astype(np.int64) + (sys_flags & _STORE_V6 != 0))
+    if (sys_flags & ANY_V6).any():
+        body_at += v6_growth(sys_flags)
     holds = (
         ((magics == MAGIC_V1) | (magics == MAGIC_V2))
         & (sizes >= MIN_RECORD_BYTES)
@@ -136,6 +144,12 @@ def _heads(data: memoryview, base: int, positions: Integers) -> tuple[npt.NDArra
     )
     count = _prefix(holds)
     return heads[:count], body_at[:count]
+
+
+def v6_growth(sys_flags: npt.NDArray[np.int32]) -> Integers:
+    """Return the bytes by which the body of each record begins later than with two IPv4 hosts."""
+    v6_hosts: Integers = (sys_flags & BORN_V6 != 0).astype(np.int64) + (sys_flags & STORE_V6 != 0)
+    return V6_GROWTH_BYTES * v6_hosts
 
 
 def _lengths(

@@ -9,15 +9,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.properties import find
-from store.record.distinct_names import WORD_BYTES, Integers, distinct, words_at
-from store.record.record import TagsCodes
+from sprocket.remoting.message.properties import VALUE_END_OCTET, find
+from store.record.distinct_names import WORD_BYTES, Integers, Words, distinct, words_at
+from store.record.record import TAGS_NAME, TagsCodes
 from store.record.record_batch import RecordBatch
 
-_NAME: Final = b"TAGS\x01"
-_SEPARATOR: Final = 2
-_NAME_WORD: Final = np.uint64(int.from_bytes(_NAME, "little"))
-_NAME_MASK: Final = np.uint64((1 << 8 * len(_NAME)) - 1)
+_NAME_WORD: Final = np.uint64(int.from_bytes(TAGS_NAME, "little"))
+_NAME_MASK: Final = np.uint64((1 << 8 * len(TAGS_NAME)) - 1)
 # Bytes of each record's properties that are searched in one pass.
 _WINDOW_BYTES: Final = 256
 # Bytes searched at once: intermediate arrays then fit the processor's cache.
@@ -25,8 +23,8 @@ _BLOCK_BYTES: Final = 64 * 1024
 # Longer tags are read one by one.
 _MAX_TAG_BYTES: Final = 32
 # To find the first separator in a word: the word's bytes that equal it become zero, then the lowest zero byte shows.
-_SEPARATORS: Final = np.uint64(0x0202_0202_0202_0202)
 _ONES: Final = np.uint64(0x0101_0101_0101_0101)
+_SEPARATORS: Final = np.uint64(VALUE_END_OCTET) * _ONES
 _TOPS: Final = np.uint64(0x8080_8080_8080_8080)
 _ONE: Final = np.uint64(1)
 
@@ -45,7 +43,7 @@ def tags_codes_of(batch: RecordBatch, tags_codes: TagsCodes) -> Integers:
     codes[records] = by_tag[index]
     is_alone[records[~is_known]] = True
     for record in np.flatnonzero(is_alone).tolist():
-        codes[record] = tags_codes.of_tag(find(batch.properties(record), b"TAGS\x01") or b"")
+        codes[record] = tags_codes.of_tag(find(batch.properties(record), TAGS_NAME) or b"")
     return codes
 
 
@@ -55,10 +53,10 @@ def _first_tags(batch: RecordBatch, limits: Integers) -> tuple[Integers, Integer
     properties_bytes = limits - properties_at
     width = max(1, min(int(properties_bytes.max()), _WINDOW_BYTES, len(data)))
     words = words_at(data)
-    records, columns = candidates(data, properties_at, width, _NAME[0])
+    records, columns = candidates(data, properties_at, width, TAGS_NAME[0])
     names = properties_at[records] + columns
     is_name = (words[np.minimum(names, words.size - 1)] & _NAME_MASK) == _NAME_WORD
-    is_name &= columns + len(_NAME) <= properties_bytes[records]
+    is_name &= columns + len(TAGS_NAME) <= properties_bytes[records]
     names, records = names[is_name], records[is_name]
     is_first = np.ones(records.size, np.bool_)
     is_first[1:] = records[1:] != records[:-1]
@@ -67,7 +65,7 @@ def _first_tags(batch: RecordBatch, limits: Integers) -> tuple[Integers, Integer
     is_alone[records] = False
     # Near the end of the segment the front has too few bytes.
     is_alone |= properties_at + width > len(data)
-    return records, names + len(_NAME), is_alone
+    return records, names + len(TAGS_NAME), is_alone
 
 
 def candidates(data: memoryview, properties_at: Integers, width: int, letter: int) -> tuple[Integers, Integers]:
@@ -83,7 +81,7 @@ def candidates(data: memoryview, properties_at: Integers, width: int, letter: in
         octets = windows[np.minimum(properties_at[at : at + rows], last)].view(np.uint8)
         begins = octets == letter
         is_first_column = begins[::width].copy()
-        begins[1:] &= octets[:-1] == _SEPARATOR
+        begins[1:] &= octets[:-1] == VALUE_END_OCTET
         begins[::width] = is_first_column
         found.append(np.flatnonzero(begins) + at * width)
     records, columns = np.divmod(np.concatenate(found), width)
@@ -108,10 +106,15 @@ def _lengths(data: memoryview, starts: Integers, limits: Integers) -> Integers:
     return lengths
 
 
-def first_separator(words: npt.NDArray[np.uint64]) -> Integers:
-    """Return the index of the first separator in each word; 8 if there is none."""
+def separator_bits(words: Words) -> Words:
+    """Return words whose lowest set bit is the top bit of the first separator; 0 if there is none."""
     differences = words ^ _SEPARATORS
-    zeros = (differences - _ONES) & ~differences & _TOPS
-    lowest = zeros & (~zeros + _ONE)
+    return (differences - _ONES) & ~differences & _TOPS
+
+
+def first_separator(words: Words) -> Integers:
+    """Return the index of the first separator in each word; 8 if there is none."""
+    bits = separator_bits(words)
+    lowest = bits & (~bits + _ONE)
     # The bits below the lowest set bit, which is the top bit of its byte; without one, all 64.
     return np.bitwise_count(lowest - _ONE).astype(np.int64) >> 3

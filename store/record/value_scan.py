@@ -9,18 +9,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.remoting.message.properties import VALUE_END_OCTET
 from store.record.distinct_names import WORD_BYTES, Integers, Words, words_at
-from store.record.tags_scan import candidates
+from store.record.tags_scan import candidates, separator_bits
 
 Flags = npt.NDArray[np.bool_]
 
 # Records with longer properties are read alone.
 _WINDOW_BYTES: Final = 256
-_SEPARATOR: Final = 2
-# To find the first separator in a word: the word's bytes that equal it become zero, then the lowest zero byte shows.
-_SEPARATORS: Final = np.uint64(0x0202_0202_0202_0202)
-_ONES: Final = np.uint64(0x0101_0101_0101_0101)
-_TOPS: Final = np.uint64(0x8080_8080_8080_8080)
 _ONE: Final = np.uint64(1)
 # A value's key is its bytes followed by the separator, so no value has one of these two keys.
 _NO_VALUE: Final = np.uint64(0)
@@ -69,7 +65,7 @@ class ValueScan:
             if not is_last.all():
                 names, records = names[is_last], records[is_last]
         keys[records] = _keys_at(words, names + len(self.name))
-        is_unusual = np.frombuffer(data, np.uint8)[ends - 1] != _SEPARATOR
+        is_unusual = np.frombuffer(data, np.uint8)[ends - 1] != VALUE_END_OCTET
         is_unusual |= ends + (len(self.name) + width) > last
         if longest > width:
             is_unusual |= ends - starts > width
@@ -81,12 +77,11 @@ class ValueScan:
 def _keys_at(words: Words, values: Integers) -> Words:
     """Return the keys of the values that begin at `values` and end with a separator."""
     found = words[values]
-    differences = found ^ _SEPARATORS
-    zeros = (differences - _ONES) & ~differences & _TOPS
+    bits = separator_bits(found)
     # Keep all bits up to the lowest set one, which is the top bit of the first separator; without one, all 64.
-    keys = found & (zeros ^ (zeros - _ONE))
+    keys = found & (bits ^ (bits - _ONE))
     # An empty value does not count: an earlier one may.  A long value has no separator in its first word.
-    keys[(zeros == 0) | (keys == _SEPARATOR)] = ALONE
+    keys[(bits == 0) | (keys == VALUE_END_OCTET)] = ALONE
     return keys
 
 
